@@ -1,0 +1,24 @@
+# Everything comes from the distribution (./dev names the packages). CMAKE_PREFIX_PATH finds an unpacked copy (.deps/usr) first.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(GTest REQUIRED)
+# Its own CMake files ask for OpenCL headers that the CPU engine does not use.
+find_path(DNNL_INCLUDE dnnl.h REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+find_package(benchmark QUIET)
+
+add_library(hone_dependencies INTERFACE)
+target_link_libraries(hone_dependencies INTERFACE
+  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+if(HONE_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
+endif()

@@ -1,0 +1,42 @@
+# Each level is an OBJECT library of the files in its folders: a new file is built without touching a list, and the linker cannot drop a
+# file that only registers itself. *_cuda.cpp and *.cu belong to CUDA builds.
+set_property(GLOBAL PROPERTY HONE_LEVELS "")
+
+function(hone_sources out)
+  set(found "")
+  foreach(folder IN LISTS ARGN)
+    file(GLOB cpp CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+    file(GLOB cu CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cu)
+    if(NOT HONE_CUDA)
+      list(FILTER cpp EXCLUDE REGEX "_cuda\\.cpp$")
+      set(cu "")
+    endif()
+    list(APPEND found ${cpp} ${cu})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+function(hone_level name)
+  hone_sources(sources ${ARGN})
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${name} OBJECT ${sources})
+  target_link_libraries(${name} PUBLIC hone_options hone_dependencies)
+  set_property(GLOBAL APPEND PROPERTY HONE_LEVELS ${name})
+endfunction()
+
+# Links every level's objects into target.
+function(hone_link target)
+  get_property(levels GLOBAL PROPERTY HONE_LEVELS)
+  target_link_libraries(${target} PRIVATE hone_options hone_dependencies ${levels})
+endfunction()
+
+function(hone_program name folder)
+  hone_sources(sources ${folder})
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  hone_link(${name})
+endfunction()

@@ -1,0 +1,123 @@
+#pragma once
+// Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp, device_meta.cpp) that joins
+// devices(); which of them exist is the build's choice.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+#include "core/tensor.h"
+
+namespace hone {
+
+// One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is free, and which recipe
+// keys help.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const = 0;
+  virtual std::string description() const = 0;
+  // Aligned to 256 bytes; contents undefined. nullptr only on meta.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void deallocate(void* data, size_t bytes) noexcept = 0;
+  // Host-visible staging memory (pinned where that means something).
+  virtual void* allocate_host(size_t bytes) = 0;
+  virtual void deallocate_host(void* data, size_t bytes) noexcept = 0;
+  virtual size_t free_bytes() const = 0;
+  // A queue of work; 0 is the device's default. Work on one stream runs in order.
+  virtual void* make_stream() = 0;
+  virtual void destroy_stream(void* stream) noexcept = 0;
+  // Copies in stream order, either side on the host or this device; the host side must stay valid until synchronize().
+  virtual void copy(void* to, const void* from, size_t bytes, void* stream) = 0;
+  virtual void zero(void* data, size_t bytes, void* stream) = 0;
+  // Returns when everything queued on the stream is done; throws what it failed of.
+  virtual void synchronize(void* stream) = 0;
+};
+
+using DeviceFactory = std::unique_ptr<Device> (*)(int index);
+Registry<DeviceFactory>& devices();
+
+// Owns bytes on a device.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Device& device, size_t bytes);
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+  void* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  Device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first rounds and are kept, so
+// the steady state of a loop allocates nothing. One owner thread. Peak and capacity count bytes, on meta too.
+class Arena {
+ public:
+  explicit Arena(Device& device, size_t first_block = size_t{1} << 20);
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  struct Mark {
+    size_t block = 0, used = 0, total = 0;
+  };
+  Tensor take(DType dtype, std::initializer_list<int64_t> dims) { return take(dtype, std::span<const int64_t>(dims.begin(), dims.size())); }
+  Tensor take(DType dtype, std::span<const int64_t> dims);
+  Mark mark() const { return at_; }
+  void release(Mark mark) { at_ = mark; }
+  Device& device() const { return device_; }
+  size_t used_bytes() const { return at_.total; }
+  size_t peak_bytes() const { return peak_; }
+  size_t capacity_bytes() const;
+
+ private:
+  Device& device_;
+  size_t first_block_;
+  std::vector<Buffer> blocks_;
+  Mark at_;
+  size_t peak_ = 0;
+};
+
+// What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a trainer that run at
+// the same time have one each.
+class Context {
+ public:
+  explicit Context(Device& device);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Device& device() const { return device_; }
+  DeviceKind kind() const { return device_.kind(); }
+  void* stream() const { return stream_; }
+  Arena& scratch() { return scratch_; }
+
+  void zero(Tensor x);
+  // Sizes and dtypes must agree; both contiguous. A copy from or to the host is done when the call returns.
+  void copy(Tensor to, Tensor from);
+  void synchronize();
+
+ private:
+  Device& device_;
+  void* stream_;
+  Arena scratch_;
+};
+
+// Gives scratch taken in a scope back at its end.
+class ScratchScope {
+ public:
+  explicit ScratchScope(Context& context) : arena_(context.scratch()), mark_(arena_.mark()) {}
+  ~ScratchScope() { arena_.release(mark_); }
+  ScratchScope(const ScratchScope&) = delete;
+  ScratchScope& operator=(const ScratchScope&) = delete;
+
+ private:
+  Arena& arena_;
+  Arena::Mark mark_;
+};
+
+}  // namespace hone
