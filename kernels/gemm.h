@@ -1,0 +1,18 @@
+#pragma once
+// Matrix products of a linear layer with weight w [N, K] (Hugging Face's [out_features, in_features]).
+//
+// Forward is row-invariant: y[m, n] depends on x[m, :], w[n, :] alone, bit for bit, whatever M is. K is cut into chunks of one fixed size, each
+// summed from zero, and the fp32 partial sums are added in ascending order; bias and then residual are added last. Backward is deterministic only.
+// fp32 accumulation. Row strides may exceed the row size (column views).
+#include "kernels/op.h"
+
+namespace hone {
+
+// y [M, N] = x [M, K] . w [N, K]^T (+ bias [N]) (+ residual [M, N]); y is written. bias and residual may be empty; residual may be y itself.
+inline constinit Op<void(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual)> gemm_forward{"gemm_forward"};
+// dx [M, K] = dy [M, N] . w [N, K]; dx is written.
+inline constinit Op<void(Tensor dx, Tensor dy, Tensor w)> gemm_backward_input{"gemm_backward_input"};
+// dw [N, K] += dy [M, N]^T . x [M, K]; dbias [N] += column sums of dy; dbias may be empty.
+inline constinit Op<void(Tensor dw, Tensor dbias, Tensor dy, Tensor x)> gemm_backward_weight{"gemm_backward_weight"};
+
+}  // namespace hone

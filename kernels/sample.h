@@ -1,0 +1,19 @@
+#pragma once
+// Draws from logits. A row's draw depends on its logits, its parameters and (seed, stream, position) alone.
+#include "kernels/op.h"
+
+namespace hone {
+
+// One row's parameters. temperature 0 is greedy (ties to the lowest id), and its log-probs are those of temperature 1.
+struct SampleParams {
+  float temperature = 1, top_p = 1, min_p = 0;
+  int32_t top_k = 0;         // 0 = all
+  uint64_t seed = 0, stream = 0, position = 0;   // the Philox draw
+};
+
+// logits [S, V] f32 (penalties and biases already applied); params: u8 [S * sizeof(SampleParams)].
+// ids [S] i32; logp [S] f32: log_softmax(logits / temperature)[id], before truncation, with logprob_forward's bits; truncated_logp [S] f32: after
+// top-k, then top-p, then min-p (the distribution drawn from); raw_logp [S] f32: log_softmax(logits)[id].
+inline constinit Op<void(Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params)> sample_rows{"sample_rows"};
+
+}  // namespace hone
