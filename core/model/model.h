@@ -1,0 +1,93 @@
+#pragma once
+// Model: one definition for training (a tape), scoring (neither) and generation (a KV view). Blocks are separate so that recomputation and, later,
+// gathers and pipeline stages are one generic driver (core/model/run.h), not one a family.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "core/model/batch.h"
+#include "core/model/kv_view.h"
+#include "core/model/tape.h"
+#include "core/registry.h"
+
+namespace hone {
+
+// A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
+struct Param {
+  struct Block {
+    std::string name;        // Hugging Face's, as in the safetensors file
+    int64_t rows = 0;        // of dim 0
+  };
+  std::vector<Block> blocks;
+  std::vector<int64_t> shape;
+  bool transposed = false;   // the file holds it transposed (GPT-2's Conv1D)
+  bool decay = true;         // weight decay applies (matrices, not norms and biases)
+  double init_std = 0;       // normal(0, std) at random initialisation; 0 = init_value everywhere
+  double init_value = 0;
+  bool trainable = true;
+  Tensor value;              // set by Model::allocate
+  Tensor grad;               // f32; empty without gradients
+};
+
+// The numbers that everything outside the model asks for.
+struct ModelShape {
+  int64_t vocab_size = 0, hidden_size = 0, num_blocks = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, intermediate_size = 0, max_positions = 0;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual const ModelShape& shape() const = 0;
+  // The config.json that Hugging Face's transformers opens as this model (without dtype, which save_model adds).
+  virtual Json config() const = 0;
+  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again.
+  virtual std::vector<Param*> params() = 0;
+
+  // x [T, D] is written.
+  virtual void embed(Context&, const Batch&, Tensor x) = 0;
+  virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
+  // out [T, D] is written; it may be x when tape is null. x must stay as it is until the block's backward.
+  virtual void forward_block(int64_t block, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
+  // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same block's forward left it.
+  virtual void backward_block(int64_t block, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
+  // hidden [R, D] from rows x [R, D] of the last block's output; what the head reads. rstd etc. go to the tape.
+  virtual void final_norm(Context&, Tensor hidden, Tensor x, Tape*) = 0;
+  // dx [R, D] is written.
+  virtual void final_norm_backward(Context&, Tensor dx, Tensor dhidden, Tensor x, Tape&) = 0;
+  // [V, D]: logits = hidden . head^T.
+  virtual Param& head() = 0;
+
+  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and gradients (zero) if asked for.
+  void allocate(Context&, DType dtype, bool gradients);
+  // Draws every parameter from (seed, its name): the same weights whatever the order or device.
+  void initialise(Context&, uint64_t seed);
+  void zero_grad(Context&);
+  Tensor flat_values() const { return values_; }   // [n], all parameters end to end (each 64-element aligned)
+  Tensor flat_grads() const { return grads_; }
+  int64_t num_params();
+
+ private:
+  Buffer value_bytes_, grad_bytes_;
+  Tensor values_, grads_;
+};
+
+// Families by config.json's model_type: "llama", "qwen2", ... A factory reads the shape from config.json (transformers 4's rope_theta,
+// rope_scaling, torch_dtype and 5's rope_parameters, dtype) and refuses, by name, what it does not do; `source` names the file.
+using Family = std::unique_ptr<Model> (*)(const Json& config, std::string_view source);
+Registry<Family>& families();
+
+std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
+
+struct LoadOptions {
+  DType dtype = DType::f32;    // of the weights in memory
+  bool gradients = false;
+};
+// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options = {});
+// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself.
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config = JsonObject{});
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+#pragma once
+// Objective: a training objective, whole, in one file: who gets credit, and what loss. It sees log-probabilities on the host, never logits,
+// layers, ranks or devices. It joins with one line:
+//   [[maybe_unused]] const bool added = objectives().add("grpo", [] { return std::unique_ptr<Objective>(new Grpo); });
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "core/fields.h"
+#include "core/metrics.h"
+#include "core/registry.h"
+#include "core/sample.h"
+
+namespace hone {
+
+// What a loss averages over: its scale is 1 / (how many of these the whole optimizer step holds). token counts masked tokens.
+enum class Per : uint8_t { token, sequence, pair };
+
+struct Needs {
+  bool behavior = false, old = false, reference = false, entropy = false, critic = false;
+  Per per = Per::token;
+  // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host sync.
+  bool linear = false;
+};
+
+// T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not have. Entry t belongs to token t
+// given those before it; a sequence's first token has mask 0. Members of a group (a pair: chosen, then rejected) are adjacent.
+struct TokenBatch {
+  std::span<const int32_t> offsets;   // [S+1]
+  std::span<const float> logp;        // under the weights being trained
+  std::span<const float> old_logp;    // when this step's epochs began
+  std::span<const float> behavior_logp, reference_logp, advantage, mask;
+  std::span<const float> entropy, value, old_value, returns;
+  double scale = 1;                   // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient by rounding only
+
+  size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+};
+
+// dLoss/d(column), zero on entry; empty where the run does not have the column.
+struct TokenGrad {
+  std::span<float> logp, entropy, value;
+};
+
+// Metrics of a loss over micro-batches: sums with their weights, so that the step's mean does not depend on how it was split.
+class MetricSums {
+ public:
+  void add(const std::string& name, double sum, double weight) { auto& s = sums_[name]; s.first += sum, s.second += weight; }
+  void maximum(const std::string& name, double value) { auto [at, fresh] = maxima_.emplace(name, value); if (!fresh && value > at->second) at->second = value; }
+  Metrics means() const;
+
+ private:
+  std::map<std::string, std::pair<double, double>> sums_;
+  std::map<std::string, double> maxima_;
+};
+
+class Objective {
+ public:
+  virtual ~Objective() = default;
+  // Hyper-parameters, as recipe keys; names are TRL's.
+  virtual void fields(Fields&) {}
+  virtual void prepare() {}
+  virtual Needs needs() const = 0;
+  // Once rewards, reference and values are known: rewards -> advantages (and returns). May look across groups. `metrics` gets what it measured.
+  virtual void credit(std::span<Group>, MetricSums&) const {}
+  // The micro-batch's share of the step's loss; writes its gradient.
+  virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
+};
+
+using ObjectiveFactory = std::unique_ptr<Objective> (*)();
+Registry<ObjectiveFactory>& objectives();
+
+}  // namespace hone

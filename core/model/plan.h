@@ -1,0 +1,16 @@
+#pragma once
+// What a training step costs before it is run. Memory is measured, not modelled: the step runs on the meta device with the code that trains.
+#include "core/json.h"
+#include "core/model/model.h"
+#include "core/model/run.h"
+
+namespace hone {
+
+struct ModelPlan {
+  int64_t params = 0, embedding_params = 0;
+  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention: attention included, embedding look-up not).
+  double forward_flops_per_token = 0, train_flops_per_token = 0;
+};
+ModelPlan plan_model(Model& model, int64_t context_length);
+
+}  // namespace hone

@@ -1,0 +1,35 @@
+#pragma once
+// Drives a model's blocks: the one place that knows recomputation.
+#include <span>
+
+#include "core/model/model.h"
+
+namespace hone {
+
+// What is kept from forward to backward: everything, or each block's input alone (the block's forward then runs twice).
+enum class Recompute : uint8_t { none, block };
+
+// A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and again, and allocates
+// nothing once it has seen its largest batch.
+class Pass {
+ public:
+  Pass(Context& context, Model& model, Recompute recompute);
+  // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the head). Valid until backward.
+  Tensor forward(const Batch& batch, Tensor rows);
+  // Adds to the parameters' gradients (the head's own are the caller's, kernels/logprob.h).
+  void backward(Tensor dhidden);
+  size_t peak_bytes() const;
+
+ private:
+  Context& context_;
+  Model& model_;
+  Recompute recompute_;
+  Tape tape_;
+  Batch batch_;
+  Tensor rows_;
+};
+
+// hidden [R, D] without a tape, in context.scratch() (inside the caller's ScratchScope): scoring and, with a KV view, generation.
+Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv);
+
+}  // namespace hone

@@ -1,0 +1,21 @@
+#pragma once
+// Learning rates as pure functions of the step.
+#include <cstdint>
+#include <string>
+
+#include "core/fields.h"
+
+namespace hone {
+
+// Hugging Face's names: constant, linear, cosine, wsd (warmup-stable-decay). step counts from 0; the first warmup_steps rise linearly to learning_rate.
+struct ScheduleConfig {
+  std::string lr_scheduler_type = "cosine";
+  double learning_rate = 3e-4;
+  double min_lr_ratio = 0.1;      // of learning_rate, at the end
+  int64_t warmup_steps = 0;
+  double decay_ratio = 0.2;       // wsd: the share of steps that decays
+  void fields(Fields& f);
+};
+double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t total_steps);
+
+}  // namespace hone

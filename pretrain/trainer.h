@@ -1,0 +1,54 @@
+#pragma once
+// Trainer: pretraining, SFT, DPO, PPO and GRPO are this call with another objective.
+#include <memory>
+#include <span>
+
+#include "core/model/objective.h"
+#include "core/model/run.h"
+#include "core/model/score.h"
+#include "core/optim/optimizer.h"
+
+namespace hone {
+
+struct TrainerConfig {
+  int64_t micro_batch_tokens = 8192;     // packed tokens of one forward and backward; a step's samples are cut into as many as needed
+  double max_grad_norm = 1;              // 0 = no clip
+  double z_loss = 0;
+  std::string recompute = "none";        // none | block
+  std::string optimizer = "adamw";
+  double temperature = 1;                // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
+  std::shared_ptr<Optimizer> optimizer_settings;   // made while fields() reads
+  void fields(Fields& f);                // the optimizer's own keys included
+};
+
+struct StepReport {
+  double loss = 0, grad_norm = 0, learning_rate = 0;
+  int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
+  double seconds = 0;
+  Metrics metrics;                       // the objective's, as means over the step
+};
+
+// Owns optimizer states, tape and staging; the model stays the caller's. One thread. State: optimizer, critic, the number of steps done.
+class Trainer : public Stateful {
+ public:
+  Trainer(Context& context, Model& model, TrainerConfig config);
+  ~Trainer() override;
+
+  // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
+  // A sample longer than micro_batch_tokens, or than the model's positions, is an Error that names it; so is a loss or gradient norm that is not
+  // finite (the weights are then as before the step).
+  StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
+
+  // The critic's value for each token of the samples (PPO): a linear head on the trunk's final hidden state. Made on first use.
+  std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
+
+  int64_t steps_done() const;
+  void save_state(StateSection& section) const override;
+  void load_state(const StateSection& section) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hone
