@@ -22,7 +22,7 @@ struct KvWrite {
 // positions [T] i32. q_norm, k_norm [d] or both empty; with them rstd [T, H + Hk] f32 is written unless empty.
 inline constinit Op<void(Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape, KvWrite cache)> qkv_forward{"qkv_forward"};
 // dqkv's q and k columns are written from dq [T, H, d] and dk [T, Hk, d]; its v columns belong to attention's backward. dq_norm, dk_norm are
-// added to.
+// added to, or empty.
 inline constinit Op<void(Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape)>
     qkv_backward{"qkv_backward"};
 
