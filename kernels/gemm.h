@@ -2,11 +2,14 @@
 // Matrix products of a linear layer with weight w [N, K] (Hugging Face's [out_features, in_features]).
 //
 // Forward is row-invariant: y[m, n] depends on x[m, :], w[n, :] alone, bit for bit, whatever M is. K is cut into chunks of one fixed size, each
-// summed from zero, and the fp32 partial sums are added in ascending order; bias and then residual are added last. Backward is deterministic only.
-// fp32 accumulation. Row strides may exceed the row size (column views).
+// summed from zero, and the fp32 partial sums are added in ascending order; bias and then residual are added last. On the CPU a chunk is one chain of
+// fused multiply-adds in ascending k, so that every body has the specification's bits, on every machine. Backward is deterministic only: its bits
+// depend on the body and the shapes, not on the number of threads. fp32 accumulation. Row strides may exceed the row size (column views).
 #include "kernels/op.h"
 
 namespace hone {
+
+inline constexpr int64_t gemm_chunk = 512;
 
 // y [M, N] = x [M, K] . w [N, K]^T (+ bias [N]) (+ residual [M, N]); y is written. bias and residual may be empty; residual may be y itself.
 inline constinit Op<void(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual)> gemm_forward{"gemm_forward"};

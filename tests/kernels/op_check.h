@@ -1,0 +1,163 @@
+#pragma once
+// What tests of operations share: numbers in storage that notices writes outside the tensor, each CPU body of an op against the specification, and
+// finite differences.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "core/device.h"
+#include "core/rng.h"
+#include "kernels/op.h"
+
+namespace hone::test {
+
+inline Context& cpu() {
+  static const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  static Context context(*device);
+  return context;
+}
+
+inline constexpr float nan_f32 = std::numeric_limits<float>::quiet_NaN();
+
+// Owns a tensor of T whose rows lie `gap` elements apart; the gaps and a margin behind the last row hold a pattern that gaps_intact() looks for.
+template <class T>
+class Numbers {
+ public:
+  Numbers(std::initializer_list<int64_t> dims, T value = T{}, int64_t gap = 0) : tensor_(nullptr, dtype_of<T>::value, DeviceKind::cpu, dims) {
+    tensor_.row_stride = tensor_.row_size() + gap;
+    data_.resize(static_cast<size_t>(tensor_.dim(0) * tensor_.row_stride + margin));
+    std::memset(static_cast<void*>(data_.data()), pattern, data_.size() * sizeof(T));
+    tensor_.data = data_.data();
+    for (int64_t i = 0; i < size(); ++i) (*this)[i] = value;
+  }
+  Numbers(const Numbers& other) : data_(other.data_), tensor_(other.tensor_) { tensor_.data = data_.data(); }
+  Numbers& operator=(const Numbers& other) {
+    data_ = other.data_, tensor_ = other.tensor_;
+    tensor_.data = data_.data();
+    return *this;
+  }
+
+  operator Tensor() const { return tensor_; }
+  Tensor tensor() const { return tensor_; }
+  int64_t size() const { return tensor_.size(); }
+  // Element i in row-major order, the gaps left out.
+  T& operator[](int64_t i) { return data_[place(i)]; }
+  const T& operator[](int64_t i) const { return data_[place(i)]; }
+
+  bool gaps_intact() const {
+    std::vector<bool> used(data_.size());
+    for (int64_t i = 0; i < size(); ++i) used[place(i)] = true;
+    for (size_t i = 0; i < data_.size(); ++i)
+      for (size_t b = 0; !used[i] && b < sizeof(T); ++b)
+        if (reinterpret_cast<const unsigned char*>(&data_[i])[b] != pattern) return false;
+    return true;
+  }
+
+ private:
+  static constexpr int64_t margin = 16;
+  static constexpr unsigned char pattern = 0xA5;
+  size_t place(int64_t i) const { return static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()); }
+  std::vector<T> data_;
+  Tensor tensor_;
+};
+
+using Floats = Numbers<float>;
+using Ids = Numbers<int32_t>;
+
+// Standard normal times `scale`, a function of the seed.
+inline Floats normals(std::initializer_list<int64_t> dims, uint64_t seed, float scale = 1, int64_t gap = 0) {
+  Floats out(dims, 0, gap);
+  Rng rng(seed);
+  for (int64_t i = 0; i < out.size(); ++i) out[i] = scale * static_cast<float>(rng.normal());
+  return out;
+}
+// NaN everywhere: what an op that writes its output must cover.
+inline Floats poisoned(std::initializer_list<int64_t> dims, int64_t gap = 0) { return Floats(dims, nan_f32, gap); }
+inline Ids random_ids(int64_t count, int32_t bound, uint64_t seed) {
+  Ids out({count});
+  Rng rng(seed);
+  for (int64_t i = 0; i < count; ++i) out[i] = static_cast<int32_t>(rng.below(static_cast<uint64_t>(bound)));
+  return out;
+}
+
+// |actual - expected| <= absolute + relative * |expected|; {0, 0} asks for equal bits.
+struct Tolerance {
+  double relative = 1e-4, absolute = 1e-5;
+};
+
+inline bool same_bits(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// Expected: anything indexed by int64_t that gives numbers.
+template <class Expected>
+::testing::AssertionResult close(const Floats& actual, const Expected& expected, Tolerance tolerance = {}) {
+  if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
+  const bool exact = tolerance.relative == 0 && tolerance.absolute == 0;
+  for (int64_t i = 0; i < actual.size(); ++i) {
+    const double a = actual[i], e = static_cast<double>(expected[i]);
+    const bool good = exact ? same_bits(actual[i], static_cast<float>(expected[i])) : std::fabs(a - e) <= tolerance.absolute + tolerance.relative * std::fabs(e);
+    if (!good) return ::testing::AssertionFailure() << "element " << i << " of " << actual.size() << " is " << a << ", expected " << e;
+  }
+  return ::testing::AssertionSuccess();
+}
+
+// Calls test(run, name) for every CPU body; run(arguments...) runs that body and returns false, having done nothing, where it does not support them.
+template <class... A, class Test>
+void each_cpu_body(const Op<void(A...)>& op, Test test) {
+  for (size_t i = 0; i < op.bodies().size(); ++i) {
+    if (op.bodies()[i].device != DeviceKind::cpu) continue;
+    const std::string name = op.bodies()[i].name;
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(op.name()) + ", body " + name);
+    test([&](std::type_identity_t<A>... arguments) { return op.supported(i, arguments...) && (op.run_body(i, cpu(), arguments...), true); }, name);
+  }
+}
+
+// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named "specification" leaves. The outputs start
+// each time as they are now: NaN where the op writes, numbers where it adds. They end as the specification leaves them.
+template <class... A>
+void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs, Tolerance tolerance, std::type_identity_t<A>... arguments) {
+  std::vector<Floats> initial, expected;
+  for (const Floats* output : outputs) initial.push_back(*output);
+  const auto run = [&](bool specification) {
+    each_cpu_body(op, [&](auto body, const std::string& name) {
+      if ((name == "specification") != specification) return;
+      for (size_t i = 0; i < outputs.size(); ++i)
+        for (int64_t j = 0; j < outputs[i]->size(); ++j) (*outputs[i])[j] = initial[i][j];
+      if (!body(arguments...)) return;
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        if (specification) expected.push_back(*outputs[i]);
+        else EXPECT_TRUE(close(*outputs[i], expected[i], tolerance)) << "output " << i;
+      }
+    });
+  };
+  run(true);
+  ASSERT_EQ(expected.size(), outputs.size()) << op.name() << " has no body named specification for these arguments";
+  run(false);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(expected[i].gaps_intact()) << "specification wrote outside output " << i;
+    for (int64_t j = 0; j < outputs[i]->size(); ++j) (*outputs[i])[j] = expected[i][j];
+  }
+}
+
+// Compares gradient with central differences of loss() by each element of x (at most `limit` of them, evenly spread).
+template <class Loss>
+void expect_gradient(Loss loss, Floats& x, const Floats& gradient, Tolerance tolerance = {2e-2, 2e-3}, float step = 1e-2f, int64_t limit = 200) {
+  ASSERT_EQ(x.size(), gradient.size());
+  const int64_t stride = std::max<int64_t>(1, x.size() / limit);
+  for (int64_t i = 0; i < x.size(); i += stride) {
+    const float kept = x[i];
+    x[i] = kept + step;
+    const double above = loss();
+    x[i] = kept - step;
+    const double below = loss();
+    x[i] = kept;
+    const double expected = (above - below) / (static_cast<double>(kept + step) - static_cast<double>(kept - step));
+    EXPECT_LE(std::fabs(static_cast<double>(gradient[i]) - expected), tolerance.absolute + tolerance.relative * std::fabs(expected))
+        << "element " << i << ": gradient " << gradient[i] << ", difference " << expected;
+  }
+}
+
+}  // namespace hone::test
