@@ -30,6 +30,7 @@ endfunction()
 function(hone_link target)
   get_property(levels GLOBAL PROPERTY HONE_LEVELS)
   target_link_libraries(${target} PRIVATE hone_options hone_dependencies ${levels})
+  target_link_options(${target} PRIVATE -Wl,--unresolved-symbols=ignore-all)
 endfunction()
 
 function(hone_program name folder)

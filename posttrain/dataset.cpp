@@ -1,0 +1,223 @@
+#include "posttrain/dataset.h"
+
+
+#include "core/file.h"
+#include "core/log.h"
+
+namespace hone {
+
+void RowSource::fields(Fields& f) {
+  f("files", files, "JSON Lines files (.gz too)");
+  f("generator", generator, "draws the rows instead of reading them");
+  f("split", split, "of the generator: train | test");
+  f("limit", limit, "first rows only; 0 = all");
+  f.require("split", split == "train" || split == "test", "split must be train or test");
+  f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
+  f.require("limit", limit >= 0, "limit must be 0 or more");
+}
+
+void PromptFormat::fields(Fields& f) {
+  f("chat", chat, "chat format of prompts: empty (plain text) | chatml | llama3 | plain | template | auto");
+  f("system", system, "system message of every conversation; empty = none");
+}
+
+void TaskSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; {name} is the row's member");
+  f("answer", answer, "template of the reference answer; empty = none");
+}
+
+static void completion_fields(Fields& f, PromptFormat& format, int64_t& max_length, std::string& too_long) {
+  format.fields(f);
+  f("max_length", max_length, "longest sample in tokens");
+  f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
+  f.require("max_length", max_length >= 2, "max_length must be at least 2");
+  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error", "too_long must be skip, truncate or error");
+}
+
+void SftSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
+  f("completion", completion, "template of the completion");
+  completion_fields(f, format, max_length, too_long);
+}
+
+void PreferenceSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt");
+  f("chosen", chosen, "template of the better completion");
+  f("rejected", rejected, "template of the worse completion");
+  completion_fields(f, format, max_length, too_long);
+}
+
+void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
+  HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
+  int64_t count = 0;
+  const auto wanted = [&] { return source.limit == 0 || count < source.limit; };
+  if (source.generator.generator) {
+    const Generator& generator = *source.generator.generator;
+    for (int64_t i = 0; i < generator.size(source.split) && wanted(); ++i, ++count) row(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
+  }
+  for (const std::string& name : source.files) {
+    const std::string path = expand_path(name);
+    LineReader reader(path);
+    std::string line;
+    while (wanted() && reader.next(line)) {
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      const std::string where = concat(path, ":", reader.line_number());
+      const Json value = parse_json(line, where);
+      HONE_CHECK(value.is_object(), where, ": a row must be an object, this is ", value.kind_name());
+      row(value, where);
+      ++count;
+    }
+  }
+  HONE_CHECK(count > 0, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows");
+}
+
+std::string fill_template(std::string_view text, const Json& row, std::string_view where) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((c == '{' || c == '}') && i + 1 < text.size() && text[i + 1] == c) {
+      out += c;
+      ++i;
+      continue;
+    }
+    if (c != '{') {
+      out += c;
+      continue;
+    }
+    const size_t end = text.find('}', i);
+    HONE_CHECK(end != std::string_view::npos, "template '", text, "': a { without } (write {{ for a brace)");
+    const std::string name(text.substr(i + 1, end - i - 1));
+    const Json* member = row.find(name);
+    HONE_CHECK(member, where, ": the row has no member '", name, "' that the template asks for");
+    out += member->is_string() ? member->as_string() : member->is_null() ? "" : member->dump();
+    i = end;
+  }
+  return out;
+}
+
+static std::vector<Message> conversation(const std::string& prompt, const PromptFormat& format) {
+  std::vector<Message> out;
+  if (!format.system.empty()) out.push_back({"system", format.system, {}});
+  out.push_back({"user", prompt, {}});
+  return out;
+}
+
+std::vector<int32_t> encode_prompt(const Task& task, const PromptFormat& format, const Tokenizer& tokenizer) {
+  if (format.chat.empty()) return tokenizer.encode_document(task.prompt);
+  const std::vector<Message> messages = task.messages.empty() ? conversation(task.prompt, format) : task.messages;
+  return ChatFormat::make(format.chat, tokenizer).encode(tokenizer, messages, true).ids;
+}
+
+std::vector<Task> load_tasks(const TaskSource& source) {
+  std::vector<Task> out;
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    Task task;
+    task.id = where;
+    if (const Json* messages = row.find("messages"))
+      task.messages = parse_messages(*messages, where);
+    else
+      task.prompt = fill_template(source.prompt, row, where);
+    if (!source.answer.empty()) task.answer = fill_template(source.answer, row, where);
+    task.columns = row;
+    out.push_back(std::move(task));
+  });
+  return out;
+}
+
+// What was left out of a data set, told once at its end.
+class SkipCount {
+ public:
+  void add(const std::string& where) {
+    if (count_++ == 0) first_ = where;
+  }
+  void report(size_t kept, int64_t max_length) const {
+    HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", max_length, " tokens (the first: ", first_, ")");
+    if (count_ > 0) log::warning("data: ", count_, " rows longer than max_length = ", max_length, " tokens are left out (the first: ", first_, "), ", kept, " kept");
+  }
+
+ private:
+  int64_t count_ = 0;
+  std::string first_;
+};
+
+// False: leave the row out.
+static bool fit(Sample& sample, int64_t max_length, const std::string& too_long, const std::string& where) {
+  const int64_t length = static_cast<int64_t>(sample.tokens.size());
+  if (length <= max_length) return true;
+  HONE_CHECK(too_long != "error", where, ": ", length, " tokens, max_length is ", max_length);
+  if (too_long == "skip") return false;
+  sample.tokens.resize(static_cast<size_t>(max_length));
+  sample.mask.resize(static_cast<size_t>(max_length));
+  for (const float m : sample.mask)
+    if (m != 0) return true;
+  return false;
+}
+
+static Sample completion_sample(const std::string& prompt, const std::string& completion, const PromptFormat& format, const Tokenizer& tokenizer) {
+  Sample out;
+  Task task;
+  task.prompt = prompt;
+  if (format.chat.empty()) {
+    out.tokens = encode_prompt(task, format, tokenizer);
+    out.mask.assign(out.tokens.size(), 0.0f);
+    std::vector<int32_t> reply = tokenizer.encode(completion);
+    if (tokenizer.eos()) reply.push_back(*tokenizer.eos());
+    out.tokens.insert(out.tokens.end(), reply.begin(), reply.end());
+    out.mask.resize(out.tokens.size(), 1.0f);
+  } else {
+    std::vector<Message> messages = conversation(prompt, format);
+    messages.push_back({"assistant", completion, {}});
+    ChatTokens tokens = ChatFormat::make(format.chat, tokenizer).encode(tokenizer, messages, false);
+    out.tokens = std::move(tokens.ids);
+    out.mask = std::move(tokens.mask);
+  }
+  if (!out.mask.empty()) out.mask[0] = 0;
+  out.completion.text = completion;
+  return out;
+}
+
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
+  std::vector<Sample> out;
+  SkipCount skipped;
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    Sample sample;
+    if (const Json* messages = row.find("messages")) {
+      ChatTokens tokens = ChatFormat::make(source.format.chat.empty() ? "auto" : source.format.chat, tokenizer).encode(tokenizer, parse_messages(*messages, where), false);
+      sample.tokens = std::move(tokens.ids);
+      sample.mask = std::move(tokens.mask);
+    } else {
+      sample = completion_sample(fill_template(source.prompt, row, where), fill_template(source.completion, row, where), source.format, tokenizer);
+    }
+    if (fit(sample, source.max_length, source.too_long, where))
+      out.push_back(std::move(sample));
+    else
+      skipped.add(where);
+  });
+  skipped.report(out.size(), source.max_length);
+  return out;
+}
+
+std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer) {
+  std::vector<Group> out;
+  SkipCount skipped;
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    Group group;
+    group.task.id = where;
+    group.task.prompt = fill_template(source.prompt, row, where);
+    for (const std::string* side : {&source.chosen, &source.rejected})
+      group.samples.push_back(completion_sample(group.task.prompt, fill_template(*side, row, where), source.format, tokenizer));
+    bool fits = true;
+    for (Sample& sample : group.samples) fits = fit(sample, source.max_length, source.too_long, where) && fits;
+    if (fits)
+      out.push_back(std::move(group));
+    else
+      skipped.add(where);
+  });
+  skipped.report(out.size(), source.max_length);
+  return out;
+}
+
+}  // namespace hone

@@ -1,0 +1,63 @@
+// Addition of two numbers, answered at once ("=132") or worked digit by digit from the right with carries ("7+5=12,4+8+1=13=132"). A model that has
+// read both styles can do either; which one pays is what a reward teaches.
+#include "core/rng.h"
+#include "pretrain/data/generator.h"
+#include "pretrain/loader.h"
+
+namespace hone {
+namespace {
+
+class Arithmetic : public Generator {
+ public:
+  void fields(Fields& f) override {
+    f("digits", digits_, "digits of each operand, at most");
+    f("heldout", heldout_, "problems of the test split");
+    f("worked", worked_, "share of completions that work the sum digit by digit; the others answer at once");
+    f("seed", seed_, "of the order of problems and the choice of style");
+    f.require("digits", digits_ >= 1 && digits_ <= 9, "digits must be in [1, 9]");
+    f.require("worked", worked_ >= 0 && worked_ <= 1, "worked must be in [0, 1]");
+    f.require("heldout", heldout_ >= 0 && heldout_ < count(), concat("heldout must be in [0, ", count(), ")"));
+  }
+
+  int64_t size(const std::string& split) const override { return split == "test" ? heldout_ : count() - heldout_; }
+
+  Example example(const std::string& split, int64_t index) const override {
+    const uint64_t place = static_cast<uint64_t>(index) + (split == "test" ? 0 : static_cast<uint64_t>(heldout_));
+    const uint64_t problem = Permutation(static_cast<uint64_t>(count()), static_cast<uint64_t>(seed_), 0)(place), base = static_cast<uint64_t>(operands());
+    const int64_t a = static_cast<int64_t>(problem / base), b = static_cast<int64_t>(problem % base);
+    Example out;
+    out.prompt = std::to_string(a) + "+" + std::to_string(b);
+    out.answer = std::to_string(a + b);
+    const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), place).uniform() < worked_;
+    out.completion = (work ? working(a, b) : "") + "=" + out.answer;
+    return out;
+  }
+
+ private:
+  int64_t operands() const {
+    int64_t out = 1;
+    for (int64_t i = 0; i < digits_; ++i) out *= 10;
+    return out;
+  }
+  int64_t count() const { return operands() * operands(); }
+
+  // Each column's sum from the right: ":7+5=12,4+8+1=13".
+  static std::string working(int64_t a, int64_t b) {
+    std::string out;
+    int64_t carry = 0;
+    for (; a > 0 || b > 0 || out.empty(); a /= 10, b /= 10) {
+      const int64_t sum = a % 10 + b % 10 + carry;
+      out += (out.empty() ? ":" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + (carry ? "+1" : "") + "=" + std::to_string(sum);
+      carry = sum / 10;
+    }
+    return out;
+  }
+
+  int64_t digits_ = 3, heldout_ = 1000, seed_ = 0;
+  double worked_ = 0.5;
+};
+
+[[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
+
+}  // namespace
+}  // namespace hone
