@@ -18,6 +18,8 @@ add_library(hone_options INTERFACE)
 target_compile_options(hone_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wno-sign-conversion -Wshadow -ffp-contract=off>)
 target_include_directories(hone_options INTERFACE ${CMAKE_SOURCE_DIR})
+# Vector bodies exist for AVX-512, AVX2 and (plain code) anything else: SSE lacks the fused multiply-add that their bits rest on.
+target_compile_definitions(hone_options INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
 if(HONE_SANITIZE)
   target_compile_options(hone_options INTERFACE -fsanitize=${HONE_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(hone_options INTERFACE -fsanitize=${HONE_SANITIZE})
