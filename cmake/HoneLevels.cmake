@@ -26,9 +26,14 @@ function(hone_level name)
   set_property(GLOBAL APPEND PROPERTY HONE_LEVELS ${name})
 endfunction()
 
-# Links every level's objects into target.
+# Links levels' objects into target: every level's or, given the name of one, those added up to it.
 function(hone_link target)
   get_property(levels GLOBAL PROPERTY HONE_LEVELS)
+  list(FIND levels "${ARGN}" last)
+  if(NOT last EQUAL -1)
+    math(EXPR count "${last} + 1")
+    list(SUBLIST levels 0 ${count} levels)
+  endif()
   target_link_libraries(${target} PRIVATE hone_options hone_dependencies ${levels})
   target_link_options(${target} PRIVATE -Wl,--unresolved-symbols=ignore-all)
 endfunction()
