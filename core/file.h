@@ -15,7 +15,7 @@ namespace hone {
 // Expands ${NAME} from the environment (an unset name is an Error that says so); HONE_DATA is the usual one. "~/" is the home folder.
 std::string expand_path(std::string_view path);
 
-// The whole file, unpacked if it is gzip. limit bounds the unpacked size.
+// The whole file (standard input for "-"), unpacked if it is gzip. limit bounds the unpacked size.
 std::string read_file(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 36);
 
 // Lines of a text file (or of standard input for "-"), streamed; CRLF is LF; a last line without newline counts.
@@ -33,8 +33,32 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls row(value, line number) for each non-blank line of a JSON Lines file; a malformed line is an Error "file:line: what".
+// Calls row(value, line number) for each non-blank line of a JSON Lines file; a malformed line is an Error "file:line:column: what".
 void read_jsonl(const std::filesystem::path& path, const std::function<void(const Json& row, int64_t line)>& row);
+
+// Writes a file piece by piece; a write that fails (disk full) is an Error that names the path.
+class FileWriter {
+ public:
+  enum class Mode { truncate, append };
+  explicit FileWriter(std::filesystem::path path, Mode mode = Mode::truncate);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  // Buffered; what is written reaches the system at flush() or sync(), at the latest when the writer ends (errors are then lost).
+  void write(std::string_view bytes);
+  void flush();
+  void sync();  // flush(), and to the disk itself
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void write_through(std::string_view bytes);
+  std::filesystem::path path_;
+  std::string buffer_;
+  int descriptor_;
+};
+
+// Makes a file's or a folder's present state survive a loss of power.
+void sync_to_disk(const std::filesystem::path& path);
 
 // Writes path.tmp beside it, flushes to disk, renames over. On failure (disk full, say) the old file is untouched and the temporary gone.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);

@@ -59,7 +59,8 @@ class Json {
   JsonArray& array_ref() { return std::get<JsonArray>(value_); }
   JsonObject& object_ref() { return std::get<JsonObject>(value_); }
 
-  // Of an object: the member or nullptr; the member or an Error that names it; set replaces or appends.
+  // Of an object: the member (the last of one name) or nullptr; the member or an Error that names it; set replaces or appends, and makes an
+  // object of null.
   const Json* find(std::string_view key) const;
   const Json& at(std::string_view key, std::string_view what = "object") const;
   void set(std::string_view key, Json value);
@@ -72,8 +73,9 @@ class Json {
   std::variant<std::monostate, bool, int64_t, double, std::string, JsonArray, JsonObject> value_;
 };
 
-// Errors say source, line, column and what was expected. Nesting is bounded (256). `source` is what messages call the text.
-Json parse_json(std::string_view text, std::string_view source);
+// Errors say source, line, column and what was expected. Nesting is bounded (256). `source` is what messages call the text, first_line the
+// number of its first line there.
+Json parse_json(std::string_view text, std::string_view source, int64_t first_line = 1);
 
 // The fewest digits that read back to the same bits; "nan", "inf", "-inf".
 std::string number_text(double value);

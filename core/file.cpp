@@ -1,0 +1,198 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace hone {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 18;
+constexpr size_t kMaxLine = size_t{256} << 20;
+
+std::string reason() { return std::strerror(errno); }
+
+// A file's bytes, unpacked if they are gzip (zlib passes anything else through).
+class ByteSource {
+ public:
+  explicit ByteSource(const std::filesystem::path& path) : name_(path == "-" ? "standard input" : path.string()) {
+    const int descriptor = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    HONE_CHECK(descriptor >= 0, name_, ": cannot open: ", reason());
+    file_ = gzdopen(descriptor, "rb");
+    if (!file_) {
+      ::close(descriptor);
+      fail(name_, ": cannot open: out of memory");
+    }
+    gzbuffer(file_, static_cast<unsigned>(kBlock));
+  }
+  ~ByteSource() { gzclose_r(file_); }
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  // How many bytes were read; 0 at the end.
+  size_t read(char* to, size_t size) {
+    errno = 0;
+    const int count = gzread(file_, to, static_cast<unsigned>(std::min(size, kBlock)));
+    int status = Z_OK;
+    const char* message = gzerror(file_, &status);
+    HONE_CHECK(count >= 0 && status >= Z_OK, name_, ": cannot read: ", status == Z_ERRNO ? reason() : status == Z_BUF_ERROR ? "the gzip data end early" : message);
+    return static_cast<size_t>(count);
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  gzFile file_ = nullptr;
+};
+
+}  // namespace
+
+std::string expand_path(std::string_view path) {
+  const auto variable = [&](const std::string& name) -> std::string {
+    const char* value = std::getenv(name.c_str());
+    HONE_CHECK(value, "'", path, "': the environment variable ", name, " is not set");
+    return value;
+  };
+  std::string out;
+  std::string_view rest = path;
+  if (rest.starts_with("~/")) out = variable("HOME"), rest.remove_prefix(1);
+  for (;;) {
+    const size_t open = rest.find("${");
+    out += rest.substr(0, open);
+    if (open == std::string_view::npos) return out;
+    const size_t close = rest.find('}', open);
+    HONE_CHECK(close != std::string_view::npos, "'", path, "': '${' without '}'");
+    out += variable(std::string(rest.substr(open + 2, close - open - 2)));
+    rest.remove_prefix(close + 1);
+  }
+}
+
+std::string read_file(const std::filesystem::path& path, uint64_t limit) {
+  ByteSource source(path);
+  std::string out;
+  for (;;) {
+    const size_t used = out.size();
+    if (out.capacity() < used + kBlock) out.reserve(std::max(used + kBlock, used * 2));
+    out.resize(used + kBlock);
+    out.resize(used + source.read(out.data() + used, kBlock));
+    if (out.size() == used) return out;
+    HONE_CHECK(out.size() <= limit, source.name(), ": larger than ", limit, " bytes");
+  }
+}
+
+struct LineReader::Impl {
+  explicit Impl(const std::filesystem::path& path) : source(path), block(kBlock, '\0') {}
+  ByteSource source;
+  std::string block;
+  size_t begin = 0, end = 0;  // what of the block is still to be given
+  int64_t number = 0;
+};
+
+LineReader::LineReader(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {}
+LineReader::~LineReader() = default;
+int64_t LineReader::line_number() const { return impl_->number; }
+const std::string& LineReader::name() const { return impl_->source.name(); }
+
+bool LineReader::next(std::string& line) {
+  Impl& in = *impl_;
+  line.clear();
+  bool started = false, ended = false;
+  while (!ended) {
+    if (in.begin == in.end) {
+      in.begin = 0;
+      in.end = in.source.read(in.block.data(), in.block.size());
+      if (in.end == 0) break;
+    }
+    started = true;
+    const std::string_view rest(in.block.data() + in.begin, in.end - in.begin);
+    const size_t newline = rest.find('\n');
+    ended = newline != std::string_view::npos;
+    line += rest.substr(0, newline);
+    in.begin += ended ? newline + 1 : rest.size();
+    HONE_CHECK(line.size() <= kMaxLine, name(), ":", in.number + 1, ": a line of more than ", kMaxLine, " bytes");
+  }
+  if (!started) return false;
+  ++in.number;
+  if (line.ends_with('\r')) line.pop_back();
+  return true;
+}
+
+void read_jsonl(const std::filesystem::path& path, const std::function<void(const Json& row, int64_t line)>& row) {
+  LineReader lines(path);
+  std::string line;
+  while (lines.next(line))
+    if (line.find_first_not_of(" \t") != std::string::npos) row(parse_json(line, lines.name(), lines.line_number()), lines.line_number());
+}
+
+FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
+  HONE_CHECK(descriptor_ >= 0, path_.string(), ": cannot write: ", reason());
+}
+
+FileWriter::~FileWriter() {
+  try {
+    flush();
+  } catch (const Error&) {
+  }
+  ::close(descriptor_);
+}
+
+void FileWriter::write(std::string_view bytes) {
+  if (buffer_.size() + bytes.size() < kBlock) return void(buffer_ += bytes);
+  flush();
+  write_through(bytes);
+}
+
+void FileWriter::flush() { write_through(std::exchange(buffer_, {})); }
+
+void FileWriter::write_through(std::string_view rest) {
+  while (!rest.empty()) {
+    const ssize_t count = ::write(descriptor_, rest.data(), rest.size());
+    HONE_CHECK(count >= 0 || errno == EINTR, path_.string(), ": cannot write: ", reason());
+    if (count > 0) rest.remove_prefix(static_cast<size_t>(count));
+  }
+}
+
+void FileWriter::sync() {
+  flush();
+  HONE_CHECK(::fsync(descriptor_) == 0, path_.string(), ": cannot flush to disk: ", reason());
+}
+
+void sync_to_disk(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  HONE_CHECK(descriptor >= 0, path.string(), ": cannot open: ", reason());
+  const bool done = ::fsync(descriptor) == 0;
+  const std::string why = reason();
+  ::close(descriptor);
+  HONE_CHECK(done, path.string(), ": cannot flush to disk: ", why);
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  try {
+    {
+      FileWriter writer(temporary);
+      writer.write(bytes);
+      writer.sync();
+    }
+    HONE_CHECK(::rename(temporary.c_str(), path.c_str()) == 0, path.string(), ": cannot replace: ", reason());
+  } catch (const Error&) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  sync_to_disk(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  HONE_CHECK(!error && std::filesystem::is_directory(path), path.string(), ": cannot make the folder: ", error ? error.message() : "a file is in the way");
+  HONE_CHECK(::access(path.c_str(), W_OK) == 0, path.string(), ": cannot write into the folder: ", reason());
+}
+
+}  // namespace hone
