@@ -1,0 +1,90 @@
+#include "posttrain/corpus.h"
+
+#include <fstream>
+#include <memory>
+
+#include "core/file.h"
+#include "core/log.h"
+
+namespace hone {
+
+void CorpusSource::fields(Fields& f) {
+  f("files", files, "text: .jsonl (one document a row) or plain text, .gz too");
+  f("text_key", text_key, "member of a JSON Lines row that holds the text");
+  f("generator", generator, "draws documents (prompt and completion) instead of reading them");
+  f("documents", documents, "documents drawn from the generator; 0 = all of its train split");
+  f.require("files", files.empty() || generator.kind.empty(), "a corpus is files or a generator, not both");
+  f.require("documents", documents >= 0, "documents must be 0 or more");
+}
+
+void check_corpus(const CorpusSource& source) {
+  HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: name files or a generator");
+  for (const std::string& file : source.files) HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
+}
+
+static bool is_jsonl(const std::string& path) { return path.find(".jsonl") != std::string::npos; }
+
+static int64_t generated_documents(const CorpusSource& source) {
+  const int64_t all = source.generator.generator->size("train");
+  return source.documents > 0 ? std::min(all, source.documents) : all;
+}
+
+static std::string generated_document(const CorpusSource& source, int64_t i) {
+  const Example example = source.generator.generator->example("train", i);
+  return example.prompt + example.completion;
+}
+
+std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
+  check_corpus(source);
+  if (source.generator.generator)
+    return [&source, i = int64_t{0}, end = generated_documents(source)](std::string& text) mutable {
+      if (i >= end) return false;
+      text = generated_document(source, i++);
+      return true;
+    };
+  struct State {
+    size_t file = 0;
+    std::unique_ptr<LineReader> lines;
+  };
+  return [&source, state = std::make_shared<State>()](std::string& text) {
+    while (state->file < source.files.size()) {
+      const std::string path = expand_path(source.files[state->file]);
+      if (!is_jsonl(path)) {
+        ++state->file;
+        text = read_file(path);
+        return true;
+      }
+      if (!state->lines) state->lines = std::make_unique<LineReader>(path);
+      std::string line;
+      while (state->lines->next(line)) {
+        if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+        const std::string where = concat(path, ":", state->lines->line_number());
+        text = parse_json(line, where).at(source.text_key, where).as_string(where);
+        return true;
+      }
+      state->lines.reset();
+      ++state->file;
+    }
+    return false;
+  };
+}
+
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder) {
+  const std::filesystem::path out = folder / "tokens.bin";
+  if (std::filesystem::exists(out)) return out;
+  make_folder(folder);
+  std::vector<std::string> inputs;
+  for (const std::string& file : source.files) inputs.push_back(expand_path(file));
+  const std::filesystem::path drawn = folder / "documents.jsonl";
+  if (source.generator.generator) {
+    std::ofstream file(drawn, std::ios::binary);
+    for (int64_t i = 0; i < generated_documents(source); ++i) file << Json(JsonObject{{source.text_key, generated_document(source, i)}}).dump() << '\n';
+    HONE_CHECK(file.flush().good(), drawn.string(), ": cannot be written (is the disk full?)");
+    inputs.push_back(drawn.string());
+  }
+  const TokenizeReport report = write_token_file(out, inputs, source.text_key, tokenizer);
+  log::info("corpus: ", report.documents, " documents, ", report.bytes, " bytes, ", report.tokens, " tokens");
+  return out;
+}
+
+}  // namespace hone

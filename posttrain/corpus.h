@@ -1,0 +1,29 @@
+#pragma once
+// Documents to learn a language from: text files, rows of JSON Lines, or a generator's problems.
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/tokenizer.h"
+#include "pretrain/data/generator.h"
+#include "pretrain/token_file.h"
+
+namespace hone {
+
+struct CorpusSource {
+  std::vector<std::string> files;       // .jsonl (member text_key) or plain text, .gz too
+  std::string text_key = "text";
+  GeneratorSpec generator;              // documents are prompt + completion of its train split
+  int64_t documents = 0;                // of the generator; 0 = all
+  void fields(Fields& f);
+};
+// Throws if a file is missing or nothing is named.
+void check_corpus(const CorpusSource& source);
+// Gives the documents one after another, then false.
+std::function<bool(std::string&)> corpus_reader(const CorpusSource& source);
+
+// The corpus as a token file in `folder`, made unless it is there. Files with no JSON are one document each.
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder);
+
+}  // namespace hone

@@ -1,0 +1,194 @@
+#include "posttrain/run.h"
+
+#include <chrono>
+
+#include "core/file.h"
+#include "core/interrupt.h"
+#include "core/log.h"
+#include "core/parallel_for.h"
+#include "posttrain/report.h"
+#include "posttrain/stage.h"
+#include "posttrain/train_loop.h"
+
+namespace hone {
+
+Json StageReport::to_json() const {
+  JsonArray results;
+  for (const EvalResult& result : eval) results.push_back(result.to_json());
+  return JsonObject{{"name", name}, {"kind", kind}, {"steps", steps}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+}
+
+static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
+  if (!folder.empty()) return load_model(run.context, folder, {.gradients = gradients});
+  const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
+  const std::string& config = run.recipe.model.config;
+  std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), config.empty() ? "[model]" : config);
+  model->allocate(run.context, DType::f32, gradients);
+  model->initialise(run.context, static_cast<uint64_t>(run.recipe.seed));
+  return model;
+}
+
+std::unique_ptr<Model> Run::load_start_model(bool gradients) const { return load_or_draw(*this, start_folder, gradients); }
+
+namespace {
+
+// run.json: what a resumed run must know beyond its checkpoints.
+struct Progress {
+  int64_t stages_done = 0;
+  bool evaluated = false;     // before the first training stage
+  Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
+
+  void save(const std::filesystem::path& folder, const Recipe& recipe) const {
+    const Json all = JsonObject{{"name", recipe.name}, {"stages_done", stages_done}, {"num_stages", recipe.stage.size()}, {"evaluated", evaluated},
+                                {"initial", initial},  {"stages", stages},           {"log", log}};
+    write_file_atomic(folder / "run.json", all.dump(2) + "\n");
+  }
+  static Progress load(const std::filesystem::path& folder) {
+    const std::string path = (folder / "run.json").string();
+    const Json all = parse_json(read_file(path), path);
+    Progress out;
+    out.stages_done = all.at("stages_done", path).as_int("stages_done");
+    out.evaluated = all.at("evaluated", path).as_bool("evaluated");
+    out.initial = all.at("initial", path);
+    out.stages = all.at("stages", path);
+    out.log = all.at("log", path);
+    return out;
+  }
+};
+
+std::string pick_device(const Recipe& recipe) {
+  if (recipe.device != "auto") return recipe.device;
+  return devices().find("cuda") ? "cuda" : "cpu";
+}
+
+std::vector<EvalResult> evaluate(Run& run, int64_t step) {
+  std::vector<EvalResult> out;
+  Metrics row;
+  for (const EvalEntry& entry : run.recipe.eval) {
+    const EvalTaskSpec spec = load_eval_task(entry.task);
+    EvalModel on{run.context, *run.model, *run.tokenizer, run.recipe.rollout, {}};
+    EvalResult result = spec.task->run(on, entry.options);
+    result.task = spec.name;
+    const std::string prefix = "eval/" + spec.name + "/";
+    if (result.accuracy) row[prefix + "accuracy"] = result.accuracy->value;
+    if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
+    for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
+    if (result.accuracy) log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ", result.accuracy->high, "] on ", result.num_problems, " problems");
+    out.push_back(std::move(result));
+  }
+  if (!row.empty()) run.log.metrics(step, row);
+  return out;
+}
+
+Json results_json(const std::vector<EvalResult>& results) {
+  JsonArray out;
+  for (const EvalResult& result : results) out.push_back(result.to_json());
+  return out;
+}
+
+void save_progress(Run& run, Progress& progress) {
+  StateSection section;
+  run.log.save_state(section);
+  progress.log = section.values;
+  progress.save(run.folder, run.recipe);
+}
+
+void stop_if_interrupted(const Run& run) {
+  if (interrupted()) throw Interrupted(concat("stopped after stage ", run.stage_name, ", everything is saved; go on with: hone run --resume ", run.folder.string()));
+}
+
+// One stage, its evaluation, and the note that it is done.
+void run_stage(Run& run, Stage& stage, Progress& progress) {
+  run.report = {.name = run.stage_name, .kind = run.recipe.stage[static_cast<size_t>(run.stage_index)].kind};
+  const std::filesystem::path resumed = newest_checkpoint(run.checkpoints());
+  if (resumed.empty()) {
+    StateSection section;
+    section.values = progress.log;
+    run.log.load_state(section);
+  }
+  if (stage.trains()) {
+    if (!run.model || !resumed.empty()) run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
+    if (!progress.evaluated) {
+      progress.initial = results_json(evaluate(run, run.first_step));
+      progress.evaluated = true;
+      save_progress(run, progress);
+    }
+  }
+  log::info("stage ", run.stage_name, " (", run.report.kind, ")");
+  const auto start = std::chrono::steady_clock::now();
+  stage.run(run);
+  if (!stage.trains()) run.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (stage.trains()) {
+    run.start_folder = run.checkpoints() / concat("step-", stage.steps());
+    run.report.eval = evaluate(run, run.first_step + stage.steps());
+  }
+  progress.stages.array_ref().push_back(run.report.to_json());
+  progress.stages_done = run.stage_index + 1;
+  save_progress(run, progress);
+}
+
+std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path& folder, Progress progress) {
+  install_interrupt_handlers();
+  if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
+  log::also_to_file((folder / "hone.log").string());
+  const std::unique_ptr<Device> device = devices().at(pick_device(recipe))(0);
+  Context context(*device);
+  RunLog run_log(folder);
+  Run run{.recipe = recipe, .folder = folder, .device = *device, .context = context, .log = run_log, .tokenizer = {}, .model = {}, .stage_name = {}, .report = {}, .start_folder = {}};
+  if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
+  if (!recipe.tokenizer.empty())
+    run.tokenizer = Tokenizer::load(expand_path(recipe.tokenizer));
+  else if (!run.start_folder.empty())
+    run.tokenizer = Tokenizer::load(run.start_folder);
+  else if (std::filesystem::exists(folder / "tokenizer"))
+    run.tokenizer = Tokenizer::load(folder / "tokenizer");
+
+  for (size_t i = 0; i < recipe.stage.size(); ++i) {
+    Stage& stage = *recipe.stage[i].stage;
+    run.stage_index = static_cast<int64_t>(i);
+    run.stage_name = recipe.stage[i].name;
+    if (run.stage_index < progress.stages_done) {
+      if (stage.trains()) run.start_folder = run.checkpoints() / concat("step-", stage.steps());
+    } else {
+      run_stage(run, stage, progress);
+      stop_if_interrupted(run);
+    }
+    run.first_step += stage.steps();
+  }
+  write_report(folder);
+  return folder;
+}
+
+std::filesystem::path new_folder(const Recipe& recipe) {
+  const std::filesystem::path root = expand_path(recipe.runs);
+  make_folder(root);
+  for (int i = 1;; ++i) {
+    const std::filesystem::path folder = root / (i == 1 ? recipe.name : concat(recipe.name, "-", i));
+    std::error_code problem;
+    if (std::filesystem::create_directory(folder, problem)) return folder;
+    HONE_CHECK(!problem, folder.string(), ": cannot be made: ", problem.message());
+  }
+}
+
+}  // namespace
+
+std::filesystem::path run_recipe(const Recipe& recipe) {
+  for (const StageSpec& spec : recipe.stage) spec.stage->check(recipe);
+  for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task);
+  const std::filesystem::path folder = new_folder(recipe);
+  Recipe resolved = recipe;
+  write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
+  Progress progress;
+  progress.save(folder, recipe);
+  log::info("run folder: ", folder.string());
+  return execute(recipe, folder, progress);
+}
+
+std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
+  HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"), folder.string(),
+             ": not a run folder (recipe.toml and run.json are not there)");
+  const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
+  return execute(recipe, folder, Progress::load(folder));
+}
+
+}  // namespace hone

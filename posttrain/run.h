@@ -1,0 +1,86 @@
+#pragma once
+// A run: a recipe on its way, and its folder.
+//
+//   recipe.toml        the resolved recipe
+//   run.json           stages done, their reports, how long the logs were then
+//   metrics.jsonl      a row a step ("step" counts across stages, "stage" is the stage's place)
+//   samples.jsonl      some of the replies that were sampled
+//   tensorboard/       event files
+//   tokenizer/         once trained
+//   checkpoints/STAGE/step-N
+//   report.md, report.json, *.svg
+//
+// A killed run, resumed, goes on from its newest checkpoint with the same bits: log rows past the checkpoint are cut.
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/checkpoint.h"
+#include "core/metrics.h"
+#include "core/tokenizer.h"
+#include "posttrain/recipe.h"
+
+namespace hone {
+
+// Thrown when a signal asked the run to stop; what was done is saved.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint does not know of is cut on resuming.
+class RunLog : public Stateful {
+ public:
+  explicit RunLog(std::filesystem::path folder);
+  ~RunLog() override;
+  void metrics(int64_t step, const Metrics& row);
+  void sample(const Json& row);
+  void save_state(StateSection& section) const override;   // flushes
+  void load_state(const StateSection& section) override;   // cuts
+
+ private:
+  void open(int64_t step);
+  std::filesystem::path folder_;
+  std::unique_ptr<MetricsSink> metrics_, tensorboard_;
+  struct SampleFile;
+  std::unique_ptr<SampleFile> samples_;
+  int64_t last_step_ = 0;
+};
+
+// One stage's line in the report.
+struct StageReport {
+  std::string name, kind;
+  int64_t steps = 0, tokens = 0;
+  double seconds = 0;
+  std::vector<EvalResult> eval;       // after the stage
+  Json to_json() const;
+};
+
+class Run {
+ public:
+  const Recipe& recipe;
+  std::filesystem::path folder;
+  Device& device;
+  Context& context;
+  RunLog& log;
+  std::optional<Tokenizer> tokenizer;
+  std::unique_ptr<Model> model;
+
+  // Of the stage that is running.
+  std::string stage_name;
+  int64_t stage_index = 0;
+  int64_t first_step = 0;              // optimizer steps of the stages before it
+  StageReport report;
+
+  // The model as it was when the stage began, once more: a frozen reference.
+  std::unique_ptr<Model> load_start_model(bool gradients) const;
+  std::filesystem::path checkpoints() const { return folder / "checkpoints" / stage_name; }
+  // Where the stage's model came from: the last training stage's final checkpoint, the recipe's model folder, or nothing (random weights).
+  std::filesystem::path start_folder;
+};
+
+// Runs a recipe in a new folder recipe.runs/recipe.name (-2, -3, ... when it exists), or goes on with one. Returns the folder.
+std::filesystem::path run_recipe(const Recipe& recipe);
+std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides);
+
+}  // namespace hone

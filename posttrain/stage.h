@@ -1,0 +1,31 @@
+#pragma once
+// Stages of a recipe: tokenizer, pretrain, sft, preference, rl, ...; one file each in posttrain/stages. A stage changes the run's tokenizer or model.
+//   [[maybe_unused]] const bool added = stages().add("sft", [] { return std::unique_ptr<Stage>(new Sft); });
+#include <memory>
+#include <string>
+
+#include "core/fields.h"
+#include "core/registry.h"
+#include "posttrain/run.h"
+
+namespace hone {
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  virtual void fields(Fields& f) = 0;
+  // The stage's line in reports unless the recipe names it.
+  virtual std::string default_name() const = 0;
+  // True if it changes the model: such stages are checkpointed and evaluated.
+  virtual bool trains() const { return true; }
+  // Optimizer steps in all (0 for a stage that does not train).
+  virtual int64_t steps() const { return 0; }
+  // Fails early, before anything is written: files that are missing, settings that do not fit.
+  virtual void check(const Recipe&) const {}
+  virtual void run(Run& run) = 0;
+};
+
+using StageFactory = std::unique_ptr<Stage> (*)();
+Registry<StageFactory>& stages();
+
+}  // namespace hone

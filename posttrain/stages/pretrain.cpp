@@ -1,0 +1,72 @@
+// Next-token training on a corpus.
+#include <algorithm>
+
+#include "posttrain/corpus.h"
+#include "posttrain/stage.h"
+#include "posttrain/train_loop.h"
+#include "pretrain/loader.h"
+
+namespace hone {
+namespace {
+
+class Pretrain : public Stage {
+ public:
+  void fields(Fields& f) override {
+    corpus_.fields(f);
+    f("max_length", max_length_, "tokens of a sequence");
+    f("packing", packing_, "windows: cut the corpus every max_length tokens; documents: a sequence is a document, its end cut off past max_length");
+    f("batch_size", batch_size_, "sequences of an optimizer step");
+    loop_.fields(f);
+    f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
+    f.require("max_length", max_length_ >= 2, "max_length must be at least 2");
+    f.require("batch_size", batch_size_ > 0, "batch_size must be positive");
+  }
+  std::string default_name() const override { return "pretrain"; }
+  int64_t steps() const override { return loop_.steps; }
+  void check(const Recipe&) const override { check_corpus(corpus_); }
+
+  void run(Run& run) override {
+    HONE_CHECK(run.tokenizer, "pretrain: there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
+    const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
+    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
+    Trainer trainer(run.context, *run.model, loop_.trainer);
+    const std::unique_ptr<Objective> objective = objectives().at("sft")();
+    const uint64_t seed = static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str());
+    TokenLoader windows(tokens, max_length_, seed);
+    IndexLoader documents(tokens.num_documents(), seed);
+    std::vector<Sample> samples(static_cast<size_t>(batch_size_));
+    std::vector<const Sample*> batch;
+    for (const Sample& sample : samples) batch.push_back(&sample);
+    const bool whole = packing_ == "documents";
+    Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
+    train_loop(run, loop_, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+      for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
+      return trainer.step(batch, *objective, learning_rate);
+    });
+  }
+
+ private:
+  Sample next_document(const TokenFile& tokens, IndexLoader& order) const {
+    for (;;) {
+      const int64_t document = order.next(), begin = tokens.document_start(document);
+      const int64_t length = std::min(tokens.document_start(document + 1) - begin, max_length_);
+      if (length < 2) continue;
+      Sample out;
+      out.tokens.resize(static_cast<size_t>(length));
+      tokens.read(begin, out.tokens);
+      out.mask.assign(out.tokens.size(), 1.0f);
+      out.mask[0] = 0;
+      return out;
+    }
+  }
+
+  CorpusSource corpus_;
+  int64_t max_length_ = 256, batch_size_ = 32;
+  std::string packing_ = "windows";
+  LoopConfig loop_;
+};
+
+[[maybe_unused]] const bool added = stages().add("pretrain", [] { return std::unique_ptr<Stage>(new Pretrain); });
+
+}  // namespace
+}  // namespace hone

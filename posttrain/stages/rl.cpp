@@ -1,0 +1,84 @@
+// Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
+#include <chrono>
+
+#include "core/log.h"
+#include "posttrain/actor.h"
+#include "posttrain/experience.h"
+#include "posttrain/objective_spec.h"
+#include "posttrain/reference.h"
+#include "posttrain/stage.h"
+#include "posttrain/train_loop.h"
+#include "pretrain/loader.h"
+
+namespace hone {
+namespace {
+
+class Rl : public Stage {
+ public:
+  void fields(Fields& f) override {
+    tasks_.fields(f);
+    f("prompts_per_step", prompts_per_step_, "prompts sampled for each round of experience");
+    f("num_iterations", num_iterations_, "passes over a round's samples");
+    f("mini_batches", mini_batches_, "optimizer updates each pass is cut into");
+    f("log_samples", log_samples_, "replies of a round that go to samples.jsonl");
+    actor_.fields(f);
+    objective_.fields(f);
+    loop_.fields(f);
+    f.require("prompts_per_step", prompts_per_step_ > 0, "prompts_per_step must be positive");
+    f.require("num_iterations", num_iterations_ > 0, "num_iterations must be positive");
+    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= prompts_per_step_ * actor_.num_generations, "mini_batches must be in [1, prompts_per_step * num_generations]");
+    loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
+  }
+  std::string default_name() const override { return objective_.objective; }
+  int64_t steps() const override { return loop_.steps; }
+  void check(const Recipe&) const override { HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")"); }
+
+  void run(Run& run) override {
+    HONE_CHECK(run.tokenizer, "rl: there is no tokenizer");
+    const std::vector<Task> tasks = load_tasks(tasks_);
+    log::info("rl: ", tasks.size(), " tasks");
+    const Objective& objective = *objective_.made;
+    const Needs needs = objective.needs();
+    const uint64_t seed = static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str());
+    ActorConfig actor_config = actor_;
+    actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
+    Trainer trainer(run.context, *run.model, loop_.trainer);
+    Actor actor(run.context, *run.model, *run.tokenizer, run.recipe.rollout, actor_config);
+    std::unique_ptr<Reference> reference;
+    if (needs.reference) reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
+    IndexLoader order(static_cast<int64_t>(tasks.size()), seed);
+
+    train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t step, double learning_rate) {
+      const auto start = std::chrono::steady_clock::now();
+      std::vector<const Task*> prompts;
+      for (int64_t i = 0; i < prompts_per_step_; ++i) prompts.push_back(&tasks[static_cast<size_t>(order.next())]);
+      Experience experience(actor.gather(prompts, static_cast<uint64_t>(step * prompts_per_step_), step));
+      const double sampling_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      if (reference) reference->score_into(experience.groups);
+      if (needs.critic) experience.set_values(trainer.values(experience.samples()));
+      MetricSums credit;
+      objective.credit(experience.groups, credit);
+      StepReport report;
+      for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
+        for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, seed, static_cast<uint64_t>(step * num_iterations_ + epoch))) report.add(trainer.step(mini, objective, learning_rate));
+      report.metrics.merge(credit.means());
+      report.metrics.merge(experience.metrics());
+      report.metrics["sampling_time"] = sampling_seconds;
+      experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
+      return report;
+    });
+    if (actor.failed_replies() > 0) log::warning("rl: ", actor.failed_replies(), " replies could not be sampled");
+  }
+
+ private:
+  TaskSource tasks_;
+  ActorConfig actor_;
+  ObjectiveSpec objective_{.objective = "grpo", .made = {}};
+  LoopConfig loop_;
+  int64_t prompts_per_step_ = 16, num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 2;
+};
+
+[[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });
+
+}  // namespace
+}  // namespace hone

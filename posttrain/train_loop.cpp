@@ -1,0 +1,116 @@
+#include "posttrain/train_loop.h"
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "core/interrupt.h"
+#include "core/log.h"
+
+namespace hone {
+
+void LoopConfig::fields(Fields& f) {
+  f("steps", steps, "optimizer steps");
+  f("save_steps", save_steps, "a checkpoint every so many steps; 0 = at the end alone");
+  f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
+  f("logging_steps", logging_steps, "a row of metrics every so many steps");
+  schedule.fields(f);
+  trainer.fields(f);
+  f.require("steps", steps > 0, "steps must be positive");
+  f.require("save_steps", save_steps >= 0, "save_steps must be 0 or more");
+  f.require("save_total_limit", save_total_limit >= 0, "save_total_limit must be 0 or more");
+  f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
+}
+
+void save_model_folder(Run& run, const std::filesystem::path& folder) {
+  Json generation = JsonObject{};
+  if (run.tokenizer && run.tokenizer->eos()) generation.set("eos_token_id", int64_t{*run.tokenizer->eos()});
+  save_model(run.context, *run.model, folder, run.recipe.model.save_dtype == "bf16" ? DType::bf16 : DType::f32, generation);
+  if (run.tokenizer) run.tokenizer->save(folder);
+}
+
+namespace {
+
+// Totals of a stage that a resumed run carries on with.
+struct Totals : Stateful {
+  int64_t tokens = 0;
+  double seconds = 0;
+  void save_state(StateSection& section) const override {
+    section.values.set("tokens", tokens);
+    section.values.set("seconds", seconds);
+  }
+  void load_state(const StateSection& section) override {
+    tokens = section.values.at("tokens", "totals").as_int("totals.tokens");
+    seconds = section.values.at("seconds", "totals").as_double("totals.seconds");
+  }
+};
+
+Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, double seconds) {
+  Metrics row = report.metrics;
+  row["stage"] = static_cast<double>(run.stage_index);
+  row["loss"] = report.loss;
+  row["grad_norm"] = report.grad_norm;
+  row["learning_rate"] = report.learning_rate;
+  row["num_tokens"] = static_cast<double>(totals.tokens);
+  row["step_time"] = seconds;
+  row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
+  return row;
+}
+
+std::string note_of(const StepReport& report) {
+  char text[80];
+  const auto reward = report.metrics.find("reward");
+  if (reward != report.metrics.end())
+    std::snprintf(text, sizeof text, "reward %.3f", reward->second);
+  else
+    std::snprintf(text, sizeof text, "loss %.4f", report.loss);
+  return text;
+}
+
+}  // namespace
+
+void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections, const std::function<StepReport(int64_t, double)>& body) {
+  Totals totals;
+  std::map<std::string, Stateful*> all = sections;
+  all["trainer"] = &trainer;
+  all["log"] = &run.log;
+  all["totals"] = &totals;
+  const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
+
+  int64_t step = 0;
+  if (const std::filesystem::path folder = newest_checkpoint(run.checkpoints()); !folder.empty()) {
+    load_sections(folder, all);
+    step = checkpoint_steps(run.checkpoints()).back();
+    log::info("stage ", run.stage_name, " goes on from step ", step, " (", folder.string(), ")");
+  }
+  int64_t last_saved = step;
+  const auto save = [&] {
+    save_checkpoint(run.checkpoints(), step, static_cast<int>(config.save_total_limit), [&](const std::filesystem::path& folder) { save_model_folder(run, folder); }, saved);
+    last_saved = step;
+  };
+
+  log::Progress progress(run.stage_name, config.steps, "step");
+  while (step < config.steps) {
+    const auto start = std::chrono::steady_clock::now();
+    const StepReport report = body(step, learning_rate_at(config.schedule, step, config.steps));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    ++step;
+    totals.tokens += report.num_tokens;
+    totals.seconds += seconds;
+    if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
+    progress.update(step, note_of(report));
+    if (config.save_steps > 0 && step % config.save_steps == 0) save();
+    if (interrupted() && step < config.steps) {
+      if (last_saved != step) save();
+      throw Interrupted(concat("stopped after step ", step, " of stage ", run.stage_name, ", everything is saved; go on with: hone run --resume ", run.folder.string()));
+    }
+  }
+  if (last_saved != step || step == 0) save();
+  // A later stage's start: never rotated away.
+  std::ofstream(run.checkpoints() / concat("step-", step) / "keep");
+  run.report.steps = config.steps;
+  run.report.tokens = totals.tokens;
+  run.report.seconds = totals.seconds;
+}
+
+}  // namespace hone
