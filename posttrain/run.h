@@ -17,6 +17,7 @@
 
 #include "core/checkpoint.h"
 #include "core/metrics.h"
+#include "core/rng.h"
 #include "core/tokenizer.h"
 #include "posttrain/recipe.h"
 
@@ -74,6 +75,8 @@ class Run {
 
   // The model as it was when the stage began, once more: a frozen reference.
   std::unique_ptr<Model> load_start_model(bool gradients) const;
+  // Of the stage's data order and sampling.
+  uint64_t stage_seed() const { return static_cast<uint64_t>(recipe.seed) ^ stream_of(stage_name.c_str()); }
   std::filesystem::path checkpoints() const { return folder / "checkpoints" / stage_name; }
   // Where the stage's model came from: the last training stage's final checkpoint, the recipe's model folder, or nothing (random weights).
   std::filesystem::path start_folder;

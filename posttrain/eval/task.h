@@ -8,6 +8,7 @@
 
 #include "core/fields.h"
 #include "core/json.h"
+#include "core/metrics.h"
 #include "core/model/model.h"
 #include "core/registry.h"
 #include "core/tokenizer.h"

@@ -28,7 +28,7 @@ class Preference : public Stage {
     log::info("preference: ", pairs.size(), " pairs");
     if (objective_.made->needs().reference) Reference(run.context, run.load_start_model(false), loop_.trainer.temperature).score_into(pairs);
     Trainer trainer(run.context, *run.model, loop_.trainer);
-    IndexLoader order(static_cast<int64_t>(pairs.size()), static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str()));
+    IndexLoader order(static_cast<int64_t>(pairs.size()), run.stage_seed());
     std::vector<const Sample*> batch;
     train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t, double learning_rate) {
       batch.clear();

@@ -31,7 +31,7 @@ class Pretrain : public Stage {
     HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
     Trainer trainer(run.context, *run.model, loop_.trainer);
     const std::unique_ptr<Objective> objective = objectives().at("sft")();
-    const uint64_t seed = static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str());
+    const uint64_t seed = run.stage_seed();
     TokenLoader windows(tokens, max_length_, seed);
     IndexLoader documents(tokens.num_documents(), seed);
     std::vector<Sample> samples(static_cast<size_t>(batch_size_));

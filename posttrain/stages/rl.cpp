@@ -1,4 +1,5 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
+#include <algorithm>
 #include <chrono>
 
 #include "core/log.h"
@@ -12,6 +13,26 @@
 
 namespace hone {
 namespace {
+
+// One row for a round's updates: means, and maxima of what is a maximum.
+StepReport combine(const std::vector<StepReport>& updates) {
+  StepReport out;
+  const double share = 1.0 / static_cast<double>(updates.size());
+  for (const StepReport& update : updates) {
+    out.loss += share * update.loss;
+    out.grad_norm += share * update.grad_norm;
+    out.learning_rate = update.learning_rate;
+    out.num_tokens += update.num_tokens;
+    out.num_trained_tokens += update.num_trained_tokens;
+    out.num_sequences += update.num_sequences;
+    out.seconds += update.seconds;
+    for (const auto& [name, value] : update.metrics) {
+      double& sum = out.metrics[name];
+      sum = name.ends_with("/max") ? std::max(sum, value) : sum + share * value;
+    }
+  }
+  return out;
+}
 
 class Rl : public Stage {
  public:
@@ -39,7 +60,7 @@ class Rl : public Stage {
     log::info("rl: ", tasks.size(), " tasks");
     const Objective& objective = *objective_.made;
     const Needs needs = objective.needs();
-    const uint64_t seed = static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str());
+    const uint64_t seed = run.stage_seed();
     ActorConfig actor_config = actor_;
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
     Trainer trainer(run.context, *run.model, loop_.trainer);
@@ -58,9 +79,11 @@ class Rl : public Stage {
       if (needs.critic) experience.set_values(trainer.values(experience.samples()));
       MetricSums credit;
       objective.credit(experience.groups, credit);
-      StepReport report;
+      std::vector<StepReport> updates;
       for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-        for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, seed, static_cast<uint64_t>(step * num_iterations_ + epoch))) report.add(trainer.step(mini, objective, learning_rate));
+        for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, seed, static_cast<uint64_t>(step * num_iterations_ + epoch)))
+          updates.push_back(trainer.step(mini, objective, learning_rate));
+      StepReport report = combine(updates);
       report.metrics.merge(credit.means());
       report.metrics.merge(experience.metrics());
       report.metrics["sampling_time"] = sampling_seconds;

@@ -26,7 +26,7 @@ class Sft : public Stage {
     const std::vector<Sample> samples = load_sft(data_, *run.tokenizer);
     log::info("sft: ", samples.size(), " samples");
     Trainer trainer(run.context, *run.model, loop_.trainer);
-    IndexLoader order(static_cast<int64_t>(samples.size()), static_cast<uint64_t>(run.recipe.seed) ^ stream_of(run.stage_name.c_str()));
+    IndexLoader order(static_cast<int64_t>(samples.size()), run.stage_seed());
     std::vector<const Sample*> batch(static_cast<size_t>(batch_size_));
     train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t, double learning_rate) {
       for (const Sample*& sample : batch) sample = &samples[static_cast<size_t>(order.next())];
