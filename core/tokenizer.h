@@ -19,7 +19,8 @@ class Tokenizer {
   // A folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt, else char_ords in tokenizer_config.json; special ids also
   // from tokenizer_config.json, config.json and generation_config.json), or one such file, each possibly .gz. Errors name file and field.
   static Tokenizer load(const std::filesystem::path& path);
-  static Tokenizer from_json(const Json& tokenizer_json, std::string_view source);
+  // config is the content of tokenizer_config.json: {"eos_token": "<|endoftext|>", "chat_template": ...}.
+  static Tokenizer from_json(const Json& tokenizer_json, std::string_view source, const Json& config = JsonObject{});
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -40,6 +41,8 @@ class Tokenizer {
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
+  // The text of a special token by its name in tokenizer_config.json ("bos_token", "sep_token", ...), "" when there is none.
+  std::string special_token(std::string_view name) const;
   // Ids that end a generation: eos and generation_config.json's list.
   std::vector<int32_t> stop_ids() const;
   // The folder's Jinja chat template, if it has one (tokenizer_config.json's chat_template or chat_template.jinja).

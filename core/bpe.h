@@ -1,0 +1,91 @@
+#pragma once
+// Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of lowest rank (leftmost among
+// equals) is applied until none is left. Immutable but for a memo of one byte a token; safe from any thread.
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hone {
+
+struct BpeOptions {
+  std::string unk_token;                   // of characters no token spells; empty: they are dropped
+  bool fuse_unk = false;                   // neighbouring unknown characters are one token
+  bool byte_fallback = false;              // an unknown character is its bytes' tokens <0x00> ... <0xFF>
+  bool ignore_merges = false;              // a word that is a token is that token, whatever the merges say
+  std::string continuing_subword_prefix;   // of every character but a word's first
+  std::string end_of_word_suffix;          // of a word's last character
+};
+
+// Spellings to ids: open addressing, read-only after construction.
+class SpellingIndex {
+ public:
+  SpellingIndex() = default;
+  explicit SpellingIndex(const std::vector<std::string>& spellings);   // which must outlive it and not move; empty ones have no entry
+  int32_t find(std::string_view spelling) const;                       // -1 when there is none
+
+ private:
+  const std::vector<std::string>* spellings_ = nullptr;
+  std::vector<std::pair<uint32_t, int32_t>> slots_;   // (hash, id)
+};
+
+class Bpe {
+ public:
+  using Merge = std::pair<std::string, std::string>;
+
+  // spellings: by id, "" where no token has the id. A merge whose parts or result are not in the vocabulary is an Error that names source.
+  Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options, const std::string& source);
+  Bpe(const Bpe&) = delete;
+  Bpe& operator=(const Bpe&) = delete;
+
+  // Appends the word's ids. Takes O(n log n) for n characters.
+  void encode(std::string_view word, std::vector<int32_t>& ids) const;
+
+  int32_t find(std::string_view spelling) const { return index_.find(spelling); }
+  const std::vector<std::string>& spellings() const { return spellings_; }
+  std::vector<Merge> merges() const;   // in order of rank
+
+ private:
+  struct Joined {
+    uint32_t rank = UINT32_MAX;
+    int32_t id = -1;
+  };
+  struct Slot {
+    uint64_t pair = UINT64_MAX;
+    Joined joined;
+  };
+  struct Symbol {
+    int32_t id;
+    int32_t next, previous;   // -1 at the ends
+  };
+
+  void encode_segment(std::string_view segment, std::vector<int32_t>& ids) const;
+  void first_symbols(std::string_view word, std::vector<int32_t>& ids) const;
+  int32_t character_id(std::string_view character, bool first, bool last) const;
+  void merge_short(std::vector<int32_t>& ids, size_t begin) const;
+  void merge_long(std::vector<int32_t>& ids, size_t begin) const;
+  Joined joined(int32_t left, int32_t right) const;
+  void add_merges(const std::vector<Merge>& merges, const std::string& source);
+
+  std::vector<std::string> spellings_;
+  SpellingIndex index_;
+  BpeOptions options_;
+  bool affixes_ = false;
+  int32_t unk_id_ = -1;
+  std::array<int32_t, 256> byte_ids_{};       // of <0x..>, when all are there
+  std::array<int32_t, 0x800> character_ids_{};   // of characters of one or two bytes
+  std::vector<std::pair<int32_t, int32_t>> merge_pairs_;
+  std::vector<Slot> slots_;
+  int shift_ = 63;
+  size_t longest_spelling_ = 0;
+  bool space_mark_begins_segment_ = false;
+  // Whether a token's spelling, as a word, is encoded as that token: 0 not yet known, 1 yes, 2 no.
+  std::unique_ptr<std::atomic<uint8_t>[]> stands_alone_;
+};
+
+}  // namespace hone
