@@ -133,7 +133,8 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(std::make_shared<const Impl>(read_tokenizer_files(path))); }
 
 Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view source, const Json& config) {
-  TokenizerFiles files{.source = std::string(source), .tokenizer = tokenizer_json, .config = config};
+  TokenizerFiles files;
+  files.source = source, files.tokenizer = tokenizer_json, files.config = config;
   if (const Json* text = config.find("chat_template"); text && text->is_string()) files.chat_template = text->as_string();
   return Tokenizer(std::make_shared<const Impl>(std::move(files)));
 }

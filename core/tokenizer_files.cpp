@@ -64,9 +64,11 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
     return;
   }
   Json json = parse_json(bytes, files.source);
-  if (json.find("model")) {
+  // A vocabulary may well have tokens of these names.
+  const auto has = [&json](std::string_view key, bool (Json::*kind)() const) { return json.find(key) && (json.find(key)->*kind)(); };
+  if (has("model", &Json::is_object)) {
     files.tokenizer = std::move(json);
-  } else if (json.find("char_ords")) {
+  } else if (has("char_ords", &Json::is_array)) {
     files.config = std::move(json);
     files.tokenizer = character_tokenizer_json(files.config, files.source);
   } else {

@@ -75,7 +75,9 @@ void check_added(const std::vector<AddedToken>& added, const Bpe& model, int32_t
   const auto& spellings = model.spellings();
   for (const AddedToken& token : added) {
     const auto id = static_cast<size_t>(token.id);
-    const std::string_view other = owner[id] ? owner[id]->content : id < spellings.size() ? spellings[id] : std::string();
+    std::string_view other;
+    if (id < spellings.size()) other = spellings[id];
+    if (owner[id]) other = owner[id]->content;
     HONE_CHECK(other.empty() || other == token.content, source, ": added_tokens: '", token.content, "' has id ", id, ", which is '", other, "'");
     const int32_t known = model.find(token.content);
     HONE_CHECK(known < 0 || known == token.id, source, ": added_tokens: '", token.content, "' has id ", id, ", but ", known, " in model.vocab");
