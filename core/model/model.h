@@ -14,6 +14,8 @@
 
 namespace hone {
 
+class Tokenizer;
+
 // A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
 struct Param {
   struct Block {
@@ -26,9 +28,10 @@ struct Param {
   bool decay = true;         // weight decay applies (matrices, not norms and biases)
   double init_std = 0;       // normal(0, std) at random initialisation; 0 = init_value everywhere
   double init_value = 0;
+  bool lookup = false;       // rows are read by index (an embedding), not multiplied
   bool trainable = true;
-  Tensor value;              // set by Model::allocate
-  Tensor grad;               // f32; empty without gradients
+  Tensor value{};            // set by Model::allocate
+  Tensor grad{};             // f32; empty without gradients
 };
 
 // The numbers that everything outside the model asks for.
@@ -67,7 +70,12 @@ class Model {
   void zero_grad(Context&);
   Tensor flat_values() const { return values_; }   // [n], all parameters end to end (each 64-element aligned)
   Tensor flat_grads() const { return grads_; }
+  DType dtype() const { return values_.dtype; }
   int64_t num_params();
+
+ protected:
+  // Called by allocate(): device tables that are not parameters (rotary positions).
+  virtual void allocate_tables(Context&) {}
 
  private:
   Buffer value_bytes_, grad_bytes_;
@@ -80,6 +88,10 @@ using Family = std::unique_ptr<Model> (*)(const Json& config, std::string_view s
 Registry<Family>& families();
 
 std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
+
+// Errors unless every id is in the vocabulary, and unless the tokenizer makes no id that is not. `what` names the ids in messages.
+void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what);
+void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
 
 struct LoadOptions {
   DType dtype = DType::f32;    // of the weights in memory

@@ -18,15 +18,17 @@ class Pass {
   Tensor forward(const Batch& batch, Tensor rows);
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/logprob.h).
   void backward(Tensor dhidden);
-  size_t peak_bytes() const;
+  size_t peak_bytes() const { return tape_.peak_bytes(); }
+  size_t capacity_bytes() const { return tape_.capacity_bytes(); }
 
  private:
   Context& context_;
   Model& model_;
   Recompute recompute_;
   Tape tape_;
+  std::vector<Tensor> inputs_;   // of each block, on the tape; last the output of the last block
   Batch batch_;
-  Tensor rows_;
+  Tensor rows_, read_;   // the rows asked for, and the last output there
 };
 
 // hidden [R, D] without a tape, in context.scratch() (inside the caller's ScratchScope): scoring and, with a KV view, generation.

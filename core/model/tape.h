@@ -27,6 +27,7 @@ class Tape {
   bool empty() const { return entries_.empty(); }
   size_t size() const { return entries_.size(); }
   size_t peak_bytes() const { return arena_.peak_bytes(); }
+  size_t capacity_bytes() const { return arena_.capacity_bytes(); }
   void clear() {
     entries_.clear();
     arena_.release({});

@@ -1,0 +1,71 @@
+#include "core/model/attention.h"
+
+namespace hone {
+namespace {
+
+// The columns of v in the fused projection, as heads.
+Tensor values_of(Tensor qkv, const QkvShape& heads) {
+  return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim)
+      .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
+}
+
+Tensor as_heads(Tensor x, const QkvShape& heads) { return x.view({x.dim(0), heads.num_heads, heads.head_dim}); }
+
+}  // namespace
+
+SelfAttention::Kept SelfAttention::keep(Context& context, Tape* tape, int64_t num_tokens) const {
+  const DType dtype = qkv.weight.value.dtype;
+  Kept kept;
+  kept.qkv = hone::keep(context, tape, dtype, {num_tokens, qkv.num_outputs()});
+  kept.q = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
+  kept.k = hone::keep(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
+  if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
+  kept.mixed = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
+  if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
+  return kept;
+}
+
+SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
+  Kept kept;
+  kept.lse = tape.pop();
+  kept.mixed = tape.pop();
+  if (q_norm.value) kept.norm_rstd = tape.pop();
+  kept.k = tape.pop();
+  kept.q = tape.pop();
+  kept.qkv = tape.pop();
+  return kept;
+}
+
+void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual, const Kept& kept, const KvView* kv,
+                            int64_t block) const {
+  qkv.forward(context, kept.qkv, x);
+  const auto plane = static_cast<size_t>(block);
+  const KvWrite write = kv ? KvWrite{kv->k[plane], kv->v[plane], kv->slots} : KvWrite{};
+  qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, write);
+  const AttentionShape shape{scale, window, batch.max_length};
+  const Tensor mixed = as_heads(kept.mixed, heads);
+  if (kv)
+    attention_paged(context, mixed, kept.q, PagedKv{write.k, write.v, kv->block_table, kv->lengths, kv->block_size}, batch.offsets, shape);
+  else
+    attention_forward(context, mixed, kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets, shape);
+  output.forward(context, out, kept.mixed, residual);
+}
+
+void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, const Kept& kept) const {
+  ScratchScope scope(context);
+  const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
+  const Tensor dmixed = like(kept.mixed), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
+  output.backward(context, dmixed, dout, kept.mixed);
+  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads), kept.lse, kept.q, kept.k,
+                     values_of(kept.qkv, heads), batch.offsets, {scale, window, batch.max_length});
+  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads);
+  qkv.backward(context, dx, dqkv, x);
+}
+
+void SelfAttention::add_params(std::vector<Param*>& out) {
+  qkv.add_params(out);
+  if (!q_norm.shape.empty()) out.insert(out.end(), {&q_norm, &k_norm});
+  output.add_params(out);
+}
+
+}  // namespace hone

@@ -1,0 +1,93 @@
+#pragma once
+// Layers as plain structs with explicit forward and backward.
+//
+// Kept is what a layer's forward leaves for its backward. keep() makes room for it (on the tape when training, in scratch otherwise), in the order
+// in which take_back() pops it in reverse. Popped tensors stay valid until the next push, so a block takes everything back first and computes then.
+// Parameter gradients are added to, activation gradients are written unless said otherwise.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/model/model.h"
+
+namespace hone {
+
+// Rows of a fused matrix: the Hugging Face module (without ".weight") and how many.
+using Rows = std::vector<std::pair<std::string, int64_t>>;
+
+// y = x . weight^T + bias
+struct Linear {
+  Param weight;   // [out, in]
+  Param bias;     // [out], or without a shape: none
+
+  Linear() = default;
+  Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std);
+  int64_t num_outputs() const { return weight.shape[0]; }
+  // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
+  void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
+  void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
+  void add_params(std::vector<Param*>& out);
+};
+
+struct RmsNorm {
+  Param weight;
+  float eps = 0;
+  struct Kept {
+    Tensor rstd;
+  };
+
+  RmsNorm() = default;
+  RmsNorm(const std::string& module, int64_t width, double norm_eps);
+  Kept keep(Tape*, int64_t num_rows) const;
+  Kept take_back(Tape&) const;
+  void forward(Context&, Tensor y, Tensor x, const Kept&) const;
+  // dx is added to when accumulate.
+  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Kept&, bool accumulate) const;
+  void add_params(std::vector<Param*>& out);
+};
+
+struct LayerNorm {
+  Param weight, bias;
+  float eps = 0;
+  struct Kept {
+    Tensor mean, rstd;
+  };
+
+  LayerNorm() = default;
+  LayerNorm(const std::string& module, int64_t width, double norm_eps);
+  Kept keep(Tape*, int64_t num_rows) const;
+  Kept take_back(Tape&) const;
+  void forward(Context&, Tensor y, Tensor x, const Kept&) const;
+  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Kept&, bool accumulate) const;
+  void add_params(std::vector<Param*>& out);
+};
+
+// down(silu(gate(x)) * up(x)), gate and up in one matrix (Shazeer 2020).
+struct GatedMlp {
+  Linear gate_up, down;
+  struct Kept {
+    Tensor gate_up, activated;
+  };
+
+  Kept keep(Context&, Tape*, int64_t num_tokens) const;
+  Kept take_back(Tape&) const;
+  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, const Kept&) const;
+  void add_params(std::vector<Param*>& out);
+};
+
+// down(gelu(up(x))), the tanh form.
+struct GeluMlp {
+  Linear up, down;
+  struct Kept {
+    Tensor up, activated;
+  };
+
+  Kept keep(Context&, Tape*, int64_t num_tokens) const;
+  Kept take_back(Tape&) const;
+  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, const Kept&) const;
+  void add_params(std::vector<Param*>& out);
+};
+
+}  // namespace hone

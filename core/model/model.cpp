@@ -1,0 +1,109 @@
+#include "core/model/model.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/parallel_for.h"
+#include "core/rng.h"
+#include "kernels/cast.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t alignment = 64;   // elements
+
+int64_t element_count(const Param& param) {
+  int64_t n = 1;
+  for (const int64_t dim : param.shape) n *= dim;
+  return n;
+}
+
+int64_t aligned_count(const Param& param) { return (element_count(param) + alignment - 1) / alignment * alignment; }
+
+// Normal draws for elements 0, 1, ... of the stream: a Philox call gives four (Box and Muller).
+void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double std) {
+  constexpr int64_t draws = 4;
+  const auto count = static_cast<int64_t>(out.size());
+  parallel_for((count + draws - 1) / draws, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Philox4 words = philox(seed, stream, static_cast<uint64_t>(i));
+      for (int64_t j = 0; j < draws && i * draws + j < count; ++j) {
+        const double radius = std::sqrt(-2 * std::log(static_cast<double>(open_unit_float(words.word[j / 2 * 2]))));
+        const double angle = 2 * std::numbers::pi * static_cast<double>(open_unit_float(words.word[j / 2 * 2 + 1]));
+        out[static_cast<size_t>(i * draws + j)] = static_cast<float>(std * radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void Model::allocate(Context& context, DType dtype, bool gradients) {
+  int64_t count = 0;
+  for (const Param* param : params()) count += aligned_count(*param);
+  const auto make = [&](Buffer& bytes, DType type) {
+    bytes = Buffer(context.device(), static_cast<size_t>(count) * size_of(type));
+    const Tensor flat(bytes.data(), type, context.kind(), {count});
+    context.zero(flat);   // the gaps between parameters too: the optimizer reads them
+    return flat;
+  };
+  values_ = make(value_bytes_, dtype);
+  grads_ = gradients ? make(grad_bytes_, DType::f32) : Tensor();
+  int64_t at = 0;
+  for (Param* param : params()) {
+    const auto slice = [&](Tensor flat) { return Tensor(flat.rows(at, element_count(*param)).data, flat.dtype, flat.device, param->shape); };
+    param->value = slice(values_);
+    param->grad = gradients ? slice(grads_) : Tensor();
+    at += aligned_count(*param);
+  }
+  allocate_tables(context);
+}
+
+void Model::initialise(Context& context, uint64_t seed) {
+  std::vector<float> drawn;
+  for (Param* param : params()) {
+    int64_t row = 0;
+    for (const Param::Block& block : param->blocks) {
+      const Tensor rows = param->value.rows(row, block.rows);
+      drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param->init_value));
+      if (param->init_std > 0) fill_normal(drawn, seed, stream_of(("init/" + block.name).c_str()), param->init_std);
+      ScratchScope scope(context);
+      const Tensor staged = context.scratch().take(DType::f32, rows.dims());
+      context.copy(staged, host_view(std::span(drawn)));
+      cast(context, rows, staged);
+      row += block.rows;
+    }
+  }
+}
+
+void Model::zero_grad(Context& context) {
+  if (grads_) context.zero(grads_);
+}
+
+int64_t Model::num_params() {
+  int64_t count = 0;
+  for (const Param* param : params()) count += element_count(*param);
+  return count;
+}
+
+Registry<Family>& families() {
+  static Registry<Family> registry("model family");
+  return registry;
+}
+
+std::unique_ptr<Model> make_model(const Json& config, std::string_view source) {
+  const Json* type = config.is_object() ? config.find("model_type") : nullptr;
+  HONE_CHECK(type && type->is_string(), source, ": no model_type; known model families: ", join(families().names()));
+  const std::string& name = type->as_string();
+  const Family* family = families().find(name);
+  HONE_CHECK(family, source, ": unknown model_type '", name, "'", suggestion(name, families().names()), "; known: ", join(families().names()));
+  return (*family)(config, source);
+}
+
+void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what) {
+  const int64_t vocab_size = model.shape().vocab_size;
+  for (size_t i = 0; i < ids.size(); ++i)
+    HONE_CHECK(ids[i] >= 0 && ids[i] < vocab_size, what, ": token ", i, " has id ", ids[i], ", the model's ids are 0 to ", vocab_size - 1);
+}
+
+}  // namespace hone

@@ -1,0 +1,231 @@
+// The contract of every model family: what holds for all of them, walked over families().
+#include <cmath>
+
+#include "core/model/score.h"
+#include "kernels/logprob.h"
+#include "tests/core/model/tiny_model.h"
+
+namespace hone::test {
+namespace {
+
+struct Case {
+  std::string name;
+  Json config;
+  friend void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+};
+
+// Every family as it is, and the ways that config.json may bend one.
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const std::string& family : families().names()) {
+    out.push_back({family, tiny_config(family)});
+    out.push_back({family + "_tied", with(tiny_config(family), {{"tie_word_embeddings", true}})});
+  }
+  out.push_back({"llama_biases", with(tiny_config("llama"), {{"attention_bias", true}, {"mlp_bias", true}})});
+  out.push_back({"llama_linear", with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 2.0}}}})});
+  out.push_back({"qwen2_layers", with(tiny_config("qwen2"), {{"use_sliding_window", true}, {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
+  out.push_back({"llama_yarn", with(tiny_config("llama"), {{"rope_parameters", JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
+  return out;
+}
+
+class FamilyTest : public testing::TestWithParam<Case> {
+ protected:
+  FamilyTest() : device_(cpu()), context_(*device_) {
+    for (const size_t length : {11, 1, 7}) sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
+  }
+  std::vector<BatchPart> parts() const { return {sequences_.begin(), sequences_.end()}; }
+  std::unique_ptr<Model> model(bool gradients = true) { return make_tiny(context_, GetParam().config, gradients); }
+
+  std::unique_ptr<Device> device_;
+  Context context_;
+  std::vector<std::vector<int32_t>> sequences_;
+};
+
+// A loss that reads every log-prob and entropy with a weight of its own, and its gradient.
+class Loss {
+ public:
+  Loss(Context& context, Model& model, std::span<const BatchPart> parts) : context_(context), model_(model), arena_(context.device()) {
+    batch_ = pack_batch(context, arena_, parts);
+    const int64_t count = batch_.num_tokens;
+    const std::vector<int32_t> all = all_rows(count), targets = random_tokens(static_cast<size_t>(count), model.shape().vocab_size, 11);
+    rows_ = upload(context, arena_, std::span<const int32_t>(all));
+    targets_ = upload(context, arena_, std::span<const int32_t>(targets));
+    for (int64_t t = 0; t < count; ++t) weights_.push_back(std::sin(static_cast<float>(t) + 1)), entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
+  }
+  double value() {
+    ScratchScope scope(context_);
+    const Outputs out = outputs();
+    logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr), model_.head().value, targets_, 0.8f);
+    double sum = 0;
+    for (size_t t = 0; t < weights_.size(); ++t) sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
+    return sum;
+  }
+  void gradient(Recompute recompute) {
+    ScratchScope scope(context_);
+    Pass pass(context_, model_, recompute);
+    const Outputs out = outputs();
+    const Tensor hidden = pass.forward(batch_, rows_), dhidden = context_.scratch().take(DType::f32, hidden.dims());
+    logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.head().value, targets_, 0.8f);
+    model_.zero_grad(context_);
+    logprob_backward(context_, dhidden, model_.head().grad, {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy, hidden,
+                     model_.head().value, targets_, 0.8f);
+    pass.backward(dhidden);
+  }
+
+ private:
+  struct Outputs {
+    Tensor logp, lse, entropy;
+  };
+  Outputs outputs() {
+    const auto column = [&] { return context_.scratch().take(DType::f32, {batch_.num_tokens}); };
+    return {column(), column(), column()};
+  }
+
+  Context& context_;
+  Model& model_;
+  Arena arena_;
+  Batch batch_;
+  Tensor rows_, targets_;
+  std::vector<float> weights_, entropy_weights_;
+};
+
+// The gradient of each named row block against central differences along a direction that is half the gradient's own, half random; the differences
+// of two steps are extrapolated (Richardson), which leaves an error of the fourth order.
+TEST_P(FamilyTest, GradientOfTheWholeChain) {
+  const auto model = this->model();
+  Loss loss(context_, *model, parts());
+  loss.gradient(Recompute::none);
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  for (const Param* param : model->params()) {
+    int64_t row = 0;
+    for (const Param::Block& block : param->blocks) {
+      const std::span<float> value = param->value.rows(row, block.rows).as<float>(), grad = param->grad.rows(row, block.rows).as<float>();
+      row += block.rows;
+      double grad_norm = 0, random_norm = 0, expected = 0;
+      std::vector<double> direction(value.size());
+      for (double& d : direction) d = normal(random), random_norm += d * d;
+      for (const float g : grad) grad_norm += double{g} * g;
+      for (size_t i = 0; i < value.size(); ++i) {
+        direction[i] = 0.5 * direction[i] / std::sqrt(random_norm) + 0.5 * grad[i] / std::sqrt(grad_norm);
+        expected += direction[i] * grad[i];
+      }
+      const std::vector<float> before(value.begin(), value.end());
+      const auto difference = [&](double step) {
+        double side[2];
+        for (const int sign : {0, 1}) {
+          for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<float>(before[i] + (sign ? step : -step) * direction[i]);
+          side[sign] = loss.value();
+        }
+        std::ranges::copy(before, value.begin());
+        return (side[1] - side[0]) / (2 * step);
+      };
+      const double measured = (4 * difference(0.01) - difference(0.02)) / 3;
+      EXPECT_GT(grad_norm, 0) << block.name;
+      EXPECT_NEAR(measured, expected, 2e-3 * std::sqrt(grad_norm) + 1e-3) << block.name;
+    }
+  }
+}
+
+TEST_P(FamilyTest, RecomputationHasTheSameBits) {
+  const auto model = this->model();
+  Loss loss(context_, *model, parts());
+  loss.gradient(Recompute::none);
+  const std::vector<float> kept = download(context_, model->flat_grads());
+  loss.gradient(Recompute::block);
+  EXPECT_EQ(download(context_, model->flat_grads()), kept);
+}
+
+TEST_P(FamilyTest, PackingHasTheSameBits) {
+  const auto model = this->model(false);
+  std::vector<float> one_by_one;
+  for (const BatchPart& part : parts()) std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
+  EXPECT_EQ(hidden_of(context_, *model, parts()), one_by_one);
+}
+
+TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
+  const auto model = this->model();
+  Arena arena(*device_);
+  const Batch batch = pack_batch(context_, arena, parts());
+  const std::vector<int32_t> rows{0, 4, 10, 11, 18};
+  Pass pass(context_, *model, Recompute::none);
+  const std::vector<float> trained = download(context_, pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))));
+  const std::vector<float> all = hidden_of(context_, *model, parts());
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t r = 0; r < rows.size(); ++r)
+    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width), std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width))) << "row " << r;
+}
+
+// Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one call.
+TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
+  const auto model = this->model(false);
+  const std::vector<std::vector<int32_t>> sequences{random_tokens(23, 19, 1), random_tokens(14, 19, 2)};
+  const std::vector<std::vector<size_t>> chunks{{5, 1, 1, 3, 5, 1, 4, 2, 1}, {1, 1, 4, 0, 2, 1, 1, 3, 1}};
+  TinyCache cache(context_, model->shape(), 2);
+  std::vector<std::vector<float>> hidden(2);
+  std::vector<size_t> at(2, 0);
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t round = 0; round < chunks[0].size(); ++round) {
+    std::vector<BatchPart> parts;
+    std::vector<int64_t> ids;
+    for (size_t s = 0; s < 2; ++s)
+      if (const size_t length = chunks[s][round]; length > 0) {
+        parts.push_back({std::span(sequences[s]).subspan(at[s], length), static_cast<int32_t>(at[s])});
+        ids.push_back(static_cast<int64_t>(s));
+        at[s] += length;
+      }
+    const std::vector<float> rows = hidden_of(context_, *model, parts, &cache.view(parts, ids));
+    auto from = rows.begin();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto count = static_cast<std::ptrdiff_t>(parts[i].tokens.size() * width);
+      hidden[static_cast<size_t>(ids[i])].insert(hidden[static_cast<size_t>(ids[i])].end(), from, from + count);
+      from += count;
+    }
+  }
+  for (size_t s = 0; s < 2; ++s) {
+    ASSERT_EQ(at[s], sequences[s].size());
+    EXPECT_EQ(hidden[s], hidden_of(context_, *model, {{BatchPart{sequences[s]}}})) << "sequence " << s;
+  }
+}
+
+TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
+  const auto model = this->model(false);
+  std::vector<std::vector<float>> logp;
+  for (const int64_t batch_tokens : {1, 9, 4096}) {
+    std::vector<float> joined;
+    for (const TokenScores& scores : score_sequences(context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
+      joined.insert(joined.end(), scores.logp.begin(), scores.logp.end());
+      joined.insert(joined.end(), scores.entropy.begin(), scores.entropy.end());
+    }
+    logp.push_back(joined);
+  }
+  EXPECT_EQ(logp[0].size(), 38u);
+  EXPECT_EQ(logp[0], logp[2]);
+  EXPECT_EQ(logp[1], logp[2]);
+}
+
+TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
+  const auto model = this->model();
+  Pass pass(context_, *model, Recompute::none);
+  Arena arena(*device_);
+  const auto round = [&] {
+    const Arena::Mark mark = arena.mark();
+    const Batch batch = pack_batch(context_, arena, parts());
+    const std::vector<int32_t> rows = all_rows(batch.num_tokens);
+    const Tensor hidden = pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows)));
+    ScratchScope scope(context_);
+    const Tensor dhidden = context_.scratch().take(DType::f32, hidden.dims());
+    context_.copy(dhidden, hidden);
+    pass.backward(dhidden);
+    hidden_of(context_, *model, parts());
+    arena.release(mark);
+    return std::vector{arena.capacity_bytes(), context_.scratch().capacity_bytes(), pass.capacity_bytes()};
+  };
+  const auto first = round();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(round(), first);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyTest, testing::ValuesIn(cases()), [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hone::test
