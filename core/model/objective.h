@@ -34,7 +34,16 @@ struct TokenBatch {
   double scale = 1;                   // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient by rounding only
 
   size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
+  size_t num_tokens() const { return offsets.empty() ? 0 : static_cast<size_t>(offsets.back()); }
 };
+
+// What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
+double count_of(Per per, std::span<const float> mask);
+// 1 / count; a step without anything to train on has scale 1 (and loss 0).
+double scale_of(double count);
+// Every column has one entry a token, and those that `needs` asks for are there (old_logp may stand in for behavior_logp and the other way round); an
+// Error says which is not.
+void check_batch(const Needs& needs, const TokenBatch& batch);
 
 // dLoss/d(column), zero on entry; empty where the run does not have the column.
 struct TokenGrad {
@@ -46,6 +55,7 @@ class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) { auto& s = sums_[name]; s.first += sum, s.second += weight; }
   void maximum(const std::string& name, double value) { auto [at, fresh] = maxima_.emplace(name, value); if (!fresh && value > at->second) at->second = value; }
+  // A name whose weights sum to 0 is left out.
   Metrics means() const;
 
  private:
