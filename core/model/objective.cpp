@@ -26,7 +26,7 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   column("old_logp", batch.old_logp, needs.old && batch.behavior_logp.empty());
   column("behavior_logp", batch.behavior_logp, needs.behavior && batch.old_logp.empty());
   column("reference_logp", batch.reference_logp, needs.reference);
-  column("entropy", batch.entropy, needs.entropy);
+  column("entropy", batch.entropy, false);
   column("value", batch.value, needs.critic);
   column("old_value", batch.old_value, false);
   column("returns", batch.returns, needs.critic);

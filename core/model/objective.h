@@ -41,8 +41,8 @@ struct TokenBatch {
 double count_of(Per per, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
-// Every column has one entry a token, and those that `needs` asks for are there (old_logp may stand in for behavior_logp and the other way round); an
-// Error says which is not.
+// Every column has one entry a token, and those that `needs` asks for are there (old_logp may stand in for behavior_logp and the other way round; an
+// entropy that is only measured may be missing); an Error says which is not.
 void check_batch(const Needs& needs, const TokenBatch& batch);
 
 // dLoss/d(column), zero on entry; empty where the run does not have the column.
