@@ -1,7 +1,6 @@
 #include "posttrain/advantage.h"
 
 #include <cmath>
-#include <map>
 
 namespace hone {
 
@@ -45,23 +44,6 @@ void credit_groups(std::span<Group> groups, const GroupBaseline& baseline, Metri
       metrics.add("reward_std", deviation, 1);
       metrics.add("frac_reward_zero_std", deviation <= 1e-8, 1);
     }
-  }
-}
-
-void add_completion_metrics(std::span<const Group> groups, MetricSums& metrics) {
-  std::map<std::string, std::vector<double>> parts;
-  for (const Group& group : groups)
-    for (const Sample& sample : group.samples) {
-      for (const auto& [name, value] : sample.reward_parts) parts[name].push_back(value);
-      const double length = count_of(Per::token, sample.mask);
-      metrics.add("completions/mean_length", length, 1);
-      metrics.maximum("completions/max_length", length);
-      metrics.add("completions/clipped_ratio", sample.completion.finish_reason == "length", 1);
-    }
-  for (const auto& [name, values] : parts) {
-    const Moments moments = moments_of(values);
-    metrics.add("rewards/" + name + "/mean", moments.mean, 1);
-    metrics.add("rewards/" + name + "/std", moments.deviation, 1);
   }
 }
 

@@ -20,9 +20,6 @@ struct GroupBaseline {
 // frac_reward_zero_std. A group of one has advantage 0.
 void credit_groups(std::span<Group> groups, const GroupBaseline& baseline, MetricSums& metrics);
 
-// rewards/NAME/mean and /std of each part of the reward, completions/{mean,max}_length and completions/clipped_ratio.
-void add_completion_metrics(std::span<const Group> groups, MetricSums& metrics);
-
 // Mean and standard deviation (n - 1; 0 for fewer than two).
 struct Moments {
   double mean = 0, deviation = 0;

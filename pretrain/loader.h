@@ -23,9 +23,11 @@ class Permutation {
 // Indices 0..count-1 in a new order each epoch (or in file order).
 class IndexLoader : public Stateful {
  public:
+  // count 0 (an empty dataset) is an Error.
   IndexLoader(int64_t count, uint64_t seed, bool shuffle = true);
   int64_t next();
   int64_t epoch() const { return epoch_; }
+  double epochs_done() const { return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_); }
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 
@@ -35,7 +37,8 @@ class IndexLoader : public Stateful {
   bool shuffle_;
 };
 
-// Windows of `length` tokens of a token file as samples whose mask is 1 but for the first token.
+// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is left past the last whole window is
+// not used.
 class TokenLoader : public Stateful {
  public:
   TokenLoader(const TokenFile& file, int64_t length, uint64_t seed);

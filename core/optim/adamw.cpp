@@ -13,10 +13,10 @@ class Adamw : public Optimizer {
     f("adam_beta2", beta2_, "decay of the squared gradient's mean");
     f("adam_epsilon", epsilon_, "added to the denominator");
     f("weight_decay", weight_decay_, "of matrices; norms and biases do not decay");
-    f.require("adam_beta1", beta1_ >= 0 && beta1_ < 1, "must be in [0, 1)");
-    f.require("adam_beta2", beta2_ >= 0 && beta2_ < 1, "must be in [0, 1)");
-    f.require("adam_epsilon", epsilon_ > 0, "must be above 0");
-    f.require("weight_decay", weight_decay_ >= 0, "must not be negative");
+    f.require("adam_beta1", beta1_ >= 0 && beta1_ < 1, "adam_beta1 must be in [0, 1)");
+    f.require("adam_beta2", beta2_ >= 0 && beta2_ < 1, "adam_beta2 must be in [0, 1)");
+    f.require("adam_epsilon", epsilon_ > 0, "adam_epsilon must be above 0");
+    f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
   }
   std::unique_ptr<Optimizer> fresh() const override {
     auto out = std::make_unique<Adamw>();

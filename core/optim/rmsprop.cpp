@@ -10,9 +10,9 @@ class Rmsprop : public Optimizer {
     f("alpha", alpha_, "decay of the squared gradient's mean");
     f("eps", eps_, "added to the denominator");
     f("weight_decay", weight_decay_, "added to the gradient as weight_decay * value; norms and biases do not decay");
-    f.require("alpha", alpha_ >= 0 && alpha_ < 1, "must be in [0, 1)");
-    f.require("eps", eps_ > 0, "must be above 0");
-    f.require("weight_decay", weight_decay_ >= 0, "must not be negative");
+    f.require("alpha", alpha_ >= 0 && alpha_ < 1, "alpha must be in [0, 1)");
+    f.require("eps", eps_ > 0, "eps must be above 0");
+    f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
   }
   std::unique_ptr<Optimizer> fresh() const override {
     auto out = std::make_unique<Rmsprop>();

@@ -68,9 +68,9 @@ class Dpo : public Objective {
     f("beta", beta_, "how strongly the policy is held to the reference");
     f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round (sigmoid)");
     f("loss_type", loss_type_, "sigmoid | hinge | ipo");
-    f.require("beta", beta_ > 0, "must be above 0");
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "must be in [0, 0.5)");
-    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown '", loss_type_, "'; known: ", join(loss_types().names())));
+    f.require("beta", beta_ > 0, "beta must be above 0");
+    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
+    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown loss_type '", loss_type_, "'; known: ", join(loss_types().names())));
   }
   Needs needs() const override { return {.reference = true, .per = Per::pair}; }
 

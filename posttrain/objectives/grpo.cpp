@@ -36,11 +36,11 @@ class Grpo : public Objective {
     f("loss_type", loss_type_, "dapo | bnpo | grpo | dr_grpo: what token losses are averaged over");
     f("scale_rewards", scale_rewards_, "group | batch | none: whose standard deviation advantages are divided by");
     f("max_completion_length", max_completion_length_, "dr_grpo: the constant that a sequence's sum is divided by");
-    f.require("epsilon", epsilon_ >= 0 && epsilon_ <= 1, "must be in [0, 1]");
-    f.require("beta", beta_ >= 0, "must not be negative");
-    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown '", loss_type_, "'; known: ", join(loss_types().names())));
+    f.require("epsilon", epsilon_ >= 0 && epsilon_ <= 1, "epsilon must be in [0, 1]");
+    f.require("beta", beta_ >= 0, "beta must not be negative");
+    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown loss_type '", loss_type_, "'; known: ", join(loss_types().names())));
     f.require("scale_rewards", reward_scales().find(scale_rewards_) != nullptr,
-              concat("unknown '", scale_rewards_, "'; known: ", join(reward_scales().names())));
+              concat("unknown scale_rewards '", scale_rewards_, "'; known: ", join(reward_scales().names())));
     f.require("max_completion_length", loss_type_ != "dr_grpo" || max_completion_length_ > 0, "dr_grpo needs a length above 0");
   }
 
@@ -50,7 +50,6 @@ class Grpo : public Objective {
 
   void credit(std::span<Group> groups, MetricSums& metrics) const override {
     credit_groups(groups, {.scale = reward_scales().at(scale_rewards_)}, metrics);
-    add_completion_metrics(groups, metrics);
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {

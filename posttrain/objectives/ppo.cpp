@@ -35,12 +35,12 @@ class Ppo : public Objective {
     f("entropy_coeff", entropy_coeff_, "weight of the entropy bonus");
     f("whiten_rewards", whiten_rewards_, "bring the token rewards of a step to variance 1");
     f("whiten_advantages", whiten_advantages_, "bring the advantages of a step to mean 0 and variance 1");
-    f.require("kl_coef", kl_coef_ >= 0, "must not be negative");
-    f.require("gamma", gamma_ >= 0 && gamma_ <= 1, "must be in [0, 1]");
-    f.require("lam", lam_ >= 0 && lam_ <= 1, "must be in [0, 1]");
-    f.require("cliprange", cliprange_ >= 0 && cliprange_ <= 1, "must be in [0, 1]");
-    f.require("cliprange_value", cliprange_value_ > 0, "must be above 0");
-    f.require("vf_coef", vf_coef_ >= 0, "must not be negative");
+    f.require("kl_coef", kl_coef_ >= 0, "kl_coef must not be negative");
+    f.require("gamma", gamma_ >= 0 && gamma_ <= 1, "gamma must be in [0, 1]");
+    f.require("lam", lam_ >= 0 && lam_ <= 1, "lam must be in [0, 1]");
+    f.require("cliprange", cliprange_ >= 0 && cliprange_ <= 1, "cliprange must be in [0, 1]");
+    f.require("cliprange_value", cliprange_value_ > 0, "cliprange_value must be above 0");
+    f.require("vf_coef", vf_coef_ >= 0, "vf_coef must not be negative");
   }
 
   Needs needs() const override { return {.behavior = true, .reference = kl_coef_ > 0, .entropy = true, .critic = true, .per = Per::token}; }
@@ -70,7 +70,6 @@ class Ppo : public Objective {
       });
       metrics.add("reward", sample.reward, 1);
     });
-    add_completion_metrics(groups, metrics);
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
