@@ -9,7 +9,7 @@
 
 namespace hone {
 
-inline constexpr int64_t gemm_chunk = 512;
+inline constexpr int64_t gemm_chunk = 256;
 
 // y [M, N] = x [M, K] . w [N, K]^T (+ bias [N]) (+ residual [M, N]); y is written. bias and residual may be empty; residual may be y itself.
 inline constinit Op<void(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual)> gemm_forward{"gemm_forward"};
