@@ -69,6 +69,15 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
   };
 }
 
+void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder) {
+  const BpeTrainResult result = train_bpe(corpus_reader(source), options);
+  const Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", options.special_tokens.at(0)}};
+  make_folder(folder);
+  write_file_atomic(folder / "tokenizer.json", bpe_tokenizer_json(result, options).dump() + "\n");
+  write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");
+  log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
+}
+
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder) {
   const std::filesystem::path out = folder / "tokens.bin";
   if (std::filesystem::exists(out)) return out;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/bpe_train.h"
 #include "core/tokenizer.h"
 #include "pretrain/data/generator.h"
 #include "pretrain/token_file.h"
@@ -22,6 +23,9 @@ struct CorpusSource {
 void check_corpus(const CorpusSource& source);
 // Gives the documents one after another, then false.
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source);
+
+// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. The first special token ends documents.
+void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder);
 
 // The corpus as a token file in `folder`, made unless it is there. Files with no JSON are one document each.
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder);

@@ -1,7 +1,4 @@
 // Trains a byte-level BPE tokenizer on rows or text files and makes it the run's.
-#include "core/bpe_train.h"
-#include "core/file.h"
-#include "core/log.h"
 #include "posttrain/corpus.h"
 #include "posttrain/stage.h"
 
@@ -23,14 +20,8 @@ class TokenizerStage : public Stage {
   void check(const Recipe&) const override { check_corpus(corpus_); }
 
   void run(Run& run) override {
-    const BpeTrainResult result = train_bpe(corpus_reader(corpus_), options_);
-    Json json = bpe_tokenizer_json(result, options_);
-    const std::filesystem::path folder = run.folder / "tokenizer";
-    make_folder(folder);
-    write_file_atomic(folder / "tokenizer.json", json.dump() + "\n");
-    write_file_atomic(folder / "tokenizer_config.json", Json(JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", options_.special_tokens[0]}}).dump(2) + "\n");
-    run.tokenizer = Tokenizer::load(folder);
-    log::info("tokenizer: ", run.tokenizer->vocab_size(), " tokens, ", result.merges.size(), " merges");
+    train_tokenizer(corpus_, options_, run.folder / "tokenizer");
+    run.tokenizer = Tokenizer::load(run.folder / "tokenizer");
   }
 
  private:

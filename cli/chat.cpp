@@ -1,0 +1,91 @@
+#include <cstdio>
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/model_arguments.h"
+#include "core/chat.h"
+#include "rollout/engine.h"
+
+namespace hone {
+namespace {
+
+class ChatCommand : public Command {
+ public:
+  std::string summary() const override { return "talk with a model; an empty line or end of input ends"; }
+  std::string example() const override { return "hone chat --model DIR --system 'You are brief.'"; }
+  void arguments(Arguments& a) override {
+    model_.arguments(a);
+    a.option("system", system_, "system message");
+    a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
+    a.option("max-tokens", sampling_.max_tokens, "longest reply in tokens");
+    a.option("temperature", sampling_.temperature, "0 is greedy");
+    a.option("top-p", sampling_.top_p, "nucleus");
+    a.option("top-k", sampling_.top_k, "0 = all");
+    a.option("seed", sampling_.seed, "of the draws");
+  }
+
+  // The conversation is kept as ids: what the model said is never tokenised again.
+  int run() override {
+    model_.open();
+    const Tokenizer& tokenizer = model_.tokenizer();
+    const ChatFormat format = ChatFormat::make(format_, tokenizer);
+    for (const int32_t id : format.stop_ids(tokenizer)) sampling_.stop_ids.push_back(id);
+    Engine engine(model_.context(), model_.model(), &tokenizer, {});
+    std::vector<Message> history;
+    if (!system_.empty()) history.push_back({"system", system_, {}});
+    std::vector<int32_t> ids;
+    std::string line;
+    for (uint64_t turn = 0; std::printf("> "), std::fflush(stdout), std::getline(std::cin, line) && !line.empty(); ++turn) {
+      std::vector<Message> shown = history;
+      shown.push_back({"user", line, {}});
+      const std::vector<int32_t> prompt = extend(format, tokenizer, history, shown, ids);
+      Reply reply = talk(engine, tokenizer, {prompt, 1, turn, sampling_});
+      HONE_CHECK(!reply.failed, reply.finish_reason);
+      ids = prompt;
+      ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
+      history = std::move(shown);
+      history.push_back({"assistant", reply.text, {}});
+    }
+    std::printf("\n");
+    return 0;
+  }
+
+ private:
+  // The ids so far, then the new turn's text: what rendering adds behind the conversation already held.
+  static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer, const std::vector<Message>& history, const std::vector<Message>& shown, const std::vector<int32_t>& ids) {
+    if (ids.empty()) return format.encode(tokenizer, shown, true).ids;
+    const auto text_of = [&](const std::vector<Message>& messages, bool generation) {
+      std::string out;
+      for (const ChatPiece& piece : format.render(messages, generation)) out += piece.text;
+      return out;
+    };
+    const std::string before = text_of(history, false), after = text_of(shown, true);
+    if (!after.starts_with(before)) return format.encode(tokenizer, shown, true).ids;
+    std::vector<int32_t> out = ids;
+    const std::vector<int32_t> added = tokenizer.encode(after.substr(before.size()));
+    out.insert(out.end(), added.begin(), added.end());
+    return out;
+  }
+
+  static Reply talk(Engine& engine, const Tokenizer& tokenizer, Request request) {
+    Reply out;
+    engine.submit(
+        std::move(request), [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies.front()); },
+        [&](uint64_t, int64_t, int32_t id) {
+          if (!tokenizer.is_special(id)) std::fputs(tokenizer.token_bytes(id).c_str(), stdout), std::fflush(stdout);
+        });
+    while (engine.step()) {
+    }
+    std::printf("\n");
+    return out;
+  }
+
+  ModelArguments model_;
+  Sampling sampling_{.max_tokens = 512, .stop = {}, .stop_ids = {}};
+  std::string system_, format_ = "auto";
+};
+
+[[maybe_unused]] const bool added = commands().add("chat", [] { return std::unique_ptr<Command>(new ChatCommand); });
+
+}  // namespace
+}  // namespace hone

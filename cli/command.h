@@ -1,0 +1,40 @@
+#pragma once
+// Commands of the hone program: one file each. A command joins with one line:
+//   [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.h"
+
+namespace hone {
+
+// What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are the variables' values.
+class Arguments {
+ public:
+  virtual ~Arguments() = default;
+  virtual void option(const char* name, std::string& value, const char* doc, bool required = false) = 0;
+  virtual void option(const char* name, int64_t& value, const char* doc) = 0;
+  virtual void option(const char* name, double& value, const char* doc) = 0;
+  virtual void options(const char* name, std::vector<std::string>& values, const char* doc) = 0;   // may be repeated
+  virtual void flag(const char* name, bool& value, const char* doc) = 0;
+  virtual void positional(const char* name, std::string& value, const char* doc, bool required = true) = 0;
+  virtual void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) = 0;   // positional, required
+  virtual void rest(const char* name, std::vector<std::string>& values, const char* doc) = 0;
+};
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  virtual std::string summary() const = 0;
+  virtual std::string example() const = 0;
+  virtual void arguments(Arguments& a) = 0;
+  // Exit code: 0 done, 1 failed. Errors may be thrown.
+  virtual int run() = 0;
+};
+
+using CommandFactory = std::unique_ptr<Command> (*)();
+Registry<CommandFactory>& commands();
+
+}  // namespace hone

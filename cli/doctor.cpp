@@ -1,0 +1,55 @@
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <thread>
+
+#include "cli/command.h"
+#include "core/device.h"
+#include "core/parallel_for.h"
+#include "posttrain/eval/task.h"
+
+namespace hone {
+namespace {
+
+class DoctorCommand : public Command {
+ public:
+  std::string summary() const override { return "what this machine has, what is missing, and how to get it"; }
+  std::string example() const override { return "hone doctor"; }
+  void arguments(Arguments&) override {}
+  int run() override {
+    say(true, "processor", processor(), "");
+    say(true, "threads", concat(num_threads(), " of ", std::thread::hardware_concurrency()), "HONE_NUM_THREADS or threads = N changes it");
+    for (const std::string& name : devices().names()) {
+      if (name == "meta") continue;
+      try {
+        const std::unique_ptr<Device> device = devices().at(name)(0);
+        say(true, "device " + name, concat(device->description(), ", ", device->free_bytes() >> 20, " MiB free"), "");
+      } catch (const Error& error) {
+        say(false, "device " + name, error.what(), "the cuda preset needs a working driver: nvidia-smi should list the GPU");
+      }
+    }
+    if (!devices().find("cuda")) say(false, "device cuda", "this binary was built without it", "./dev build --preset cuda, where nvcc is");
+    const char* data = std::getenv("HONE_DATA");
+    say(data != nullptr, "HONE_DATA", data ? data : "not set", "export HONE_DATA=FOLDER: recipes on real data read from it");
+    const size_t tasks = known_eval_tasks().size();
+    say(tasks > 0, "tasks", concat(tasks, " task files"), "run hone from the source tree, or name a task's file");
+    return 0;
+  }
+
+ private:
+  static void say(bool good, const std::string& what, const std::string& found, const std::string& advice) {
+    std::printf("%-4s %-14s %s\n", good ? "ok" : "--", what.c_str(), found.c_str());
+    if (!good && !advice.empty()) std::printf("     %-14s -> %s\n", "", advice.c_str());
+  }
+  static std::string processor() {
+    std::ifstream info("/proc/cpuinfo");
+    for (std::string line; std::getline(info, line);)
+      if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "unknown";
+  }
+};
+
+[[maybe_unused]] const bool added = commands().add("doctor", [] { return std::unique_ptr<Command>(new DoctorCommand); });
+
+}  // namespace
+}  // namespace hone

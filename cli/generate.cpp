@@ -1,0 +1,78 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/jsonl_io.h"
+#include "cli/model_arguments.h"
+#include "rollout/engine.h"
+
+namespace hone {
+namespace {
+
+class GenerateCommand : public Command {
+ public:
+  std::string summary() const override { return "continue prompts"; }
+  std::string example() const override { return "hone generate --model runs/quickstart/checkpoints/grpo/step-150 --prompt '47+85' --logprobs --json"; }
+  void arguments(Arguments& a) override {
+    model_.arguments(a);
+    a.option("prompt", prompt_, "text to continue");
+    a.option("prompts", prompts_, "JSON Lines of {prompt} or {ids}; - is standard input");
+    a.option("max-tokens", sampling_.max_tokens, "longest reply in tokens");
+    a.option("temperature", sampling_.temperature, "0 is greedy");
+    a.option("top-p", sampling_.top_p, "nucleus");
+    a.option("top-k", sampling_.top_k, "0 = all");
+    a.option("min-p", sampling_.min_p, "0 = all");
+    a.option("seed", sampling_.seed, "of the draws");
+    a.options("stop", sampling_.stop, "string that ends a reply (may be repeated)");
+    a.flag("ignore-eos", sampling_.ignore_eos, "go on past the end-of-sequence token");
+    a.flag("logprobs", logprobs_, "add each token's log-probability");
+    a.flag("json", json_, "print JSON Lines {prompt_ids, ids, text, finish_reason}");
+  }
+  int run() override {
+    HONE_CHECK(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
+    model_.open();
+    std::vector<Request> requests;
+    const auto add = [&](std::vector<int32_t> ids) { requests.push_back({std::move(ids), 1, requests.size(), sampling_}); };
+    if (!prompt_.empty()) add(model_.tokenizer().encode_document(prompt_));
+    if (!prompts_.empty())
+      read_jsonl(prompts_ == "-" ? prompts_ : expand_path(prompts_), [&](const Json& row, int64_t line) {
+        const std::string where = concat(prompts_, ":", line);
+        if (const Json* ids = row.find("ids"))
+          add(parse_ids(*ids, model_.model().shape().vocab_size, where));
+        else
+          add(model_.tokenizer().encode_document(row.at("prompt", where).as_string(where)));
+      });
+    std::vector<std::vector<int32_t>> prompts;
+    for (const Request& request : requests) prompts.push_back(request.prompt);
+    Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, {});
+    const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
+    JsonlWriter out("");
+    int failed = 0;
+    for (size_t i = 0; i < replies.size(); ++i) {
+      const Reply& reply = replies[i].front();
+      failed += reply.failed;
+      if (reply.failed && !json_) std::fprintf(stderr, "hone: prompt %zu: %s\n", i, reply.finish_reason.c_str());
+      if (json_ || logprobs_)
+        out.write(row_of(prompts[i], reply));
+      else
+        std::printf("%s\n", reply.text.c_str());
+    }
+    out.close();
+    return failed > 0 ? 1 : 0;
+  }
+
+ private:
+  Json row_of(const std::vector<int32_t>& prompt, const Reply& reply) const {
+    Json row = JsonObject{{"prompt_ids", Json::array(prompt)}, {"ids", Json::array(reply.ids)}, {"text", reply.text}, {"finish_reason", reply.finish_reason}};
+    if (logprobs_) row.set("logp", Json::array(reply.logp));
+    return row;
+  }
+  ModelArguments model_;
+  Sampling sampling_;
+  std::string prompt_, prompts_;
+  bool logprobs_ = false, json_ = false;
+};
+
+[[maybe_unused]] const bool added = commands().add("generate", [] { return std::unique_ptr<Command>(new GenerateCommand); });
+
+}  // namespace
+}  // namespace hone

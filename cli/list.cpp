@@ -1,0 +1,57 @@
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include "cli/command.h"
+#include "core/model/objective.h"
+#include "core/optim/optimizer.h"
+#include "kernels/op.h"
+#include "posttrain/eval/task.h"
+#include "posttrain/recipe_reference.h"
+#include "posttrain/stage.h"
+#include "pretrain/data/generator.h"
+#include "rewards/reward.h"
+
+namespace hone {
+namespace {
+
+std::vector<std::string> op_names() {
+  std::vector<std::string> out;
+  for (const OpBase* op : OpBase::all()) {
+    std::string line(op->name());
+    for (const OpBase::BodyInfo& body : op->bodies()) line += concat("  ", body.name, " (", name_of(body.device), ")");
+    out.push_back(line);
+  }
+  return out;
+}
+
+class ListCommand : public Command {
+ public:
+  std::string summary() const override { return "names that recipes and commands know"; }
+  std::string example() const override { return "hone list objectives\n  hone list recipe-keys > docs/recipes.md"; }
+  void arguments(Arguments& a) override {
+    std::vector<std::string> names;
+    for (const auto& [name, list] : lists()) names.push_back(name);
+    a.choice("what", what_, names, "what to list");
+  }
+  int run() override {
+    for (const std::string& line : lists().at(what_)()) std::printf("%s\n", line.c_str());
+    return 0;
+  }
+
+ private:
+  static const std::map<std::string, std::function<std::vector<std::string>()>>& lists() {
+    static const std::map<std::string, std::function<std::vector<std::string>()>> all{
+        {"objectives", [] { return objectives().names(); }}, {"rewards", [] { return rewards().names(); }},       {"tasks", [] { return known_eval_tasks(); }},
+        {"families", [] { return families().names(); }},     {"ops", [] { return op_names(); }},                  {"stages", [] { return stages().names(); }},
+        {"generators", [] { return generators().names(); }}, {"optimizers", [] { return optimizers().names(); }}, {"devices", [] { return devices().names(); }},
+        {"recipe-keys", [] { return std::vector<std::string>{recipe_reference()}; }}};
+    return all;
+  }
+  std::string what_;
+};
+
+[[maybe_unused]] const bool added = commands().add("list", [] { return std::unique_ptr<Command>(new ListCommand); });
+
+}  // namespace
+}  // namespace hone

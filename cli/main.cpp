@@ -1,0 +1,73 @@
+// The program: picks a command, and is the one place that turns an Error into an exit code. 0 done, 1 failed, 2 usage.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "cli/command.h"
+#include "core/check.h"
+#include "core/log.h"
+
+namespace hone {
+
+Registry<CommandFactory>& commands() {
+  static Registry<CommandFactory> registry("command");
+  return registry;
+}
+
+namespace {
+
+class CliArguments : public Arguments {
+ public:
+  explicit CliArguments(CLI::App& app) : app_(app) {}
+  void option(const char* name, std::string& value, const char* doc, bool required) override {
+    app_.add_option(std::string("--") + name, value, doc)->required(required)->capture_default_str();
+  }
+  void option(const char* name, int64_t& value, const char* doc) override { app_.add_option(std::string("--") + name, value, doc)->capture_default_str(); }
+  void option(const char* name, double& value, const char* doc) override { app_.add_option(std::string("--") + name, value, doc)->capture_default_str(); }
+  void options(const char* name, std::vector<std::string>& values, const char* doc) override { app_.add_option(std::string("--") + name, values, doc)->allow_extra_args(false); }
+  void flag(const char* name, bool& value, const char* doc) override { app_.add_flag(std::string("--") + name, value, doc); }
+  void positional(const char* name, std::string& value, const char* doc, bool required) override { app_.add_option(name, value, doc)->required(required); }
+  void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) override {
+    app_.add_option(name, value, doc)->required()->check(CLI::IsMember(choices));
+  }
+  void rest(const char* name, std::vector<std::string>& values, const char* doc) override { app_.add_option(name, values, doc); }
+
+ private:
+  CLI::App& app_;
+};
+
+int run_program(int argc, char** argv) {
+  CLI::App app("hone: from raw text to a reasoning policy", "hone");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "hone " HONE_VERSION);
+  std::map<CLI::App*, std::unique_ptr<Command>> made;
+  for (const std::string& name : commands().names()) {
+    std::unique_ptr<Command> command = commands().at(name)();
+    CLI::App* sub = app.add_subcommand(name, command->summary());
+    sub->footer("Example:\n  " + command->example());
+    CliArguments arguments(*sub);
+    command->arguments(arguments);
+    made[sub] = std::move(command);
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return made.at(app.get_subcommands().front())->run();
+}
+
+}  // namespace
+}  // namespace hone
+
+int main(int argc, char** argv) {
+  try {
+    const int code = hone::run_program(argc, argv);
+    std::cout.flush();
+    return code;
+  } catch (const std::exception& error) {
+    std::cout.flush();
+    std::fprintf(stderr, "hone: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,36 @@
+#pragma once
+// What every command that loads a model folder shares.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/command.h"
+#include "core/model/model.h"
+#include "core/tokenizer.h"
+
+namespace hone {
+
+// --model and --device, and what they stand for once opened.
+class ModelArguments {
+ public:
+  void arguments(Arguments& a);
+  // Loads the model, and the tokenizer where the folder has one.
+  void open();
+  Context& context() { return *context_; }
+  Model& model() const { return *model_; }
+  bool has_tokenizer() const { return tokenizer_.has_value(); }
+  // An Error if the folder has none.
+  const Tokenizer& tokenizer() const;
+
+ private:
+  std::string folder_, device_name_ = "auto";
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Model> model_;
+  std::optional<Tokenizer> tokenizer_;
+};
+
+// The device a recipe or a command line names; "auto" is cuda where there is one, else cpu.
+std::unique_ptr<Device> open_device(const std::string& name);
+
+}  // namespace hone

@@ -1,0 +1,31 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "core/file.h"
+#include "posttrain/objective_json.h"
+
+namespace hone {
+namespace {
+
+class ObjectiveCommand : public Command {
+ public:
+  std::string summary() const override { return "a loss and its gradient on given numbers, to check against another framework"; }
+  std::string example() const override { return "hone objective grpo --in batch.json"; }
+  void arguments(Arguments& a) override {
+    a.positional("name", name_, "objective (hone list objectives)");
+    a.option("in", in_, "one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, config", true);
+  }
+  int run() override {
+    const std::string path = expand_path(in_);
+    std::printf("%s\n", evaluate_objective(name_, parse_json(read_file(path), path), path).dump().c_str());
+    return 0;
+  }
+
+ private:
+  std::string name_, in_;
+};
+
+[[maybe_unused]] const bool added = commands().add("objective", [] { return std::unique_ptr<Command>(new ObjectiveCommand); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,48 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "core/file.h"
+#include "posttrain/plan_recipe.h"
+#include "posttrain/report.h"
+#include "posttrain/run.h"
+
+namespace hone {
+namespace {
+
+class RunCommand : public Command {
+ public:
+  std::string summary() const override { return "run a recipe, or go on with a run"; }
+  std::string example() const override { return "hone run configs/quickstart.toml seed=2 stage.grpo.steps=50\n  hone run --resume runs/quickstart"; }
+  void arguments(Arguments& a) override {
+    a.positional("recipe", recipe_, "recipe (TOML)", false);
+    a.rest("overrides", overrides_, "key=value, as in the recipe: stage.grpo.steps=50");
+    a.flag("dry-run", dry_run_, "check the recipe, print it resolved with its plan, and stop");
+    a.option("resume", resume_, "run folder to go on with");
+  }
+  int run() override {
+    if (!resume_.empty()) {
+      if (!recipe_.empty()) overrides_.insert(overrides_.begin(), recipe_);
+      return finish(resume_run(expand_path(resume_), overrides_));
+    }
+    HONE_CHECK(!recipe_.empty(), "run: name a recipe, or --resume a run folder");
+    Recipe recipe = read_recipe(recipe_, overrides_);
+    if (!dry_run_) return finish(run_recipe(recipe));
+    check_recipe(recipe);
+    std::printf("%s\n%s", to_toml([&](Fields& f) { recipe.fields(f); }).c_str(), plan_text(plan_recipe(recipe)).c_str());
+    return 0;
+  }
+
+ private:
+  static int finish(const std::filesystem::path& folder) {
+    std::printf("%s\nreport: %s\n", report_table(write_report(folder)).c_str(), (folder / "report.md").c_str());
+    return 0;
+  }
+  std::string recipe_, resume_;
+  std::vector<std::string> overrides_;
+  bool dry_run_ = false;
+};
+
+[[maybe_unused]] const bool added = commands().add("run", [] { return std::unique_ptr<Command>(new RunCommand); });
+
+}  // namespace
+}  // namespace hone

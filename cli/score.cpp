@@ -1,0 +1,77 @@
+#include "cli/command.h"
+#include "cli/jsonl_io.h"
+#include "cli/model_arguments.h"
+#include "core/model/score.h"
+
+namespace hone {
+namespace {
+
+class ScoreCommand : public Command {
+ public:
+  std::string summary() const override { return "log-probabilities of given texts"; }
+  std::string example() const override { return "hone score --model DIR --in texts.jsonl --out scored.jsonl"; }
+  void arguments(Arguments& a) override {
+    model_.arguments(a);
+    a.option("in", in_, "JSON Lines of {text}, {prompt, completion} or {ids}; - is standard input", true);
+    a.option("out", out_, "rows with ids, logp, entropy and nll added; - is standard output");
+    a.option("temperature", options_.temperature, "of the distribution");
+  }
+  int run() override {
+    model_.open();
+    options_.entropy = true;
+    JsonlWriter out(out_);
+    std::vector<Json> rows;
+    std::vector<std::vector<int32_t>> sequences;
+    std::vector<size_t> prompt_lengths;
+    int64_t tokens = 0;
+    const auto flush = [&] {
+      const std::vector<TokenScores> scores = score_sequences(model_.context(), model_.model(), sequences, options_);
+      for (size_t i = 0; i < rows.size(); ++i) out.write(scored(std::move(rows[i]), sequences[i], prompt_lengths[i], scores[i]));
+      rows.clear(), sequences.clear(), prompt_lengths.clear();
+      tokens = 0;
+    };
+    read_jsonl(in_ == "-" ? in_ : expand_path(in_), [&](const Json& row, int64_t line) {
+      const std::string where = concat(in_, ":", line);
+      auto [ids, prompt_length] = ids_of(row, where);
+      HONE_CHECK(!ids.empty(), where, ": there is nothing to score");
+      HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(), " tokens, the model takes ", model_.model().shape().max_positions);
+      tokens += static_cast<int64_t>(ids.size());
+      rows.push_back(row), sequences.push_back(std::move(ids)), prompt_lengths.push_back(prompt_length);
+      if (tokens >= 65536) flush();
+    });
+    flush();
+    out.close();
+    return 0;
+  }
+
+ private:
+  std::pair<std::vector<int32_t>, size_t> ids_of(const Json& row, const std::string& where) const {
+    if (const Json* ids = row.find("ids")) return {parse_ids(*ids, model_.model().shape().vocab_size, where), 1};
+    if (const Json* text = row.find("text")) return {model_.tokenizer().encode_document(text->as_string(where)), 1};
+    std::vector<int32_t> ids = model_.tokenizer().encode_document(row.at("prompt", where).as_string(where));
+    const size_t prompt = ids.size();
+    const std::vector<int32_t> completion = model_.tokenizer().encode(row.at("completion", where).as_string(where));
+    ids.insert(ids.end(), completion.begin(), completion.end());
+    return {std::move(ids), prompt};
+  }
+  // nll sums the tokens after the prompt (after the first token where there is no prompt). A first token has no log-probability: null.
+  static Json scored(Json row, const std::vector<int32_t>& ids, size_t prompt_length, const TokenScores& scores) {
+    double nll = 0;
+    for (size_t t = std::max<size_t>(prompt_length, 1); t < ids.size(); ++t) nll -= scores.logp[t];
+    JsonArray logp = Json::array(scores.logp).as_array(), entropy = Json::array(scores.entropy).as_array();
+    logp[0] = Json(), entropy[0] = Json();
+    row.set("ids", Json::array(ids));
+    row.set("logp", std::move(logp));
+    row.set("entropy", std::move(entropy));
+    row.set("nll", nll);
+    return row;
+  }
+  ModelArguments model_;
+  ScoreOptions options_;
+  std::string in_, out_;
+};
+
+[[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
+
+}  // namespace
+}  // namespace hone

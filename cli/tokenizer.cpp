@@ -1,0 +1,82 @@
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/jsonl_io.h"
+#include "core/file.h"
+#include "core/tokenizer.h"
+#include "posttrain/corpus.h"
+
+namespace hone {
+namespace {
+
+class TokenizerCommand : public Command {
+ public:
+  std::string summary() const override { return "train a tokenizer, or apply one to standard input"; }
+  std::string example() const override {
+    return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer encode --tokenizer tok --json\n  echo '[15496]' | hone tokenizer decode --tokenizer tok";
+  }
+  void arguments(Arguments& a) override {
+    a.choice("action", action_, {"train", "encode", "decode"}, "train | encode | decode");
+    a.option("tokenizer", tokenizer_, "tokenizer folder or file (encode, decode)");
+    a.options("in", corpus_.files, "text to train on: .jsonl or plain (may be repeated)");
+    a.option("text-key", corpus_.text_key, "member of a JSON Lines row that holds the text");
+    a.option("vocab-size", options_.vocab_size, "of the trained tokenizer");
+    a.options("special-token", options_.special_tokens, "a special token (may be repeated; the first ends documents; default <|endoftext|>)");
+    a.option("pattern", options_.pattern, "pre-tokenisation regex; empty = GPT-2's");
+    a.option("out", out_, "folder of the trained tokenizer");
+    a.flag("json", json_, "ids as a JSON list");
+  }
+  int run() override {
+    if (action_ == "train") return train();
+    HONE_CHECK(!tokenizer_.empty(), "tokenizer ", action_, ": name a tokenizer with --tokenizer");
+    const Tokenizer tokenizer = Tokenizer::load(expand_path(tokenizer_));
+    const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
+    return action_ == "encode" ? encode(tokenizer, input) : decode(tokenizer, input);
+  }
+
+ private:
+  int train() {
+    HONE_CHECK(!out_.empty(), "tokenizer train: name a folder with --out");
+    if (options_.special_tokens.empty()) options_.special_tokens = {"<|endoftext|>"};
+    train_tokenizer(corpus_, options_, expand_path(out_));
+    return 0;
+  }
+  int encode(const Tokenizer& tokenizer, const std::string& input) const {
+    const std::vector<int32_t> ids = tokenizer.encode(input);
+    if (json_) {
+      std::printf("%s\n", Json::array(ids).dump().c_str());
+      return 0;
+    }
+    for (size_t i = 0; i < ids.size(); ++i) std::printf(i ? " %d" : "%d", ids[i]);
+    std::printf("\n");
+    return 0;
+  }
+  // Ids as a JSON list, or as numbers between spaces.
+  static int decode(const Tokenizer& tokenizer, const std::string& input) {
+    std::vector<int32_t> ids;
+    if (const size_t first = input.find_first_not_of(" \t\r\n"); first != std::string::npos && input[first] == '[') {
+      ids = parse_ids(parse_json(input, "standard input"), tokenizer.vocab_size(), "standard input");
+    } else {
+      std::istringstream words(input);
+      for (std::string word; words >> word;) {
+        const Json id = parse_json(word, "standard input");
+        ids.push_back(static_cast<int32_t>(parse_ids(JsonArray{id}, tokenizer.vocab_size(), "standard input").front()));
+      }
+    }
+    const std::string text = tokenizer.decode(ids);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+  }
+  std::string action_, tokenizer_, out_;
+  CorpusSource corpus_;
+  BpeTrainOptions options_{.vocab_size = 4096, .special_tokens = {}, .pattern = {}};
+  bool json_ = false;
+};
+
+[[maybe_unused]] const bool added = commands().add("tokenizer", [] { return std::unique_ptr<Command>(new TokenizerCommand); });
+
+}  // namespace
+}  // namespace hone
