@@ -1,8 +1,11 @@
 #include "posttrain/recipe_reference.h"
 
 #include "core/config.h"
+#include "core/model/objective.h"
+#include "core/optim/optimizer.h"
 #include "posttrain/recipe.h"
 #include "posttrain/stage.h"
+#include "pretrain/data/generator.h"
 #include "rewards/reward.h"
 
 namespace hone {
