@@ -192,7 +192,8 @@ std::vector<Word> words_as_symbols(const WordCounts& counts, const std::vector<i
   for (const auto& [spelling, count] : counts) {
     Word word;
     word.count = count;
-    for (const char b : unspell_bytes(spelling).value()) word.symbols.push_back(byte_ids[static_cast<uint8_t>(b)]);
+    const std::string bytes = unspell_bytes(spelling).value();
+    for (const char b : bytes) word.symbols.push_back(byte_ids[static_cast<uint8_t>(b)]);
     words.push_back(std::move(word));
   }
   return words;
