@@ -17,7 +17,7 @@ find_package(benchmark QUIET)
 
 add_library(hone_dependencies INTERFACE)
 target_link_libraries(hone_dependencies INTERFACE
-  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
