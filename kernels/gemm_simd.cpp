@@ -1,6 +1,5 @@
 // gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the way into a small buffer, a
 // panel of n and a chunk of K at a time, so that each lane runs the specification's chain of sums and the vector's width leaves no trace in the bits.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)   // no fused multiply-add
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cpp"
 #include "hwy/foreach_target.h"
@@ -9,6 +8,7 @@
 #include "hwy/cache_control.h"
 
 #include "core/parallel_for.h"
+#include "kernels/fused_multiply_add.h"
 #include "kernels/gemm_check.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -242,11 +242,8 @@ void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
   HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
 }
 
-// Without fused multiply-add in hardware the bits would differ; K = 0 has no chunk to sum.
-bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
-  static const bool fused = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) != 0;   // asking the processor takes 30 us on some virtual machines
-  return fused && x.dim(1) > 0;
-}
+// K = 0 has no chunk to sum.
+bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) { return has_fused_multiply_add() && x.dim(1) > 0; }
 
 [[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
 

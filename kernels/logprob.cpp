@@ -41,7 +41,7 @@ void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss,
 }
 
 void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob("logprob_forward", hidden, w, targets, logp, lse, entropy, inv_temperature);
+  check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
   for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
     const LogSumExp sums = log_sum_exp(row.logits, row.V, inv_temperature);
     lse.ptr<float>()[r] = sums.value();
@@ -52,9 +52,7 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
 
 void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
               float inv_temperature) {
-  check_logprob("logprob_backward", hidden, w, targets, grad.logp, lse, entropy, inv_temperature);
-  check_logprob_grad("logprob_backward", dhidden, dw, grad, hidden, w);
-  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of entropy needs the entropy of forward");
+  check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
   context.zero(dhidden);
   for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
     const float dentropy = grad.entropy ? grad.entropy.ptr<float>()[r] : 0;
@@ -64,6 +62,7 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
 }
 
 void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+  check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
   const ScratchScope scope(context);
   const Tensor entropy = grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor();
   forward(context, logp, lse, entropy, hidden, w, targets, inv_temperature);

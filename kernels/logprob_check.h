@@ -1,32 +1,46 @@
 #pragma once
-// What every CPU body of the head checks of its arguments.
-#include "kernels/gemm_check.h"
+// What every CPU body of the head checks of its arguments: shapes and dtypes agree, every target is in the vocabulary.
+#include "kernels/check_shape.h"
 #include "kernels/logprob.h"
 
 namespace hone {
 
-// Throws Error unless the shapes and dtypes agree and every target is in the vocabulary.
-inline void check_logprob(const char* op, const Tensor& hidden, const Tensor& w, const Tensor& targets, const Tensor& logp, const Tensor& lse, const Tensor& entropy,
-                          float inv_temperature) {
-  check_matrix(op, "w", w, w.dim(0), w.dim(1));
-  check_matrix(op, "hidden", hidden, hidden.dim(0), w.dim(1));
-  const int64_t R = hidden.dim(0), V = w.dim(0);
-  HONE_CHECK(logp && lse, op, ": logp and lse must be given");
-  check_vector(op, "logp", logp, R);
-  check_vector(op, "lse", lse, R);
-  check_vector(op, "entropy", entropy, R);
-  HONE_CHECK(targets.rank == 1 && targets.dtype == DType::i32 && targets.dim(0) == R, op, ": targets are not i32 [", R, "]");
-  HONE_CHECK(inv_temperature > 0, op, ": inverse temperature is ", inv_temperature, ", not positive");
-  for (int64_t r = 0; r < R; ++r) {
-    const int32_t target = targets.ptr<int32_t>()[r];
-    HONE_CHECK(target >= 0 && target < V, op, ": targets[", r, "] is ", target, ", the vocabulary has ", V);
-  }
+inline void check_head(const OpBase& op, const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature) {
+  const int64_t R = hidden.dim(0), V = w.dim(0), D = w.dim(1);
+  check_shape(op, "w", w, {V, D});
+  check_shape(op, "hidden", hidden, {R, D});
+  check_shape(op, "targets", targets, {R}, DType::i32);
+  check_indices(op, "targets", targets, V);
+  HONE_CHECK(inv_temperature > 0, op.name(), ": inverse temperature is ", inv_temperature, ", not positive");
 }
-inline void check_logprob_grad(const char* op, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& hidden, const Tensor& w) {
-  check_matrix(op, "dhidden", dhidden, hidden.dim(0), hidden.dim(1));
-  check_matrix(op, "dw", dw, w.dim(0), w.dim(1));
-  check_vector(op, "dlogp", grad.logp, hidden.dim(0));
-  check_vector(op, "dentropy", grad.entropy, hidden.dim(0));
+inline void check_head_gradient(const OpBase& op, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& hidden, const Tensor& w) {
+  const int64_t R = hidden.dim(0);
+  check_shape(op, "dhidden", dhidden, {R, w.dim(1)});
+  check_shape(op, "dw", dw, {w.dim(0), w.dim(1)});
+  check_shape(op, "dlogp", grad.logp, {R});
+  check_optional(op, "dentropy", grad.entropy, {R});
+}
+
+inline void check_logprob_forward(const Tensor& logp, const Tensor& lse, const Tensor& entropy, const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature) {
+  check_head(logprob_forward, hidden, w, targets, inv_temperature);
+  check_shape(logprob_forward, "logp", logp, {hidden.dim(0)});
+  check_shape(logprob_forward, "lse", lse, {hidden.dim(0)});
+  check_optional(logprob_forward, "entropy", entropy, {hidden.dim(0)});
+}
+inline void check_logprob_backward(const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& lse, const Tensor& entropy, const Tensor& hidden, const Tensor& w,
+                                   const Tensor& targets, float inv_temperature) {
+  check_head(logprob_backward, hidden, w, targets, inv_temperature);
+  check_head_gradient(logprob_backward, dhidden, dw, grad, hidden, w);
+  check_shape(logprob_backward, "lse", lse, {hidden.dim(0)});
+  check_optional(logprob_backward, "entropy", entropy, {hidden.dim(0)});
+  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of entropy needs the entropy of forward");
+}
+inline void check_logprob_fused(const Tensor& logp, const Tensor& lse, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& hidden, const Tensor& w,
+                                const Tensor& targets, float inv_temperature) {
+  check_head(logprob_fused, hidden, w, targets, inv_temperature);
+  check_head_gradient(logprob_fused, dhidden, dw, grad, hidden, w);
+  check_shape(logprob_fused, "logp", logp, {hidden.dim(0)});
+  check_shape(logprob_fused, "lse", lse, {hidden.dim(0)});
 }
 
 }  // namespace hone

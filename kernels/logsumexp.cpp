@@ -42,10 +42,6 @@ LogSumExp log_sum_exp_chunk_specification(const float* logits, int64_t count, fl
   return out;
 }
 
-LogSumExp log_sum_exp_chunk(const float* logits, int64_t count, float inv_temperature) {
-  return log_sum_exp_chunk_specification(logits, count, inv_temperature);
-}
-
 LogSumExp log_sum_exp(const float* logits, int64_t count, float inv_temperature) {
   LogSumExp total;
   for (int64_t first = 0; first < count; first += logsumexp_chunk)

@@ -2,7 +2,7 @@
 // What every CPU body of sample_rows shares: its arguments checked and read.
 #include <cstring>
 
-#include "kernels/gemm_check.h"
+#include "kernels/check_shape.h"
 #include "kernels/logsumexp.h"
 #include "kernels/sample.h"
 
@@ -16,14 +16,13 @@ inline SampleParams params_of(const Tensor& params, int64_t r) {
 
 // Throws Error for shapes that disagree and parameters out of range.
 inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tensor& truncated_logp, const Tensor& raw_logp, const Tensor& logits, const Tensor& params) {
-  check_matrix("sample_rows", "logits", logits, logits.dim(0), logits.dim(1));
   const int64_t S = logits.dim(0), V = logits.dim(1);
+  check_shape(sample_rows, "logits", logits, {S, V});
+  check_shape(sample_rows, "ids", ids, {S}, DType::i32);
+  check_shape(sample_rows, "logp", logp, {S});
+  check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
+  check_shape(sample_rows, "raw_logp", raw_logp, {S});
   HONE_CHECK(V > 0, "sample_rows: the vocabulary is empty");
-  HONE_CHECK(ids.dtype == DType::i32 && ids.size() == S, "sample_rows: ids are not i32 [", S, "]");
-  for (const auto& [name, x] : {std::pair{"logp", &logp}, {"truncated_logp", &truncated_logp}, {"raw_logp", &raw_logp}}) {
-    HONE_CHECK(*x, "sample_rows: ", name, " must be given");
-    check_vector("sample_rows", name, *x, S);
-  }
   HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), "sample_rows: params hold ", params.size(), " bytes, not ", S, " times ",
              sizeof(SampleParams));
   for (int64_t r = 0; r < S; ++r) {
