@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/parallel_for.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone {
@@ -107,14 +108,27 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
   }
 }
 
-TEST(Attention, BodiesAgree) {
+[[maybe_unused]] const bool added = op_cases().add("attention_forward", [] {
   for (const Case& c : cases) {
     Call call(c);
     expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {1e-5, 2e-6}, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+  }
+}) && op_cases().add("attention_backward", [] {
+  for (const Case& c : cases) {
+    Call call(c);
+    attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
     Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}, 8), dv = poisoned({c.tokens(), c.kv_heads, c.dim}, 40);
     expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
   }
-}
+}) && op_cases().add("attention_paged", [] {
+  for (const Case& c : cases) {
+    Call call(c);
+    const Cache cache(c, call, 16);
+    Ids lengths({c.sequences()});
+    for (int64_t s = 0; s < c.sequences(); ++s) lengths[s] = c.lengths[static_cast<size_t>(s)];
+    expect_bodies_agree(attention_paged, {&call.out}, {1e-5, 2e-6}, call.out, call.q, cache.view(lengths), call.offsets, c.shape());
+  }
+});
 
 TEST(Attention, BodiesAgreeOnALongSequence) {
   const Case c{{2048}, 2, 1, 16};

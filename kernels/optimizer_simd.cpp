@@ -1,0 +1,84 @@
+// AdamW and the gradient norm in vectors; AdamW has the specification's operations in its order, hence its bits.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/optimizer_simd.cpp"
+#include <hwy/foreach_target.h>
+
+#include <cmath>
+
+#include "kernels/optimizer.h"
+#include "kernels/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hone::HWY_NAMESPACE {
+
+void adamw_range(float* value, float* m, float* v, const float* grad, float clip, AdamwStep step, int64_t count) {
+  const RowTag d;
+  const auto factor = [&](double x) { return hn::Set(d, static_cast<float>(x)); };
+  const RowVector keep = factor(1 - double{step.learning_rate} * step.weight_decay), rate = factor(double{step.learning_rate} / step.correction1);
+  const RowVector rest1 = factor(1 - double{step.beta1}), beta2 = factor(step.beta2), rest2 = factor(1 - double{step.beta2});
+  const RowVector root = factor(std::sqrt(double{step.correction2})), eps = factor(step.eps), scale = factor(clip);
+  for_each_vector(count, [&](int64_t i, auto lanes) {
+    const RowVector g = hn::Mul(lanes.load(grad + i), scale), old = lanes.load(m + i);
+    const RowVector first = hn::Add(old, hn::Mul(rest1, hn::Sub(g, old)));
+    const RowVector second = hn::Add(hn::Mul(lanes.load(v + i), beta2), hn::Mul(hn::Mul(rest2, g), g));
+    const RowVector below = hn::Add(hn::Div(hn::Sqrt(second), root), eps);
+    lanes.store(first, m + i);
+    lanes.store(second, v + i);
+    lanes.store(hn::Sub(hn::Mul(lanes.load(value + i), keep), hn::Div(hn::Mul(rate, first), below)), value + i);
+  });
+}
+
+double squares_of_range(const float* x, int64_t count) {
+  const hn::CappedTag<double, 8> d;
+  const hn::Rebind<float, decltype(d)> d_half;
+  constexpr int64_t lanes = hn::MaxLanes(d);
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const auto a = hn::PromoteTo(d, hn::LoadU(d_half, x + i)), b = hn::PromoteTo(d, hn::LoadU(d_half, x + i + lanes));
+    even = hn::MulAdd(a, a, even), odd = hn::MulAdd(b, b, odd);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < count; ++i) sum += double{x[i]} * x[i];
+  return sum;
+}
+
+}  // namespace hone::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "core/parallel_for.h"
+#include "kernels/check_shape.h"
+
+namespace hone {
+namespace {
+
+HWY_EXPORT(adamw_range);
+HWY_EXPORT(squares_of_range);
+
+constexpr int64_t per_piece = int64_t{1} << 14;
+
+void add_squares(Context&, Tensor sum, Tensor x) {
+  check_shape(sum_squares, "sum", sum, {1}, DType::f64);
+  check_shape(sum_squares, "x", x, {x.dim(0)});
+  *sum.ptr<double>() += ordered_sum(x.dim(0), per_piece, [&](int64_t begin, int64_t end) { return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin); });
+}
+
+void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
+  const int64_t count = value.dim(0);
+  check_shape(adamw_update, "value", value, {count});
+  check_shape(adamw_update, "m", m, {count});
+  check_shape(adamw_update, "v", v, {count});
+  check_shape(adamw_update, "grad", grad, {count});
+  check_shape(adamw_update, "clip", clip, {1});
+  parallel_for(count, per_piece, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(adamw_range)
+    (value.ptr<float>() + begin, m.ptr<float>() + begin, v.ptr<float>() + begin, grad.ptr<float>() + begin, *clip.ptr<float>(), step, end - begin);
+  });
+}
+
+[[maybe_unused]] const bool added = adamw_update.add({"simd", DeviceKind::cpu, adamw, 10}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
+
+}  // namespace
+}  // namespace hone
+#endif
