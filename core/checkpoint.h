@@ -17,7 +17,7 @@ namespace hone {
 // A stateful object's part of a checkpoint: small values as JSON, arrays as tensors. Sections are named by their owner ("optimizer", "loader").
 struct StateSection {
   Json values = JsonObject{};
-  std::vector<NamedTensor> tensors;  // host; when saving the owner keeps the bytes alive
+  std::vector<NamedTensor> tensors;  // host; when saving the owner keeps the bytes alive; when loading each is aligned for its type
 };
 
 // Anything that a resumed run must find as it was.

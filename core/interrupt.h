@@ -1,11 +1,11 @@
 #pragma once
-// SIGTERM and SIGINT as a request to finish the step at hand, save, and stop.
+// SIGTERM and Ctrl-C ask a run to stop: its loops look at interrupted() between steps, finish the one under way, save and return.
 
 namespace hone {
 
-// From now on the first SIGTERM or SIGINT sets a flag; a second SIGINT ends the process at once.
+// From now on SIGTERM and SIGINT set the flag; a second SIGINT ends the process at once. Calling it again changes nothing.
 void install_interrupt_handlers();
-// True once a signal came.
+
 bool interrupted();
 
 }  // namespace hone

@@ -19,14 +19,15 @@ namespace hone {
 // Read-only view of one file or a sharded set, memory-mapped. Tensors (device cpu) stay valid as long as the reader.
 class SafetensorsReader {
  public:
-  // A .safetensors file, a model.safetensors.index.json, or a folder that holds either.
+  // A .safetensors file, a model.safetensors.index.json, or a folder that holds either; a name ending in .gz is unpacked into memory.
   explicit SafetensorsReader(const std::filesystem::path& path);
   ~SafetensorsReader();
   SafetensorsReader(SafetensorsReader&&) noexcept;
 
   std::vector<std::string> names() const;  // sorted
   bool contains(std::string_view name) const;
-  // Contiguous; a missing name is an Error that names the file and the nearest known. Data may be unaligned for its type: copy out.
+  // Contiguous; a missing name is an Error that names the file and the nearest known. A scalar has shape [1]. Data of files that others wrote may
+  // be unaligned for its type: copy out.
   Tensor at(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const;
 
@@ -35,7 +36,7 @@ class SafetensorsReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Validates a header and returns the names it holds; the fuzz target's entry. bytes is a whole file's contents.
+// Validates a header and returns the names it holds, sorted; the fuzz target's entry. bytes is a whole file's contents.
 std::vector<std::string> check_safetensors(std::string_view bytes, std::string_view source);
 
 struct NamedTensor {
@@ -43,8 +44,8 @@ struct NamedTensor {
   Tensor tensor;  // on the host, contiguous
 };
 
-// Writes path (or, past max_shard_bytes, model-0000i-of-0000n.safetensors and the index beside it), tensors sorted by name. Data starts at a
-// multiple of 64 bytes. Not atomic by itself: write into a temporary folder and rename (core/checkpoint.h).
+// Writes path (or, past max_shard_bytes, model-0000i-of-0000n.safetensors and the index beside it), tensors by element size, large first, then
+// by name, so that each is aligned for its type. Data starts at a multiple of 64 bytes. Not atomic by itself: write into a temporary folder and rename (core/checkpoint.h).
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        uint64_t max_shard_bytes = uint64_t{5} << 30);
 
