@@ -13,7 +13,7 @@ class Arithmetic : public Generator {
     f("digits", digits_, "digits of each operand, at most");
     f("heldout", heldout_, "problems of the test split");
     f("worked", worked_, "share of completions that work the sum digit by digit; the others answer at once");
-    f("seed", seed_, "of the order of problems and the choice of style");
+    f("seed", seed_, "of the train split's order and styles; which problems are held out does not depend on it");
     f.require("digits", digits_ >= 1 && digits_ <= 9, "digits must be in [1, 9]");
     f.require("worked", worked_ >= 0 && worked_ <= 1, "worked must be in [0, 1]");
     f.require("heldout", heldout_ >= 0 && heldout_ < count(), concat("heldout must be in [0, ", count(), ")"));
@@ -22,13 +22,12 @@ class Arithmetic : public Generator {
   int64_t size(const std::string& split) const override { return split == "test" ? heldout_ : count() - heldout_; }
 
   Example example(const std::string& split, int64_t index) const override {
-    const uint64_t place = static_cast<uint64_t>(index) + (split == "test" ? 0 : static_cast<uint64_t>(heldout_));
-    const uint64_t problem = Permutation(static_cast<uint64_t>(count()), static_cast<uint64_t>(seed_), 0)(place), base = static_cast<uint64_t>(operands());
+    const uint64_t problem = problem_at(split, static_cast<uint64_t>(index)), base = static_cast<uint64_t>(operands());
     const int64_t a = static_cast<int64_t>(problem / base), b = static_cast<int64_t>(problem % base);
     Example out;
     out.prompt = std::to_string(a) + "+" + std::to_string(b);
     out.answer = std::to_string(a + b);
-    const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), place).uniform() < worked_;
+    const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), problem).uniform() < worked_;
     out.completion = (work ? working(a, b) : "") + "=" + out.answer;
     return out;
   }
@@ -40,6 +39,13 @@ class Arithmetic : public Generator {
     return out;
   }
   int64_t count() const { return operands() * operands(); }
+
+  // One fixed order of all problems begins with the held-out ones; the train split orders the rest by its seed.
+  uint64_t problem_at(const std::string& split, uint64_t index) const {
+    const uint64_t all = static_cast<uint64_t>(count()), heldout = static_cast<uint64_t>(heldout_);
+    const uint64_t place = split == "test" ? index : heldout + Permutation(all - heldout, static_cast<uint64_t>(seed_), 1)(index);
+    return Permutation(all, 0, 0)(place);
+  }
 
   // Each column's sum from the right: ":7+5=12,4+8+1=13".
   static std::string working(int64_t a, int64_t b) {

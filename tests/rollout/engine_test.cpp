@@ -1,0 +1,137 @@
+#include "rollout/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/model/score.h"
+#include "core/parallel_for.h"
+#include "core/rng.h"
+
+namespace hone {
+namespace {
+
+class EngineTest : public ::testing::Test {
+ protected:
+  EngineTest() : device(devices().at("cpu")(0)), context(*device) {
+    model = make_model(JsonObject{{"model_type", "llama"},
+                                  {"hidden_size", 32},
+                                  {"intermediate_size", 48},
+                                  {"num_hidden_layers", 2},
+                                  {"num_attention_heads", 4},
+                                  {"num_key_value_heads", 2},
+                                  {"vocab_size", 61},
+                                  {"max_position_embeddings", 96},
+                                  {"rms_norm_eps", 1e-5},
+                                  {"initializer_range", 0.3},
+                                  {"hidden_act", "silu"},
+                                  {"tie_word_embeddings", false}},
+                       "test");
+    model->allocate(context, DType::f32, false);
+    model->initialise(context, 5);
+  }
+
+  static std::vector<int32_t> prompt(uint64_t i, int64_t length) {
+    std::vector<int32_t> out;
+    Rng rng(11, i);
+    for (int64_t t = 0; t < length; ++t) out.push_back(static_cast<int32_t>(rng.below(61)));
+    return out;
+  }
+  static std::vector<Request> requests() {
+    std::vector<Request> out;
+    for (uint64_t i = 0; i < 9; ++i) out.push_back({prompt(i, 1 + static_cast<int64_t>(i) * 5), 1 + static_cast<int64_t>(i % 3), i, {.temperature = i == 4 ? 0.0 : 0.8, .max_tokens = 20, .seed = 3, .stop = {}, .stop_ids = {7}}});
+    return out;
+  }
+  std::vector<std::vector<Reply>> run(const EngineConfig& config) { return Engine(context, *model, nullptr, config).generate(requests()); }
+
+  std::unique_ptr<Device> device;
+  Context context;
+  std::unique_ptr<Model> model;
+};
+
+void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t j = 0; j < a[i].size(); ++j) {
+      EXPECT_EQ(a[i][j].ids, b[i][j].ids) << i << " " << j;
+      EXPECT_EQ(a[i][j].logp, b[i][j].logp) << i << " " << j;
+      EXPECT_EQ(a[i][j].truncated_logp, b[i][j].truncated_logp);
+      EXPECT_EQ(a[i][j].raw_logp, b[i][j].raw_logp);
+      EXPECT_EQ(a[i][j].finish_reason, b[i][j].finish_reason);
+    }
+  }
+}
+
+TEST_F(EngineTest, RepliesDoNotDependOnBatchingChunkingOrPreemption) {
+  const auto reference = run({});
+  expect_same(reference, run({.max_batch_tokens = 1}));
+  expect_same(reference, run({.max_batch_tokens = 7, .max_sequences = 2}));
+  expect_same(reference, run({.kv_block_size = 3}));
+  set_num_threads(1);
+  expect_same(reference, run({}));
+  set_num_threads(2);
+}
+
+TEST_F(EngineTest, AFullCachePreemptsAndLosesNothing) {
+  const auto reference = run({});
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 68});
+  expect_same(reference, engine.generate(requests()));
+  EXPECT_GT(engine.stats().preemptions, 0);
+}
+
+TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
+  const std::vector<Request> asked = requests();
+  const auto replies = run({});
+  for (size_t i = 0; i < asked.size(); ++i) {
+    for (const Reply& reply : replies[i]) {
+      std::vector<int32_t> ids = asked[i].prompt;
+      ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
+      const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
+      const TokenScores scores = score_sequences(context, *model, std::vector{ids}, {.temperature = temperature}).front();
+      for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
+    }
+  }
+}
+
+TEST_F(EngineTest, AGroupSharesItsPrompt) {
+  Engine engine(context, *model, nullptr, {});
+  const auto replies = engine.generate({{prompt(1, 40), 8, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}}});
+  EXPECT_EQ(replies[0].size(), 8u);
+  EXPECT_EQ(engine.stats().prompt_tokens, 40);
+  EXPECT_EQ(engine.stats().shared_prompt_tokens, 7 * 40);
+}
+
+TEST_F(EngineTest, WhatCannotFitIsAFailedReplyAndTheRestGoesOn) {
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 32});
+  const auto replies = engine.generate({{{}, 1, 0, {}}, {prompt(0, 96), 1, 1, {}}, {prompt(0, 10), 1, 2, {.max_tokens = 80, .stop = {}, .stop_ids = {}}}, {{3, 400}, 1, 3, {}}, {prompt(0, 10), 1, 4, {.max_tokens = 4, .stop = {}, .stop_ids = {}}}});
+  for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(replies[i][0].failed) << i;
+  EXPECT_NE(replies[1][0].finish_reason.find("96"), std::string::npos);
+  EXPECT_NE(replies[2][0].finish_reason.find("kv_cache_tokens"), std::string::npos);
+  EXPECT_EQ(replies[4][0].ids.size(), 4u);
+}
+
+TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 64});
+  bool called = false;
+  const uint64_t ticket = engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}, [&](uint64_t, std::vector<Reply>) { called = true; });
+  engine.step();
+  engine.cancel(ticket);
+  while (engine.step()) {
+  }
+  EXPECT_FALSE(called);
+  EXPECT_FALSE(engine.generate({{prompt(1, 8), 1, 1, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}})[0][0].failed);
+}
+
+TEST_F(EngineTest, LogProbsOfTheDrawnDistributionSumOverWhatWasKept) {
+  Engine engine(context, *model, nullptr, {});
+  const auto replies = engine.generate({{prompt(2, 6), 64, 0, {.temperature = 1, .top_k = 1, .max_tokens = 6, .stop = {}, .stop_ids = {}}}});
+  for (const Reply& reply : replies[0]) {
+    EXPECT_EQ(reply.ids, replies[0][0].ids);
+    for (const float p : reply.truncated_logp) EXPECT_EQ(p, 0.0f);
+    for (size_t t = 0; t < reply.ids.size(); ++t) EXPECT_EQ(reply.logp[t], reply.raw_logp[t]);
+  }
+}
+
+}  // namespace
+}  // namespace hone
