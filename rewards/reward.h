@@ -16,9 +16,9 @@ namespace hone {
 
 struct Score {
   double score = 0;
-  std::string note;      // a few words for people: "no answer found", "expected 12, got 13"
+  std::string note = {};  // a few words for people: "no answer found", "expected 12, got 13"
   bool skipped = false;  // the reward has nothing to say here (a composite leaves it out)
-  Metrics parts;         // scores of the parts, by name; empty = just this one
+  Metrics parts = {};     // scores of the parts, by name; empty = just this one
 };
 
 class Reward {

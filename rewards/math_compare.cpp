@@ -1,0 +1,342 @@
+#include "rewards/math_compare.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "rewards/math_eval.h"
+#include "rewards/math_expr.h"
+#include "rewards/number_text.h"
+#include "rewards/text.h"
+
+namespace hone {
+
+namespace math {
+
+namespace {
+
+constexpr int max_comparisons = 20000;  // of elements, so that two long lists stay cheap
+constexpr int num_points = 4;
+
+// Part of an answer: a node, and which value of \pm is meant.
+struct Part {
+  const Tree* tree = nullptr;
+  int32_t node = -1;
+  int sign = 0;  // 0: both, if it holds \pm
+
+  const Node& get() const { return tree->at(node); }
+  Kind kind() const { return get().kind; }
+  std::string_view text() const { return tree->text(node); }
+  Part with(int32_t other) const { return {tree, other, sign}; }
+  std::vector<Part> children() const {
+    std::vector<Part> out;
+    for (int32_t c = get().first; c >= 0; c = tree->at(c).next) out.push_back(with(c));
+    return out;
+  }
+  bool holds(Kind wanted) const {
+    if (kind() == wanted) return true;
+    for (int32_t c = get().first; c >= 0; c = tree->at(c).next)
+      if (with(c).holds(wanted)) return true;
+    return false;
+  }
+};
+
+bool is_constant(const Part& part) {
+  if (part.kind() == Kind::symbol) return part.text() == "\\pi" || part.text() == "pi" || part.text() == "e" || part.text() == "i";
+  if (part.kind() == Kind::word) return false;
+  for (const Part& child : part.children())
+    if (!is_constant(child)) return false;
+  return true;
+}
+
+// What stands on the left of "x = 5" when 5 is the answer: x, f(x), AB, (p,q), A:B, "Area".
+bool is_name(const Part& part) {
+  const Node& n = part.get();
+  if (n.kind == Kind::symbol || n.kind == Kind::word || n.kind == Kind::opaque) return true;
+  if (n.kind == Kind::multiply) {
+    const std::vector<Part> sides = part.children();
+    if (n.applied) return sides[1].kind() == Kind::number || sides[1].kind() == Kind::tuple || is_name(sides[1]);
+    return (is_name(sides[0]) && sides[0].text().starts_with('\\')) && is_name(sides[1]);
+  }
+  if (n.kind != Kind::tuple && n.kind != Kind::ratio) return false;
+  const std::vector<Part> items = part.children();
+  return std::all_of(items.begin(), items.end(), is_name);
+}
+
+class Comparison {
+ public:
+  explicit Comparison(const MathPolicy& policy) : policy_(policy) {}
+
+  bool equal(const Part& g, const Part& a) {
+    if (++comparisons_ > max_comparisons) return false;
+    if (g.kind() == Kind::relation || a.kind() == Kind::relation) return relations(g, a);
+    if (is_collection(g) || is_collection(a)) return collections(g, a);
+    if (g.kind() == Kind::word || a.kind() == Kind::word) return same_word(g, a);
+    if (g.kind() == Kind::ratio || g.kind() == Kind::matrix || g.kind() == Kind::tuple || g.kind() == Kind::set_union) {
+      const Node &x = g.get(), &y = a.get();
+      if (x.kind != y.kind || x.count != y.count || x.columns != y.columns || x.open != y.open || x.close != y.close) return false;
+      return g.kind() == Kind::set_union ? same_members(g.children(), a.children()) : same_in_order(g.children(), a.children());
+    }
+    return scalars(g, a);
+  }
+
+ private:
+  // -- words
+  bool same_word(const Part& g, const Part& a) const {
+    const auto nameable = [](const Part& p) { return p.kind() == Kind::word || p.kind() == Kind::symbol; };
+    return nameable(g) && nameable(a) && lower(trimmed(g.text())) == lower(trimmed(a.text()));
+  }
+
+  // -- collections
+  static bool is_collection(const Part& p) {
+    return p.kind() == Kind::list || p.kind() == Kind::set || (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix && p.holds(Kind::plus_minus));
+  }
+  static std::vector<Part> members(const Part& p) {
+    if (p.kind() == Kind::list || p.kind() == Kind::set) {
+      std::vector<Part> out;
+      for (const Part& child : p.children())
+        for (const Part& member : members(child)) out.push_back(member);
+      return out;
+    }
+    if (!is_collection(p)) return {p};
+    return {{p.tree, p.node, 1}, {p.tree, p.node, -1}};
+  }
+  bool collections(const Part& g, const Part& a) {
+    if (policy_.strict) return g.kind() == a.kind() && (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children()) : same_in_order(members(g), members(a)));
+    // (1,3) and {1,3}, which LaTeX prints as 1,3.
+    const auto is_pair = [](const Part& tuple, const Part& list) { return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '('; };
+    if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
+    return same_members(members(g), members(a));
+  }
+  bool same_in_order(const std::vector<Part>& g, const std::vector<Part>& a) {
+    if (g.size() != a.size()) return false;
+    for (size_t i = 0; i < g.size(); ++i)
+      if (!equal(g[i], a[i])) return false;
+    return true;
+  }
+  bool same_members(std::vector<Part> g, std::vector<Part> a) {
+    drop_repeats(g);
+    drop_repeats(a);
+    if (g.size() != a.size()) return false;
+    for (const Part& wanted : g) {
+      const auto found = std::find_if(a.begin(), a.end(), [&](const Part& p) { return equal(wanted, p); });
+      if (found == a.end()) return false;
+      a.erase(found);
+    }
+    return true;
+  }
+  void drop_repeats(std::vector<Part>& parts) {
+    std::vector<Part> kept;
+    for (const Part& part : parts)
+      if (std::none_of(kept.begin(), kept.end(), [&](const Part& k) { return equal(k, part); })) kept.push_back(part);
+    parts = std::move(kept);
+  }
+
+  // -- relations
+  struct Relation {
+    std::vector<Part> sides;
+    std::string signs;
+  };
+  // Without what follows an approximation sign.
+  static Relation relation(const Part& p) {
+    Relation out;
+    for (const Part& side : p.children()) {
+      if (!out.sides.empty()) {
+        if (side.get().op == '~') break;
+        out.signs += side.get().op;
+      }
+      out.sides.push_back(side);
+    }
+    return out;
+  }
+  // "x = 5" says 5, "x \in [0,1]" says [0,1], "2+3 = 5" says 5; -1 where a relation is the answer itself.
+  static int32_t value(const Part& p) {
+    const Relation r = relation(p);
+    if (r.sides.size() == 1) return r.sides[0].node;
+    if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
+    if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
+    const auto before_last = r.sides.end() - 1;
+    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return r.sides.back().node;
+    return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
+  }
+  bool relations(const Part& g, const Part& a) {
+    const bool both = g.kind() == a.kind();
+    if (both && same_relation(relation(g), relation(a))) return true;
+    const int32_t vg = g.kind() == Kind::relation ? value(g) : -1, va = a.kind() == Kind::relation ? value(a) : -1;
+    if (both && vg >= 0 && va >= 0) return equal(g.with(g.get().first), a.with(a.get().first)) && equal(g.with(vg), a.with(va));
+    if (va >= 0 && !(both && relation(a).signs != "i")) return equal(g, a.with(va));
+    if (vg >= 0 && !both) return equal(g.with(vg), a);
+    if (g.kind() == Kind::relation && a.kind() == Kind::tuple) return same_interval(relation(g), a);
+    if (policy_.inequality_for_interval && a.kind() == Kind::relation) {
+      const Part interval = vg >= 0 ? g.with(vg) : g;
+      return interval.kind() == Kind::tuple && same_interval(relation(a), interval);
+    }
+    return false;
+  }
+  static char mirrored(char sign) { return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'L' ? 'G' : sign == 'G' ? 'L' : sign; }
+  static Relation mirrored(Relation r) {
+    std::reverse(r.sides.begin(), r.sides.end());
+    std::reverse(r.signs.begin(), r.signs.end());
+    for (char& sign : r.signs) sign = mirrored(sign);
+    return r;
+  }
+  bool same_relation(const Relation& g, const Relation& a) {
+    if (g.sides.size() != a.sides.size() || g.sides.size() < 2) return false;
+    if (g.sides.size() == 2 && proportional(g, a)) return true;
+    const Relation turned = mirrored(a);
+    return (g.signs == a.signs && same_in_order(g.sides, a.sides)) || (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
+  }
+  // left - right of one is a constant times that of the other (2x + 4y = 3 and x + 2y = 3/2); for inequalities the constant's sign counts.
+  bool proportional(const Relation& g, const Relation& a) const {
+    const char sign = g.signs[0];
+    const bool same = sign == a.signs[0], turned = sign == mirrored(a.signs[0]);
+    if (!(same || turned) || sign == 'i') return false;
+    double ratio = 0;
+    int used = 0;
+    for (uint64_t k = 0; k < num_points; ++k) {
+      const auto x = difference(g, k), y = difference(a, k);
+      if (!x || !y || std::abs(*x) < 1e-9 || std::abs(*y) < 1e-9) continue;
+      const std::complex<double> now = *x / *y;
+      if (std::fabs(now.imag()) > 1e-9 || (used > 0 && std::fabs(now.real() - ratio) > 1e-8 * std::fabs(ratio))) return false;
+      ratio = now.real();
+      ++used;
+    }
+    // Two constants are proportional to each other whatever they are.
+    if (used < 3 || (is_constant(g.sides[0]) && is_constant(g.sides[1]))) return false;
+    return sign == '=' || sign == '!' || (same && ratio > 0) || (turned && ratio < 0);
+  }
+  std::optional<std::complex<double>> difference(const Relation& r, uint64_t k) const {
+    const auto left = evaluate(*r.sides[0].tree, r.sides[0].node, point(r.sides[0], k, true)), right = evaluate(*r.sides[1].tree, r.sides[1].node, point(r.sides[1], k, true));
+    return left && right ? std::optional(*left - *right) : std::nullopt;
+  }
+  // a < x <= b is (a, b]; x >= a is [a, \infty).
+  bool same_interval(Relation r, const Part& interval) {
+    if (r.signs.empty() || r.signs.find_first_of("=!~i") != std::string::npos || interval.get().count != 2) return false;
+    if (r.signs[0] == '>' || r.signs[0] == 'G') r = mirrored(std::move(r));
+    const std::vector<Part> ends = interval.children();
+    const char open = interval.get().open, close = interval.get().close;
+    const auto infinite = [](const Part& p, bool negative) {
+      return negative ? p.kind() == Kind::negate && p.with(p.get().first).kind() == Kind::infinity : p.kind() == Kind::infinity;
+    };
+    if (r.sides.size() == 3)
+      return r.signs.find_first_of(">G") == std::string::npos && is_constant(r.sides[0]) && is_constant(r.sides[2]) && open == (r.signs[0] == '<' ? '(' : '[') &&
+             close == (r.signs[1] == '<' ? ')' : ']') && equal(r.sides[0], ends[0]) && equal(r.sides[2], ends[1]);
+    if (r.sides.size() != 2) return false;
+    const bool strict = r.signs[0] == '<';
+    if (is_name(r.sides[0])) return infinite(ends[0], true) && open == '(' && close == (strict ? ')' : ']') && equal(r.sides[1], ends[1]);
+    return is_name(r.sides[1]) && infinite(ends[1], false) && close == ')' && open == (strict ? '(' : '[') && equal(r.sides[0], ends[0]);
+  }
+
+  // -- numbers and expressions
+  Point point(const Part& p, uint64_t index, bool percent) const {
+    return {.index = index, .sign = p.sign < 0 ? -1 : 1, .percent = percent, .names_matter = !policy_.any_names};
+  }
+  static int infinity_sign(const Part& p) {
+    if (p.kind() == Kind::infinity) return 1;
+    return p.kind() == Kind::negate ? -infinity_sign(p.with(p.get().first)) : 0;
+  }
+  // Strict: a whole number as it is written, sign aside.
+  static bool is_whole(const Part& p) {
+    if (p.kind() == Kind::negate || p.kind() == Kind::percent) return is_whole(p.with(p.get().first));
+    if (p.kind() != Kind::number) return false;
+    const std::string literal = literal_text(*p.tree, p.node);
+    return literal.find_first_of("eE") != std::string::npos || canonical_digits(literal).find('.') == std::string::npos;
+  }
+  static bool is_fraction(const Part& p) {
+    if (p.kind() == Kind::negate) return is_fraction(p.with(p.get().first));
+    if (p.kind() != Kind::divide) return false;
+    const std::vector<Part> sides = p.children();
+    return is_whole(sides[0]) && is_whole(sides[1]);
+  }
+  bool scalars(const Part& g, const Part& a) const {
+    if (const int x = infinity_sign(g), y = infinity_sign(a); x || y) return x == y;
+    if (policy_.strict) {
+      if (is_whole(g) != is_whole(a)) return false;
+      if (is_fraction(g) && is_fraction(a) && !same_value(lowest_side(g), lowest_side(a), false)) return false;
+      return same_value(g, a, false);
+    }
+    return same_value(g, a, true) || ((g.tree->percent || a.tree->percent) && same_value(g, a, false));
+  }
+  // The denominator: fractions of equal value and equal denominator are written in the same terms.
+  static Part lowest_side(const Part& p) {
+    if (p.kind() == Kind::negate) return lowest_side(p.with(p.get().first));
+    return p.children()[1];
+  }
+  bool same_value(const Part& g, const Part& a, bool percent) const {
+    bool exact = true;
+    for (uint64_t k = 0; k < 2 && exact; ++k) {
+      const auto x = evaluate_modular(*g.tree, g.node, point(g, k, percent)), y = evaluate_modular(*a.tree, a.node, point(a, k, percent));
+      exact = x && y;
+      if (exact && *x != *y) return !policy_.strict && rounds_to(g, a, percent);
+    }
+    if (exact) return true;
+    int used = 0;
+    for (uint64_t k = 0; k < num_points; ++k) {
+      const auto x = evaluate(*g.tree, g.node, point(g, k, percent)), y = evaluate(*a.tree, a.node, point(a, k, percent));
+      if (!x != !y) return false;
+      if (!x) continue;
+      if (std::abs(*x - *y) > 1e-9 * std::max(std::abs(*x), std::abs(*y)) + 1e-13) return !policy_.strict && rounds_to(g, a, percent);
+      ++used;
+    }
+    return used >= 2;
+  }
+  // Both are constants, one of them a decimal, and they round to the same.
+  bool rounds_to(const Part& g, const Part& a, bool percent) const {
+    if (!(g.tree->decimal || a.tree->decimal) || !is_constant(g) || !is_constant(a)) return false;
+    const auto x = evaluate(*g.tree, g.node, point(g, 0, percent)), y = evaluate(*a.tree, a.node, point(a, 0, percent));
+    if (!x || !y) return false;
+    const double unit = std::pow(10.0, -policy_.precision);
+    if (std::abs(*x) < 10 * unit) return std::abs(*x - *y) <= unit * std::abs(*x);
+    const auto rounded = [&](double v) { return std::round(v / unit); };
+    return rounded(x->real()) == rounded(y->real()) && rounded(x->imag()) == rounded(y->imag());
+  }
+
+  MathPolicy policy_;
+  int comparisons_ = 0;
+};
+
+// A text as it is compared when it is not mathematics: letters and digits without what surrounds them.
+std::string bare_text(std::string_view cleaned) {
+  std::string out;
+  for (size_t i = 0; i < cleaned.size(); ++i) {
+    if (cleaned.substr(i).starts_with("\\text")) {
+      i += 4;
+      continue;
+    }
+    const char c = cleaned[i];
+    if (c != ' ' && c != '{' && c != '}' && c != '&') out += to_lower(c);
+  }
+  if (out.size() == 3 && out.front() == '(' && out.back() == ')') out = out.substr(1, 1);
+  return out;
+}
+
+bool is_plain_number(std::string_view text) {
+  if (text.empty() || text.size() > max_source) return false;
+  size_t digits = 0, points = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (is_digit(text[i])) ++digits;
+    else if (text[i] == '.') ++points;
+    else if (!(i == 0 && text[i] == '-')) return false;
+  }
+  return digits > 0 && points <= 1;
+}
+
+}  // namespace
+
+}  // namespace math
+
+bool math_equal(std::string_view reference, std::string_view answer, const MathPolicy& policy) {
+  const std::string g = math::clean(reference), a = math::clean(answer);
+  if (g.empty() || a.empty()) return false;
+  if (g == a) return true;
+  if (math::is_plain_number(g) && math::is_plain_number(a)) {
+    if (canonical_digits(g) == canonical_digits(a)) return true;
+    if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
+  }
+  if (math::bare_text(g) == math::bare_text(a)) return true;
+  const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
+  return tg && ta && math::Comparison(policy).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
+}
+
+}  // namespace hone

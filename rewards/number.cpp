@@ -1,0 +1,59 @@
+// The number the completion ends in, or the one after a marker, is the answer's number. The answer may be a number or a worked solution that
+// ends in "#### 18" (GSM8K).
+#include <cmath>
+
+#include "rewards/number_text.h"
+#include "rewards/reward.h"
+#include "rewards/text.h"
+
+namespace hone {
+
+namespace {
+
+class Number : public Reward {
+ public:
+  void fields(Fields& f) override {
+    f("markers", markers_, "the number after the last occurrence of the first of these that occurs is judged (any case)");
+    f("require_marker", require_marker_, "without a marker there is no answer; otherwise the last number is taken");
+    f("tolerance", tolerance_, "how far off the number may be, absolutely");
+    f("relative_tolerance", relative_tolerance_, "how far off the number may be, as a share of the answer");
+  }
+  void prepare() override {
+    HONE_CHECK(tolerance_ >= 0 && relative_tolerance_ >= 0, "tolerances are not negative");
+    for (std::string& marker : markers_) {
+      HONE_CHECK(!marker.empty(), "markers: an empty one");
+      marker = lower(marker);
+    }
+  }
+  Score score(const Task& task, const Completion& completion) const override {
+    const size_t mark = task.answer.rfind("####");
+    const auto expected = mark == std::string::npos ? last_number(task.answer) : first_number(std::string_view(task.answer).substr(mark));
+    HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer), "'");
+    const auto given = find(completion.text);
+    if (!given) return {.score = 0, .note = "no number found"};
+    const double allowed = std::max(tolerance_, relative_tolerance_ * std::fabs(expected->value));
+    const bool right = given->digits == expected->digits || (allowed > 0 && std::fabs(given->value - expected->value) <= allowed);
+    return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected " + excerpt(expected->digits) + ", got " + excerpt(given->digits)};
+  }
+
+ private:
+  std::optional<NumberText> find(std::string_view text) const {
+    for (const std::string& marker : markers_) {
+      const size_t at = rfind_ignoring_case(text, marker);
+      if (at == std::string_view::npos) continue;
+      const std::string_view after = text.substr(at + marker.size());
+      if (auto number = first_number(after.substr(0, after.find('\n', after.find_first_not_of(" \t\r\n"))))) return number;
+    }
+    return require_marker_ ? std::nullopt : last_number(text);
+  }
+
+  std::vector<std::string> markers_ = {"####", "answer is", "answer:"};
+  bool require_marker_ = false;
+  double tolerance_ = 0, relative_tolerance_ = 0;
+};
+
+[[maybe_unused]] const bool added = rewards().add("number", [] { return std::unique_ptr<Reward>(new Number); });
+
+}  // namespace
+
+}  // namespace hone

@@ -1,0 +1,72 @@
+// The R1-Zero rule (Guo et al. 2025; graded as in Liu et al. 2025, "Understanding R1-Zero-like training"): the reply closes its thoughts and
+// gives the answer in tags, "... </think> <answer> 18 </answer>", and the answer is strictly right. parts: format, answer; the score is 1 when
+// both are. With from = "boxed" the form asked for is a \boxed{} anywhere.
+#include "rewards/math_compare.h"
+#include "rewards/math_extract.h"
+#include "rewards/reward.h"
+#include "rewards/text.h"
+
+namespace hone {
+
+namespace {
+
+class R1Zero : public Reward {
+ public:
+  void fields(Fields& f) override {
+    f("from", from_, "where the answer stands: \"answer_tag\" or \"boxed\"");
+    f("format_score", format_score_, "score of a reply in the right form with a wrong answer");
+  }
+  void prepare() override { HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\""); }
+  Score score(const Task& task, const Completion& completion) const override {
+    std::string answer;
+    const bool formed = from_ == "boxed" ? boxed(completion.text, answer) : tagged(completion.text, answer);
+    const bool right = formed && matches(task, answer);
+    Score out{.score = right ? 1.0 : formed ? format_score_ : 0.0};
+    out.parts = {{"answer", right ? 1.0 : 0.0}, {"format", formed ? 1.0 : 0.0}};
+    if (!formed) out.note = from_ == "boxed" ? "no \\boxed{}" : "not of the form </think> <answer> </answer>";
+    if (formed && !right) out.note = "expected " + excerpt(task.answer) + ", got " + excerpt(answer);
+    return out;
+  }
+
+ private:
+  static bool boxed(std::string_view text, std::string& answer) {
+    std::string_view content;
+    if (!last_boxed(text, content)) return false;
+    answer = content;
+    return true;
+  }
+  // The last answer block; a box inside it is the answer.
+  static bool tagged(std::string_view text, std::string& answer) {
+    constexpr std::string_view open = "<answer>", close = "</answer>";
+    if (text.find("</think> <answer>") == std::string_view::npos || text.find(close) == std::string_view::npos) return false;
+    text.remove_prefix(text.rfind(open) + open.size());
+    for (size_t end; (end = text.find(close)) != std::string_view::npos; text.remove_prefix(end + close.size())) answer += text.substr(0, end);
+    answer += text;
+    if (answer.find("\\boxed") != std::string::npos) {
+      std::string inside;
+      answer = boxed(answer, inside) ? inside : "";
+    }
+    return true;
+  }
+  // Any of several references, where the row gives a list.
+  static bool matches(const Task& task, std::string_view answer) {
+    const MathPolicy policy{.strict = true};
+    // A box within the answer's own text is what it holds.
+    std::string inside;
+    if (boxed(answer, inside)) answer = inside;
+    const Json* list = task.columns.is_object() ? task.columns.find("answer") : nullptr;
+    if (!list || !list->is_array()) return math_equal(task.answer, answer, policy);
+    for (const Json& one : list->as_array())
+      if (math_equal(one.is_string() ? one.as_string() : one.dump(), answer, policy)) return true;
+    return false;
+  }
+
+  std::string from_ = "answer_tag";
+  double format_score_ = 0;
+};
+
+[[maybe_unused]] const bool added = rewards().add("r1_zero", [] { return std::unique_ptr<Reward>(new R1Zero); });
+
+}  // namespace
+
+}  // namespace hone

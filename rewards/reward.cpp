@@ -1,0 +1,49 @@
+#include "rewards/reward.h"
+
+namespace hone {
+
+void Reward::score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const {
+  for (size_t i = 0; i < completions.size(); ++i) scores[i] = score(task, completions[i]);
+}
+
+Registry<RewardFactory>& rewards() {
+  static Registry<RewardFactory> registry("reward");
+  return registry;
+}
+
+static std::shared_ptr<Reward> make_kind(std::string_view kind) { return rewards().at(kind)(); }
+
+void RewardSpec::fields(Fields& f) {
+  f("kind", kind, "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
+  f("weight", weight, "factor of its score where rewards are added up");
+  if (f.reading()) {
+    const std::vector<std::string> known = rewards().names();
+    f.require("kind", rewards().find(kind) != nullptr, "unknown reward '" + kind + "'" + suggestion(kind, known) + "; known: " + join(known));
+    reward = make_kind(kind);
+  }
+  if (!reward) return;
+  reward->fields(f);
+  if (!f.reading()) return;
+  std::string wrong;
+  try {
+    reward->prepare();
+  } catch (const Error& error) {
+    wrong = kind + ": " + error.what();
+  }
+  f.require("kind", wrong.empty(), wrong);
+}
+
+std::shared_ptr<const Reward> make_reward(std::string_view spec) {
+  RewardSpec out;
+  if (spec.starts_with('{'))
+    Config::from_text("reward = " + std::string(spec), "--reward").read([&](Fields& f) { f("reward", out, "the reward"); });
+  else if (spec.ends_with(".toml"))
+    Config::from_file(std::string(spec)).read([&](Fields& f) { out.fields(f); });
+  else {
+    out.reward = make_kind(spec);
+    out.reward->prepare();
+  }
+  return out.reward;
+}
+
+}  // namespace hone

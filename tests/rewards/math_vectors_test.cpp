@@ -1,0 +1,84 @@
+// The judge against published cases and whole data sets.
+#include <chrono>
+
+#include "core/file.h"
+#include "rewards/math_compare.h"
+#include "rewards/math_extract.h"
+#include "tests/support/support.h"
+
+namespace hone {
+
+static bool judge(const std::string& reference, const std::string& completion, const MathPolicy& policy = {}, const MathSources& sources = {}) {
+  const std::string expected = extract_reference(reference);
+  for (const std::string& reading : extract_answer(completion, sources))
+    if (math_equal(expected, reading, policy)) return true;
+  return false;
+}
+
+TEST(MathVectors, CasesOfMathVerify) {
+  HONE_SHARED_OR_SKIP(path, "vectors/math/math_verify_cases.json");
+  const Json cases = parse_json(read_file(path), path.string());
+  int right[3] = {}, count[3] = {};
+  for (const Json& one : cases.at("cases").as_array()) {
+    const auto flag = [&](const char* key, bool otherwise) { return one.find(key) ? one.at(key).as_bool() : otherwise; };
+    const MathPolicy policy{.precision = one.find("precision") ? static_cast<int>(one.at("precision").as_int()) : 6,
+                            .any_names = !flag("strict", true),
+                            .inequality_for_interval = flag("allow_set_relation_comp", false)};
+    MathSources sources{.latex = false, .expression = false};
+    if (one.at("extract").is_string()) sources = {};
+    else
+      for (const Json& name : one.at("extract").as_array()) (name.as_string() == "latex" ? sources.latex : sources.expression) = true;
+    const int64_t tier = one.at("tier").as_int();
+    const bool equal = judge(one.at("gold").as_string(), one.at("answer").as_string(), policy, sources);
+    ++count[tier];
+    if (equal == one.at("equal").as_bool())
+      ++right[tier];
+    else
+      std::printf("tier %d: %s | %s | %s\n", static_cast<int>(tier), one.at("gold").as_string().c_str(), one.at("answer").as_string().c_str(), one.at("note").as_string().c_str());
+    // A wrong answer is never taken for a right one.
+    EXPECT_TRUE(!equal || one.at("equal").as_bool()) << one.at("gold").as_string() << " | " << one.at("answer").as_string();
+  }
+  EXPECT_EQ(right[1], count[1]);
+  EXPECT_GE(right[2], count[2] * 9 / 10);
+}
+
+TEST(MathVectors, EveryGsm8kAnswerEqualsItself) {
+  HONE_SHARED_OR_SKIP(path, "data/eval/gsm8k_test.jsonl");
+  int rows = 0, right = 0, wrong_accepted = 0;
+  std::string before = "no number";
+  read_jsonl(path, [&](const Json& row, int64_t) {
+    const std::string &answer = row.at("answer").as_string(), &last = row.at("final").as_string();
+    ++rows;
+    if (judge(answer, answer) && judge(last, answer) && judge(answer, "So the answer is $" + last + ".") && judge(last, "\\boxed{" + last + "}")) ++right;
+    if (last != before && judge(last, "The answer is " + before)) ++wrong_accepted;
+    before = last;
+  });
+  EXPECT_EQ(right, rows);
+  EXPECT_EQ(wrong_accepted, 0);
+}
+
+TEST(MathVectors, MathAnswersEqualThemselves) {
+  int rows = 0, from_solution = 0, boxed = 0, read = 0, wrong_accepted = 0;
+  for (const char* name : {"data/eval/math_test.jsonl.gz", "data/eval/math_train.jsonl.gz"}) {
+    HONE_SHARED_OR_SKIP(path, name);
+    std::string before = "no answer";
+    read_jsonl(path, [&](const Json& row, int64_t) {
+      const std::string& answer = row.at("answer").as_string();
+      ++rows;
+      if (judge(answer, "We find $\\boxed{" + answer + "}$.")) ++boxed;
+      else std::printf("boxed: %s\n", answer.c_str());
+      if (judge(answer, row.at("solution").as_string())) ++from_solution;
+      else std::printf("solution: %s || %s\n", answer.c_str(), extract_answer(row.at("solution").as_string())[0].c_str());
+      // The same answer with other spacing, so that reading it is what counts.
+      if (math_equal(answer + " + 0 - 0", answer) || math_equal("x = " + answer, answer) || math_equal("\\{" + answer + "\\}", answer)) ++read;
+      else std::printf("read: %s\n", answer.c_str());
+      if (answer.size() > 2 && row.at("answer_norm") != before && math_equal(before, answer)) ++wrong_accepted, std::printf("accepted: %s | %s\n", before.c_str(), answer.c_str());
+      before = row.at("answer_norm").as_string();
+    });
+  }
+  std::printf("%d rows: boxed %d, solution %d, read %d, wrong %d\n", rows, boxed, from_solution, read, wrong_accepted);
+  EXPECT_GE(boxed, rows * 995 / 1000);
+  EXPECT_GE(from_solution, rows * 995 / 1000);
+}
+
+}  // namespace hone
