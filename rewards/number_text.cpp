@@ -50,7 +50,8 @@ static std::optional<NumberText> number_at(std::string_view text, size_t at) {
     size_t before = begin - 1;
     while (before > 0 && text[before - 1] == ' ') --before;
     const char c = before > 0 ? text[before - 1] : '\0';
-    if (!is_digit(c) && !is_letter(c) && c != ')' && c != '%') {
+    const bool adjoins = before + 1 == begin;
+    if (!is_digit(c) && c != ')' && c != '%' && !(adjoins && is_letter(c))) {
       if (text[begin - 1] == '-') literal.insert(literal.begin(), '-');
       at = begin - 1;
     }

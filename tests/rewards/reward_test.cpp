@@ -1,0 +1,97 @@
+// The contract of every reward in the registry.
+#include "rewards/reward.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "tests/support/support.h"
+
+namespace hone {
+
+namespace {
+
+// A reward whose defaults cannot stand alone, and a task whose answer a reward can read, where "12" is none.
+std::string spec_of(const std::string& name) { return name == "composite" ? "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}" : name; }
+
+Task task_for(const std::string& name) {
+  return {.id = "contract", .prompt = "1,3:7,3", .messages = {}, .answer = name == "choice" ? "B" : "12", .columns = {}};
+}
+
+std::string repeated(std::string_view unit, size_t bytes) {
+  std::string out;
+  while (out.size() < bytes) out += unit;
+  return out;
+}
+
+std::vector<Completion> small_completions() {
+  std::vector<Completion> out;
+  for (const char* text : {"", "12", "B", "5,0,2", "<think>so</think> <answer>12</answer>", "\\boxed{12}", "The answer is 12.", "\xff\xfe\x80 12 \xc3", "\\boxed{\\frac{1}{0}}", "10^{10^{10^{10}}}",
+                           "$\\boxed{", "1e999999999999", "((((((((12))))))))", "$x^{x^{x}}$ = -", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12!!!!!!!!", "|||||", "\\text{", "\\"})
+    out.push_back({.ids = {1, 2, 3}, .text = text, .finish_reason = "stop"});
+  out.push_back({.ids = {1}, .text = std::string("12\0 34", 6), .finish_reason = "length"});
+  return out;
+}
+
+void expect_same(const Score& a, const Score& b) {
+  EXPECT_EQ(a.score, b.score);
+  EXPECT_EQ(a.note, b.note);
+  EXPECT_EQ(a.skipped, b.skipped);
+  EXPECT_EQ(a.parts, b.parts);
+}
+
+class RewardContract : public testing::TestWithParam<std::string> {
+ protected:
+  const std::shared_ptr<const Reward> reward = make_reward(spec_of(GetParam()));
+  const Task task = task_for(GetParam());
+};
+
+TEST_P(RewardContract, TheSameTextScoresTheSame) {
+  const auto another = make_reward(spec_of(GetParam()));
+  const std::vector<Completion> completions = small_completions();
+  std::vector<Score> first;
+  for (const Completion& completion : completions) {
+    first.push_back(reward->score(task, completion));
+    EXPECT_TRUE(std::isfinite(first.back().score)) << completion.text;
+  }
+  for (size_t i = completions.size(); i-- > 0;) {
+    expect_same(reward->score(task, completions[i]), first[i]);
+    expect_same(another->score(task, completions[i]), first[i]);
+  }
+}
+
+TEST_P(RewardContract, AGroupScoresAsOneByOne) {
+  const std::vector<Completion> completions = small_completions();
+  std::vector<Score> scores(completions.size());
+  reward->score_group(task, completions, scores);
+  for (size_t i = 0; i < completions.size(); ++i) expect_same(scores[i], reward->score(task, completions[i]));
+}
+
+TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
+  for (const char* unit : {"{", "}", "\\boxed{", "\\frac{", "(", "$", "$$ ", "$a", "1,", "1 ", ".", "-", "^", "\\(", "\\[ ", "</answer>", "</think> <answer>", "<think>", "answer is ", "#### ", "\\boxed{1} and ",
+                           "\\\\", "\xff", "aa ", "9", "\\sqrt", "12,345.", "x+", "\\left(", "10^", "a,"}) {
+    for (const char* end : {"", "\\boxed{12}</think> <answer>12</answer>"}) {
+      const Completion completion{.ids = std::vector<int32_t>(1000, 1), .text = repeated(unit, size_t{1} << 20) + end, .finish_reason = "length"};
+      const auto begin = std::chrono::steady_clock::now();
+      EXPECT_TRUE(std::isfinite(reward->score(task, completion).score));
+      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0) << unit << end;
+    }
+  }
+}
+
+TEST_P(RewardContract, AnswersOfAllSizesAreJudgedInTime) {
+  // Just below the limits of what is read: the costliest comparisons.
+  for (const char* unit : {"1,", "x+", "\\pm 1,", "(1,2),", "\\sqrt{2}+", "2^", "(", "\\frac{1}{", "x=1,", "[0,1)\\cup", "7!+", "\\sin ", "1:"}) {
+    Task same = task;
+    if (GetParam() == "math" || GetParam() == "r1_zero") same.answer = "\\boxed{" + repeated(unit, 3900) + "2}";
+    const Completion completion{.ids = {}, .text = "</think> <answer>\\boxed{" + repeated(unit, 3890) + "3}</answer>", .finish_reason = "stop"};
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(std::isfinite(reward->score(same, completion).score));
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0) << unit;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, RewardContract, testing::ValuesIn(rewards().names()), [](const auto& one) { return one.param; });
+
+}  // namespace
+
+}  // namespace hone
