@@ -1,5 +1,6 @@
 #pragma once
 // Trainer: pretraining, SFT, DPO, PPO and GRPO are this call with another objective.
+#include <filesystem>
 #include <memory>
 #include <span>
 
@@ -17,12 +18,12 @@ struct TrainerConfig {
   std::string recompute = "none";        // none | block
   std::string optimizer = "adamw";
   double temperature = 1;                // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
-  std::shared_ptr<Optimizer> optimizer_settings;   // made while fields() reads
+  std::shared_ptr<Optimizer> optimizer_settings;   // made while fields() reads; empty: the optimizer's defaults
   void fields(Fields& f);                // the optimizer's own keys included
 };
 
 struct StepReport {
-  double loss = 0, grad_norm = 0, learning_rate = 0;
+  double loss = 0, grad_norm = 0, learning_rate = 0;   // loss: the objective's, without the z-loss; grad_norm: before the clip
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
   double seconds = 0;
   Metrics metrics;                       // the objective's, as means over the step
@@ -36,10 +37,13 @@ class Trainer : public Stateful {
 
   // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
   // A sample longer than micro_batch_tokens, or than the model's positions, is an Error that names it; so is a loss or gradient norm that is not
-  // finite (the weights are then as before the step).
+  // finite (the weights are then as before the step). The gradients stay in the model until the next step.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
-  // The critic's value for each token of the samples (PPO): a linear head on the trunk's final hidden state. Made on first use.
+  // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.
+  void dump_to(std::filesystem::path path);
+
+  // The critic's value for each token of the samples (PPO): a linear head on the trunk's final hidden state; 0 where mask is. Made on first use.
   std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
 
   int64_t steps_done() const;
