@@ -1,0 +1,163 @@
+#include "pretrain/trainer.h"
+
+#include <cmath>
+
+#include "core/parallel_for.h"
+#include "tests/pretrain/rig.h"
+
+namespace hone {
+namespace {
+
+using test::make_samples, test::pointers, test::Rig, test::weights_of;
+
+std::unique_ptr<Objective> make(const char* name) { return objectives().at(name)(); }
+
+constexpr size_t lengths[] = {7, 12, 3, 9};
+
+TEST(Trainer, OverfitsATinyBatch) {
+  Rig rig;
+  const std::vector<Sample> samples = make_samples(lengths);
+  const auto sft = make("sft");
+  const double first = rig.trainer.step(pointers(samples), *sft, 0.01).loss;
+  double last = first;
+  for (int i = 0; i < 150; ++i) last = rig.trainer.step(pointers(samples), *sft, 0.01).loss;
+  EXPECT_GT(first, 1.5);
+  EXPECT_LT(last, 0.05);
+}
+
+TEST(Trainer, ReportsTheLossThatScoringFinds) {
+  Rig rig;
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<int32_t>> sequences;
+  for (const Sample& sample : samples) sequences.push_back(sample.tokens);
+  const std::vector<TokenScores> scores = score_sequences(rig.context, *rig.model, sequences, {});
+  double sum = 0, count = 0;
+  for (size_t s = 0; s < samples.size(); ++s)
+    for (size_t t = 0; t < samples[s].tokens.size(); ++t) sum -= samples[s].mask[t] * scores[s].logp[t], count += samples[s].mask[t];
+  const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0);
+  EXPECT_DOUBLE_EQ(report.loss, sum * (1 / count));
+  EXPECT_EQ(report.num_tokens, 31);
+  EXPECT_EQ(report.num_trained_tokens, static_cast<int64_t>(count));
+  EXPECT_EQ(report.num_sequences, 4);
+}
+
+TEST(Trainer, SplittingIntoMicroBatchesChangesTheGradientByRoundingOnly) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<float>> grads;
+  std::vector<double> losses;
+  for (const int64_t tokens : {31, 12}) {
+    TrainerConfig config;
+    config.micro_batch_tokens = tokens;
+    Rig rig(config);
+    losses.push_back(rig.trainer.step(pointers(samples), *make("sft"), 0).loss);
+    const auto grad = rig.model->flat_grads().as<float>();
+    grads.emplace_back(grad.begin(), grad.end());
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-12);   // each token's log-prob has the same bits
+  for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6) << i;
+}
+
+TEST(Trainer, GivesTheSameBitsWithOneAndTwoThreads) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<float>> weights;
+  std::vector<Metrics> metrics;
+  for (const int threads : {1, 2}) {
+    set_num_threads(threads);
+    Rig rig;
+    for (int i = 0; i < 3; ++i) metrics.push_back(rig.trainer.step(pointers(samples), *make("sft"), 0.01).metrics);
+    weights.push_back(weights_of(*rig.model));
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(metrics[i], metrics[i + 3]);
+}
+
+TEST(Trainer, RecomputingBlocksChangesNothing) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<float>> weights;
+  for (const char* recompute : {"none", "block"}) {
+    TrainerConfig config;
+    config.recompute = recompute;
+    Rig rig(config);
+    for (int i = 0; i < 3; ++i) rig.trainer.step(pointers(samples), *make("sft"), 0.01);
+    weights.push_back(weights_of(*rig.model));
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST(Trainer, ClipsTheGlobalNorm) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  TrainerConfig config;
+  config.optimizer = "sgd";
+  config.max_grad_norm = 0.01;
+  Rig rig(config);
+  const std::vector<float> before = weights_of(*rig.model);
+  const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 1);
+  double grad = 0, moved = 0;
+  for (const float g : rig.model->flat_grads().as<float>()) grad += double{g} * g;
+  const std::vector<float> after = weights_of(*rig.model);
+  for (size_t i = 0; i < before.size(); ++i) moved += std::pow(double{after[i]} - before[i], 2);
+  EXPECT_NEAR(report.grad_norm, std::sqrt(grad), 1e-5);
+  EXPECT_GT(report.grad_norm, 0.1);
+  EXPECT_NEAR(std::sqrt(moved), 0.01, 1e-4);
+}
+
+TEST(Trainer, ZLossPullsTheLogSumExpTowardsZero) {
+  const std::vector<Sample> samples = make_samples(lengths);
+  std::vector<double> norms;
+  for (const double z_loss : {0.0, 0.1}) {
+    TrainerConfig config;
+    config.z_loss = z_loss;
+    Rig rig(config);
+    norms.push_back(rig.trainer.step(pointers(samples), *make("sft"), 0).grad_norm);
+  }
+  EXPECT_GT(std::abs(norms[1] - norms[0]), 1e-3);
+}
+
+TEST(Trainer, SamplesThatCannotBeTrainedOnAreNamed) {
+  TrainerConfig config;
+  config.micro_batch_tokens = 16;
+  Rig rig(config);
+  const auto message = [&](const Sample& bad) -> std::string {
+    std::vector<Sample> samples = make_samples(lengths);
+    samples[2] = bad;
+    try {
+      rig.trainer.step(pointers(samples), *make("sft"), 0.01);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto sample = [](size_t length) {
+    Sample out;
+    out.tokens.assign(length, 1), out.mask.assign(length, 1);
+    out.mask[0] = 0;
+    return out;
+  };
+  EXPECT_EQ(message(sample(16)), "");
+  EXPECT_NE(message(sample(17)).find("sample 2 has 17 tokens, more than micro_batch_tokens = 16"), std::string::npos) << message(sample(17));
+  EXPECT_NE(message(sample(41)).find("40 positions"), std::string::npos) << message(sample(41));
+  Sample foreign = sample(5), first = sample(5), ragged = sample(5);
+  foreign.tokens[3] = 19, first.mask[0] = 1, ragged.mask.pop_back();
+  EXPECT_NE(message(foreign).find("sample 2 has token 19"), std::string::npos);
+  EXPECT_NE(message(first).find("first token"), std::string::npos);
+  EXPECT_NE(message(ragged).find("mask of 4"), std::string::npos);
+  Sample partial = sample(5);
+  partial.behavior_logp.assign(5, -1);
+  EXPECT_NE(message(partial).find("behavior_logp"), std::string::npos);
+}
+
+TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
+  TrainerConfig config;
+  config.optimizer = "sgd";
+  Rig rig(config);
+  std::vector<Sample> samples = make_samples(lengths);
+  for (Sample& sample : samples) std::ranges::fill(sample.mask, 0.f);
+  const std::vector<float> before = weights_of(*rig.model);
+  const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0.1);
+  EXPECT_EQ(report.loss, 0);
+  EXPECT_EQ(report.grad_norm, 0);
+  EXPECT_EQ(before, weights_of(*rig.model));
+}
+
+}  // namespace
+}  // namespace hone
