@@ -188,6 +188,18 @@ TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
   }
 }
 
+TEST_P(FamilyTest, ExportAndImportKeepEveryBit) {
+  const auto model = this->model(false);
+  const TemporaryFolder folder;
+  save_model(context_, *model, folder.path(), DType::f32);
+  const auto again = load_model(context_, folder.path());
+  EXPECT_EQ(download(context_, again->flat_values()), download(context_, model->flat_values()));
+  EXPECT_EQ(again->num_params(), model->num_params());
+  EXPECT_EQ(hidden_of(context_, *again, parts()), hidden_of(context_, *model, parts()));
+  Json config = again->config(), expected = model->config();
+  EXPECT_EQ(config.dump(), expected.dump());
+}
+
 TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
   const auto model = this->model(false);
   std::vector<std::vector<float>> logp;
