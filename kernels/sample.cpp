@@ -17,6 +17,15 @@ struct Weighted {
   float z = 0, weight = 0;   // exp(z - max)
 };
 
+bool by_id(const Weighted& a, const Weighted& b) { return a.id < b.id; }
+bool likelier(const Weighted& a, const Weighted& b) { return a.z != b.z ? a.z > b.z : a.id < b.id; }
+
+// Added in ascending id.
+double mass_of(std::vector<Weighted> tokens) {
+  std::sort(tokens.begin(), tokens.end(), by_id);
+  return std::accumulate(tokens.begin(), tokens.end(), 0.0, [](double sum, const Weighted& token) { return sum + static_cast<double>(token.weight); });
+}
+
 void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int32_t& id, float& logp, float& truncated_logp, float& raw_logp) {
   const float* row = logits.row<float>(r);
   const int64_t V = logits.dim(1);
@@ -26,10 +35,7 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
 
   std::vector<Weighted> kept(static_cast<size_t>(V));
   for (int32_t v = 0; v < V; ++v) kept[static_cast<size_t>(v)] = {v, row[v] * inv_temperature, exp_f32(row[v] * inv_temperature - sums.max)};
-  std::sort(kept.begin(), kept.end(), [](const Weighted& a, const Weighted& b) { return a.z != b.z ? a.z > b.z : a.id < b.id; });
-  const auto mass_of = [](std::span<const Weighted> items) {
-    return std::accumulate(items.begin(), items.end(), 0.0, [](double sum, const Weighted& item) { return sum + static_cast<double>(item.weight); });
-  };
+  std::sort(kept.begin(), kept.end(), likelier);
 
   if (params.temperature == 0) kept.resize(1);
   if (params.top_k > 0 && params.top_k < V) kept.resize(std::min(kept.size(), static_cast<size_t>(params.top_k)));
@@ -40,10 +46,10 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
     while (count < kept.size() && (count == 0 || sum < wanted)) sum += static_cast<double>(kept[count++].weight);
     kept.resize(count);
   }
-  while (kept.back().weight < params.min_p) kept.pop_back();   // weights are p / max p
+  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });   // weights are p / max p
 
   const bool truncated = static_cast<int64_t>(kept.size()) < V;
-  std::sort(kept.begin(), kept.end(), [](const Weighted& a, const Weighted& b) { return a.id < b.id; });
+  std::sort(kept.begin(), kept.end(), by_id);
 
   const double mass = mass_of(kept), drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;   // below mass, by rounding's rules too
   size_t chosen = 0;
