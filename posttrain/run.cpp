@@ -6,6 +6,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/parallel_for.h"
+#include "posttrain/plan_recipe.h"
 #include "posttrain/report.h"
 #include "posttrain/stage.h"
 #include "posttrain/train_loop.h"
@@ -99,7 +100,9 @@ void stop_if_interrupted(const Run& run) {
 
 // One stage, its evaluation, and the note that it is done.
 void run_stage(Run& run, Stage& stage, Progress& progress) {
-  run.report = {.name = run.stage_name, .kind = run.recipe.stage[static_cast<size_t>(run.stage_index)].kind};
+  run.report = {};
+  run.report.name = run.stage_name;
+  run.report.kind = run.recipe.stage[static_cast<size_t>(run.stage_index)].kind;
   const std::filesystem::path resumed = newest_checkpoint(run.checkpoints());
   if (resumed.empty()) {
     StateSection section;
@@ -173,8 +176,7 @@ std::filesystem::path new_folder(const Recipe& recipe) {
 }  // namespace
 
 std::filesystem::path run_recipe(const Recipe& recipe) {
-  for (const StageSpec& spec : recipe.stage) spec.stage->check(recipe);
-  for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task);
+  check_recipe(recipe);
   const std::filesystem::path folder = new_folder(recipe);
   Recipe resolved = recipe;
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));

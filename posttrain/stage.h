@@ -7,8 +7,17 @@
 #include "core/fields.h"
 #include "core/registry.h"
 #include "posttrain/run.h"
+#include "pretrain/trainer.h"
 
 namespace hone {
+
+// What one optimizer step of a stage works on, at most: for planning.
+struct StepShape {
+  int64_t sequences = 0, length = 0;
+  const Objective* objective = nullptr;
+  const TrainerConfig* trainer = nullptr;
+  bool reference = false, rollout = false;   // a frozen copy of the model; a KV cache
+};
 
 class Stage {
  public:
@@ -20,6 +29,9 @@ class Stage {
   virtual bool trains() const { return true; }
   // Optimizer steps in all (0 for a stage that does not train).
   virtual int64_t steps() const { return 0; }
+  virtual StepShape step_shape(const ModelShape&) const { return {}; }
+  // Of the tokenizer a stage makes; 0 = it makes none.
+  virtual int64_t vocab_size() const { return 0; }
   // Fails early, before anything is written: files that are missing, settings that do not fit.
   virtual void check(const Recipe&) const {}
   virtual void run(Run& run) = 0;

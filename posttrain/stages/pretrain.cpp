@@ -23,6 +23,7 @@ class Pretrain : public Stage {
   }
   std::string default_name() const override { return "pretrain"; }
   int64_t steps() const override { return loop_.steps; }
+  StepShape step_shape(const ModelShape&) const override { return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer}; }
   void check(const Recipe&) const override { check_corpus(corpus_); }
 
   void run(Run& run) override {
@@ -30,7 +31,6 @@ class Pretrain : public Stage {
     const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
     HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
     Trainer trainer(run.context, *run.model, loop_.trainer);
-    const std::unique_ptr<Objective> objective = objectives().at("sft")();
     const uint64_t seed = run.stage_seed();
     TokenLoader windows(tokens, max_length_, seed);
     IndexLoader documents(tokens.num_documents(), seed);
@@ -41,7 +41,7 @@ class Pretrain : public Stage {
     Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
     train_loop(run, loop_, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
       for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
-      return trainer.step(batch, *objective, learning_rate);
+      return trainer.step(batch, *objective_, learning_rate);
     });
   }
 
@@ -63,6 +63,7 @@ class Pretrain : public Stage {
   CorpusSource corpus_;
   int64_t max_length_ = 256, batch_size_ = 32;
   std::string packing_ = "windows";
+  std::unique_ptr<Objective> objective_ = objectives().at("sft")();
   LoopConfig loop_;
 };
 

@@ -52,6 +52,14 @@ class Rl : public Stage {
   }
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps; }
+  StepShape step_shape(const ModelShape& model) const override {
+    return {.sequences = prompts_per_step_ * actor_.num_generations / mini_batches_,
+            .length = model.max_positions,
+            .objective = objective_.made.get(),
+            .trainer = &loop_.trainer,
+            .reference = objective_.made->needs().reference,
+            .rollout = true};
+  }
   void check(const Recipe&) const override { HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")"); }
 
   void run(Run& run) override {

@@ -20,6 +20,7 @@ class Sft : public Stage {
   }
   std::string default_name() const override { return "sft"; }
   int64_t steps() const override { return loop_.steps; }
+  StepShape step_shape(const ModelShape&) const override { return {.sequences = batch_size_, .length = data_.max_length, .objective = objective_.made.get(), .trainer = &loop_.trainer}; }
 
   void run(Run& run) override {
     HONE_CHECK(run.tokenizer, "sft: there is no tokenizer");

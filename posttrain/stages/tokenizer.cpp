@@ -17,6 +17,7 @@ class TokenizerStage : public Stage {
   }
   std::string default_name() const override { return "tokenizer"; }
   bool trains() const override { return false; }
+  int64_t vocab_size() const override { return options_.vocab_size; }
   void check(const Recipe&) const override { check_corpus(corpus_); }
 
   void run(Run& run) override {
