@@ -260,6 +260,10 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
 
 int64_t Trainer::steps_done() const { return impl_->steps; }
 
+TrainerMemory Trainer::memory() const {
+  return {.optimizer = impl_->optimizer->state_bytes(), .activations = static_cast<int64_t>(impl_->pass.peak_bytes() + impl_->arena.capacity_bytes())};
+}
+
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
   section.values.set("critic", impl_->critic != nullptr);

@@ -29,6 +29,11 @@ struct StepReport {
   Metrics metrics;                       // the objective's, as means over the step
 };
 
+// Bytes a trainer holds besides the model's weights and gradients.
+struct TrainerMemory {
+  int64_t optimizer = 0, activations = 0;
+};
+
 // Owns optimizer states, tape and staging; the model stays the caller's. One thread. State: optimizer, critic, the number of steps done.
 class Trainer : public Stateful {
  public:
@@ -47,6 +52,8 @@ class Trainer : public Stateful {
   std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
 
   int64_t steps_done() const;
+  // As the steps so far have made it.
+  TrainerMemory memory() const;
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 
