@@ -14,7 +14,8 @@ namespace {
 
 thread_local bool inside_body = false;
 
-// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece computes is not.
+// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece computes is not. A thread that wakes
+// too late to help is not waited for, and each looks for the next job a little while before it sleeps: small kernels follow each other closely.
 class Pool {
  public:
   explicit Pool(int count) {
@@ -24,6 +25,7 @@ class Pool {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;
+      ++job_;
     }
     wake_.notify_all();
     for (std::thread& worker : workers_) worker.join();
@@ -36,17 +38,28 @@ class Pool {
       const std::lock_guard lock(mutex_);
       body_ = &body, count_ = count, grain_ = grain, error_ = nullptr;
       next_.store(0, std::memory_order_relaxed);
-      busy_ = static_cast<int>(workers_.size());
+      open_ = true;
       ++job_;
     }
     wake_.notify_all();
     take_pieces();
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    open_ = false;
+    if (busy_ > 0) {
+      lock.unlock();
+      look_out([this] { return busy_ == 0; });
+      lock.lock();
+      done_.wait(lock, [this] { return busy_ == 0; });
+    }
     if (error_) std::rethrow_exception(error_);
   }
 
  private:
+  // Gives way to other threads until the fact holds, some tens of microseconds at most.
+  template <class Fact>
+  static void look_out(Fact fact) {
+    for (int i = 0; i < 100 && !fact(); ++i) std::this_thread::yield();
+  }
   void take_pieces() {
     inside_body = true;
     try {
@@ -65,17 +78,18 @@ class Pool {
   void work() {
     uint64_t seen = 0;
     for (;;) {
+      look_out([&] { return job_ != seen; });
       {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return stopping_ || job_ != seen; });
+        wake_.wait(lock, [&] { return job_ != seen; });
         if (stopping_) return;
         seen = job_;
+        if (!open_) continue;
+        ++busy_;
       }
       take_pieces();
-      {
-        const std::lock_guard lock(mutex_);
-        if (--busy_ == 0) done_.notify_one();
-      }
+      const std::lock_guard lock(mutex_);
+      if (--busy_ == 0) done_.notify_one();
     }
   }
 
@@ -85,9 +99,9 @@ class Pool {
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   std::atomic<int64_t> next_{0};
-  int busy_ = 0;
-  uint64_t job_ = 0;
-  bool stopping_ = false;
+  bool open_ = false, stopping_ = false;   // under mutex_, as all changes of what follows
+  std::atomic<int> busy_{0};
+  std::atomic<uint64_t> job_{0};
   std::exception_ptr error_;
 };
 
