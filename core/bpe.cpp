@@ -45,7 +45,7 @@ int32_t SpellingIndex::find(std::string_view spelling) const {
 }
 
 Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options, const std::string& source)
-    : spellings_(std::move(spellings)), index_(spellings_), options_(std::move(options)) {
+    : source_(source), spellings_(std::move(spellings)), index_(spellings_), options_(std::move(options)) {
   affixes_ = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
   if (!options_.unk_token.empty()) unk_id_ = find(options_.unk_token);
   for (int b = 0; b < 256; ++b) byte_ids_[static_cast<size_t>(b)] = options_.byte_fallback ? find(byte_token(b)) : -1;
@@ -165,6 +165,8 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
     } else if (unk_id_ >= 0) {
       if (!after_unk || !options_.fuse_unk) ids.push_back(unk_id_);
       after_unk = true;
+    } else {
+      HONE_CHECK(options_.unk_token.empty(), source_, ": no token for the character '", character, "', and model.unk_token '", options_.unk_token, "' is not in the vocabulary");
     }
   }
 }

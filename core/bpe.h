@@ -14,12 +14,12 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string unk_token;                   // of characters no token spells; empty: they are dropped
+  std::string unk_token{};                 // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
   bool fuse_unk = false;                   // neighbouring unknown characters are one token
   bool byte_fallback = false;              // an unknown character is its bytes' tokens <0x00> ... <0xFF>
   bool ignore_merges = false;              // a word that is a token is that token, whatever the merges say
-  std::string continuing_subword_prefix;   // of every character but a word's first
-  std::string end_of_word_suffix;          // of a word's last character
+  std::string continuing_subword_prefix{}; // of every character but a word's first
+  std::string end_of_word_suffix{};        // of a word's last character
 };
 
 // Spellings to ids: open addressing, read-only after construction.
@@ -72,6 +72,7 @@ class Bpe {
   Joined joined(int32_t left, int32_t right) const;
   void add_merges(const std::vector<Merge>& merges, const std::string& source);
 
+  std::string source_;
   std::vector<std::string> spellings_;
   SpellingIndex index_;
   BpeOptions options_;
