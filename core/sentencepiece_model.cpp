@@ -53,7 +53,7 @@ class Wire {
     return *this;
   }
   std::string_view take(uint64_t count) {
-    HONE_CHECK(count <= rest_.size(), source_, ": cut short (a field of ", count, " bytes, ", rest_.size(), " left)");
+    HONE_CHECK(count <= rest_.size(), source_, ": not a SentencePiece model, or cut short (a field of ", count, " bytes, ", rest_.size(), " left)");
     const std::string_view out = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return out;
