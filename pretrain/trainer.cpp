@@ -117,7 +117,7 @@ void Trainer::Impl::refuse(const char* what, double value, std::span<const Sampl
     dump_samples(dump_path, samples);
     where = "; its samples are in " + dump_path.string();
   }
-  fail("step ", steps + 1, ": the ", what, " is ", value, where, "; the weights are as before the step");
+  fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
 // The gradient is known before the log-probs are: one pass over the vocabulary.
