@@ -40,7 +40,7 @@ HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
     hn::StoreU(weight, d, scores + j);
     sum = hn::Add(sum, weight);
   }
-  const float factor = before == top ? 1.0f : hone::exp_f32(before - top);
+  const float factor = before == top ? 1.0f : hn::GetLane(exp_f32(d, hn::Set(d, before - top)));
   total = total * factor + hn::GetLane(hn::SumOfLanes(d, sum));
   return factor;
 }
@@ -116,8 +116,8 @@ namespace {
 HWY_EXPORT(attend_tile);
 
 void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets, const AttentionShape& shape) {
-  constexpr int64_t rows_of_tile = 64;
-  const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads, queries = std::max<int64_t>(1, rows_of_tile / group);
+  const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
+  const int64_t queries = std::max<int64_t>(1, 128 / group);   // of a tile: about 128 rows share the packing of a block's keys
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
   int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();   // before each sequence

@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Lanes = hn::CappedTag<float, 16>;
 using Vector = hn::Vec<Lanes>;
 constexpr int64_t lanes = hn::MaxLanes(Lanes());
-constexpr int64_t block_keys = 64, tile_rows = 64;
+constexpr int64_t block_keys = 64;
 // How many registers of columns a small product takes at once; 4 rows of them are its sums.
 constexpr int wide = lanes >= 16 ? 4 : 2;
 
