@@ -34,14 +34,14 @@ HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   for (int64_t j = 0; j < block_keys; j += lanes) highest = hn::Max(highest, hn::IfThenElse(in_span(span, j), hn::LoadU(d, scores + j), lowest));
   const float before = top;
   top = std::max(top, hn::GetLane(hn::MaxOfLanes(d, highest)));
-  Vector sum = hn::Zero(d);
+  RowSum sum;
   for (int64_t j = 0; j < block_keys; j += lanes) {
     const Vector weight = hn::IfThenElseZero(in_span(span, j), exp_f32(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, top))));
     hn::StoreU(weight, d, scores + j);
-    sum = hn::Add(sum, weight);
+    sum.at(j) = hn::Add(sum.at(j), weight);
   }
   const float factor = before == top ? 1.0f : hn::GetLane(exp_f32(d, hn::Set(d, before - top)));
-  total = total * factor + hn::GetLane(hn::SumOfLanes(d, sum));
+  total = total * factor + sum.total();
   return factor;
 }
 

@@ -24,17 +24,13 @@ HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 
 void attention_delta(Tensor delta, Tensor dout, Tensor out, int64_t begin, int64_t end) {
-  const Lanes d;
   const int64_t heads = out.dim(1), dim = out.dim(2);
   for (int64_t t = begin; t < end; ++t)
     for (int64_t h = 0; h < heads; ++h) {
       const float *a = dout.row<float>(t) + h * dim, *b = out.row<float>(t) + h * dim;
-      Vector sum = hn::Zero(d);
-      int64_t i = 0;
-      for (; i + lanes <= dim; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-      float total = hn::GetLane(hn::SumOfLanes(d, sum));
-      for (; i < dim; ++i) total += a[i] * b[i];
-      delta.row<float>(t)[h] = total;
+      RowSum sum;
+      for_each_vector(dim, [&](int64_t i, auto part) { sum.at(i) = hn::MulAdd(part.load(a + i), part.load(b + i), sum.at(i)); });
+      delta.row<float>(t)[h] = sum.total();
     }
 }
 

@@ -11,14 +11,15 @@
 
 #include "kernels/attention_args.h"
 #include "kernels/exp-inl.h"
+#include "kernels/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using Lanes = hn::CappedTag<float, 16>;
-using Vector = hn::Vec<Lanes>;
-constexpr int64_t lanes = hn::MaxLanes(Lanes());
+using Lanes = RowTag;
+using Vector = RowVector;
+constexpr int64_t lanes = row_lanes;
 constexpr int64_t block_keys = 64;
 // How many registers of columns a small product takes at once; 4 rows of them are its sums.
 constexpr int wide = lanes >= 16 ? 4 : 2;

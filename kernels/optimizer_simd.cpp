@@ -28,19 +28,26 @@ void adamw_range(float* value, float* m, float* v, const float* grad, float clip
   });
 }
 
+// Element i is added to lane i mod 16, and the lanes are folded in halves: the vectors' width leaves no trace.
 double squares_of_range(const float* x, int64_t count) {
   const hn::CappedTag<double, 8> d;
-  const hn::Rebind<float, decltype(d)> d_half;
-  constexpr int64_t lanes = hn::MaxLanes(d);
-  auto even = hn::Zero(d), odd = hn::Zero(d);
+  const hn::Rebind<float, decltype(d)> d_float;
+  constexpr int64_t lanes = hn::MaxLanes(d), parts = 16 / lanes;
+  hn::Vec<decltype(d)> sum[parts];
+  for (auto& part : sum) part = hn::Zero(d);
   int64_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    const auto a = hn::PromoteTo(d, hn::LoadU(d_half, x + i)), b = hn::PromoteTo(d, hn::LoadU(d_half, x + i + lanes));
-    even = hn::MulAdd(a, a, even), odd = hn::MulAdd(b, b, odd);
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < count; ++i) sum += double{x[i]} * x[i];
-  return sum;
+  for (; i + 16 <= count; i += 16)
+#pragma GCC unroll 4
+    for (int64_t p = 0; p < parts; ++p) {
+      const auto v = hn::PromoteTo(d, hn::LoadU(d_float, x + i + p * lanes));
+      sum[p] = hn::MulAdd(v, v, sum[p]);
+    }
+  alignas(64) double lane[16];
+  for (int64_t p = 0; p < parts; ++p) hn::Store(sum[p], d, lane + p * lanes);
+  for (int64_t l = 0; i < count; ++i, ++l) lane[l] = std::fma(x[i], double{x[i]}, lane[l]);
+  for (int64_t half = 8; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; ++l) lane[l] += lane[l + half];
+  return lane[0];
 }
 
 }  // namespace hone::HWY_NAMESPACE

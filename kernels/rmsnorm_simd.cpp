@@ -16,12 +16,12 @@ void rmsnorm_rows(Tensor y, Tensor rstd, Tensor x, const float* w, float eps, in
   for (int64_t r = begin; r < end; ++r) {
     const float* in = x.row<float>(r);
     float* out = y.row<float>(r);
-    RowVector squares = hn::Zero(d);
+    RowSum squares;
     for_each_vector(dim, [&](int64_t i, auto lanes) {
       const RowVector v = lanes.load(in + i);
-      squares = hn::MulAdd(v, v, squares);
+      squares.at(i) = hn::MulAdd(v, v, squares.at(i));
     });
-    const float scale = static_cast<float>(1 / std::sqrt(double{sum_of(squares)} / static_cast<double>(dim) + double{eps}));
+    const float scale = static_cast<float>(1 / std::sqrt(double{squares.total()} / static_cast<double>(dim) + double{eps}));
     const RowVector factor = hn::Set(d, scale);
     for_each_vector(dim, [&](int64_t i, auto lanes) { lanes.store(hn::Mul(hn::Mul(lanes.load(in + i), factor), lanes.load(w + i)), out + i); });
     if (rstd) rstd.ptr<float>()[r] = scale;
@@ -35,9 +35,9 @@ void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const floa
   for (int64_t r = begin; r < end; ++r) {
     const float *in = x.row<float>(r), *grad = dy.row<float>(r);
     float* out = dx.row<float>(r);
-    RowVector dot = hn::Zero(d);
-    for_each_vector(dim, [&](int64_t i, auto lanes) { dot = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot); });
-    const RowVector scale = hn::Set(d, rstd[r]), pull = hn::Set(d, sum_of(dot) * rstd[r] * rstd[r] / static_cast<float>(dim));
+    RowSum dot;
+    for_each_vector(dim, [&](int64_t i, auto lanes) { dot.at(i) = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot.at(i)); });
+    const RowVector scale = hn::Set(d, rstd[r]), pull = hn::Set(d, dot.total() * rstd[r] * rstd[r] / static_cast<float>(dim));
     for_each_vector(dim, [&](int64_t i, auto lanes) {
       const RowVector g = lanes.load(grad + i), v = lanes.load(in + i);
       const RowVector value = hn::Mul(scale, hn::NegMulAdd(pull, v, hn::Mul(g, lanes.load(w + i))));

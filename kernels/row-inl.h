@@ -47,7 +47,27 @@ HWY_INLINE void for_each_vector(int64_t count, Body body) {
   if (i < count) body(i, FirstLanes{count - i});
 }
 
-HWY_INLINE float sum_of(RowVector v) { return hn::GetLane(hn::SumOfLanes(RowTag(), v)); }
+// A sum over a row in one order whatever the vectors' width: element i belongs to lane i mod 16, and the 16 lanes are folded in halves at the end.
+class RowSum {
+ public:
+  RowSum() {
+    for (RowVector& part : parts_) part = hn::Zero(RowTag());
+  }
+  // The lanes that elements i .. i + row_lanes of the row belong to.
+  RowVector& at(int64_t i) { return parts_[i / row_lanes % parts]; }
+  float total() const {
+    if constexpr (parts == 1) return hn::GetLane(hn::SumOfLanes(RowTag(), parts_[0]));   // this instruction set folds in halves
+    alignas(64) float lane[16];
+    for (int64_t p = 0; p < parts; ++p) hn::Store(parts_[p], RowTag(), lane + p * row_lanes);
+    for (int64_t half = 8; half > 0; half /= 2)
+      for (int64_t i = 0; i < half; ++i) lane[i] += lane[i + half];
+    return lane[0];
+  }
+
+ private:
+  static constexpr int64_t parts = 16 / row_lanes;
+  RowVector parts_[parts];
+};
 
 }  // namespace hone::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,9 +1,13 @@
 // Bits must not depend on the width of the processor's vectors: a run moved to a machine without AVX-512 goes on as it was.
 #include <hwy/targets.h>
 
+#include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/fused_multiply_add.h"
 #include "kernels/gemm.h"
 #include "kernels/logprob.h"
+#include "kernels/optimizer.h"
+#include "kernels/rmsnorm.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
@@ -24,7 +28,7 @@ class OnlyTargets {
   }
 };
 
-std::vector<Floats> results() {
+std::vector<Floats> head_results() {
   const int64_t R = 21, V = 1300, D = 70;
   const Floats hidden = normals({R, D}, 1), w = normals({V, D}, 2), dlogp = normals({R}, 3);
   const Ids targets = random_ids(R, V, 4);
@@ -35,14 +39,44 @@ std::vector<Floats> results() {
   return {logits, few, logp, lse, entropy};
 }
 
+std::vector<Floats> row_results() {
+  const int64_t R = 70, D = 76;
+  const Floats x = normals({R, D}, 1), w = normals({D}, 2), dy = normals({R, D}, 3);
+  Floats y = poisoned({R, D}), rstd = poisoned({R}), dx = y, dw({D}), activated = poisoned({R, D / 2}), gelu = y, dgate_up = y;
+  rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f);
+  rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, false);
+  swiglu_forward(cpu(), activated, x);
+  swiglu_backward(cpu(), dgate_up, activated, x);
+  gelu_forward(cpu(), gelu, x);
+  double squares = 0;
+  sum_squares(cpu(), Tensor(&squares, DType::f64, DeviceKind::cpu, {1}), x.tensor().view({R * D}));
+  return {y, rstd, dx, dw, activated, dgate_up, gelu, Floats({1}, static_cast<float>(squares))};
+}
+
+std::vector<Floats> attention_results() {
+  const int64_t T = 150, H = 4, Hk = 2, d = 40;
+  const Floats q = normals({T, H, d}, 1), k = normals({T, Hk, d}, 2), v = normals({T, Hk, d}, 3), dout = normals({T, H, d}, 4);
+  Floats out = poisoned({T, H, d}), lse = poisoned({T, H}), dq = out, dk = poisoned({T, Hk, d}), dv = dk;
+  Ids offsets({3});
+  offsets[1] = 20, offsets[2] = static_cast<int32_t>(T);
+  const AttentionShape shape{.scale = 0.2f, .window = 100, .max_length = 130};
+  attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
+  attention_backward(cpu(), dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  return {out, lse, dq, dk, dv};
+}
+
+class VectorWidth : public ::testing::TestWithParam<std::vector<Floats> (*)()> {};
+
 }  // namespace
 
-TEST(VectorWidth, LeavesNoTraceInTheBits) {
+TEST_P(VectorWidth, LeavesNoTraceInTheBits) {
   if (!has_fused_multiply_add()) GTEST_SKIP() << "no vector bodies on this processor";
-  const std::vector<Floats> widest = results();
+  const std::vector<Floats> widest = GetParam()();
   const OnlyTargets avx2(HWY_AVX2);
-  const std::vector<Floats> narrow = results();
+  const std::vector<Floats> narrow = GetParam()();
   for (size_t i = 0; i < widest.size(); ++i) EXPECT_TRUE(close(narrow[i], widest[i], {0, 0})) << "output " << i;
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, VectorWidth, ::testing::Values(head_results, row_results, attention_results));
 
 }  // namespace hone::test
