@@ -2,6 +2,7 @@
 
 #include "core/parallel_for.h"
 #include "kernels/logsumexp.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
@@ -93,14 +94,14 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
     }
 }
 
-TEST(LogprobForward, EveryBodyHasTheBitsOfTheSpecification) {
+[[maybe_unused]] const bool forward_case = op_cases().add("logprob_forward", [] {
   for (const Shape& s : shapes) {
     const Inputs in(s, 3);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
     expect_bodies_agree(logprob_forward, {&logp, &lse, &entropy}, {0, 0}, logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
     expect_bodies_agree(logprob_forward, {&logp, &lse}, {0, 0}, logp, lse, {}, in.hidden, in.w, in.targets, 0.8f);
   }
-}
+});
 
 TEST(LogprobForward, RowsDoNotDependOnTheBatch) {
   const Shape s{70, 3001, 40};
@@ -132,6 +133,24 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
   targets[1] = -1;
   EXPECT_THROW(logprob_forward(cpu(), logp, lse, {}, in.hidden, in.w, targets, 1), Error);
 }
+
+[[maybe_unused]] const bool backward_case = op_cases().add("logprob_backward", [] {
+  for (const Shape& s : shapes) {
+    const Inputs in(s);
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
+    logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f}, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, {}, 0}, lse, {}, in.hidden, in.w, in.targets, 0.8f);
+  }
+});
+
+[[maybe_unused]] const bool fused_case = op_cases().add("logprob_fused", [] {
+  for (const Shape& s : shapes) {
+    const Inputs in(s);
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
+    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw, {in.dlogp, {}, 0.1f}, in.hidden, in.w, in.targets, 0.8f);
+  }
+});
 
 TEST(LogprobBackward, IsTheGradientInDouble) {
   for (const Shape& s : shapes)

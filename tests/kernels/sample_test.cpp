@@ -5,6 +5,7 @@
 #include "core/parallel_for.h"
 #include "kernels/gemm.h"
 #include "kernels/logprob.h"
+#include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {
@@ -75,7 +76,7 @@ std::map<int32_t, double> distribution(const Floats& logits, const SampleParams&
 
 }  // namespace
 
-TEST(SampleRows, EveryBodyDrawsWhatTheSpecificationDraws) {
+[[maybe_unused]] const bool added = op_cases().add("sample_rows", [] {
   for (const int64_t V : {1, 2, 37, 1024, 5001})
     for (const float scale : {0.01f, 1.0f, 8.0f, 60.0f}) {
       const int64_t S = 25;
@@ -94,7 +95,7 @@ TEST(SampleRows, EveryBodyDrawsWhatTheSpecificationDraws) {
         expect_equal(out, found.at("specification"));
       }
     }
-}
+});
 
 TEST(SampleRows, FrequenciesAreTheProbabilities) {
   const Floats logits = normals({1, 12}, 4, 1.5f);
