@@ -58,7 +58,8 @@ void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Te
   output.backward(context, dmixed, dout, kept.mixed);
   attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads), kept.lse, kept.q, kept.k,
                      values_of(kept.qkv, heads), batch.offsets, {scale, window, batch.max_length});
-  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads);
+  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
+               heads);
   qkv.backward(context, dx, dqkv, x);
 }
 

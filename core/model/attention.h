@@ -7,14 +7,14 @@
 namespace hone {
 
 struct SelfAttention {
-  Linear qkv, output;        // qkv: rows of q, then k, then v
-  Param q_norm, k_norm;      // [head_dim], or without a shape: none
+  Linear qkv, output;    // qkv: rows of q, then k, then v
+  Param q_norm, k_norm;  // [head_dim], or without a shape: none
   QkvShape heads;
-  float scale = 0;           // of q . k
-  int64_t window = 0;        // 0 = all earlier tokens
-  Tensor cos_sin;            // rotary_table(); empty without rotary positions
+  float scale = 0;     // of q . k
+  int64_t window = 0;  // 0 = all earlier tokens
+  Tensor cos_sin;      // rotary_table(); empty without rotary positions
   struct Kept {
-    Tensor qkv, q, k, norm_rstd, mixed, lse;   // mixed: the heads' outputs side by side
+    Tensor qkv, q, k, norm_rstd, mixed, lse;  // mixed: the heads' outputs side by side
   };
 
   Kept keep(Context&, Tape*, int64_t num_tokens) const;

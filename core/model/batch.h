@@ -9,12 +9,12 @@
 namespace hone {
 
 struct Batch {
-  Tensor tokens{};          // [T] i32
-  Tensor positions{};       // [T] i32: of each token in its own sequence
-  Tensor offsets{};         // [S+1] i32: sequence s is tokens offsets[s] .. offsets[s+1]
+  Tensor tokens{};     // [T] i32
+  Tensor positions{};  // [T] i32: of each token in its own sequence
+  Tensor offsets{};    // [S+1] i32: sequence s is tokens offsets[s] .. offsets[s+1]
   int64_t num_tokens = 0, num_sequences = 0;
-  int64_t max_length = 0;   // of the sequences' parts in this batch
-  int64_t num_positions = 0;   // one past the largest position
+  int64_t max_length = 0;     // of the sequences' parts in this batch
+  int64_t num_positions = 0;  // one past the largest position
 };
 
 // A sequence's part of a batch: tokens that follow `start` earlier ones (in the KV cache; 0 in training).

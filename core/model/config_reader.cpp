@@ -4,11 +4,6 @@
 #include <cmath>
 
 namespace hone {
-namespace {
-
-constexpr int64_t max_count = int64_t{1} << 24;
-
-}  // namespace
 
 ConfigReader::ConfigReader(const Json& config, std::string_view source) : source_(source), resolved_(config) {
   require(config.is_object(), "is a JSON ", config.kind_name(), ", wants an object");
@@ -22,11 +17,11 @@ const Json* ConfigReader::find(std::string_view key) const {
   return value && !value->is_null() ? value : nullptr;
 }
 
-int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback) {
+int64_t ConfigReader::count(const char* key, std::optional<int64_t> fallback, int64_t most) {
   const Json* value = find(key);
   require(value || fallback, "no ", key);
   const int64_t out = value ? value->as_int(concat(source_, ": ", key)) : *fallback;
-  require(out >= 1 && out <= max_count, key, " is ", out, ", wants 1 to ", max_count);
+  require(out >= 1 && out <= most, key, " is ", out, ", wants 1 to ", most);
   set(key, out);
   return out;
 }
@@ -60,9 +55,7 @@ void ConfigReader::accept(const char* key, const char* fallback, std::initialize
   require(std::ranges::find(known, value) != known.end(), key, " '", value, "' is not supported; supported: ", join(names));
 }
 
-void ConfigReader::accept(const char* key, bool only) {
-  require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported");
-}
+void ConfigReader::accept(const char* key, bool only) { require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported"); }
 
 RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_positions) {
   config.require(dim % 2 == 0, "head_dim is ", dim, "; rotary positions want an even one");
@@ -92,7 +85,8 @@ RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_position
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
   // Within max_position_embeddings, which no sequence exceeds, "dynamic" changes nothing.
   out.scaling = name == "dynamic" ? "default" : name;
-  config.require(rotary_scalings().find(out.scaling), where, ".rope_type '", name, "' is not supported; supported: ", join(rotary_scalings().names()), ", dynamic");
+  config.require(rotary_scalings().find(out.scaling), where, ".rope_type '", name, "' is not supported; supported: ", join(rotary_scalings().names()),
+                 ", dynamic");
   const Json* partial = find("partial_rotary_factor") ? find("partial_rotary_factor") : config.find("partial_rotary_factor");
   config.require(!partial || partial->as_double("partial_rotary_factor") == 1, "partial_rotary_factor other than 1 is not supported");
   out.factor = number("factor", 1);
@@ -100,7 +94,8 @@ RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_position
   out.original_max_position = number("original_max_position_embeddings", static_cast<double>(max_positions));
   out.low_freq_factor = number("low_freq_factor", 1);
   out.high_freq_factor = number("high_freq_factor", 4);
-  config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor), where, ": wants 0 < low_freq_factor < high_freq_factor");
+  config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor), where,
+                 ": wants 0 < low_freq_factor < high_freq_factor");
   out.beta_fast = number("beta_fast", 32);
   out.beta_slow = number("beta_slow", 1);
   out.attention_factor = number("attention_factor", 0);
@@ -129,7 +124,8 @@ std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int6
     bool sliding = given && block >= first_sliding;
     if (types) {
       const std::string& type = types->as_array()[static_cast<size_t>(block)].as_string("layer_types");
-      config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type, "' is not supported; supported: full_attention, sliding_attention");
+      config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type,
+                     "' is not supported; supported: full_attention, sliding_attention");
       sliding = type == "sliding_attention";
     }
     if (sliding) windows[static_cast<size_t>(block)] = config.count("sliding_window");

@@ -10,8 +10,8 @@ struct DecoderConfig {
   bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
   double norm_eps = 1e-6, init_std = 0.02;
   RotaryConfig rotary;
-  std::vector<int64_t> windows;   // of each block, 0 = all earlier tokens
-  Json resolved;                  // config.json
+  std::vector<int64_t> windows;  // of each block, 0 = all earlier tokens
+  Json resolved;                 // config.json
 };
 
 // What the families' config.json have in common; biases, norms and windows are left for the family to say. `architecture` is transformers' class;

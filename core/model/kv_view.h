@@ -7,10 +7,10 @@
 namespace hone {
 
 struct KvView {
-  std::vector<Tensor> k, v;   // a plane for each block of the model: [num_slots, Hk, d]
-  Tensor slots;               // [T] i32: where each of the call's tokens is written
-  Tensor block_table;         // [S, max_blocks] i32
-  Tensor lengths;             // [S] i32: keys of each sequence once the call's own are written
+  std::vector<Tensor> k, v;  // a plane for each block of the model: [num_slots, Hk, d]
+  Tensor slots;              // [T] i32: where each of the call's tokens is written
+  Tensor block_table;        // [S, max_blocks] i32
+  Tensor lengths;            // [S] i32: keys of each sequence once the call's own are written
   int64_t block_size = 0;
 };
 

@@ -87,7 +87,8 @@ void LayerNorm::add_params(std::vector<Param*>& out) {
 
 GatedMlp::Kept GatedMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = gate_up.weight.value.dtype;
-  return {hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs()}), hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
+  return {hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
+          hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
 }
 
 GatedMlp::Kept GatedMlp::take_back(Tape& tape) const {

@@ -17,8 +17,8 @@ using Rows = std::vector<std::pair<std::string, int64_t>>;
 
 // y = x . weight^T + bias
 struct Linear {
-  Param weight;   // [out, in]
-  Param bias;     // [out], or without a shape: none
+  Param weight;  // [out, in]
+  Param bias;    // [out], or without a shape: none
 
   Linear() = default;
   Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std);

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t alignment = 64;   // elements
+constexpr int64_t alignment = 64;  // elements
 
 int64_t element_count(const Param& param) {
   int64_t n = 1;
@@ -44,7 +44,7 @@ void Model::allocate(Context& context, DType dtype, bool gradients) {
   const auto make = [&](Buffer& bytes, DType type) {
     bytes = Buffer(context.device(), static_cast<size_t>(count) * size_of(type));
     const Tensor flat(bytes.data(), type, context.kind(), {count});
-    context.zero(flat);   // the gaps between parameters too: the optimizer reads them
+    context.zero(flat);  // the gaps between parameters too: the optimizer reads them
     return flat;
   };
   values_ = make(value_bytes_, dtype);

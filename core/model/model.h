@@ -19,19 +19,19 @@ class Tokenizer;
 // A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
 struct Param {
   struct Block {
-    std::string name;        // Hugging Face's, as in the safetensors file
-    int64_t rows = 0;        // of dim 0
+    std::string name;  // Hugging Face's, as in the safetensors file
+    int64_t rows = 0;  // of dim 0
   };
   std::vector<Block> blocks;
   std::vector<int64_t> shape;
-  bool transposed = false;   // the file holds it transposed (GPT-2's Conv1D)
-  bool decay = true;         // weight decay applies (matrices, not norms and biases)
-  double init_std = 0;       // normal(0, std) at random initialisation; 0 = init_value everywhere
+  bool transposed = false;  // the file holds it transposed (GPT-2's Conv1D)
+  bool decay = true;        // weight decay applies (matrices, not norms and biases)
+  double init_std = 0;      // normal(0, std) at random initialisation; 0 = init_value everywhere
   double init_value = 0;
-  bool lookup = false;       // rows are read by index (an embedding), not multiplied
+  bool lookup = false;  // rows are read by index (an embedding), not multiplied
   bool trainable = true;
-  Tensor value{};            // set by Model::allocate
-  Tensor grad{};             // f32; empty without gradients
+  Tensor value{};  // set by Model::allocate
+  Tensor grad{};   // f32; empty without gradients
 };
 
 // The numbers that everything outside the model asks for.
@@ -68,7 +68,7 @@ class Model {
   // Draws every parameter from (seed, its name): the same weights whatever the order or device.
   void initialise(Context&, uint64_t seed);
   void zero_grad(Context&);
-  Tensor flat_values() const { return values_; }   // [n], all parameters end to end (each 64-element aligned)
+  Tensor flat_values() const { return values_; }  // [n], all parameters end to end (each 64-element aligned)
   Tensor flat_grads() const { return grads_; }
   DType dtype() const { return values_.dtype; }
   int64_t num_params();
@@ -94,7 +94,7 @@ void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
 
 struct LoadOptions {
-  DType dtype = DType::f32;    // of the weights in memory
+  DType dtype = DType::f32;  // of the weights in memory
   bool gradients = false;
 };
 // A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.

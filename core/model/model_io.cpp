@@ -18,7 +18,7 @@ constexpr std::string_view head_name = "lm_head.weight";
 struct Piece {
   const Param* param;
   int64_t first_row, rows;
-  std::string name;   // in the file
+  std::string name;  // in the file
 
   Tensor value() const { return param->value.rows(first_row, rows); }
   std::vector<int64_t> file_shape() const {
@@ -50,7 +50,9 @@ bool is_buffer(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-bool same_numbers(Tensor a, Tensor b) { return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0; }
+bool same_numbers(Tensor a, Tensor b) {
+  return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0;
+}
 
 // Gives every piece its name in the file, or throws the list of what does not fit.
 std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
@@ -84,13 +86,15 @@ std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std:
   constexpr size_t shown = 12;
   const size_t count = problems.size();
   if (count > shown) problems.resize(shown);
-  fail(folder.string(), ": the tensors do not fit config.json: ", join(problems, "; "), count > shown ? concat("; and ", count - shown, " more") : "");
+  fail(folder.string(), ": the tensors do not fit config.json: ", join(problems, "; "),
+       count > shown ? concat("; and ", count - shown, " more") : "");
 }
 
 // to [cols, rows] = from [rows, cols], elements of `width` bytes wherever they lie.
 void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t width) {
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = 0; c < cols; ++c) std::memcpy(to + static_cast<size_t>(c * rows + r) * width, from + static_cast<size_t>(r * cols + c) * width, width);
+    for (int64_t c = 0; c < cols; ++c)
+      std::memcpy(to + static_cast<size_t>(c * rows + r) * width, from + static_cast<size_t>(r * cols + c) * width, width);
 }
 
 void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor file) {
@@ -102,7 +106,7 @@ void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor fil
     file.data = turned.data();
   }
   const Tensor value = piece.value(), raw = staging.take(file.dtype, value.dims());
-  context.copy(raw, file);   // the file's bytes may be unaligned: copied before they are read as numbers
+  context.copy(raw, file);  // the file's bytes may be unaligned: copied before they are read as numbers
   cast(context, value, raw);
   context.synchronize();
   staging.release(mark);
@@ -138,7 +142,7 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   HONE_CHECK(std::filesystem::exists(config), folder.string(), ": not a model folder: it has no config.json");
   std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
   const SafetensorsReader file(folder);
-  const std::vector<Piece> pieces = match(*model, file, folder);   // before any memory is asked for
+  const std::vector<Piece> pieces = match(*model, file, folder);  // before any memory is asked for
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
   for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
@@ -149,7 +153,7 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
   HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "a model is saved as f32 or bf16, not ", name_of(dtype));
   make_folder(folder);
   Json config = model.config();
-  for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");   // transformers 4's name, and 5's
+  for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");  // transformers 4's name, and 5's
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
   const Json generation = generation_config.is_object() && !generation_config.as_object().empty() ? generation_config : generation_defaults(config);
   write_file_atomic(folder / "generation_config.json", generation.dump(2) + "\n");

@@ -5,7 +5,7 @@ namespace hone {
 ModelPlan plan_model(Model& model, int64_t context_length) {
   ModelPlan plan{.params = model.num_params()};
   const Param* head = &model.head();
-  double multiplied = 0;   // weights that every token meets in a matrix product
+  double multiplied = 0;  // weights that every token meets in a matrix product
   for (const Param* param : model.params()) {
     double size = 1;
     for (const int64_t dim : param->shape) size *= static_cast<double>(dim);

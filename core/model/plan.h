@@ -8,7 +8,8 @@ namespace hone {
 
 struct ModelPlan {
   int64_t params = 0, embedding_params = 0;
-  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention: attention included, embedding look-up not).
+  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention: attention included, embedding
+  // look-up not).
   double forward_flops_per_token = 0, train_flops_per_token = 0;
 };
 ModelPlan plan_model(Model& model, int64_t context_length);

@@ -12,8 +12,7 @@ void check_positions(const Model& model, const Batch& batch) {
 
 }  // namespace
 
-Pass::Pass(Context& context, Model& model, Recompute recompute)
-    : context_(context), model_(model), recompute_(recompute), tape_(context.device()) {}
+Pass::Pass(Context& context, Model& model, Recompute recompute) : context_(context), model_(model), recompute_(recompute), tape_(context.device()) {}
 
 Tensor Pass::forward(const Batch& batch, Tensor rows) {
   check_positions(model_, batch);
@@ -47,8 +46,8 @@ void Pass::backward(Tensor dhidden) {
     model_.final_norm_backward(context_, dread, dhidden, read_, tape_);
     scatter_rows(context_, dx, dread, rows_);
   }
-  tape_.pop();   // hidden
-  tape_.pop();   // read
+  tape_.pop();  // hidden
+  tape_.pop();  // read
   for (int64_t block = model_.shape().num_blocks - 1; block >= 0; --block) {
     const Tensor in = inputs_[static_cast<size_t>(block)];
     if (recompute_ == Recompute::block) {
@@ -57,7 +56,7 @@ void Pass::backward(Tensor dhidden) {
       model_.forward_block(block, context_, batch_, out, in, &tape_, nullptr);
     }
     model_.backward_block(block, context_, batch_, dx, in, tape_);
-    tape_.pop();   // the block's output
+    tape_.pop();  // the block's output
   }
   model_.embed_backward(context_, batch_, dx);
   tape_.pop();

@@ -26,9 +26,9 @@ class Pass {
   Model& model_;
   Recompute recompute_;
   Tape tape_;
-  std::vector<Tensor> inputs_;   // of each block, on the tape; last the output of the last block
+  std::vector<Tensor> inputs_;  // of each block, on the tape; last the output of the last block
   Batch batch_;
-  Tensor rows_, read_;   // the rows asked for, and the last output there
+  Tensor rows_, read_;  // the rows asked for, and the last output there
 };
 
 // hidden [R, D] without a tape, in context.scratch() (inside the caller's ScratchScope): scoring and, with a KV view, generation.

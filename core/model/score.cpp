@@ -9,7 +9,8 @@ namespace hone {
 namespace {
 
 // Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1.
-void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options, std::span<TokenScores> out) {
+void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options,
+                std::span<TokenScores> out) {
   ScratchScope scope(context);
   std::vector<BatchPart> parts;
   std::vector<int32_t> rows, targets;
@@ -51,12 +52,13 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
 
 }  // namespace
 
-std::vector<TokenScores> score_sequences(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options) {
+std::vector<TokenScores> score_sequences(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
+                                         const ScoreOptions& options) {
   HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature, "; log-probabilities want a positive one");
   for (size_t s = 0; s < sequences.size(); ++s) {
     check_tokens(model, sequences[s], concat("sequence ", s));
-    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions, "sequence ", s, " has ", sequences[s].size(), " tokens; the model has ",
-               model.shape().max_positions, " positions");
+    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions, "sequence ", s, " has ", sequences[s].size(),
+               " tokens; the model has ", model.shape().max_positions, " positions");
   }
   std::vector<TokenScores> out(sequences.size());
   for (size_t begin = 0; begin < sequences.size();) {

@@ -120,7 +120,7 @@ class Stack : public Model {
 
   ModelShape shape_;
   Json config_;
-  Param embedding_, positions_, head_;   // positions_: learned; it and head_ may be without a shape: none
+  Param embedding_, positions_, head_;  // positions_: learned; it and head_ may be without a shape: none
   std::vector<PreNormBlock<Norm, Mlp>> blocks_;
   Norm final_norm_;
 };

@@ -18,7 +18,10 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
  public:
   explicit Gpt2(ConfigReader& config) {
     const int64_t width = config.count("n_embd", 768);
-    shape_ = {.vocab_size = config.count("vocab_size", 50257), .hidden_size = width, .num_blocks = config.count("n_layer", 12), .num_heads = config.count("n_head", 12)};
+    shape_ = {.vocab_size = config.count("vocab_size", 50257),
+              .hidden_size = width,
+              .num_blocks = config.count("n_layer", 12, max_blocks),
+              .num_heads = config.count("n_head", 12)};
     config.require(width % shape_.num_heads == 0, "n_embd ", width, " is not a multiple of n_head ", shape_.num_heads);
     shape_.num_kv_heads = shape_.num_heads;
     shape_.head_dim = width / shape_.num_heads;

@@ -8,7 +8,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   DecoderConfig decoder = read_decoder(config, "Qwen2ForCausalLM");
   decoder.qkv_bias = true;
-  if (config.flag("use_sliding_window", false)) decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
+  if (config.flag("use_sliding_window", false))
+    decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
   decoder.resolved = config.resolved();
   return std::make_unique<Decoder>(decoder);
 }

@@ -9,7 +9,8 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   DecoderConfig decoder = read_decoder(config, "Qwen3ForCausalLM", 128);
   decoder.qk_norm = true;
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
-  if (config.flag("use_sliding_window", false)) decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
+  if (config.flag("use_sliding_window", false))
+    decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
   decoder.resolved = config.resolved();
   return std::make_unique<Decoder>(decoder);
 }

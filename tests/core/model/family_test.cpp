@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/model/score.h"
+#include "core/parallel_for.h"
 #include "kernels/logprob.h"
 #include "tests/core/model/tiny_model.h"
 
@@ -23,8 +24,10 @@ std::vector<Case> cases() {
   }
   out.push_back({"llama_biases", with(tiny_config("llama"), {{"attention_bias", true}, {"mlp_bias", true}})});
   out.push_back({"llama_linear", with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 2.0}}}})});
-  out.push_back({"qwen2_layers", with(tiny_config("qwen2"), {{"use_sliding_window", true}, {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
-  out.push_back({"llama_yarn", with(tiny_config("llama"), {{"rope_parameters", JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
+  out.push_back({"qwen2_layers",
+                 with(tiny_config("qwen2"), {{"use_sliding_window", true}, {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
+  out.push_back(
+      {"llama_yarn", with(tiny_config("llama"), {{"rope_parameters", JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
   return out;
 }
 
@@ -50,14 +53,16 @@ class Loss {
     const std::vector<int32_t> all = all_rows(count), targets = random_tokens(static_cast<size_t>(count), model.shape().vocab_size, 11);
     rows_ = upload(context, arena_, std::span<const int32_t>(all));
     targets_ = upload(context, arena_, std::span<const int32_t>(targets));
-    for (int64_t t = 0; t < count; ++t) weights_.push_back(std::sin(static_cast<float>(t) + 1)), entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
+    for (int64_t t = 0; t < count; ++t)
+      weights_.push_back(std::sin(static_cast<float>(t) + 1)), entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
   }
   double value() {
     ScratchScope scope(context_);
     const Outputs out = outputs();
     logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr), model_.head().value, targets_, 0.8f);
     double sum = 0;
-    for (size_t t = 0; t < weights_.size(); ++t) sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
+    for (size_t t = 0; t < weights_.size(); ++t)
+      sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
     return sum;
   }
   void gradient(Recompute recompute) {
@@ -67,8 +72,8 @@ class Loss {
     const Tensor hidden = pass.forward(batch_, rows_), dhidden = context_.scratch().take(DType::f32, hidden.dims());
     logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.head().value, targets_, 0.8f);
     model_.zero_grad(context_);
-    logprob_backward(context_, dhidden, model_.head().grad, {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy, hidden,
-                     model_.head().value, targets_, 0.8f);
+    logprob_backward(context_, dhidden, model_.head().grad, {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse,
+                     out.entropy, hidden, model_.head().value, targets_, 0.8f);
     pass.backward(dhidden);
   }
 
@@ -136,6 +141,21 @@ TEST_P(FamilyTest, RecomputationHasTheSameBits) {
   EXPECT_EQ(download(context_, model->flat_grads()), kept);
 }
 
+TEST_P(FamilyTest, ThreadsDoNotChangeTheBits) {
+  const auto model = this->model();
+  Loss loss(context_, *model, parts());
+  const int threads = num_threads();
+  std::vector<std::vector<float>> results;
+  for (const int count : {1, 2, 3}) {
+    set_num_threads(count);
+    loss.gradient(Recompute::none);
+    results.push_back(download(context_, model->flat_grads()));
+  }
+  set_num_threads(threads);
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
 TEST_P(FamilyTest, PackingHasTheSameBits) {
   const auto model = this->model(false);
   std::vector<float> one_by_one;
@@ -153,7 +173,8 @@ TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
   const std::vector<float> all = hidden_of(context_, *model, parts());
   const auto width = static_cast<size_t>(model->shape().hidden_size);
   for (size_t r = 0; r < rows.size(); ++r)
-    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width), std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width))) << "row " << r;
+    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width), std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width)))
+        << "row " << r;
 }
 
 // Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one call.
@@ -205,7 +226,8 @@ TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
   std::vector<std::vector<float>> logp;
   for (const int64_t batch_tokens : {1, 9, 4096}) {
     std::vector<float> joined;
-    for (const TokenScores& scores : score_sequences(context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
+    for (const TokenScores& scores :
+         score_sequences(context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
       joined.insert(joined.end(), scores.logp.begin(), scores.logp.end());
       joined.insert(joined.end(), scores.entropy.begin(), scores.entropy.end());
     }
@@ -235,6 +257,34 @@ TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
   };
   const auto first = round();
   for (int i = 0; i < 3; ++i) EXPECT_EQ(round(), first);
+}
+
+// Two blocks of window 5 see 8 tokens back, no more.
+TEST(MistralTest, WindowBoundsWhatATokenSees) {
+  const auto device = cpu();
+  Context context(*device);
+  const auto model = make_tiny(context, tiny_config("mistral"), false);
+  std::vector<int32_t> ids = random_tokens(20, 19, 1);
+  const std::vector<float> before = hidden_of(context, *model, {{BatchPart{ids}}});
+  ids[3] = (ids[3] + 1) % 19;
+  const std::vector<float> after = hidden_of(context, *model, {{BatchPart{ids}}});
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    const bool same = std::ranges::equal(std::span(before).subspan(t * width, width), std::span(after).subspan(t * width, width));
+    EXPECT_EQ(same, t < 3 || t > 3 + 8) << t;
+  }
+}
+
+// A window as long as the sequence changes nothing, and without one Mistral is Llama.
+TEST(MistralTest, WithoutWindowIsLlama) {
+  const auto device = cpu();
+  Context context(*device);
+  const std::vector<int32_t> ids = random_tokens(20, 19, 1);
+  const auto hidden = [&](const Json& config) { return hidden_of(context, *make_tiny(context, config, false), {{BatchPart{ids}}}); };
+  const std::vector<float> llama = hidden(tiny_config("llama"));
+  EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", 20}})), llama);
+  EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", Json()}})), llama);
+  EXPECT_NE(hidden(tiny_config("mistral")), llama);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FamilyTest, testing::ValuesIn(cases()), [](const auto& test) { return test.param.name; });

@@ -178,22 +178,29 @@ TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
 TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   const auto llama = [](const JsonObject& changes) { return refusal_of(with(tiny_config("llama"), changes)); };
   EXPECT_PRED2(says, llama({{"hidden_act", "relu"}}), "test.json: hidden_act 'relu' is not supported; supported: silu, swish");
-  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "longrope"}}}}), "rope_scaling.rope_type 'longrope' is not supported; supported: default, ");
+  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "longrope"}}}}),
+               "rope_scaling.rope_type 'longrope' is not supported; supported: default, ");
   EXPECT_PRED2(says, llama({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
   EXPECT_PRED2(says, llama({{"quantization_config", JsonObject{}}}), "quantized");
   EXPECT_PRED2(says, llama({{"hidden_size", "wide"}}), "test.json: hidden_size");
   EXPECT_PRED2(says, llama({{"hidden_size", 0}}), "hidden_size is 0, wants 1 to");
   EXPECT_PRED2(says, llama({{"vocab_size", Json()}}), "no vocab_size");
+  EXPECT_PRED2(says, llama({{"num_hidden_layers", 1000000}}), "num_hidden_layers is 1000000, wants 1 to 4096");
+  EXPECT_PRED2(says, llama({{"rope_theta", -1.0}}), "rope_theta is -1, wants a positive number");
+  EXPECT_PRED2(says, llama({{"rope_scaling", 4}}), "rope_scaling is a JSON");
+  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 0.5}}}}), "rope_scaling.factor is 0.5, wants 1 or more");
   EXPECT_PRED2(says, llama({{"num_key_value_heads", 3}}), "num_attention_heads 4 is not a multiple of num_key_value_heads 3");
   EXPECT_PRED2(says, llama({{"head_dim", 7}}), "head_dim is 7");
   EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"activation_function", "gelu"}})), "activation_function 'gelu'");
   EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"scale_attn_by_inverse_layer_idx", true}})), "scale_attn_by_inverse_layer_idx = true");
-  EXPECT_PRED2(says, refusal_of(with(tiny_config("mistral"), {{"layer_types", JsonArray{"chunked_attention", "full_attention"}}})), "chunked_attention");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("mistral"), {{"layer_types", JsonArray{"chunked_attention", "full_attention"}}})),
+               "chunked_attention");
 }
 
 // The same model, as transformers 4 and as 5 write its positions and dtype.
 TEST_F(ModelIoTest, BothSpellingsOfPositions) {
-  const JsonObject scaling{{"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const JsonObject scaling{
+      {"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
   Json five_parameters = scaling;
   five_parameters.set("rope_theta", 500.0);
   const auto four = make_tiny(context_, with(tiny_config("llama"), {{"rope_theta", 500.0}, {"rope_scaling", scaling}, {"torch_dtype", "float32"}}));
@@ -224,6 +231,33 @@ TEST_F(ModelIoTest, SavedConfigSaysEverythingThatWasRead) {
   const Json generation = parse_json(read_file(folder() / "generation_config.json"), "generation_config.json");
   EXPECT_EQ(generation.at("eos_token_id").as_int(), 3);
   EXPECT_EQ(generation.find("bos_token_id"), nullptr);
+}
+
+// Up to max_position_embeddings, beyond which hone does not go, dynamic scaling is none.
+TEST_F(ModelIoTest, DynamicPositionsAreThePlainOnes) {
+  const auto dynamic = make_tiny(context_, with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "dynamic"}, {"factor", 2.0}}}}), false);
+  const std::vector<int32_t> ids = random_tokens(40, 19, 1);
+  const std::vector<BatchPart> parts{{ids}};
+  EXPECT_EQ(hidden_of(context_, *dynamic, parts), hidden_of(context_, *make_tiny(context_, tiny_config("llama"), false), parts));
+  EXPECT_EQ(dynamic->config().at("rope_scaling").at("rope_type").as_string(), "dynamic");
+}
+
+TEST_F(ModelIoTest, TokenizerOfAnotherModel) {
+  const auto model = make_tiny(context_, tiny_config("llama"), false);
+  const TemporaryFolder other;
+  const auto characters = [&](int count) {
+    JsonArray ords;
+    for (int i = 0; i < count; ++i) ords.emplace_back('a' + i);
+    write_file_atomic(other.path() / "tokenizer_config.json", Json(JsonObject{{"char_ords", ords}, {"model_max_length", 40}}).dump());
+    return Tokenizer::load(other.path());
+  };
+  EXPECT_NO_THROW(check_tokenizer(*model, characters(10)));
+  try {
+    check_tokenizer(*model, characters(25));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_PRED2(says, error.what(), "the tokenizer does not belong to the model");
+  }
 }
 
 TEST_F(ModelIoTest, TokensOutsideTheVocabulary) {

@@ -19,7 +19,8 @@ std::vector<int32_t> ids_of(const Json& list) {
 std::vector<float> logits_of(Context& context, Model& model, std::vector<float> hidden) {
   const int64_t width = model.shape().hidden_size, rows = static_cast<int64_t>(hidden.size()) / width;
   std::vector<float> out(static_cast<size_t>(rows * model.shape().vocab_size));
-  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}), host_view(std::span(hidden)).view({rows, width}), model.head().value, {}, {});
+  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}), host_view(std::span(hidden)).view({rows, width}),
+               model.head().value, {}, {});
   return out;
 }
 
@@ -47,7 +48,8 @@ TEST_F(ReferenceTest, Stories260K) {
     const std::vector<int32_t> best = ids_of(row.at("argmax_per_position"));
     const auto logits_at = [&](size_t t) { return std::span(logits).subspan(t * 512, 512); };
     for (size_t t = 0; t < best.size(); ++t) EXPECT_EQ(likeliest(logits_at(t)), best[t]) << "line " << line << " token " << t;
-    for (size_t i = 0; i < last.size(); ++i) ASSERT_NEAR(logits_at(best.size() - 1)[i], last[i].as_double(), 3e-4) << "line " << line << " logit " << i;
+    for (size_t i = 0; i < last.size(); ++i)
+      ASSERT_NEAR(logits_at(best.size() - 1)[i], last[i].as_double(), 3e-4) << "line " << line << " logit " << i;
   });
   EXPECT_EQ(forwards, 4);
 }
@@ -113,7 +115,7 @@ TEST_F(ReferenceTest, Bfloat16LlamaLoads) {
   }
   const std::vector<std::vector<int32_t>> sequences{{1, 2, 3, 4, 5, 6, 7, 8}};
   const std::vector<float> logp = score_sequences(context_, *model, sequences, {})[0].logp;
-  for (size_t t = 1; t < logp.size(); ++t) EXPECT_NEAR(logp[t], -std::log(16.0), 1.0) << t;   // random weights: near uniform
+  for (size_t t = 1; t < logp.size(); ++t) EXPECT_NEAR(logp[t], -std::log(16.0), 1.0) << t;  // random weights: near uniform
   // bf16 to f32 and back keeps every bit.
   const TemporaryFolder saved;
   save_model(context_, *model, saved.path(), DType::bf16);

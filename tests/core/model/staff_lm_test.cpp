@@ -15,18 +15,31 @@ namespace {
 constexpr int64_t heads = 4, head_dim = 16;
 
 Json config() {
-  return JsonObject{{"model_type", "llama"},     {"vocab_size", 96},         {"hidden_size", 64},
-                    {"intermediate_size", 176},  {"num_hidden_layers", 2},   {"num_attention_heads", heads},
-                    {"num_key_value_heads", heads}, {"max_position_embeddings", 32}, {"rms_norm_eps", 1e-5},
-                    {"rope_theta", 10000.0},     {"tie_word_embeddings", false}};
+  return JsonObject{{"model_type", "llama"},
+                    {"vocab_size", 96},
+                    {"hidden_size", 64},
+                    {"intermediate_size", 176},
+                    {"num_hidden_layers", 2},
+                    {"num_attention_heads", heads},
+                    {"num_key_value_heads", heads},
+                    {"max_position_embeddings", 32},
+                    {"rms_norm_eps", 1e-5},
+                    {"rope_theta", 10000.0},
+                    {"tie_word_embeddings", false}};
 }
 
 // The other program's name for one of ours.
 std::string their_name(std::string name) {
-  const std::vector<std::pair<std::string, std::string>> parts{
-      {"model.embed_tokens", "token_embeddings"}, {"model.layers.", "layers."}, {"self_attn.o_proj", "attn.output_proj"}, {"self_attn", "attn"},
-      {"mlp.gate_proj", "ffn.w1"},                {"mlp.up_proj", "ffn.w3"},    {"mlp.down_proj", "ffn.w2"},              {"input_layernorm", "ln1"},
-      {"post_attention_layernorm", "ln2"},        {"model.norm", "ln_final"}};
+  const std::vector<std::pair<std::string, std::string>> parts{{"model.embed_tokens", "token_embeddings"},
+                                                               {"model.layers.", "layers."},
+                                                               {"self_attn.o_proj", "attn.output_proj"},
+                                                               {"self_attn", "attn"},
+                                                               {"mlp.gate_proj", "ffn.w1"},
+                                                               {"mlp.up_proj", "ffn.w3"},
+                                                               {"mlp.down_proj", "ffn.w2"},
+                                                               {"input_layernorm", "ln1"},
+                                                               {"post_attention_layernorm", "ln2"},
+                                                               {"model.norm", "ln_final"}};
   for (const auto& [ours, theirs] : parts)
     if (const size_t at = name.find(ours); at != std::string::npos) name.replace(at, ours.size(), theirs);
   return name;
@@ -50,7 +63,8 @@ void walk_rows(Model& model, const SafetensorsReader& file, bool gradient, Each 
       const auto width = static_cast<size_t>(ours.row_size());
       std::vector<float> row(width);
       for (int64_t r = 0; r < block.rows; ++r) {
-        std::memcpy(row.data(), static_cast<const char*>(theirs.data) + static_cast<size_t>(their_row(block.name, r)) * width * sizeof(float), width * sizeof(float));
+        std::memcpy(row.data(), static_cast<const char*>(theirs.data) + static_cast<size_t>(their_row(block.name, r)) * width * sizeof(float),
+                    width * sizeof(float));
         each(block.name, std::span(ours.row<float>(r), width), std::span<const float>(row));
       }
       first += block.rows;
@@ -76,7 +90,8 @@ class StaffLm : public testing::Test {
     load("init.safetensors");
   }
   void load(const std::string& name) {
-    walk_rows(*model_, SafetensorsReader(folder_ / name), false, [](const std::string&, std::span<float> ours, std::span<const float> theirs) { std::ranges::copy(theirs, ours.begin()); });
+    walk_rows(*model_, SafetensorsReader(folder_ / name), false,
+              [](const std::string&, std::span<float> ours, std::span<const float> theirs) { std::ranges::copy(theirs, ours.begin()); });
   }
   struct Step {
     Batch batch;
@@ -94,17 +109,20 @@ class StaffLm : public testing::Test {
     }
     const std::vector<BatchPart> parts(inputs.begin(), inputs.end());
     const std::vector<int32_t> rows = all_rows(static_cast<int64_t>(targets.size()));
-    return {pack_batch(context_, arena, parts), upload(context_, arena, std::span<const int32_t>(rows)), upload(context_, arena, std::span<const int32_t>(targets))};
+    return {pack_batch(context_, arena, parts), upload(context_, arena, std::span<const int32_t>(rows)),
+            upload(context_, arena, std::span<const int32_t>(targets))};
   }
   // The mean cross entropy; gradients are those of this step alone.
   double loss_and_gradient(const Step& step) {
     ScratchScope scope(context_);
     const int64_t count = step.rows.dim(0);
     const auto column = [&] { return context_.scratch().take(DType::f32, {count}); };
-    const Tensor hidden = pass_->forward(step.batch, step.rows), dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(), lse = column();
+    const Tensor hidden = pass_->forward(step.batch, step.rows), dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(),
+                 lse = column();
     std::vector<float> dlogp(static_cast<size_t>(count), -1.0f / static_cast<float>(count));
     model_->zero_grad(context_);
-    logprob_fused(context_, logp, lse, dhidden, model_->head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0}, hidden, model_->head().value, step.targets, 1);
+    logprob_fused(context_, logp, lse, dhidden, model_->head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0}, hidden, model_->head().value,
+                  step.targets, 1);
     pass_->backward(dhidden);
     double sum = 0;
     for (const float value : logp.as<float>()) sum -= value;
@@ -147,7 +165,8 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     context_.zero(out);
     return out;
   };
-  const Tensor values = model_->flat_values(), grads = model_->flat_grads(), m = column(DType::f32, values.size()), v = column(DType::f32, values.size());
+  const Tensor values = model_->flat_values(), grads = model_->flat_grads(), m = column(DType::f32, values.size()),
+               v = column(DType::f32, values.size());
   const Tensor sum = column(DType::f64, 1), clip = column(DType::f32, 1), norm = column(DType::f32, 1);
   const JsonArray& trace = case_.at("trace").as_array();
   ASSERT_EQ(trace.size(), 12u);
@@ -160,8 +179,13 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     // Their eps stands beside the root of the uncorrected second moment, torch's beside that of the corrected one.
     const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t), correction2 = 1 - std::pow(0.95, t);
     adamw_update(context_, values, m, v, grads, clip,
-                 {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()), .beta1 = 0.9f, .beta2 = 0.95f, .eps = static_cast<float>(1e-8 / std::sqrt(correction2)),
-                  .weight_decay = 0.1f, .correction1 = static_cast<float>(correction1), .correction2 = static_cast<float>(correction2)});
+                 {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()),
+                  .beta1 = 0.9f,
+                  .beta2 = 0.95f,
+                  .eps = static_cast<float>(1e-8 / std::sqrt(correction2)),
+                  .weight_decay = 0.1f,
+                  .correction1 = static_cast<float>(correction1),
+                  .correction2 = static_cast<float>(correction2)});
     if (it == 0) expect_same(*model_, SafetensorsReader(folder / "after_step0.safetensors"), false, 1e-4);
   }
   expect_same(*model_, SafetensorsReader(folder / "after_step11.safetensors"), false, 2e-4);

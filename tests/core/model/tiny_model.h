@@ -14,12 +14,24 @@ inline std::unique_ptr<Device> cpu() { return devices().at("cpu")(0); }
 
 // A config.json that every family reads as a tiny model: the families' spellings side by side.
 inline Json tiny_config(const std::string& family) {
-  return JsonObject{{"model_type", family},        {"vocab_size", 19},          {"initializer_range", 0.3},
-                    {"hidden_size", 12},           {"intermediate_size", 20},   {"num_hidden_layers", 2},
-                    {"num_attention_heads", 4},    {"num_key_value_heads", 2},  {"head_dim", 6},
-                    {"max_position_embeddings", 40}, {"rms_norm_eps", 1e-5},    {"rope_theta", 100.0},
-                    {"tie_word_embeddings", false}, {"sliding_window", 5},      {"n_embd", 12},
-                    {"n_layer", 2},                {"n_head", 4},               {"n_positions", 40}};
+  return JsonObject{{"model_type", family},
+                    {"vocab_size", 19},
+                    {"initializer_range", 0.3},
+                    {"hidden_size", 12},
+                    {"intermediate_size", 20},
+                    {"num_hidden_layers", 2},
+                    {"num_attention_heads", 4},
+                    {"num_key_value_heads", 2},
+                    {"head_dim", 6},
+                    {"max_position_embeddings", 40},
+                    {"rms_norm_eps", 1e-5},
+                    {"rope_theta", 100.0},
+                    {"tie_word_embeddings", false},
+                    {"sliding_window", 5},
+                    {"n_embd", 12},
+                    {"n_layer", 2},
+                    {"n_head", 4},
+                    {"n_positions", 40}};
 }
 
 inline Json with(Json config, const JsonObject& changes) {
@@ -63,7 +75,8 @@ inline std::vector<float> hidden_of(Context& context, Model& model, std::span<co
 // Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size: neighbours in a sequence lie apart.
 class TinyCache {
  public:
-  TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences) : context_(context), arena_(context.device()), num_sequences_(num_sequences) {
+  TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)
+      : context_(context), arena_(context.device()), num_sequences_(num_sequences) {
     const int64_t slots = pool * block_size;
     for (int64_t i = 0; i < shape.num_blocks; ++i)
       for (auto* planes : {&view_.k, &view_.v}) {
@@ -77,7 +90,8 @@ class TinyCache {
     slots_.clear(), table_.clear(), lengths_.clear();
     for (size_t i = 0; i < parts.size(); ++i) {
       const auto length = static_cast<int64_t>(parts[i].tokens.size()), start = int64_t{parts[i].start};
-      for (int64_t p = start; p < start + length; ++p) slots_.push_back(static_cast<int32_t>(block(ids[i], p / block_size) * block_size + p % block_size));
+      for (int64_t p = start; p < start + length; ++p)
+        slots_.push_back(static_cast<int32_t>(block(ids[i], p / block_size) * block_size + p % block_size));
       for (int64_t b = 0; b < max_blocks; ++b) table_.push_back(static_cast<int32_t>(block(ids[i], b)));
       lengths_.push_back(static_cast<int32_t>(start + length));
     }

@@ -1,0 +1,20 @@
+#include "core/model/plan.h"
+
+#include "tests/core/model/tiny_model.h"
+
+namespace hone::test {
+namespace {
+
+// GPT-2 small by hand: 124,439,808 parameters, of them 50257 x 768 + 1024 x 768 looked up; blocks of 12 D^2 weights in matrices.
+TEST(Plan, CountsGpt2) {
+  const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
+  const ModelPlan plan = plan_model(*model, 1024);
+  EXPECT_EQ(plan.params, 124439808);
+  EXPECT_EQ(plan.embedding_params, (50257 + 1024) * 768);
+  const double matrices = 12 * 12 * 768.0 * 768 + 50257 * 768.0, attention = 12 * (4 * 1024 * 768.0 + 3 * 1024 * 12);
+  EXPECT_DOUBLE_EQ(plan.forward_flops_per_token, 2 * matrices + attention);
+  EXPECT_DOUBLE_EQ(plan.train_flops_per_token, 3 * plan.forward_flops_per_token);
+}
+
+}  // namespace
+}  // namespace hone::test
