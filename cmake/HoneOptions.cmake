@@ -28,6 +28,10 @@ if(HONE_SANITIZE)
   target_compile_definitions(hone_options INTERFACE HONE_DEBUG_CHECKS)
 endif()
 
+if(HONE_FUZZ)
+  target_compile_options(hone_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 if(HONE_CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
   if(NOT CMAKE_CUDA_ARCHITECTURES)
