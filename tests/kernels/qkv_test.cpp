@@ -5,6 +5,7 @@
 #include "kernels/rotary.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
+#include "tests/kernels/stored.h"
 #include "tests/support/npy.h"
 #include "tests/support/support.h"
 
@@ -234,6 +235,23 @@ TEST(Qkv, NormRotationAndAttentionMatchVllm) {
     attention_forward(cpu(), out, {}, q, k, v, offsets, {.scale = 1 / std::sqrt(static_cast<float>(dim)), .max_length = tokens});
     EXPECT_TRUE(close(out, read_npy(folder / "attn.npy").values, {2e-4, 2e-4})) << name;
   }
+}
+
+// The stored rotation pairs neighbours (2i, 2i + 1); hone's pairs (i, i + half) are the same numbers in another order.
+TEST(Qkv, RotationMatchesAnInterleavedOne) {
+  HONE_SHARED_OR_SKIP(path, "vectors/a1/rope.safetensors");
+  const SafetensorsReader file(path);
+  constexpr int64_t batch = 4, length = 12, dim = 64, tokens = batch * length;
+  const Floats x = stored(file, "x", {tokens, dim}), expected = stored(file, "expected", {tokens, dim});
+  Floats qkv({tokens, 3 * dim}), cos_sin({length, dim}), q = poisoned({tokens, 1, dim}), k = q, rearranged({tokens, dim});
+  Ids positions({tokens});
+  for (int64_t t = 0; t < tokens; ++t) {
+    std::memcpy(&positions[t], static_cast<const char*>(file.at("positions").data) + t % length * 8, 4);   // the low half of an i64
+    for (int64_t i = 0; i < dim; ++i) qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32], rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
+  }
+  rotary_table(cos_sin, {.dim = dim});
+  qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {1, 1, dim, dim, 0}, {});
+  EXPECT_TRUE(close(q, rearranged, {1e-4, 1e-5}));
 }
 
 }  // namespace hone::test

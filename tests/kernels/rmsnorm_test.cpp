@@ -3,6 +3,7 @@
 #include "core/parallel_for.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
+#include "tests/kernels/stored.h"
 #include "tests/support/npy.h"
 #include "tests/support/support.h"
 
@@ -116,6 +117,23 @@ TEST(Rmsnorm, MatchesVllm) {
     const double tolerance = name.find("bf16") == std::string::npos ? 1e-5 : 8e-3;
     EXPECT_TRUE(close(y, expected.values, {tolerance, tolerance})) << name;
   }
+}
+
+TEST(Rmsnorm, MatchesStoredForwardAndBackward) {
+  HONE_SHARED_OR_SKIP(forward, "vectors/a1/rmsnorm.safetensors");
+  HONE_SHARED_OR_SKIP(both, "vectors/a2/rmsnorm_fwd_bwd.safetensors");
+  const SafetensorsReader one(forward), two(both);
+  Floats y = poisoned({48, 64});
+  rmsnorm_forward(cpu(), y, {}, stored(one, "x", {48, 64}), stored(one, "weight_recovered", {64}), eps);
+  EXPECT_TRUE(close(y, stored(one, "expected", {48, 64}), {0, 1e-4}));
+
+  const Floats x = stored(two, "x", {200, 50}), w = stored(two, "g", {50});
+  Floats out = poisoned({200, 50}), rstd = poisoned({200}), dx = out, dw({50});
+  rmsnorm_forward(cpu(), out, rstd, x, w, eps);
+  rmsnorm_backward(cpu(), dx, dw, stored(two, "dy", {200, 50}), x, rstd, w, false);
+  EXPECT_TRUE(close(out, stored(two, "y", {200, 50}), {1e-4, 1e-5}));
+  EXPECT_TRUE(close(dx, stored(two, "dx", {200, 50}), {1e-4, 1e-5}));
+  EXPECT_TRUE(close(dw, stored(two, "dg", {50}), {1e-4, 1e-5}));
 }
 
 }  // namespace hone::test
