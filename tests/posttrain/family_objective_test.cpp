@@ -1,0 +1,60 @@
+// Every model family under every objective: the gradient that the trainer leaves in the model is the step loss's own, seen along its direction.
+#include <cmath>
+
+#include "tests/pretrain/rig.h"
+
+namespace hone {
+namespace {
+
+using test::make_samples, test::pointers, test::Rig;
+
+constexpr size_t lengths[] = {7, 9, 3, 8};
+
+// Every column an objective may ask for; log-ratios stay inside the clip.
+std::vector<Sample> full_samples(Rig& rig) {
+  std::vector<Sample> samples = make_samples(lengths);
+  std::vector<std::vector<int32_t>> sequences;
+  for (const Sample& sample : samples) sequences.push_back(sample.tokens);
+  const std::vector<TokenScores> scores = score_sequences(rig.context, *rig.model, sequences, {});
+  for (size_t s = 0; s < samples.size(); ++s) {
+    Sample& sample = samples[s];
+    const size_t n = sample.tokens.size();
+    sample.behavior_logp = sample.reference_logp = scores[s].logp;
+    for (size_t t = 0; t < n; ++t) sample.behavior_logp[t] += 0.05f, sample.reference_logp[t] -= 0.3f * static_cast<float>(s + 1);
+    sample.advantage.assign(n, 0.5f + static_cast<float>(s)), sample.returns.assign(n, 0.5f), sample.value.assign(n, 0);
+  }
+  return samples;
+}
+
+class FamilyObjective : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
+  const auto& [family, name] = GetParam();
+  TrainerConfig config;
+  config.optimizer = "sgd";
+  config.micro_batch_tokens = 16;
+  Rig rig(config, family);
+  const std::unique_ptr<Objective> objective = objectives().at(name)();
+  const std::vector<Sample> samples = full_samples(rig);
+  const auto loss = [&] { return rig.trainer.step(pointers(samples), *objective, 0).loss; };
+  loss();
+  const std::span<float> grad = rig.model->flat_grads().as<float>(), values = rig.model->flat_values().as<float>();
+  const std::vector<float> direction(grad.begin(), grad.end()), start(values.begin(), values.end());
+  double squares = 0;
+  for (const float g : direction) squares += double{g} * g;
+  ASSERT_GT(squares, 1e-6);
+  // A distance of 0.002 along the gradient: far above rounding, well inside the clip.
+  const double step = 0.002 / std::sqrt(squares);
+  const auto at = [&](double sign) {
+    for (size_t i = 0; i < start.size(); ++i) values[i] = static_cast<float>(start[i] + sign * step * direction[i]);
+    return loss();
+  };
+  const double slope = (at(1) - at(-1)) / (2 * step);
+  EXPECT_NEAR(slope, squares, 0.01 * squares + 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective, testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names())),
+                         [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });
+
+}  // namespace
+}  // namespace hone
