@@ -73,6 +73,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   Totals totals;
   std::map<std::string, Stateful*> all = sections;
   all["trainer"] = &trainer;
+  trainer.dump_to(run.folder / "bad_batch.jsonl");
   all["log"] = &run.log;
   all["totals"] = &totals;
   const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
