@@ -42,7 +42,7 @@ constexpr auto kTests = std::to_array<Routine>({
     {">", "other!", is_greater},
     {">=", "other!", at_least},
     {"boolean", "", kind_is<Kind::boolean>},
-    {"callable", "", kind_is<Kind::function>},
+    {"callable", "", kind_is<Kind::function, Kind::undefined>},
     {"defined", "", [](Heap&, const Value& v, Args) { return Value(!v.is(Kind::undefined)); }},
     {"divisibleby", "num!", divisible},
     {"eq", "other!", is_equal},
