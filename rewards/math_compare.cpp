@@ -296,8 +296,14 @@ class Comparison {
   int comparisons_ = 0;
 };
 
-// A text as it is compared when it is not mathematics: letters and digits without what surrounds them.
+// A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may say what belongs
+// together (\frac{15}{2} is not \frac{1}{52}) they stay.
 std::string bare_text(std::string_view cleaned) {
+  const bool formula = cleaned.find_first_of("^_") != std::string_view::npos || [&] {
+    for (size_t at = cleaned.find('\\'); at != std::string_view::npos; at = cleaned.find('\\', at + 1))
+      if (!cleaned.substr(at).starts_with("\\text")) return true;
+    return false;
+  }();
   std::string out;
   for (size_t i = 0; i < cleaned.size(); ++i) {
     if (cleaned.substr(i).starts_with("\\text")) {
@@ -305,7 +311,8 @@ std::string bare_text(std::string_view cleaned) {
       continue;
     }
     const char c = cleaned[i];
-    if (c != ' ' && c != '{' && c != '}' && c != '&') out += to_lower(c);
+    const bool dropped = c == ' ' || c == '&' || (!formula && (c == '{' || c == '}'));
+    if (!dropped) out += formula ? c : to_lower(c);
   }
   if (out.size() == 3 && out.front() == '(' && out.back() == ')') out = out.substr(1, 1);
   return out;

@@ -46,7 +46,8 @@ uint64_t draw(uint64_t stream, uint64_t index) {
   return (uint64_t{out.word[1]} << 32) | out.word[0];
 }
 
-std::optional<int64_t> checked(bool overflow, int64_t value) { return overflow ? std::nullopt : std::optional(value); }
+// value is read after the operation that sets it and says whether it overflowed.
+std::optional<int64_t> checked(bool overflow, const int64_t& value) { return overflow ? std::nullopt : std::optional(value); }
 
 // The value where it is an integer of 64 bits made by + - * and small powers, as exponents and factorials need it.
 std::optional<int64_t> small_integer(const Tree& tree, int32_t node) {

@@ -162,12 +162,22 @@ std::optional<std::string> boxed_reading(std::string_view text) {
   return out;
 }
 
-std::optional<std::string> formula_reading(std::string_view text) {
-  const std::deque<Span> found = formulas(text);
+std::optional<std::string> formula_reading(std::string_view text, std::deque<Span> found) {
   if (found.empty()) return std::nullopt;
   std::string out = joined(text, found);
   if (percent_follows(text.substr(found.back().end))) out += "\\%";
   return out;
+}
+
+std::optional<std::string> formula_reading(std::string_view text) { return formula_reading(text, formulas(text)); }
+
+// After a marker the first formula counts, with those that continue its list.
+std::optional<std::string> first_formula_reading(std::string_view text) {
+  std::deque<Span> found = formulas(text);
+  size_t count = std::min<size_t>(found.size(), 1);
+  while (count < found.size() && joins(text.substr(found[count - 1].end, found[count].begin - found[count - 1].end))) ++count;
+  found.resize(count);
+  return formula_reading(text, std::move(found));
 }
 
 // What stands between a marker and the end of its sentence.
@@ -195,7 +205,7 @@ std::vector<std::string> marked(std::string_view text, const MathSources& source
   if (at == std::string_view::npos) return out;
   const std::string_view tail = text.substr(at);
   std::string_view after = sentence(tail);
-  if (const auto formula = sources.latex ? formula_reading(after.empty() ? tail : after) : std::nullopt) return {*formula};
+  if (const auto formula = sources.latex ? first_formula_reading(after.empty() ? tail : after) : std::nullopt) return {*formula};
   if (!sources.expression || after.empty()) return out;
   out.emplace_back(after);
   add_number(out, after, first_number(after));

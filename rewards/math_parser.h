@@ -261,6 +261,7 @@ class Parser {
     if (rest().starts_with("\\text")) {
       at_ += 5;
       const std::string_view words = trimmed(braced());
+      // Part of what is said, not a unit: the text is then compared as it is.
       if (words == "a.m." || words == "p.m." || (!words.empty() && is_digit(words[0]))) return failed_ = true, false;
     } else if (is_letter(peek())) {
       const std::string_view word = text_.substr(at_, letters_end(at_) - at_);
