@@ -6,7 +6,7 @@
 
 namespace hone::jinja {
 
-static constexpr size_t kMaxWork = size_t{1} << 30;
+static constexpr size_t kMaxWork = size_t{1} << 28;
 static constexpr size_t kMaxHeld = size_t{256} << 20;
 static constexpr size_t kMaxText = size_t{64} << 20;
 static constexpr size_t kMaxDepth = 500;
