@@ -1,5 +1,5 @@
-// Addition of two numbers, answered at once ("=132") or worked digit by digit from the right with carries ("7+5=12,4+8+1=13=132"). A model that has
-// read both styles can do either; which one pays is what a reward teaches.
+// Addition of two numbers, as two kinds of writers do it: in haste, column by column without the carries ("=122" for 47+85: right only where no inner column
+// carries), or worked from the right with carries (":7+5=12,4+8+1=13=132"). A model that has read both can do either; which one pays is what a reward teaches.
 #include "core/rng.h"
 #include "pretrain/data/generator.h"
 #include "pretrain/loader.h"
@@ -12,7 +12,7 @@ class Arithmetic : public Generator {
   void fields(Fields& f) override {
     f("digits", digits_, "digits of each operand, at most");
     f("heldout", heldout_, "problems of the test split");
-    f("worked", worked_, "share of completions that work the sum digit by digit; the others answer at once");
+    f("worked", worked_, "share of completions that work the sum with its carries; the others answer in haste, without");
     f("seed", seed_, "of the train split's order and styles; which problems are held out does not depend on it");
     f.require("digits", digits_ >= 1 && digits_ <= 9, "digits must be in [1, 9]");
     f.require("worked", worked_ >= 0 && worked_ <= 1, "worked must be in [0, 1]");
@@ -28,7 +28,7 @@ class Arithmetic : public Generator {
     out.prompt = std::to_string(a) + "+" + std::to_string(b);
     out.answer = std::to_string(a + b);
     const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), problem).uniform() < worked_;
-    out.completion = (work ? working(a, b) : "") + "=" + out.answer;
+    out.completion = work ? working(a, b) + "=" + out.answer : "=" + std::to_string(without_carries(a, b));
     return out;
   }
 
@@ -45,6 +45,13 @@ class Arithmetic : public Generator {
     const uint64_t all = static_cast<uint64_t>(count()), heldout = static_cast<uint64_t>(heldout_);
     const uint64_t place = split == "test" ? index : heldout + Permutation(all - heldout, static_cast<uint64_t>(seed_), 1)(index);
     return Permutation(all, 0, 0)(place);
+  }
+
+  // Every column's sum but the last loses its carry.
+  static int64_t without_carries(int64_t a, int64_t b) {
+    int64_t out = 0, place = 1;
+    for (; a > 9 || b > 9; a /= 10, b /= 10, place *= 10) out += (a % 10 + b % 10) % 10 * place;
+    return out + (a + b) * place;
   }
 
   // Each column's sum from the right: ":7+5=12,4+8+1=13".

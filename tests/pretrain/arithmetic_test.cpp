@@ -35,6 +35,17 @@ TEST(Arithmetic, WorkingsEndInTheAnswer) {
   }
 }
 
+TEST(Arithmetic, HasteIsRightWhereNoInnerColumnCarries) {
+  const GeneratorSpec spec = make("digits = 3\nworked = 0.0");
+  for (int64_t i = 0; i < 500; ++i) {
+    const Example e = spec.generator->example("train", i);
+    const size_t plus = e.prompt.find('+');
+    const int a = std::stoi(e.prompt.substr(0, plus)), b = std::stoi(e.prompt.substr(plus + 1));
+    const bool carries = (a % 10 + b % 10 > 9 && (a > 9 || b > 9)) || (a / 10 % 10 + b / 10 % 10 > 9 && (a > 99 || b > 99));
+    EXPECT_EQ(e.completion == "=" + e.answer, !carries) << e.prompt << e.completion;
+  }
+}
+
 TEST(Arithmetic, RefusesAShareThatIsNone) { EXPECT_THROW(make("worked = 1.5"), Error); }
 
 }  // namespace
