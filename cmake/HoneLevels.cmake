@@ -35,7 +35,6 @@ function(hone_link target)
     list(SUBLIST levels 0 ${count} levels)
   endif()
   target_link_libraries(${target} PRIVATE hone_options hone_dependencies ${levels})
-  target_link_options(${target} PRIVATE -Wl,--unresolved-symbols=ignore-all)
 endfunction()
 
 function(hone_program name folder)
