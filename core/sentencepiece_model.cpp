@@ -134,7 +134,7 @@ Model read_model(std::string_view bytes, const std::string& source) {
     if (wire.field == 2) read_trainer(wire.bytes(), source + ": trainer_spec", model);
     if (wire.field == 3) read_normalizer(wire.bytes(), source + ": normalizer_spec", model);
   }
-  HONE_CHECK(!model.pieces.empty(), source, ": holds no pieces");
+  HONE_CHECK(!model.pieces.empty(), source, ": not a SentencePiece model (no pieces)");
   HONE_CHECK(model.type == 2, source, ": trainer_spec.model_type is ", model.type, "; only BPE models (2) are supported");
   HONE_CHECK(!model.space_as_suffix, source, ": trainer_spec.treat_whitespace_as_suffix is not supported");
   HONE_CHECK(!model.character_map, source, ": normalizer_spec: the rule '", model.rule, "' is not supported; known: identity");
