@@ -1,8 +1,8 @@
 // measure_limits: loops that do nothing but what they measure.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/bench_limits.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
 #include <atomic>
 #include <chrono>

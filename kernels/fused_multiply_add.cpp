@@ -1,6 +1,6 @@
 #include "kernels/fused_multiply_add.h"
 
-#include "hwy/targets.h"
+#include <hwy/targets.h>
 
 namespace hone {
 

@@ -2,10 +2,10 @@
 // panel of n and a chunk of K at a time, so that each lane runs the specification's chain of sums and the vector's width leaves no trace in the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
-#include "hwy/cache_control.h"
+#include <hwy/cache_control.h>
 
 #include "core/parallel_for.h"
 #include "kernels/fused_multiply_add.h"

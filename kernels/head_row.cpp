@@ -2,8 +2,8 @@
 // a time with the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/head_row.cpp"
-#include "hwy/foreach_target.h"
-#include "hwy/highway.h"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
 
 #include "kernels/exp-inl.h"
 #include "kernels/fused_multiply_add.h"
