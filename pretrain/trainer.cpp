@@ -197,6 +197,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   const auto start = std::chrono::steady_clock::now();
   Impl& m = *impl_;
   const Needs needs = objective.needs();
+  HONE_CHECK(!samples.empty(), "trainer: a step needs at least one sample");
   StepReport report;
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());

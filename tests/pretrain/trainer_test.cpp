@@ -146,6 +146,20 @@ TEST(Trainer, SamplesThatCannotBeTrainedOnAreNamed) {
   EXPECT_NE(message(partial).find("behavior_logp"), std::string::npos);
 }
 
+TEST(Trainer, AStepWithoutSamplesIsAnError) { EXPECT_THROW(Rig().trainer.step({}, *make("sft"), 0.1), Error); }
+
+TEST(Trainer, AllocatesNothingOnceItHasSeenItsLargestBatch) {
+  Rig rig;
+  const std::vector<Sample> samples = make_samples(lengths);
+  rig.trainer.step(pointers(samples), *make("sft"), 0.01);
+  const size_t scratch = rig.context.scratch().capacity_bytes();
+  const int64_t activations = rig.trainer.memory().activations;
+  const std::vector<const Sample*> all = pointers(samples);
+  for (const size_t count : {4, 1, 3, 4}) rig.trainer.step(std::span(all).first(count), *make("sft"), 0.01);
+  EXPECT_EQ(rig.context.scratch().capacity_bytes(), scratch);
+  EXPECT_EQ(rig.trainer.memory().activations, activations);
+}
+
 TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   TrainerConfig config;
   config.optimizer = "sgd";
