@@ -65,9 +65,14 @@ class NormalizerSequence : public Normalizer {
  public:
   explicit NormalizerSequence(std::vector<std::unique_ptr<Normalizer>> parts) : parts_(std::move(parts)) {}
   std::string apply(std::string text) const override {
-    for (const auto& part : parts_) text = part->apply(std::move(text));
+    const size_t before = text.size();
+    for (const auto& part : parts_) {
+      text = part->apply(std::move(text));
+      check_growth(before, text.size());
+    }
     return text;
   }
+  std::vector<std::unique_ptr<Normalizer>> take_parts() && { return std::move(parts_); }
 
  private:
   std::vector<std::unique_ptr<Normalizer>> parts_;
@@ -75,9 +80,13 @@ class NormalizerSequence : public Normalizer {
 
 std::unique_ptr<Normalizer> make_sequence(const Json& json, const std::string& where) {
   std::vector<std::unique_ptr<Normalizer>> parts;
-  for (const Json& part : json.at("normalizers", where).as_array(where + ".normalizers"))
-    parts.push_back(make_normalizer(part, concat(where, ".normalizers[", parts.size(), "]")));
-  std::erase(parts, nullptr);
+  for (const Json& json_part : json.at("normalizers", where).as_array(where + ".normalizers")) {
+    auto part = make_normalizer(json_part, concat(where, ".normalizers[", parts.size(), "]"));
+    if (auto* inner = dynamic_cast<NormalizerSequence*>(part.get()))
+      for (auto& each : std::move(*inner).take_parts()) parts.push_back(std::move(each));
+    else if (part)
+      parts.push_back(std::move(part));
+  }
   return std::make_unique<NormalizerSequence>(std::move(parts));
 }
 

@@ -132,13 +132,15 @@ class Metaspace : public PreTokenizer {
 class PreTokenizerSequence : public PreTokenizer {
  public:
   explicit PreTokenizerSequence(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void split(std::string_view text, bool first, Emit emit) const override { split_from(0, text, first, emit); }
+  void split(std::string_view text, bool first, Emit emit) const override { split_from(0, text, first, text.size(), emit); }
+  std::vector<std::unique_ptr<PreTokenizer>> take_parts() && { return std::move(parts_); }
 
  private:
-  void split_from(size_t part, std::string_view text, bool first, Emit emit) const {
+  void split_from(size_t part, std::string_view text, bool first, size_t whole, Emit emit) const {
     if (part == parts_.size()) return emit(text, first);
     parts_[part]->split(text, first, [&](std::string_view word, bool begins) {
-      if (!word.empty()) split_from(part + 1, word, begins, emit);
+      check_growth(whole, word.size());
+      if (!word.empty()) split_from(part + 1, word, begins, whole, emit);
     });
   }
   std::vector<std::unique_ptr<PreTokenizer>> parts_;
@@ -162,8 +164,13 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Json& json, const std::string
 
 std::unique_ptr<PreTokenizer> make_sequence(const Json& json, const std::string& where) {
   std::vector<std::unique_ptr<PreTokenizer>> parts;
-  for (const Json& part : json.at("pretokenizers", where).as_array(where + ".pretokenizers"))
-    parts.push_back(make_pre_tokenizer(part, concat(where, ".pretokenizers[", parts.size(), "]")));
+  for (const Json& json_part : json.at("pretokenizers", where).as_array(where + ".pretokenizers")) {
+    auto part = make_pre_tokenizer(json_part, concat(where, ".pretokenizers[", parts.size(), "]"));
+    if (auto* inner = dynamic_cast<PreTokenizerSequence*>(part.get()))
+      for (auto& each : std::move(*inner).take_parts()) parts.push_back(std::move(each));
+    else
+      parts.push_back(std::move(part));
+  }
   return std::make_unique<PreTokenizerSequence>(std::move(parts));
 }
 

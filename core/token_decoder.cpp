@@ -90,8 +90,18 @@ class DecoderSequence : public TokenDecoder {
  public:
   explicit DecoderSequence(std::vector<std::unique_ptr<TokenDecoder>> parts) : parts_(std::move(parts)) {}
   void decode(std::vector<std::string>& tokens, bool whole) const override {
-    for (const auto& part : parts_) part->decode(tokens, whole);
+    const auto bytes = [&tokens] {
+      size_t sum = 0;
+      for (const std::string& token : tokens) sum += token.size();
+      return sum;
+    };
+    const size_t before = bytes();
+    for (const auto& part : parts_) {
+      part->decode(tokens, whole);
+      check_growth(before, bytes());
+    }
   }
+  std::vector<std::unique_ptr<TokenDecoder>> take_parts() && { return std::move(parts_); }
 
  private:
   std::vector<std::unique_ptr<TokenDecoder>> parts_;
@@ -109,7 +119,11 @@ std::unique_ptr<TokenDecoder> make_sequence(const Json& json, const std::string&
   for (const Json& part : json.at("decoders", where).as_array(where + ".decoders")) {
     const std::string place = concat(where, ".decoders[", parts.size(), "]");
     HONE_CHECK(!part.is_null(), place, ": null where a decoder belongs");
-    parts.push_back(make_token_decoder(part, place));
+    auto made = make_token_decoder(part, place);
+    if (auto* inner = dynamic_cast<DecoderSequence*>(made.get()))
+      for (auto& each : std::move(*inner).take_parts()) parts.push_back(std::move(each));
+    else
+      parts.push_back(std::move(made));
   }
   return std::make_unique<DecoderSequence>(std::move(parts));
 }

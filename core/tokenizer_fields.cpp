@@ -41,12 +41,17 @@ Regex pattern_field(const Json& json, const std::string& where) {
   return Regex(pattern.at("Regex", place).as_string(place + ".Regex"), place);
 }
 
+void check_growth(size_t before, size_t after) {
+  HONE_CHECK(after <= before * 64 + 65536, "the tokenizer makes ", after, " bytes or more of a text of ", before, "; at most 64 times as many are allowed");
+}
+
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content) {
   std::string out;
   size_t copied = 0;
   pattern.each(text, [&](size_t begin, size_t end) {
     out.append(text.substr(copied, begin - copied)).append(content);
     copied = end;
+    check_growth(text.size(), out.size());
   });
   return out.append(text.substr(copied));
 }

@@ -111,6 +111,18 @@ TEST(TokenizerJson, DeepNestingIsAnErrorOrHarmless) {
   }
 }
 
+TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
+  std::string replaces, byte_levels;
+  for (int i = 0; i < 40; ++i) {
+    replaces += std::string(i ? ", " : "") + R"({"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})";
+    byte_levels += std::string(i ? ", " : "") + R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+  }
+  const auto parts = read(with(R"("vocab": {"a": 0}, "merges": [])", "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + replaces +
+                                                                          "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" + byte_levels + "]}, "));
+  EXPECT_THROW(parts.normalizer->apply("a"), Error);
+  EXPECT_THROW(parts.pre_tokenizer->split(" ", true, [](std::string_view, bool) {}), Error);
+}
+
 TEST(TokenizerJson, CyclicMergesEnd) {
   // Each result is itself part of the other's merge.
   const auto parts = read(with(R"("vocab": {"a": 0, "aa": 1, "aaa": 2, "aaaa": 3}, "merges": ["aa a", "a aa", "a a", "aaa a", "a aaa", "aa aa"])"));

@@ -147,7 +147,7 @@ TEST(SharedTokenizers, SavedAgainTheyGiveTheSameIds) {
   read_jsonl(folder / "llama_cpp_pairs.jsonl", [&](const Json& row, int64_t) {
     if (row.at("vocab").as_string() == "gpt-2") texts.push_back(row.at("text").as_string() + "<|endoftext|><s> a</s>");
   });
-  for (const char* name : {"gpt2", "llama2", "mistral_v0.3", "owt_32k"}) {
+  for (const char* name : {"gpt2", "llama2", "mistral_v0.3", "tinystories_10k"}) {
     const Tokenizer loaded = Tokenizer::load(folder / name);
     const test::TemporaryFolder to;
     loaded.save(to.path());
