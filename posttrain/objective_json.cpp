@@ -61,7 +61,8 @@ class Columns {
   void check_masked(const char* field, std::span<const float> values, std::span<const float> mask) const {
     for (size_t s = 0; s < num_sequences() && !values.empty(); ++s)
       for (size_t t = 0; t < length(s); ++t)
-        HONE_CHECK(of(mask, s)[t] == 0 || std::isfinite(of(values, s)[t]), source_, ": ", field, "[", s, "][", t, "] is not a number, but its mask is not 0");
+        HONE_CHECK(of(mask, s)[t] == 0 || std::isfinite(of(values, s)[t]), source_, ": ", field, "[", s, "][", t,
+                   "] is not a number, but its mask is not 0");
   }
 
   // One number a sequence.
@@ -114,9 +115,10 @@ TokenColumns read_columns(const Columns& columns) {
                    .returns = columns.nested("returns"),
                    .advantage = {}};
   if (out.mask.empty()) out.mask.assign(out.logp.size(), 1);
-  const std::pair<const char*, const std::vector<float>*> to_check[] = {
-      {"logp", &out.logp},       {"behavior_logp", &out.behavior_logp}, {"old_logp", &out.old_logp}, {"reference_logp", &out.reference_logp},
-      {"entropy", &out.entropy}, {"value", &out.value},                 {"returns", &out.returns}};
+  const std::pair<const char*, const std::vector<float>*> to_check[] = {{"logp", &out.logp},           {"behavior_logp", &out.behavior_logp},
+                                                                        {"old_logp", &out.old_logp},   {"reference_logp", &out.reference_logp},
+                                                                        {"entropy", &out.entropy},     {"value", &out.value},
+                                                                        {"old_value", &out.old_value}, {"returns", &out.returns}};
   for (const auto& [field, values] : to_check) columns.check_masked(field, *values, out.mask);
   if (out.old_logp.empty() && out.behavior_logp.empty()) out.old_logp = out.logp;
   if (out.old_value.empty()) out.old_value = out.value;
@@ -124,7 +126,8 @@ TokenColumns read_columns(const Columns& columns) {
 }
 
 // Runs the objective's credit() over groups of the file's sequences.
-void credit(const Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size, TokenColumns& tokens, MetricSums& metrics) {
+void credit(const Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size, TokenColumns& tokens,
+            MetricSums& metrics) {
   const auto part = [&](const std::vector<float>& column, size_t s) {
     if (column.empty()) return std::vector<float>();
     const std::span<const float> values = columns.of(std::span<const float>(column), s);
@@ -157,7 +160,8 @@ void read_advantages(const Columns& columns, const Json& given, TokenColumns& to
     return;
   }
   const std::vector<double> advantages = columns.per_sequence("advantages", given);
-  for (size_t s = 0; s < advantages.size(); ++s) tokens.advantage.insert(tokens.advantage.end(), columns.length(s), static_cast<float>(advantages[s]));
+  for (size_t s = 0; s < advantages.size(); ++s)
+    tokens.advantage.insert(tokens.advantage.end(), columns.length(s), static_cast<float>(advantages[s]));
 }
 
 // One number for a sequence whose masked tokens share it, else a list.
@@ -169,8 +173,10 @@ Json advantages_json(const Columns& columns, const TokenColumns& tokens) {
     const size_t first = static_cast<size_t>(std::find_if(mask.begin(), mask.end(), [](float m) { return m != 0; }) - mask.begin());
     bool shared = true;
     for (size_t t = first; t < mask.size(); ++t) shared = shared && (mask[t] == 0 || advantage[t] == advantage[first]);
-    if (!shared) out.push_back(Json::array(advantage));
-    else out.push_back(first < mask.size() ? Json(advantage[first]) : Json(0.0));
+    if (!shared)
+      out.push_back(Json::array(advantage));
+    else
+      out.push_back(first < mask.size() ? Json(advantage[first]) : Json(0.0));
   }
   return out;
 }

@@ -6,10 +6,11 @@
 
 namespace hone {
 
-// input, one object; a nested field is a list for each sequence of numbers for each token, sequences of a group adjacent (a pair: chosen, then rejected):
+// input is one object. A nested field is a list for each sequence of numbers for each token; sequences of a group are adjacent, a pair is chosen,
+// then rejected:
 //   logp             nested; the log-probs under the weights being trained
 //   mask             nested; 1 where trained on. Default: ones
-//   behavior_logp, old_logp, reference_logp, entropy, value, returns
+//   behavior_logp, old_logp, reference_logp, entropy, value, old_value, returns
 //                    nested; what the objective asks of them. With neither of the first two, the policy is taken to be the sampler
 //   rewards          one for each sequence: the objective makes the advantages, over groups of group_size (default: all sequences are one group)
 //   advantages       or these: one for each sequence, or nested

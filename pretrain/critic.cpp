@@ -56,7 +56,8 @@ void Critic::save_state(StateSection& section) const {
 void Critic::load_state(const StateSection& section) {
   for (const NamedTensor& named : section.tensors) {
     if (named.name != state_name) continue;
-    HONE_CHECK(named.tensor.dtype == DType::f32 && named.tensor.size() == values_.size(), "critic state: ", named.tensor.size(), " numbers; this model's critic has ", values_.size());
+    HONE_CHECK(named.tensor.dtype == DType::f32 && named.tensor.size() == values_.size(), "critic state: ", named.tensor.size(),
+               " numbers; this model's critic has ", values_.size());
     context_.copy(values_, named.tensor);
     optimizer_->load_state(section);
     return;

@@ -65,7 +65,8 @@ void IndexLoader::save_state(StateSection& section) const {
 void IndexLoader::load_state(const StateSection& section) {
   expect_same(section.values, "count", count_);
   expect_same(section.values, "seed", static_cast<int64_t>(seed_));
-  const int64_t epoch = section.values.at("epoch", "loader state").as_int("epoch"), index = section.values.at("index", "loader state").as_int("index");
+  const int64_t epoch = section.values.at("epoch", "loader state").as_int("epoch"),
+                index = section.values.at("index", "loader state").as_int("index");
   HONE_CHECK(epoch >= 0 && index >= 0 && index <= count_, "loader state: epoch ", epoch, ", index ", index, " of ", count_, " is no position");
   epoch_ = epoch, index_ = index;
 }

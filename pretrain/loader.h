@@ -37,8 +37,8 @@ class IndexLoader : public Stateful {
   bool shuffle_;
 };
 
-// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is left past the last whole window is
-// not used.
+// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is left past the last whole window
+// is not used.
 class TokenLoader : public Stateful {
  public:
   TokenLoader(const TokenFile& file, int64_t length, uint64_t seed);

@@ -5,7 +5,8 @@
 namespace hone {
 
 void Staging::append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample, bool first) {
-  HONE_CHECK(part.empty() || part.size() == sample.tokens.size(), "trainer: a sample of ", sample.tokens.size(), " tokens has ", part.size(), " entries of ", name);
+  HONE_CHECK(part.empty() || part.size() == sample.tokens.size(), "trainer: a sample of ", sample.tokens.size(), " tokens has ", part.size(),
+             " entries of ", name);
   HONE_CHECK(first || sample.tokens.empty() || column.empty() == part.empty(), "trainer: some samples have ", name, ", others do not");
   column.insert(column.end(), part.begin(), part.end());
 }

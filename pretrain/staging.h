@@ -16,7 +16,7 @@ class Staging {
   void fill(std::span<const Sample* const> samples);
 
   std::span<const BatchPart> parts() const { return parts_; }
-  // The head runs on the rows whose next token is trained on: row rows()[r] of the packed tokens predicts targets()[r], the token of entry rows()[r] + 1.
+  // The head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token of entry rows()[r] + 1.
   std::span<const int32_t> rows() const { return rows_; }
   std::span<const int32_t> targets() const { return targets_; }
 
@@ -29,8 +29,8 @@ class Staging {
   // Gradients set to zero, as an objective expects them.
   TokenGrad zeroed_grad();
 
-  std::vector<float> logp, entropy, value;                  // [T]; the trainer's to fill
-  std::vector<float> grad_logp, grad_entropy, grad_value;   // [T]
+  std::vector<float> logp, entropy, value;                 // [T]; the trainer's to fill
+  std::vector<float> grad_logp, grad_entropy, grad_value;  // [T]
 
  private:
   void append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample, bool first);

@@ -39,9 +39,11 @@ struct TokenFile::Impl {
     std::memcpy(&header, bytes, sizeof header);
     HONE_CHECK(std::memcmp(header.magic, token_file_magic, sizeof header.magic) == 0, name, ": is no token file (it does not start with HONETOK1)");
     HONE_CHECK(header.bytes_per_id == 2 || header.bytes_per_id == 4, name, ": ", header.bytes_per_id, " bytes per id; 2 or 4 are known");
-    HONE_CHECK(header.vocab_size > 0 && header.vocab_size <= uint32_t{std::numeric_limits<int32_t>::max()}, name, ": vocabulary of ", header.vocab_size);
+    HONE_CHECK(header.vocab_size > 0 && header.vocab_size <= uint32_t{std::numeric_limits<int32_t>::max()}, name, ": vocabulary of ",
+               header.vocab_size);
     const uint64_t body = size - sizeof header;
-    HONE_CHECK(header.num_tokens <= body / header.bytes_per_id, name, ": says it has ", header.num_tokens, " tokens, more than its ", size, " bytes hold");
+    HONE_CHECK(header.num_tokens <= body / header.bytes_per_id, name, ": says it has ", header.num_tokens, " tokens, more than its ", size,
+               " bytes hold");
     const uint64_t ids_end = sizeof header + header.num_tokens * header.bytes_per_id;
     HONE_CHECK(header.documents_offset >= ids_end && header.documents_offset <= size, name, ": its document table at byte ", header.documents_offset,
                " is not between the ids' end (", ids_end, ") and the file's (", size, ")");
@@ -86,8 +88,9 @@ void TokenFile::read(int64_t begin, std::span<int32_t> out) const {
   const unsigned char* from = impl_->bytes + sizeof impl_->header + static_cast<size_t>(begin) * width;
   for (size_t i = 0; i < out.size(); ++i, from += width) {
     uint32_t id = 0;
-    std::memcpy(&id, from, width);   // little-endian, as the format is
-    HONE_CHECK(id < impl_->header.vocab_size, impl_->name, ": token ", begin + static_cast<int64_t>(i), " is ", id, ", past the vocabulary of ", impl_->header.vocab_size);
+    std::memcpy(&id, from, width);  // little-endian, as the format is
+    HONE_CHECK(id < impl_->header.vocab_size, impl_->name, ": token ", begin + static_cast<int64_t>(i), " is ", id, ", past the vocabulary of ",
+               impl_->header.vocab_size);
     out[i] = static_cast<int32_t>(id);
   }
 }

@@ -36,7 +36,7 @@ class Writer {
     starts_.push_back(header_.num_tokens);
     packed_.clear();
     for (const int32_t id : ids) {
-      const auto* bytes = reinterpret_cast<const char*>(&id);   // little-endian: the low bytes come first
+      const auto* bytes = reinterpret_cast<const char*>(&id);  // little-endian: the low bytes come first
       packed_.insert(packed_.end(), bytes, bytes + header_.bytes_per_id);
     }
     write(packed_.data(), packed_.size());
@@ -83,7 +83,8 @@ void read_documents(const std::string& input, std::string_view text_key, const s
 
 }  // namespace
 
-TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs, std::string_view text_key, const Tokenizer& tokenizer) {
+TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs, std::string_view text_key,
+                                const Tokenizer& tokenizer) {
   constexpr size_t batch_bytes = size_t{4} << 20;
   HONE_CHECK(tokenizer.eos(), "the tokenizer has no end-of-sequence token to put between documents");
   Writer writer(out, tokenizer.vocab_size());

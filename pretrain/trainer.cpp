@@ -37,7 +37,8 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config) {
 // What outside data can get wrong about a sample.
 void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
-  HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length, " tokens, the model ", shape.max_positions, " positions");
+  HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length, " tokens, the model ",
+             shape.max_positions, " positions");
   HONE_CHECK(sample.mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length, " tokens and a mask of ", sample.mask.size());
   HONE_CHECK(length == 0 || sample.mask[0] == 0, "trainer: sample ", index, " trains on its first token, which nothing predicts");
   for (const int32_t id : sample.tokens)
@@ -91,7 +92,8 @@ struct Trainer::Impl {
 
   double forward_backward(std::span<const Sample* const> samples, const Objective& objective, double scale, MetricSums& metrics);
   void linear_head(const Objective& objective, double scale, Tensor hidden, Tensor targets, Tensor dhidden);
-  double general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets, Tensor dhidden);
+  double general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
+                      Tensor dhidden);
   double global_norm(Tensor clip);
   [[noreturn]] void refuse(const char* what, double value, std::span<const Sample* const> samples) const;
 
@@ -101,11 +103,11 @@ struct Trainer::Impl {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Critic> critic;
   Pass pass;
-  Arena arena;   // of one micro-batch
+  Arena arena;  // of one micro-batch
   float inv_temperature;
   std::filesystem::path dump_path;
   int64_t steps = 0;
-  std::vector<Tensor> trained;   // gradients of the trainable parameters, flat
+  std::vector<Tensor> trained;  // gradients of the trainable parameters, flat
   Staging staging;
   std::vector<MicroBatch> micro_batches;
   std::vector<float> row_values;
@@ -131,7 +133,8 @@ void Trainer::Impl::linear_head(const Objective& objective, double scale, Tensor
   read_rows(logp, staging.logp);
 }
 
-double Trainer::Impl::general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets, Tensor dhidden) {
+double Trainer::Impl::general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
+                                   Tensor dhidden) {
   const int64_t rows = targets.size();
   const Tensor logp = arena.take(DType::f32, {rows}), lse = arena.take(DType::f32, {rows});
   const Tensor entropy = needs.entropy ? arena.take(DType::f32, {rows}) : Tensor();
@@ -262,7 +265,8 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
 int64_t Trainer::steps_done() const { return impl_->steps; }
 
 TrainerMemory Trainer::memory() const {
-  return {.optimizer = impl_->optimizer->state_bytes(), .activations = static_cast<int64_t>(impl_->pass.peak_bytes() + impl_->arena.capacity_bytes())};
+  return {.optimizer = impl_->optimizer->state_bytes(),
+          .activations = static_cast<int64_t>(impl_->pass.peak_bytes() + impl_->arena.capacity_bytes())};
 }
 
 void Trainer::save_state(StateSection& section) const {

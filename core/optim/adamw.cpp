@@ -26,7 +26,8 @@ class Adamw : public Optimizer {
 
  protected:
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
-  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step, double learning_rate) const override {
+  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step,
+                    double learning_rate) const override {
     const auto steps = static_cast<double>(step);
     adamw_update(context, param.value.view({param.value.size()}), states[0], states[1], param.grad.view({param.grad.size()}), clip,
                  {.learning_rate = static_cast<float>(learning_rate),

@@ -16,7 +16,8 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   int64_t total = 0;
   for (Param* param : params) {
     if (!param->trainable) continue;
-    HONE_CHECK(param->value.dtype == DType::f32 && param->grad, "optimizer: ", param->blocks.front().name, " needs f32 values with gradients to be trained");
+    HONE_CHECK(param->value.dtype == DType::f32 && param->grad, "optimizer: ", param->blocks.front().name,
+               " needs f32 values with gradients to be trained");
     slots_.push_back({param, {}});
     total += elements(*param) * static_cast<int64_t>(count);
   }
@@ -57,8 +58,8 @@ void Optimizer::load_state(const StateSection& section) {
       const std::string name = state_name(slot, i);
       const auto found = saved.find(name);
       HONE_CHECK(found != saved.end(), "optimizer state: ", name, " is missing");
-      HONE_CHECK(found->second.dtype == DType::f32 && found->second.size() == slot.states[i].size(), "optimizer state: ", name, " has ", found->second.size(), " ",
-                 name_of(found->second.dtype), " numbers, the parameter has ", slot.states[i].size(), " f32");
+      HONE_CHECK(found->second.dtype == DType::f32 && found->second.size() == slot.states[i].size(), "optimizer state: ", name, " has ",
+                 found->second.size(), " ", name_of(found->second.dtype), " numbers, the parameter has ", slot.states[i].size(), " f32");
       context_->copy(slot.states[i], found->second.view({found->second.size()}));
     }
 }

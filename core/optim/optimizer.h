@@ -33,22 +33,23 @@ class Optimizer : public Stateful {
  protected:
   // One array of a parameter's size for each name.
   virtual std::vector<std::string> state_names() const = 0;
-  virtual void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step, double learning_rate) const = 0;
+  virtual void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step,
+                            double learning_rate) const = 0;
 
  private:
   struct Slot {
     Param* param;
-    std::vector<Tensor> states;   // flat, in state_names() order
+    std::vector<Tensor> states;  // flat, in state_names() order
   };
   std::string state_name(const Slot& slot, size_t state) const;
 
   Context* context_ = nullptr;
   Buffer bytes_;
   std::vector<Slot> slots_;
-  mutable std::vector<float> host_copy_;   // of the states, while they are saved
+  mutable std::vector<float> host_copy_;  // of the states, while they are saved
 };
 
 using OptimizerFactory = std::unique_ptr<Optimizer> (*)();
-Registry<OptimizerFactory>& optimizers();   // adamw, sgd, rmsprop
+Registry<OptimizerFactory>& optimizers();  // adamw, sgd, rmsprop
 
 }  // namespace hone

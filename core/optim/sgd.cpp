@@ -23,7 +23,8 @@ class Sgd : public Optimizer {
 
  protected:
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
-  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step, double learning_rate) const override {
+  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step,
+                    double learning_rate) const override {
     sgd_update(context, param.value.view({param.value.size()}), states[0], param.grad.view({param.grad.size()}), clip,
                {.learning_rate = static_cast<float>(learning_rate),
                 .momentum = static_cast<float>(momentum_),
