@@ -1,9 +1,10 @@
+#include "kernels/bench.h"
+
 #include <cstdio>
 
 #include "cli/command.h"
 #include "core/json.h"
 #include "core/parallel_for.h"
-#include "kernels/bench.h"
 
 namespace hone {
 namespace {

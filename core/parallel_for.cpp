@@ -14,8 +14,9 @@ namespace {
 
 thread_local bool inside_body = false;
 
-// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece computes is not. A thread that wakes
-// too late to help is not waited for, and each looks for the next job a little while before it sleeps: small kernels follow each other closely.
+// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece computes is not. A thread
+// that wakes too late to help is not waited for, and each looks for the next job a little while before it sleeps: small kernels follow each other
+// closely.
 class Pool {
  public:
   explicit Pool(int count) {
@@ -99,7 +100,7 @@ class Pool {
   const std::function<void(int64_t, int64_t)>* body_ = nullptr;
   int64_t count_ = 0, grain_ = 1;
   std::atomic<int64_t> next_{0};
-  bool open_ = false, stopping_ = false;   // under mutex_, as all changes of what follows
+  bool open_ = false, stopping_ = false;  // under mutex_, as all changes of what follows
   std::atomic<int> busy_{0};
   std::atomic<uint64_t> job_{0};
   std::exception_ptr error_;

@@ -1,6 +1,7 @@
 #pragma once
-// How fast the CPU bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a file of cases for an op is one
-// more bench_NAME.cpp. A machine that others use at the same time gives low and uneven figures; ratios of neighbouring rows last longer than rows.
+// How fast the CPU bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a file of cases for an op is
+// one more bench_NAME.cpp. A machine that others use at the same time gives low and uneven figures; ratios of neighbouring rows last longer than
+// rows.
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,8 +12,8 @@ namespace hone {
 
 // Of all threads of the pool together.
 struct MachineLimits {
-  double flops = 0;            // f32 fused multiply-adds a second, times two, all in registers
-  double read_bandwidth = 0;   // bytes a second, from a buffer larger than caches
+  double flops = 0;           // f32 fused multiply-adds a second, times two, all in registers
+  double read_bandwidth = 0;  // bytes a second, from a buffer larger than caches
 };
 MachineLimits measure_limits(double seconds = 0.5);
 
@@ -23,7 +24,7 @@ struct BenchCase {
     std::function<void()> run;
   };
   std::string op, shape;
-  double flops = 0, bytes = 0;   // what one run must compute and move at least
+  double flops = 0, bytes = 0;  // what one run must compute and move at least
   std::vector<Body> bodies;
 };
 using BenchCases = std::function<std::vector<BenchCase>(Context&)>;
@@ -31,20 +32,22 @@ Registry<BenchCases>& bench_cases();
 
 // A case whose bodies are those of op on the CPU that take the arguments; the specification is left out.
 template <class... A>
-BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string shape, double flops, double bytes, std::type_identity_t<A>... arguments) {
+BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string shape, double flops, double bytes,
+                     std::type_identity_t<A>... arguments) {
   BenchCase out{std::string(op.name()), std::move(shape), flops, bytes, {}};
   for (size_t i = 0; i < op.bodies().size(); ++i)
-    if (const auto& body = op.bodies()[i]; body.device == DeviceKind::cpu && std::string_view(body.name) != "specification" && op.supported(i, arguments...))
+    if (const auto& body = op.bodies()[i];
+        body.device == DeviceKind::cpu && std::string_view(body.name) != "specification" && op.supported(i, arguments...))
       out.bodies.push_back({body.name, [&op, &context, i, arguments...] { op.run_body(i, context, arguments...); }});
   return out;
 }
 
 struct BenchRow {
   std::string op, shape, body;
-  double seconds = 0;            // median of the repeats
-  double flops = 0, bytes = 0;   // a second
-  double share = 0;              // of the least time that the limits allow; above 1 where the data fit a cache
-  bool compute_bound = false;    // which limit that is: arithmetic, else reading
+  double seconds = 0;           // median of the repeats
+  double flops = 0, bytes = 0;  // a second
+  double share = 0;             // of the least time that the limits allow; above 1 where the data fit a cache
+  bool compute_bound = false;   // which limit that is: arithmetic, else reading
 };
 // Every case of the registry entries whose name contains `filter`, each body repeated for about `seconds`.
 std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "", double seconds = 0.3);

@@ -6,7 +6,7 @@
 #include "kernels/bench_inputs.h"
 #include "kernels/gemm.h"
 
-extern "C" void omp_set_num_threads(int count);   // libgomp, which oneDNN runs on
+extern "C" void omp_set_num_threads(int count);  // libgomp, which oneDNN runs on
 
 namespace hone {
 namespace {
@@ -28,7 +28,15 @@ void onednn(const Shape& s, Tensor y, Tensor x, Tensor w) {
 
 std::vector<BenchCase> forward(Context& context) {
   std::vector<BenchCase> out;
-  for (const Shape& s : {Shape{512, 768, 768}, {512, 3072, 768}, {512, 768, 3072}, {512, 50257, 768}, {64, 3072, 768}, {16, 3072, 768}, {1, 3072, 768}, {8, 65536, 2048}, {1, 65536, 2048}}) {
+  for (const Shape& s : {Shape{512, 768, 768},
+                         {512, 3072, 768},
+                         {512, 768, 3072},
+                         {512, 50257, 768},
+                         {64, 3072, 768},
+                         {16, 3072, 768},
+                         {1, 3072, 768},
+                         {8, 65536, 2048},
+                         {1, 65536, 2048}}) {
     const Tensor y = bench_floats(context, {s.M, s.N}), x = bench_floats(context, {s.M, s.K}), w = bench_floats(context, {s.N, s.K});
     BenchCase one = bench_case(gemm_forward, context, s.text(), s.flops(), s.bytes(), y, x, w, {}, {});
     one.bodies.push_back({"(oneDNN sgemm)", [=] { onednn(s, y, x, w); }});

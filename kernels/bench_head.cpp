@@ -16,21 +16,27 @@ std::vector<BenchCase> head(Context& context) {
   const Tensor dhidden = bench_floats(context, {R, D}), dw = bench_floats(context, {V, D});
   const double product = 2.0 * static_cast<double>(R * V) * static_cast<double>(D), bytes = 4.0 * static_cast<double>(V * D);
   const std::string shape = concat(R, " x ", V, " x ", D);
-  return {bench_case(logprob_forward, context, shape, product, bytes, logp, lse, {}, hidden, w, targets, 1.0f),
-          bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes, dhidden, dw, LogprobGrad{dlogp, {}, 0}, lse, {}, hidden, w, targets, 1.0f),
-          bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes, logp, lse, dhidden, dw, LogprobGrad{dlogp, {}, 0}, hidden, w, targets, 1.0f)};
+  return {
+      bench_case(logprob_forward, context, shape, product, bytes, logp, lse, {}, hidden, w, targets, 1.0f),
+      bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes, dhidden, dw, LogprobGrad{dlogp, {}, 0}, lse, {}, hidden, w, targets, 1.0f),
+      bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes, logp, lse, dhidden, dw, LogprobGrad{dlogp, {}, 0}, hidden, w, targets, 1.0f)};
 }
 
 std::vector<BenchCase> sampling(Context& context) {
   const int64_t S = 8, V = 151936;
   const Tensor logits = bench_floats(context, {S, V}, 20);
-  const Tensor ids = bench_ids(context, S, V), logp = bench_floats(context, {S}), truncated = bench_floats(context, {S}), raw = bench_floats(context, {S});
+  const Tensor ids = bench_ids(context, S, V), logp = bench_floats(context, {S}), truncated = bench_floats(context, {S}),
+               raw = bench_floats(context, {S});
   std::vector<BenchCase> out;
-  for (const auto& [name, how] : {std::pair{"greedy", SampleParams{.temperature = 0}}, {"all", SampleParams{}}, {"top_k 50", SampleParams{.top_k = 50}},
-                                  {"top_p 0.95", SampleParams{.top_p = 0.95f}}, {"min_p 0.05", SampleParams{.min_p = 0.05f}}}) {
+  for (const auto& [name, how] : {std::pair{"greedy", SampleParams{.temperature = 0}},
+                                  {"all", SampleParams{}},
+                                  {"top_k 50", SampleParams{.top_k = 50}},
+                                  {"top_p 0.95", SampleParams{.top_p = 0.95f}},
+                                  {"min_p 0.05", SampleParams{.min_p = 0.05f}}}) {
     const Tensor params = context.scratch().take(DType::u8, {S * static_cast<int64_t>(sizeof(SampleParams))});
     for (int64_t r = 0; r < S; ++r) std::memcpy(params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof how, &how, sizeof how);
-    out.push_back(bench_case(sample_rows, context, concat(S, " x ", V, " ", name), 0, 4.0 * static_cast<double>(S * V), ids, logp, truncated, raw, logits, params));
+    out.push_back(bench_case(sample_rows, context, concat(S, " x ", V, " ", name), 0, 4.0 * static_cast<double>(S * V), ids, logp, truncated, raw,
+                             logits, params));
   }
   return out;
 }

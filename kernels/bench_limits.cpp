@@ -18,7 +18,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-constexpr int chains = 12;   // more than a multiply-add's latency times its rate
+constexpr int chains = 12;  // more than a multiply-add's latency times its rate
 
 }  // namespace
 
@@ -91,7 +91,7 @@ MachineLimits measure_limits(double seconds) {
     return static_cast<double>(amount);
   });
 
-  constexpr int64_t floats = int64_t{1} << 27;   // 512 MiB
+  constexpr int64_t floats = int64_t{1} << 27;  // 512 MiB
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   const Buffer buffer(*device, floats * sizeof(float));
   device->zero(buffer.data(), buffer.size(), nullptr);

@@ -5,7 +5,7 @@
 #include "core/parallel_for.h"
 #include "kernels/gemm_check.h"
 
-extern "C" void omp_set_num_threads(int count);   // libgomp, which oneDNN runs on
+extern "C" void omp_set_num_threads(int count);  // libgomp, which oneDNN runs on
 
 namespace hone {
 namespace {
@@ -20,8 +20,8 @@ struct Product {
 void run_piece(const Product& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   thread_local const bool one_thread [[maybe_unused]] = (omp_set_num_threads(1), true);
   const float* a = p.transposed ? p.a.ptr<float>() + row : p.a.row<float>(row);
-  const dnnl_status_t status = dnnl_sgemm(p.transposed ? 'T' : 'N', 'N', rows, columns, p.inner, 1, a, p.a.row_stride, p.b.ptr<float>() + column, p.b.row_stride,
-                                          p.accumulate ? 1.0f : 0.0f, p.out.row<float>(row) + column, p.out.row_stride);
+  const dnnl_status_t status = dnnl_sgemm(p.transposed ? 'T' : 'N', 'N', rows, columns, p.inner, 1, a, p.a.row_stride, p.b.ptr<float>() + column,
+                                          p.b.row_stride, p.accumulate ? 1.0f : 0.0f, p.out.row<float>(row) + column, p.out.row_stride);
   HONE_CHECK(status == dnnl_success, "oneDNN: sgemm of ", rows, " x ", columns, " x ", p.inner, " returned status ", static_cast<int>(status));
 }
 

@@ -2,10 +2,9 @@
 // panel of n and a chunk of K at a time, so that each lane runs the specification's chain of sums and the vector's width leaves no trace in the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#include <hwy/cache_control.h>
 
 #include "core/parallel_for.h"
 #include "kernels/fused_multiply_add.h"
@@ -22,10 +21,10 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 constexpr int64_t lanes = HWY_LANES(float);
-constexpr int tile_rows = lanes >= 16 ? 8 : 4;      // with tile_vectors: as many sums as there are registers for
+constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as there are registers for
 constexpr int tile_vectors = 3;
-constexpr int64_t panel = tile_vectors * lanes;     // columns of y that one packed piece of w makes
-constexpr int64_t block_rows = 256;                 // rows of y that use a packed piece before it is dropped
+constexpr int64_t panel = tile_vectors * lanes;  // columns of y that one packed piece of w makes
+constexpr int64_t block_rows = 256;              // rows of y that use a packed piece before it is dropped
 
 struct Call {
   Tensor y, x, w, bias, residual;
@@ -43,7 +42,7 @@ struct Rows {
 HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
   const D d;
   const hn::Repartition<double, D> d64;
-  V quad[4];   // quad[i]: in 128-bit block b, row 4 b + i
+  V quad[4];  // quad[i]: in 128-bit block b, row 4 b + i
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);
@@ -86,6 +85,12 @@ HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead
   for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
 }
 
+// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the first one `step` rows on.
+int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
+  if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
+  return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
+}
+
 // y[m][n ..] from its finished sum.
 HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total) {
   const D d;
@@ -95,7 +100,8 @@ HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total)
   hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
 }
 
-// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks before; the last chunk finishes y.
+// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks before; the last chunk
+// finishes y.
 template <int rows, int vectors>
 HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed, float* partial) {
   const D d;
@@ -125,12 +131,15 @@ HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_
     for (int v = 0; v < vectors; ++v) {
       float* kept = partial + r * panel + v * lanes;
       const V total = first == 0 ? sum[r][v] : hn::Add(hn::Load(d, kept), sum[r][v]);
-      if (last) finish(call, m + r, n + v * lanes, total);
-      else hn::Store(total, d, kept);
+      if (last)
+        finish(call, m + r, n + v * lanes, total);
+      else
+        hn::Store(total, d, kept);
     }
 }
 
-// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory. The next call is for n + lanes.
+// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory. The next call is for n +
+// lanes.
 template <int rows>
 HWY_ATTR void stream(const Call& call, int64_t n) {
   const D d;
@@ -141,7 +150,8 @@ HWY_ATTR void stream(const Call& call, int64_t n) {
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) x[r] = call.x.row<float>(r);
   for (int64_t first = 0; first < K; first += gemm_chunk) {
-    const int64_t end = std::min(K, first + gemm_chunk), ahead = end < K ? gemm_chunk : n + 2 * lanes <= call.y.dim(1) ? lanes * call.w.row_stride - first : 0;
+    const int64_t end = std::min(K, first + gemm_chunk);
+    const int64_t ahead = next_read(call, n, lanes, first);
     V sum[rows];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) sum[r] = hn::Zero(d);
@@ -186,7 +196,7 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   const Tile full = tile_of(tile_rows, vectors);
   for (int64_t first = 0; first < K; first += gemm_chunk) {
     const int64_t count = std::min(gemm_chunk, K - first);
-    const int64_t ahead = first + count < K ? gemm_chunk : n + 2 * panel <= N ? panel * call.w.row_stride - first : 0;
+    const int64_t ahead = next_read(call, n, panel, first);
     for (int64_t v = 0; v < vectors; ++v) pack(Rows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
     for (int64_t r = m; r < end; r += tile_rows) {
       const Tile run = end - r >= tile_rows ? full : tile_of(end - r, vectors);
@@ -225,7 +235,7 @@ void forward(const Call& call) {
 }  // namespace
 void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) { forward({y, x, w, bias, residual}); }
 #else
-void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}   // supports() says no
+void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace hone

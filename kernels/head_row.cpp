@@ -1,13 +1,14 @@
-// The one definition of log_sum_exp_chunk and of the row passes, vectorised by Google Highway; where the processor has no fused multiply-add, one lane at
-// a time with the same bits.
+// The one definition of log_sum_exp_chunk and of the row passes, vectorised by Google Highway; where the processor has no fused multiply-add, one
+// lane at a time with the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/head_row.cpp"
+#include "kernels/head_row.h"
+
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #include "kernels/exp-inl.h"
 #include "kernels/fused_multiply_add.h"
-#include "kernels/head_row.h"
 #include "kernels/logsumexp.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,7 +35,9 @@ LogSumExp chunk(const float* logits, int64_t count, float inv_temperature) {
   constexpr int64_t lanes = 16, width = hn::MaxLanes(D());
   const V factor = hn::Set(d, inv_temperature), minus_infinity = hn::Set(d, -std::numeric_limits<float>::infinity());
   V max = minus_infinity;
-  for_each_vector(count, [&](int64_t i, auto inside) HWY_ATTR { max = hn::Max(max, hn::IfThenElse(inside, hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), minus_infinity)); });
+  for_each_vector(count, [&](int64_t i, auto inside) HWY_ATTR {
+    max = hn::Max(max, hn::IfThenElse(inside, hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), minus_infinity));
+  });
   LogSumExp out;
   out.max = hn::GetLane(hn::MaxOfLanes(d, max));
 
@@ -59,7 +62,8 @@ LogSumExp chunk(const float* logits, int64_t count, float inv_temperature) {
 
 void gradient(float* logits, int64_t count, const RowGradient& g) {
   const D d;
-  const V factor = hn::Set(d, g.inv_temperature), lse = hn::Set(d, g.lse), entropy = hn::Set(d, g.entropy), smallest = hn::Set(d, exp_constants::smallest);
+  const V factor = hn::Set(d, g.inv_temperature), lse = hn::Set(d, g.lse), entropy = hn::Set(d, g.entropy),
+          smallest = hn::Set(d, exp_constants::smallest);
   const V base = hn::Set(d, g.dlse - g.dlogp), dentropy = hn::Set(d, g.dentropy);
   for_each_vector(count, [&](int64_t i, auto inside) HWY_ATTR {
     const V log_p = hn::Sub(hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), lse), p = exp_f32(d, log_p);
@@ -89,7 +93,8 @@ HWY_EXPORT(gradient);
 HWY_EXPORT(weights);
 
 LogSumExp log_sum_exp_chunk(const float* logits, int64_t count, float inv_temperature) {
-  return has_fused_multiply_add() ? HWY_DYNAMIC_DISPATCH(chunk)(logits, count, inv_temperature) : log_sum_exp_chunk_specification(logits, count, inv_temperature);
+  return has_fused_multiply_add() ? HWY_DYNAMIC_DISPATCH(chunk)(logits, count, inv_temperature)
+                                  : log_sum_exp_chunk_specification(logits, count, inv_temperature);
 }
 void head_row_gradient(float* logits, int64_t count, const RowGradient& g) { HWY_DYNAMIC_DISPATCH(gradient)(logits, count, g); }
 void head_row_weights(float* out, const float* logits, int64_t count, float inv_temperature, float max) {

@@ -6,7 +6,7 @@ namespace hone {
 
 // dLoss/dlogits of one row, see kernels/logprob.h.
 struct RowGradient {
-  float dlogp = 0, dentropy = 0, dlse = 0;   // dlse: of the z-loss
+  float dlogp = 0, dentropy = 0, dlse = 0;  // dlse: of the z-loss
   float lse = 0, entropy = 0, inv_temperature = 1;
   int32_t target = 0;
 };

@@ -1,5 +1,5 @@
-// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are vectorised. A block holds at most
-// 2^25 logits, so the size of what is in flight does not grow with the batch.
+// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are vectorised. A block holds at
+// most 2^25 logits, so the size of what is in flight does not grow with the batch.
 #include <cmath>
 
 #include "core/parallel_for.h"
@@ -14,7 +14,7 @@ namespace {
 
 // What forward finds of a row and backward reads.
 struct Columns {
-  Tensor logp, lse, entropy;   // logp or entropy may be empty
+  Tensor logp, lse, entropy;  // logp or entropy may be empty
 };
 
 struct Head {
@@ -56,14 +56,21 @@ void write_columns(const Head& head, int64_t first, const Tensor& logits, const 
   });
 }
 
-void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns, const LogprobGrad& grad, Tensor dhidden, Tensor dw) {
+void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns, const LogprobGrad& grad,
+                   Tensor dhidden, Tensor dw) {
   for_each_row(logits, [&](int64_t r) {
     const int64_t at = first + r;
     const float dlogp = grad.logp.ptr<float>()[at], lse = columns.lse.ptr<float>()[at];
-    RowGradient row{.dlogp = dlogp, .dlse = 2 * grad.z_loss * std::fabs(dlogp) * lse, .lse = lse, .inv_temperature = head.inv_temperature, .target = head.targets.ptr<int32_t>()[at]};
+    RowGradient row{.dlogp = dlogp,
+                    .dlse = 2 * grad.z_loss * std::fabs(dlogp) * lse,
+                    .lse = lse,
+                    .inv_temperature = head.inv_temperature,
+                    .target = head.targets.ptr<int32_t>()[at]};
     if (grad.entropy) row.dentropy = grad.entropy.ptr<float>()[at], row.entropy = columns.entropy.ptr<float>()[at];
-    if (row.dlogp == 0 && row.dentropy == 0) std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
-    else head_row_gradient(logits.row<float>(r), logits.dim(1), row);
+    if (row.dlogp == 0 && row.dentropy == 0)
+      std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
+    else
+      head_row_gradient(logits.row<float>(r), logits.dim(1), row);
   });
   gemm_backward_input(context, dhidden.rows(first, logits.dim(0)), logits, head.w);
   gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
@@ -79,10 +86,13 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
               float inv_temperature) {
   check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
   const Head head{hidden, w, targets, inv_temperature};
-  for_each_block(context, head, [&](int64_t first, const Tensor& logits) { add_gradients(context, head, first, logits, {{}, lse, entropy}, grad, dhidden, dw); });
+  for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
+    add_gradients(context, head, first, logits, {{}, lse, entropy}, grad, dhidden, dw);
+  });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
+           float inv_temperature) {
   check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
   const ScratchScope scope(context);
   const Head head{hidden, w, targets, inv_temperature};

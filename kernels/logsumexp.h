@@ -12,8 +12,8 @@ inline constexpr int64_t logsumexp_chunk = 1024;
 // Of z = logits * inv_temperature over some range. Logits of -inf have no weight; a NaN or +inf makes value() NaN.
 struct LogSumExp {
   float max = -std::numeric_limits<float>::infinity();
-  float sum = 0;        // of exp(z - max)
-  float weighted = 0;   // of (z - max) exp(z - max)
+  float sum = 0;       // of exp(z - max)
+  float weighted = 0;  // of (z - max) exp(z - max)
 
   float value() const;
   // -sum p log p of p = softmax(z).

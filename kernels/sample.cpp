@@ -14,7 +14,7 @@ namespace {
 
 struct Weighted {
   int32_t id = 0;
-  float z = 0, weight = 0;   // exp(z - max)
+  float z = 0, weight = 0;  // exp(z - max)
 };
 
 bool by_id(const Weighted& a, const Weighted& b) { return a.id < b.id; }
@@ -23,7 +23,8 @@ bool likelier(const Weighted& a, const Weighted& b) { return a.z != b.z ? a.z > 
 // Added in ascending id.
 double mass_of(std::vector<Weighted> tokens) {
   std::sort(tokens.begin(), tokens.end(), by_id);
-  return std::accumulate(tokens.begin(), tokens.end(), 0.0, [](double sum, const Weighted& token) { return sum + static_cast<double>(token.weight); });
+  return std::accumulate(tokens.begin(), tokens.end(), 0.0,
+                         [](double sum, const Weighted& token) { return sum + static_cast<double>(token.weight); });
 }
 
 void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int32_t& id, float& logp, float& truncated_logp, float& raw_logp) {
@@ -46,12 +47,13 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
     while (count < kept.size() && (count == 0 || sum < wanted)) sum += static_cast<double>(kept[count++].weight);
     kept.resize(count);
   }
-  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });   // weights are p / max p
+  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });  // weights are p / max p
 
   const bool truncated = static_cast<int64_t>(kept.size()) < V;
   std::sort(kept.begin(), kept.end(), by_id);
 
-  const double mass = mass_of(kept), drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;   // below mass, by rounding's rules too
+  const double mass = mass_of(kept),
+               drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;  // below mass, by rounding's rules too
   size_t chosen = 0;
   for (double sum = static_cast<double>(kept[0].weight); sum <= drawn; sum += static_cast<double>(kept[chosen].weight)) ++chosen;
 
@@ -64,7 +66,8 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
 void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
   check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
   for (int64_t r = 0; r < logits.dim(0); ++r)
-    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r], truncated_logp.ptr<float>()[r], raw_logp.ptr<float>()[r]);
+    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r], truncated_logp.ptr<float>()[r],
+               raw_logp.ptr<float>()[r]);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"specification", DeviceKind::cpu, run});

@@ -7,16 +7,16 @@ namespace hone {
 // One row's parameters. temperature 0 is greedy (ties to the lowest id), and its log-probs are those of temperature 1.
 struct SampleParams {
   float temperature = 1, top_p = 1, min_p = 0;
-  int32_t top_k = 0;         // 0 = all
-  uint64_t seed = 0, stream = 0, position = 0;   // the Philox draw
+  int32_t top_k = 0;                            // 0 = all
+  uint64_t seed = 0, stream = 0, position = 0;  // the Philox draw
 };
 
 // What a row's logits are multiplied by; the learner hands the same to logprob_forward.
 inline float inverse_temperature(float temperature) { return temperature == 0 ? 1 : 1 / temperature; }
 
-// The tokens that may be drawn: the top_k most likely (ties to the lower id); of these, most likely first, the shortest run that holds at least top_p of
-// their mass; of these, those at least min_p times as likely as the most likely one. One uniform draw then picks by cumulated mass in ascending id.
-// A row whose logits hold a NaN or +infinity, or nothing but -infinity, is an Error.
+// The tokens that may be drawn: the top_k most likely (ties to the lower id); of these, most likely first, the shortest run that holds at least top_p
+// of their mass; of these, those at least min_p times as likely as the most likely one. One uniform draw then picks by cumulated mass in ascending
+// id. A row whose logits hold a NaN or +infinity, or nothing but -infinity, is an Error.
 //
 // logits [S, V] f32 (penalties and biases already applied); params: u8 [S * sizeof(SampleParams)].
 // ids [S] i32; logp [S] f32: log_softmax(logits / temperature)[id], before truncation, with logprob_forward's bits; truncated_logp [S] f32: after

@@ -1,5 +1,5 @@
-// sample_rows without sorting a vocabulary: a bound finds the tokens that truncation may keep, and no more of them are put in order than are kept. The
-// specification's tokens, sums and draws.
+// sample_rows without sorting a vocabulary: a bound finds the tokens that truncation may keep, and no more of them are put in order than are kept.
+// The specification's tokens, sums and draws.
 #include <cmath>
 
 #include "core/parallel_for.h"
@@ -13,7 +13,7 @@ namespace {
 
 struct Candidate {
   int32_t id = 0;
-  float z = 0, weight = 0;   // exp(z - max)
+  float z = 0, weight = 0;  // exp(z - max)
 };
 
 // One row's logits, and buffers that a thread keeps from row to row.

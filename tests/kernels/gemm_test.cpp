@@ -10,7 +10,8 @@ namespace {
 struct Shape {
   int64_t M, N, K;
 };
-constexpr Shape shapes[] = {{1, 1, 1}, {0, 5, 7}, {3, 5, 7}, {1, 33, 513}, {17, 31, 65}, {40, 70, 129}, {65, 97, 1100}, {5, 3, 512}, {130, 48, 64}, {2, 0, 3}, {3, 4, 0}};
+constexpr Shape shapes[] = {{1, 1, 1},      {0, 5, 7},   {3, 5, 7},     {1, 33, 513}, {17, 31, 65}, {40, 70, 129},
+                            {65, 97, 1100}, {5, 3, 512}, {130, 48, 64}, {2, 0, 3},    {3, 4, 0}};
 
 }  // namespace
 
@@ -64,7 +65,8 @@ TEST(GemmForward, RowsDoNotDependOnTheBatch) {
       const int64_t first = (M * 31) % (most - M + 1);
       Floats part = poisoned({M, N}, 3);
       gemm_forward(cpu(), part, x.tensor().rows(first, M), w, bias, {});
-      for (int64_t i = 0; i < part.size(); ++i) ASSERT_TRUE(same_bits(part[i], whole[first * N + i])) << M << " rows, " << threads << " threads, element " << i;
+      for (int64_t i = 0; i < part.size(); ++i)
+        ASSERT_TRUE(same_bits(part[i], whole[first * N + i])) << M << " rows, " << threads << " threads, element " << i;
     }
   }
 }

@@ -16,13 +16,16 @@ constexpr Shape shapes[] = {{1, 1, 1}, {0, 7, 3}, {1, 33, 5}, {5, 1024, 8}, {7, 
 // The head in double, from the formulas of kernels/logprob.h.
 struct Reference {
   std::vector<double> logp, lse, entropy, dhidden, dw;
-  Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature, const Floats* dlogp = nullptr, const Floats* dentropy = nullptr, float z_loss = 0) {
+  Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature, const Floats* dlogp = nullptr,
+            const Floats* dentropy = nullptr, float z_loss = 0) {
     const int64_t R = targets.size(), D = w.tensor().dim(1), V = w.tensor().dim(0);
     dhidden.resize(static_cast<size_t>(R * D)), dw.resize(static_cast<size_t>(V * D));
     for (int64_t r = 0; r < R; ++r) {
       std::vector<double> z(static_cast<size_t>(V));
       for (int64_t v = 0; v < V; ++v)
-        for (int64_t d = 0; d < D; ++d) z[static_cast<size_t>(v)] += static_cast<double>(hidden[r * D + d]) * static_cast<double>(w[v * D + d]) * static_cast<double>(inv_temperature);
+        for (int64_t d = 0; d < D; ++d)
+          z[static_cast<size_t>(v)] +=
+              static_cast<double>(hidden[r * D + d]) * static_cast<double>(w[v * D + d]) * static_cast<double>(inv_temperature);
       const double max = *std::max_element(z.begin(), z.end());
       double sum = 0, mean = 0;
       for (const double x : z) sum += std::exp(x - max);
@@ -47,7 +50,11 @@ struct Inputs {
   Floats hidden, w, dlogp, dentropy;
   Ids targets;
   explicit Inputs(const Shape& s, float scale = 1)
-      : hidden(normals({s.R, s.D}, 1, scale, 3)), w(normals({s.V, s.D}, 2, 1, 2)), dlogp(normals({s.R}, 3)), dentropy(normals({s.R}, 4)), targets(random_ids(s.R, static_cast<int32_t>(s.V), 5)) {}
+      : hidden(normals({s.R, s.D}, 1, scale, 3)),
+        w(normals({s.V, s.D}, 2, 1, 2)),
+        dlogp(normals({s.R}, 3)),
+        dentropy(normals({s.R}, 4)),
+        targets(random_ids(s.R, static_cast<int32_t>(s.V), 5)) {}
 };
 
 }  // namespace
@@ -57,7 +64,8 @@ TEST(LogSumExp, FastChunkHasTheBitsOfTheSpecification) {
     Floats logits = normals({count}, static_cast<uint64_t>(count), 5);
     if (count > 20) logits[3] = -std::numeric_limits<float>::infinity(), logits[7] = -300;
     for (const float inv_temperature : {1.0f, 0.7f}) {
-      const LogSumExp plain = log_sum_exp_chunk_specification(&logits[0], count, inv_temperature), fast = log_sum_exp_chunk(&logits[0], count, inv_temperature);
+      const LogSumExp plain = log_sum_exp_chunk_specification(&logits[0], count, inv_temperature),
+                      fast = log_sum_exp_chunk(&logits[0], count, inv_temperature);
       EXPECT_TRUE(same_bits(plain.max, fast.max)) << count;
       EXPECT_TRUE(same_bits(plain.sum, fast.sum)) << count;
       EXPECT_TRUE(same_bits(plain.weighted, fast.weighted)) << count;
@@ -137,9 +145,11 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
 [[maybe_unused]] const bool backward_case = op_cases().add("logprob_backward", [] {
   for (const Shape& s : shapes) {
     const Inputs in(s);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
+           dw = normals({s.V, s.D}, 6, 1, 2);
     logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
-    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f}, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f}, lse, entropy, in.hidden, in.w,
+                        in.targets, 0.8f);
     expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, {}, 0}, lse, {}, in.hidden, in.w, in.targets, 0.8f);
   }
 });
@@ -148,7 +158,8 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
   for (const Shape& s : shapes) {
     const Inputs in(s);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
-    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw, {in.dlogp, {}, 0.1f}, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw, {in.dlogp, {}, 0.1f}, in.hidden, in.w,
+                        in.targets, 0.8f);
   }
 });
 
@@ -190,7 +201,8 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
     double sum = 0;
     for (int64_t r = 0; r < s.R; ++r) {
       const double g = static_cast<double>(in.dlogp[r]), l = static_cast<double>(lse[r]);
-      sum += g * static_cast<double>(logp[r]) + static_cast<double>(in.dentropy[r]) * static_cast<double>(entropy[r]) + static_cast<double>(z_loss) * std::fabs(g) * l * l;
+      sum += g * static_cast<double>(logp[r]) + static_cast<double>(in.dentropy[r]) * static_cast<double>(entropy[r]) +
+             static_cast<double>(z_loss) * std::fabs(g) * l * l;
     }
     return sum;
   };

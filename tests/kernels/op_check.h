@@ -98,7 +98,8 @@ template <class Expected>
   const bool exact = tolerance.relative == 0 && tolerance.absolute == 0;
   for (int64_t i = 0; i < actual.size(); ++i) {
     const double a = actual[i], e = static_cast<double>(expected[i]);
-    const bool good = exact ? same_bits(actual[i], static_cast<float>(expected[i])) : std::fabs(a - e) <= tolerance.absolute + tolerance.relative * std::fabs(e);
+    const bool good =
+        exact ? same_bits(actual[i], static_cast<float>(expected[i])) : std::fabs(a - e) <= tolerance.absolute + tolerance.relative * std::fabs(e);
     if (!good) return ::testing::AssertionFailure() << "element " << i << " of " << actual.size() << " is " << a << ", expected " << e;
   }
   return ::testing::AssertionSuccess();
@@ -115,8 +116,8 @@ void each_cpu_body(const Op<void(A...)>& op, Test test) {
   }
 }
 
-// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named "specification" leaves. The outputs start
-// each time as they are now: NaN where the op writes, numbers where it adds. They end as the specification leaves them.
+// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named "specification" leaves. The outputs
+// start each time as they are now: NaN where the op writes, numbers where it adds. They end as the specification leaves them.
 template <class... A>
 void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs, Tolerance tolerance, std::type_identity_t<A>... arguments) {
   std::vector<Floats> initial, expected;
@@ -128,8 +129,10 @@ void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs,
         for (int64_t j = 0; j < outputs[i]->size(); ++j) (*outputs[i])[j] = initial[i][j];
       if (!body(arguments...)) return;
       for (size_t i = 0; i < outputs.size(); ++i) {
-        if (specification) expected.push_back(*outputs[i]);
-        else EXPECT_TRUE(close(*outputs[i], expected[i], tolerance)) << "output " << i;
+        if (specification)
+          expected.push_back(*outputs[i]);
+        else
+          EXPECT_TRUE(close(*outputs[i], expected[i], tolerance)) << "output " << i;
       }
     });
   };

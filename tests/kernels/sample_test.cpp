@@ -52,7 +52,7 @@ std::vector<SampleParams> varied_params(int64_t count) {
 
 // The probabilities that truncation leaves, by the words of kernels/sample.h.
 std::map<int32_t, double> distribution(const Floats& logits, const SampleParams& p) {
-  std::vector<std::pair<double, int32_t>> order;   // (-weight, id)
+  std::vector<std::pair<double, int32_t>> order;  // (-weight, id)
   for (int32_t v = 0; v < logits.size(); ++v) order.emplace_back(-std::exp(static_cast<double>(logits[v]) / static_cast<double>(p.temperature)), v);
   std::sort(order.begin(), order.end());
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < order.size()) order.resize(static_cast<size_t>(p.top_k));
@@ -82,7 +82,7 @@ std::map<int32_t, double> distribution(const Floats& logits, const SampleParams&
       const int64_t S = 25;
       Floats logits = normals({S, V}, static_cast<uint64_t>(V), scale, 3);
       for (int64_t i = 0; i < logits.size(); i += 11) logits[i] = i % V == 0 ? 0.5f : -infinity;
-      for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 5) logits[i] = logits[i + 1];   // ties
+      for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 5) logits[i] = logits[i + 1];  // ties
       std::vector<SampleParams> params = varied_params(S);
       std::map<std::string, Outputs> found;
       each_cpu_body(sample_rows, [&](auto run, const std::string& name) {
