@@ -1,51 +1,65 @@
-#include "kernels/bench.h"
-
 #include <cstdio>
 
+#include "cli/bench_model.h"
 #include "cli/command.h"
-#include "core/json.h"
-#include "core/parallel_for.h"
+#include "cli/model_arguments.h"
+#include "kernels/bench.h"
 
 namespace hone {
 namespace {
 
-Json to_json(const MachineLimits& limits, const std::vector<BenchRow>& rows) {
-  JsonArray table;
-  for (const BenchRow& row : rows)
-    table.push_back(JsonObject{{"op", row.op},
-                               {"shape", row.shape},
-                               {"body", row.body},
-                               {"seconds", row.seconds},
-                               {"flops", row.flops},
-                               {"bytes", row.bytes},
-                               {"share", row.share},
-                               {"limit", row.compute_bound ? "arithmetic" : "reading"}});
-  return JsonObject{{"threads", num_threads()}, {"flops", limits.flops}, {"read_bandwidth", limits.read_bandwidth}, {"ops", std::move(table)}};
-}
-
 class BenchCommand : public Command {
  public:
-  std::string summary() const override { return "how fast operations are, beside what this machine could do"; }
-  std::string example() const override { return "hone bench ops --filter gemm\n  hone bench ops --json"; }
+  std::string summary() const override { return "speeds of operations and models beside this machine's limits"; }
+  std::string example() const override { return "hone bench ops --filter gemm\n  hone bench train --shape llama-124m --tokens 256 --json"; }
   void arguments(Arguments& a) override {
-    a.positional("what", what_, "ops: every operation that has benchmark cases", false);
-    a.option("filter", filter_, "only cases whose name contains this");
-    a.option("seconds", seconds_, "time for each body of each case");
-    a.flag("json", json_, "one JSON object");
+    a.choice("what", what_, {"ops", "train", "prefill", "decode"}, "ops | train | prefill | decode");
+    a.option("filter", filter_, "operations whose name holds this");
+    a.option("seconds", seconds_, "time for each body of each operation's case");
+    a.option("shape", model_.shape, ("model: " + join(model_bench_shapes()) + ", or a config.json").c_str());
+    a.option("batch", model_.batch, "sequences");
+    a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
+    a.option("repeats", model_.repeats, "the median counts");
+    a.flag("json", json_, "JSON Lines");
   }
   int run() override {
-    HONE_CHECK(what_ == "ops", "bench: unknown subject '", what_, "'; known: ops");
-    const std::unique_ptr<Device> device = devices().at("cpu")(0);
+    const std::unique_ptr<Device> device = open_device("cpu");
     Context context(*device);
     const MachineLimits limits = measure_limits();
-    const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
-    std::printf("%s", json_ ? (to_json(limits, rows).dump() + "\n").c_str() : bench_table(limits, rows).c_str());
-    return 0;
+    return what_ == "ops" ? ops(context, limits) : model(context, limits);
   }
 
  private:
-  std::string what_ = "ops", filter_;
+  int ops(Context& context, const MachineLimits& limits) const {
+    const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
+    if (!json_) {
+      std::printf("%s", bench_table(limits, rows).c_str());
+      return 0;
+    }
+    for (const BenchRow& row : rows)
+      std::printf("%s\n", Json(JsonObject{{"op", row.op}, {"shape", row.shape}, {"body", row.body}, {"seconds", row.seconds}, {"flops_per_second", row.flops}, {"bytes_per_second", row.bytes}, {"share", row.share},
+                                          {"limit", row.compute_bound ? "arithmetic" : "bandwidth"}})
+                              .dump()
+                              .c_str());
+    return 0;
+  }
+  int model(Context& context, const MachineLimits& limits) const {
+    Json row = bench_model(what_, context, model_);
+    row.set("limit_flops_per_second", limits.flops);
+    row.set("limit_bytes_per_second", limits.read_bandwidth);
+    const bool arithmetic = row.find("flops_per_second") != nullptr;
+    const double share = arithmetic ? row.at("flops_per_second").as_double() / limits.flops : row.at("bytes_per_second").as_double() / limits.read_bandwidth;
+    row.set("share", share);
+    if (json_)
+      std::printf("%s\n", row.dump().c_str());
+    else
+      std::printf("%s %s, batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's %s\n", what_.c_str(), model_.shape.c_str(), static_cast<long long>(model_.batch),
+                  static_cast<long long>(model_.tokens), row.at("tokens_per_second").as_double(), 100 * share, arithmetic ? "measured arithmetic peak" : "measured read bandwidth");
+    return 0;
+  }
+  std::string what_, filter_;
   double seconds_ = 0.3;
+  ModelBench model_;
   bool json_ = false;
 };
 

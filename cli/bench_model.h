@@ -1,0 +1,20 @@
+#pragma once
+// Speeds of whole models on random weights: tokens a second of training, prefill and decoding, beside what the machine's limits allow.
+#include <string>
+
+#include "core/device.h"
+#include "core/json.h"
+
+namespace hone {
+
+struct ModelBench {
+  std::string shape = "llama-124m";   // a name of model_bench_shapes() or a config.json
+  int64_t batch = 1, tokens = 256;    // sequences and their length (training), prompt (prefill), context (decoding)
+  int64_t repeats = 5;                // the median counts
+};
+std::vector<std::string> model_bench_shapes();
+
+// {what, shape, params, tokens_per_second, seconds, flops_per_second or bytes_per_second}; what is train | prefill | decode.
+Json bench_model(const std::string& what, Context& context, const ModelBench& options);
+
+}  // namespace hone
