@@ -1,0 +1,189 @@
+// The command line as scripts rely on it: exit codes, outputs, and what bad input is told.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/bpe_train.h"
+#include "core/file.h"
+#include "core/model/model.h"
+#include "tests/support/process.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CliTest : public ::testing::Test {
+ protected:
+  CliTest() : device(devices().at("cpu")(0)), context(*device) {}
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const fs::path path = folder.path() / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << text;
+    return path.string();
+  }
+  // A model of random weights with a tokenizer of 300 tokens.
+  std::string model_folder() {
+    const std::string text = write("corpus.txt", "the cat sat on the mat and the dog sat on the log and so on and on");
+    EXPECT_EQ(run_hone({"tokenizer", "train", "--in", text, "--vocab-size", "264", "--out", (folder.path() / "model").string()}).code, 0);
+    const std::unique_ptr<Model> model = make_model(JsonObject{{"model_type", "llama"}, {"hidden_size", 16}, {"intermediate_size", 32}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"num_key_value_heads", 1},
+                                                               {"vocab_size", 264}, {"max_position_embeddings", 32}, {"rms_norm_eps", 1e-5}, {"initializer_range", 0.2}, {"hidden_act", "silu"}, {"tie_word_embeddings", true}},
+                                                    "test");
+    model->allocate(context, DType::f32, false);
+    model->initialise(context, 1);
+    save_model(context, *model, folder.path() / "model", DType::f32);
+    return (folder.path() / "model").string();
+  }
+  void expect_error(const std::vector<std::string>& arguments, int code, const std::vector<std::string>& words) const {
+    const Finished done = run_hone(arguments);
+    EXPECT_EQ(done.code, code) << done.err;
+    for (const std::string& word : words) EXPECT_NE(done.err.find(word), std::string::npos) << word << " in: " << done.err;
+  }
+  static std::vector<Json> rows(const std::string& text) {
+    std::vector<Json> out;
+    for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+      end = text.find('\n', begin);
+      out.push_back(parse_json(text.substr(begin, end - begin), "output"));
+    }
+    return out;
+  }
+
+  TemporaryFolder folder;
+  std::unique_ptr<Device> device;
+  Context context;
+};
+
+TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
+  EXPECT_EQ(run_hone({"--help"}).code, 0);
+  EXPECT_EQ(run_hone({"--version"}).code, 0);
+  EXPECT_EQ(run_hone({}).code, 2);
+  EXPECT_EQ(run_hone({"fly"}).code, 2);
+  EXPECT_EQ(run_hone({"score", "--modle", "x"}).code, 2);
+  EXPECT_EQ(run_hone({"list", "objectives"}).code, 0);
+  EXPECT_EQ(run_hone({"generate", "--model", "/nowhere", "--prompt", "x"}).code, 1);
+}
+
+TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
+  for (const char* command : {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "doctor", "bench"}) {
+    const Finished help = run_hone({command, "--help"});
+    EXPECT_EQ(help.code, 0) << command;
+    EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
+  }
+}
+
+TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
+  const std::string misspelt = write("a.toml", "name = \"a\"\n[[stage]]\nkind = \"sft\"\nlearning_rat = 1\n");
+  expect_error({"run", misspelt, "--dry-run"}, 1, {"a.toml:4", "learning_rat", "learning_rate"});
+  const std::string mistyped = write("b.toml", "seed = \"one\"\n[[stage]]\nkind = \"sft\"\n");
+  expect_error({"run", mistyped, "--dry-run"}, 1, {"b.toml:1", "seed"});
+  const std::string unknown = write("c.toml", "[[stage]]\nkind = \"sftt\"\n");
+  expect_error({"run", unknown, "--dry-run"}, 1, {"c.toml:2", "sftt", "known"});
+  expect_error({"run", write("d.toml", "[[stage]\n"), "--dry-run"}, 1, {"d.toml:1"});
+  expect_error({"run", (folder.path() / "missing.toml").string()}, 1, {"missing.toml"});
+  expect_error({"run", misspelt, "stage.0.stepz=3", "--dry-run"}, 1, {"stepz"});
+  const std::string no_data = write("e.toml", "[[stage]]\nkind = \"pretrain\"\nfiles = [\"/nowhere/x.jsonl\"]\n");
+  expect_error({"run", no_data, "runs=" + folder.path().string()}, 1, {"/nowhere/x.jsonl"});
+}
+
+TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
+  expect_error({"generate", "--model", folder.path().string(), "--prompt", "x"}, 1, {folder.path().string(), "config.json"});
+  const std::string model = model_folder();
+  fs::resize_file(fs::path(model) / "model.safetensors", 200);
+  expect_error({"generate", "--model", model, "--prompt", "x"}, 1, {"model.safetensors"});
+}
+
+TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
+  const std::string model = model_folder();
+  const std::string prompts = write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n\n{\"ids\": [70, 71]}\n");
+  const Finished done = run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed", "4", "--logprobs", "--json", "--ignore-eos"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const std::vector<Json> replies = rows(done.out);
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[1].at("prompt_ids").dump(), "[70,71]");
+  std::string in;
+  for (const Json& reply : replies) {
+    JsonArray ids = reply.at("prompt_ids").as_array();
+    for (const Json& id : reply.at("ids").as_array()) ids.push_back(id);
+    in += Json(JsonObject{{"ids", ids}}).dump() + "\n";
+  }
+  const Finished scored = run_hone({"score", "--model", model, "--in", "-", "--out", "-"}, {}, in);
+  ASSERT_EQ(scored.code, 0) << scored.err;
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const JsonArray& logp = rows(scored.out)[i].at("logp").as_array();
+    const JsonArray& sampled = replies[i].at("logp").as_array();
+    EXPECT_TRUE(logp[0].is_null());
+    for (size_t t = 0; t < sampled.size(); ++t) EXPECT_EQ(sampled[t].as_double(), logp[logp.size() - sampled.size() + t].as_double());
+  }
+}
+
+TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
+  const std::string model = model_folder();
+  expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1, {"bad.jsonl:2"});
+  expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1, {"id.jsonl:1", "264"});
+  expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1, {"none.jsonl:1", "prompt"});
+  expect_error({"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1, {"long.jsonl:1", "32"});
+}
+
+TEST_F(CliTest, IdsNeedNoTokenizer) {
+  const std::string model = model_folder();
+  fs::remove(fs::path(model) / "tokenizer.json");
+  const std::string ids = write("ids.jsonl", "{\"ids\": [5, 6, 7]}\n"), text = write("text.jsonl", "{\"text\": \"a\"}\n");
+  EXPECT_EQ(run_hone({"score", "--model", model, "--in", ids}).code, 0);
+  expect_error({"score", "--model", model, "--in", text}, 1, {"no tokenizer"});
+}
+
+TEST_F(CliTest, TokenizerGoesThereAndBack) {
+  const std::string model = model_folder(), text = "the cat\r\n\tsat <|endoftext|> \xc3\xa9\xf0\x9f\x99\x82 ";
+  const Finished ids = run_hone({"tokenizer", "encode", "--tokenizer", model, "--json"}, {}, text);
+  ASSERT_EQ(ids.code, 0) << ids.err;
+  EXPECT_EQ(run_hone({"tokenizer", "decode", "--tokenizer", model}, {}, ids.out).out, text);
+  expect_error({"tokenizer", "encode"}, 1, {"--tokenizer"});
+}
+
+TEST_F(CliTest, RewardAddsScoreAndNote) {
+  const std::string in = write("r.jsonl", "{\"prompt\": \"2+2\", \"completion\": \"it is 4\", \"answer\": \"4\"}\n{\"prompt\": \"2+2\", \"completion\": \"5\", \"answer\": \"4\"}\n");
+  const Finished done = run_hone({"reward", "--reward", "number", "--in", in, "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(rows(done.out)[0].at("score").as_double(), 1);
+  EXPECT_EQ(rows(done.out)[1].at("score").as_double(), 0);
+  EXPECT_TRUE(rows(done.out)[1].find("note"));
+  expect_error({"reward", "--reward", "nubmer", "--in", in, "--json"}, 1, {"nubmer", "number"});
+}
+
+TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
+  const std::string in = write("o.json", R"({"logp": [[-1.0, -2.0], [-0.5, -0.7]], "behavior_logp": [[-1.0, -2.0], [-0.5, -0.7]], "mask": [[0, 1], [0, 1]], "rewards": [1, 0], "group_size": 2, "config": {}})");
+  const Finished done = run_hone({"objective", "grpo", "--in", in});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const Json out = parse_json(done.out, "output");
+  EXPECT_EQ(out.at("grad").as_array().size(), 2u);
+  EXPECT_LT(out.at("grad").as_array()[0].as_array()[1].as_double(), 0);
+  EXPECT_GT(out.at("advantages").as_array()[0].as_double(), 0);
+  EXPECT_TRUE(out.at("loss").is_number());
+}
+
+TEST_F(CliTest, EvaluatesATaskFile) {
+  const std::string model = model_folder(), data = write("q.jsonl", "{\"q\": \"the cat\", \"a\": \"4\"}\n{\"q\": \"the dog\", \"a\": \"5\"}\n");
+  const std::string task = write("t.toml", "kind = \"generate\"\nfiles = [\"" + data + "\"]\nprompt = \"{q}\"\nanswer = \"{a}\"\nsampling = { max_tokens = 4 }\nreward = { kind = \"number\" }\n");
+  const std::string out = (folder.path() / "replies.jsonl").string();
+  const Finished done = run_hone({"eval", "--model", model, "--task", task, "--samples", "2", "--out", out, "--json"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const Json result = parse_json(done.out, "output");
+  EXPECT_EQ(result.at("num_problems").as_int(), 2);
+  EXPECT_TRUE(result.find("ci95") && result.find("sampled_accuracy"));
+  EXPECT_EQ(rows(read_file(out)).size(), 6u);
+  expect_error({"eval", "--model", model, "--task", "gsm9k"}, 1, {"gsm9k", "gsm8k"});
+}
+
+TEST_F(CliTest, UnwritableOutputsAreErrors) {
+  const std::string model = model_folder(), in = write("in.jsonl", "{\"ids\": [5, 6]}\n");
+  expect_error({"score", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()}, 1, {"out.jsonl"});
+  const Finished full = run_hone({"score", "--model", model, "--in", in, "--out", "/dev/full"});
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("/dev/full"), std::string::npos) << full.err;
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,162 @@
+// Whole runs through the program: what a run promises about its bits, and what it does when it is stopped.
+#include <gtest/gtest.h>
+
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/file.h"
+#include "tests/support/process.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* recipe = R"(
+name = "tiny"
+seed = 3
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+max_position_embeddings = 64
+[[stage]]
+kind = "tokenizer"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+vocab_size = 270
+[[stage]]
+kind = "pretrain"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+packing = "documents"
+max_length = 32
+batch_size = 8
+steps = 12
+save_steps = 5
+[[stage]]
+kind = "rl"
+objective = "grpo"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+prompts_per_step = 3
+num_generations = 4
+mini_batches = 2
+steps = 10
+save_steps = 3
+beta = 0.05
+sampling = { temperature = 0.7, max_tokens = 6 }
+reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, max_length = 3 } ] }
+)";
+
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() { std::ofstream(folder.path() / "tiny.toml") << recipe; }
+  std::vector<std::string> run_arguments(const std::string& name) const { return {"run", (folder.path() / "tiny.toml").string(), "runs=" + folder.path().string(), "name=" + name}; }
+  fs::path run(const std::string& name, const std::vector<std::string>& environment = {}) const {
+    const Finished done = run_hone(run_arguments(name), environment);
+    EXPECT_EQ(done.code, 0) << done.err;
+    return folder.path() / name;
+  }
+  TemporaryFolder folder;
+};
+
+// Rows without what a clock says.
+std::vector<std::string> timeless_rows(const fs::path& path) {
+  std::vector<std::string> out;
+  read_jsonl(path, [&](const Json& row, int64_t) {
+    Json kept = JsonObject{};
+    for (const auto& [name, value] : row.as_object())
+      if (name.find("time") == std::string::npos && name.find("second") == std::string::npos) kept.set(name, value);
+    out.push_back(kept.dump());
+  });
+  return out;
+}
+
+void expect_same_bits(const fs::path& a, const fs::path& b) {
+  EXPECT_EQ(timeless_rows(a / "metrics.jsonl"), timeless_rows(b / "metrics.jsonl"));
+  EXPECT_EQ(read_file(a / "samples.jsonl"), read_file(b / "samples.jsonl"));
+  for (const char* stage : {"pretrain/step-12", "grpo/step-10"})
+    for (const char* file : {"model.safetensors", "trainer/trainer.safetensors", "tokenizer.json"})
+      EXPECT_TRUE(read_file(a / "checkpoints" / stage / file) == read_file(b / "checkpoints" / stage / file)) << stage << "/" << file;
+}
+
+void wait_for(const fs::path& path) {
+  for (int i = 0; i < 600 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(fs::exists(path)) << path;
+}
+
+TEST_F(RunTest, RepeatsBitForBitWithOneThreadAndWithTwo) {
+  const fs::path two = run("two", {"HONE_NUM_THREADS=2"});
+  expect_same_bits(two, run("again", {"HONE_NUM_THREADS=2"}));
+  expect_same_bits(two, run("one", {"HONE_NUM_THREADS=1"}));
+}
+
+TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
+  std::vector<std::string> arguments = run_arguments("on_policy");
+  arguments.push_back("stage.grpo.mini_batches=1");
+  ASSERT_EQ(run_hone(arguments).code, 0);
+  int64_t steps = 0;
+  read_jsonl(folder.path() / "on_policy" / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (const Json* difference = row.find("sampling/sampling_logp_difference/max")) EXPECT_EQ(difference->as_double(), 0.0), ++steps;
+  });
+  EXPECT_EQ(steps, 10);
+}
+
+TEST_F(RunTest, KilledAndResumedIsTheUninterruptedRun) {
+  const fs::path whole = run("whole");
+  for (const char* stage : {"pretrain/step-5", "grpo/step-6"}) {
+    const std::string name = std::string("killed_") + (stage[0] == 'p' ? "pretrain" : "grpo");
+    Process process(run_arguments(name));
+    wait_for(folder.path() / name / "checkpoints" / stage / "manifest.json");
+    process.signal(SIGKILL);
+    EXPECT_EQ(process.wait().code, 128 + SIGKILL);
+    const Finished resumed = run_hone({"run", "--resume", (folder.path() / name).string()});
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    expect_same_bits(whole, folder.path() / name);
+  }
+}
+
+TEST_F(RunTest, TerminatedSavesAndSaysHowToGoOn) {
+  const fs::path whole = run("whole");
+  Process process(run_arguments("stopped"));
+  wait_for(folder.path() / "stopped" / "checkpoints" / "grpo" / "step-3" / "manifest.json");
+  process.signal(SIGTERM);
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("hone run --resume"), std::string::npos) << stopped.err;
+  ASSERT_EQ(run_hone({"run", "--resume", (folder.path() / "stopped").string()}).code, 0);
+  expect_same_bits(whole, folder.path() / "stopped");
+}
+
+TEST_F(RunTest, ATornCheckpointIsRefusedByNameAndTheOneBeforeUsed) {
+  const fs::path whole = run("whole"), torn = run("torn");
+  fs::remove_all(torn / "checkpoints" / "grpo" / "step-10");
+  fs::resize_file(torn / "checkpoints" / "grpo" / "step-9" / "model.safetensors", 100);
+  Json state = parse_json(read_file(torn / "run.json"), "run.json");
+  state.set("stages_done", 2);
+  JsonArray stages = state.at("stages").as_array();
+  stages.resize(2);
+  state.set("stages", stages);
+  std::ofstream(torn / "run.json") << state.dump();
+  const Finished resumed = run_hone({"run", "--resume", torn.string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("step-9"), std::string::npos) << resumed.err;
+  expect_same_bits(whole, torn);
+}
+
+TEST_F(RunTest, LeavesWhatItPromises) {
+  const fs::path at = run("a");
+  for (const char* name : {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg", "reward.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
+    EXPECT_TRUE(fs::exists(at / name)) << name;
+  EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
+  const Finished again = run_hone({"run", (at / "recipe.toml").string(), "name=b"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  expect_same_bits(at, folder.path() / "b");
+}
+
+}  // namespace
+}  // namespace hone::test

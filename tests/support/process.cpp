@@ -1,0 +1,61 @@
+#include "tests/support/process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "tests/support/support.h"
+
+namespace hone::test {
+
+static std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+Process::Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const std::string& input) {
+  folder_ = (std::filesystem::temp_directory_path() / "hone-process-XXXXXX").string();
+  if (!::mkdtemp(folder_.data())) throw std::runtime_error("cannot make a temporary folder");
+  std::ofstream(folder_ + "/in", std::ios::binary) << input;
+  const std::string binary = hone_binary().string();
+  std::vector<char*> argv{const_cast<char*>(binary.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("cannot fork");
+  if (pid_ > 0) return;
+  const auto redirect = [&](const char* name, int flags, int to) { ::dup2(::open((folder_ + name).c_str(), flags, 0600), to); };
+  redirect("/in", O_RDONLY, 0);
+  redirect("/out", O_WRONLY | O_CREAT, 1);
+  redirect("/err", O_WRONLY | O_CREAT, 2);
+  for (const std::string& entry : environment) ::putenv(const_cast<char*>(entry.c_str()));
+  ::execv(binary.c_str(), argv.data());
+  ::_exit(127);
+}
+
+Process::~Process() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Process::signal(int number) const { ::kill(pid_, number); }
+
+Finished Process::wait() {
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(folder_ + "/out"), slurp(folder_ + "/err")};
+}
+
+}  // namespace hone::test

@@ -1,0 +1,34 @@
+#pragma once
+// Runs the hone binary as a user would.
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace hone::test {
+
+struct Finished {
+  int code = -1;        // exit code; 128 + the signal if one ended it
+  std::string out, err;
+};
+
+// A hone process with its arguments; environment entries ("NAME=value") are added to the test's own.
+class Process {
+ public:
+  explicit Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}, const std::string& input = "");
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  void signal(int number) const;
+  Finished wait();
+
+ private:
+  pid_t pid_ = -1;
+  std::string folder_;
+};
+
+inline Finished run_hone(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}, const std::string& input = "") {
+  return Process(arguments, environment, input).wait();
+}
+
+}  // namespace hone::test
