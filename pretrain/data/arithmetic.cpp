@@ -1,5 +1,6 @@
-// Addition of two numbers, as two kinds of writers do it: in haste, column by column without the carries ("=122" for 47+85: right only where no inner column
-// carries), or worked from the right with carries (":7+5=12,4+8+1=13=132"). A model that has read both can do either; which one pays is what a reward teaches.
+// Addition of two numbers of a fixed width ("047+085"), as two kinds of writers do it: in haste, column by column without the carries ("=0022": right only
+// where no inner column carries), or worked from the right with them (":7+5+0=12,4+8+1=13,0+0+1=01=0132"). A model that has read both can do either; which one
+// pays is what a reward teaches.
 #include "core/rng.h"
 #include "pretrain/data/generator.h"
 #include "pretrain/loader.h"
@@ -10,7 +11,7 @@ namespace {
 class Arithmetic : public Generator {
  public:
   void fields(Fields& f) override {
-    f("digits", digits_, "digits of each operand, at most");
+    f("digits", digits_, "digits of each operand, leading zeros included");
     f("heldout", heldout_, "problems of the test split");
     f("worked", worked_, "share of completions that work the sum with its carries; the others answer in haste, without");
     f("seed", seed_, "of the train split's order and styles; which problems are held out does not depend on it");
@@ -25,10 +26,10 @@ class Arithmetic : public Generator {
     const uint64_t problem = problem_at(split, static_cast<uint64_t>(index)), base = static_cast<uint64_t>(operands());
     const int64_t a = static_cast<int64_t>(problem / base), b = static_cast<int64_t>(problem % base);
     Example out;
-    out.prompt = std::to_string(a) + "+" + std::to_string(b);
+    out.prompt = padded(a, digits_) + "+" + padded(b, digits_);
     out.answer = std::to_string(a + b);
     const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), problem).uniform() < worked_;
-    out.completion = work ? working(a, b) + "=" + out.answer : "=" + std::to_string(without_carries(a, b));
+    out.completion = (work ? working(a, b) : "") + "=" + padded(work ? a + b : without_carries(a, b), digits_ + 1);
     return out;
   }
 
@@ -47,20 +48,24 @@ class Arithmetic : public Generator {
     return Permutation(all, 0, 0)(place);
   }
 
-  // Every column's sum but the last loses its carry.
-  static int64_t without_carries(int64_t a, int64_t b) {
+  static std::string padded(int64_t number, int64_t width) {
+    std::string out = std::to_string(number);
+    return std::string(static_cast<size_t>(width) - out.size(), '0') + out;
+  }
+
+  // Every column's sum but the leftmost loses its carry.
+  int64_t without_carries(int64_t a, int64_t b) const {
     int64_t out = 0, place = 1;
-    for (; a > 9 || b > 9; a /= 10, b /= 10, place *= 10) out += (a % 10 + b % 10) % 10 * place;
+    for (int64_t column = 1; column < digits_; ++column, a /= 10, b /= 10, place *= 10) out += (a % 10 + b % 10) % 10 * place;
     return out + (a + b) * place;
   }
 
-  // Each column's sum from the right: ":7+5=12,4+8+1=13".
-  static std::string working(int64_t a, int64_t b) {
+  // Each column's sum with the carry that comes in, from the right.
+  std::string working(int64_t a, int64_t b) const {
     std::string out;
-    int64_t carry = 0;
-    for (; a > 0 || b > 0 || out.empty(); a /= 10, b /= 10) {
+    for (int64_t column = 0, carry = 0; column < digits_; ++column, a /= 10, b /= 10) {
       const int64_t sum = a % 10 + b % 10 + carry;
-      out += (out.empty() ? ":" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + (carry ? "+1" : "") + "=" + std::to_string(sum);
+      out += (column == 0 ? ":" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "+" + std::to_string(carry) + "=" + padded(sum, 2);
       carry = sum / 10;
     }
     return out;

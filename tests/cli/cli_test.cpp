@@ -102,7 +102,7 @@ TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
   ASSERT_EQ(done.code, 0) << done.err;
   const std::vector<Json> replies = rows(done.out);
   ASSERT_EQ(replies.size(), 2u);
-  EXPECT_EQ(replies[1].at("prompt_ids").dump(), "[70,71]");
+  EXPECT_EQ(replies[1].at("prompt_ids").dump(), "[70, 71]");
   std::string in;
   for (const Json& reply : replies) {
     JsonArray ids = reply.at("prompt_ids").as_array();
