@@ -53,11 +53,13 @@ toml::node& element(toml::array& array, const std::string& segment, const std::s
     return array[index];
   }
   std::vector<std::string> known;
-  for (toml::node& item : array) {
-    const toml::table* table = item.as_table();
-    const auto name = table ? (*table)["name"].value<std::string>() : std::nullopt;
-    if (name == segment) return item;
-    if (name) known.push_back(*name);
+  for (const char* key : {"name", "objective", "kind"}) {
+    for (toml::node& item : array) {
+      const toml::table* table = item.as_table();
+      const auto name = table ? (*table)[key].value<std::string>() : std::nullopt;
+      if (name == segment) return item;
+      if (name) known.push_back(*name);
+    }
   }
   fail(source, ": no element is named '", segment, "'", suggestion(segment, known), "; known: ", join(known));
 }

@@ -12,8 +12,8 @@
 namespace hone {
 
 // A parsed TOML document with "key=value" overrides applied. Overrides are TOML ("steps=100", "stage.sft.learning_rate=1e-3",
-// "model.hidden_size=64"); a bare word that is no TOML value is a string; an element of an array of tables is named by its index or by
-// its `name` field. Strings have ${NAME} expanded. Syntax errors are Errors "file:line:column: what".
+// "model.hidden_size=64"); a bare word that is no TOML value is a string; an element of an array of tables is named by its index, or by
+// its `name`, else its `objective`, else its `kind`. Strings have ${NAME} expanded. Syntax errors are Errors "file:line:column: what".
 class Config {
  public:
   static Config from_file(const std::string& path, std::span<const std::string> overrides = {});

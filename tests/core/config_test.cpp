@@ -75,6 +75,23 @@ name = "grpo"
 inner.rate = 0.25
 )";
 
+struct Step {
+  std::string kind, objective;
+  int64_t steps = 0;
+  void fields(Fields& f) { f("kind", kind, ""), f("objective", objective, ""), f("steps", steps, ""); }
+};
+struct Steps {
+  std::vector<Step> stage;
+  void fields(Fields& f) { f("stage", stage, ""); }
+};
+
+TEST(Config, AnOverrideNamesAnUnnamedElementByItsObjectiveOrKind) {
+  const std::vector<std::string> overrides{"stage.grpo.steps=7", "stage.sft.steps=3"};
+  const Steps read = Config::from_text("[[stage]]\nkind = 'sft'\n[[stage]]\nkind = 'rl'\nobjective = 'grpo'\n", "test", overrides).as<Steps>();
+  EXPECT_EQ(read.stage[0].steps, 3);
+  EXPECT_EQ(read.stage[1].steps, 7);
+}
+
 TEST(Config, ReadsNestedTypedValues) {
   const Recipe recipe = read(kText);
   EXPECT_EQ(recipe.steps, 20);

@@ -49,7 +49,7 @@ steps = 10
 save_steps = 3
 beta = 0.05
 sampling = { temperature = 0.7, max_tokens = 6 }
-reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 3 } ] }
+reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 6, target = 3 } ] }
 )";
 
 class RunTest : public ::testing::Test {

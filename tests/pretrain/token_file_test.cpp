@@ -60,7 +60,7 @@ TEST(TokenFile, IsTheSameWithOneAndTwoThreads) {
   std::mt19937 random(1);
   std::vector<std::string> texts(3000);
   for (std::string& text : texts)
-    for (uint32_t i = random() % 50; i > 0; --i) text += static_cast<char>('a' + random() % 26);
+    for (uint64_t i = random() % 50; i > 0; --i) text += static_cast<char>('a' + random() % 26);
   const std::string inputs[] = {write_rows(folder.path() / "rows.jsonl", texts)};
   std::vector<std::string> bytes;
   for (const int threads : {1, 2}) {

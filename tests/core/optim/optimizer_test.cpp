@@ -108,7 +108,7 @@ TEST_P(OptimizerContract, FindsAMinimum) {
     for (size_t i = 0; i < 3; ++i) problem.grads[i] = 2 * (problem.values[i] - static_cast<float>(i));
     problem.update(*optimizer, step, 0.05 / std::sqrt(static_cast<double>(step)) * 2);
   }
-  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(problem.values[i], i, 0.05);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(problem.values[i], static_cast<double>(i), 0.05);
 }
 
 TEST_P(OptimizerContract, MultipliesGradientsByTheClip) {
