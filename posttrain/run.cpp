@@ -143,8 +143,6 @@ std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path&
     run.tokenizer = Tokenizer::load(expand_path(recipe.tokenizer));
   else if (!run.start_folder.empty())
     run.tokenizer = Tokenizer::load(run.start_folder);
-  else if (std::filesystem::exists(folder / "tokenizer"))
-    run.tokenizer = Tokenizer::load(folder / "tokenizer");
 
   for (size_t i = 0; i < recipe.stage.size(); ++i) {
     Stage& stage = *recipe.stage[i].stage;
@@ -152,6 +150,7 @@ std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path&
     run.stage_name = recipe.stage[i].name;
     if (run.stage_index < progress.stages_done) {
       if (stage.trains()) run.start_folder = run.checkpoints() / concat("step-", stage.steps());
+      if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
     } else {
       run_stage(run, stage, progress);
       stop_if_interrupted(run);

@@ -30,7 +30,7 @@ class Stage {
   // Optimizer steps in all (0 for a stage that does not train).
   virtual int64_t steps() const { return 0; }
   virtual StepShape step_shape(const ModelShape&) const { return {}; }
-  // Of the tokenizer a stage makes; 0 = it makes none.
+  // Of the tokenizer a stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
   // Fails early, before anything is written: files that are missing, settings that do not fit.
   virtual void check(const Recipe&) const {}

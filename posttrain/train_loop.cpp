@@ -33,13 +33,15 @@ namespace {
 
 // Totals of a stage that a resumed run carries on with.
 struct Totals : Stateful {
-  int64_t tokens = 0;
+  int64_t steps = 0, tokens = 0;
   double seconds = 0;
   void save_state(StateSection& section) const override {
+    section.values.set("steps", steps);
     section.values.set("tokens", tokens);
     section.values.set("seconds", seconds);
   }
   void load_state(const StateSection& section) override {
+    steps = section.values.at("steps", "totals").as_int("totals.steps");
     tokens = section.values.at("tokens", "totals").as_int("totals.tokens");
     seconds = section.values.at("seconds", "totals").as_double("totals.seconds");
   }
@@ -78,10 +80,9 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   all["totals"] = &totals;
   const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
 
-  int64_t step = 0;
+  int64_t& step = totals.steps;
   if (const std::filesystem::path folder = newest_checkpoint(run.checkpoints()); !folder.empty()) {
     load_sections(folder, all);
-    step = checkpoint_steps(run.checkpoints()).back();
     log::info("stage ", run.stage_name, " goes on from step ", step, " (", folder.string(), ")");
   }
   int64_t last_saved = step;

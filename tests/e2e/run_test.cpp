@@ -3,12 +3,14 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "core/file.h"
+#include "core/rng.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 
@@ -38,6 +40,7 @@ max_length = 32
 batch_size = 8
 steps = 12
 save_steps = 5
+save_total_limit = 0
 [[stage]]
 kind = "rl"
 objective = "grpo"
@@ -47,6 +50,7 @@ num_generations = 4
 mini_batches = 2
 steps = 10
 save_steps = 3
+save_total_limit = 0
 beta = 0.05
 sampling = { temperature = 0.7, max_tokens = 6 }
 reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 6, target = 3 } ] }
@@ -77,15 +81,18 @@ std::vector<std::string> timeless_rows(const fs::path& path) {
 }
 
 void expect_same_bits(const fs::path& a, const fs::path& b) {
-  EXPECT_EQ(timeless_rows(a / "metrics.jsonl"), timeless_rows(b / "metrics.jsonl"));
-  EXPECT_EQ(read_file(a / "samples.jsonl"), read_file(b / "samples.jsonl"));
+  for (const char* file : {"metrics.jsonl", "samples.jsonl"}) {
+    const std::vector<std::string> one = timeless_rows(a / file), two = timeless_rows(b / file);
+    EXPECT_EQ(one.size(), two.size()) << file;
+    for (size_t i = 0; i < std::min(one.size(), two.size()); ++i) ASSERT_EQ(one[i], two[i]) << file << " row " << i;
+  }
   for (const char* stage : {"pretrain/step-12", "grpo/step-10"})
     for (const char* file : {"model.safetensors", "trainer/trainer.safetensors", "tokenizer.json"})
       EXPECT_TRUE(read_file(a / "checkpoints" / stage / file) == read_file(b / "checkpoints" / stage / file)) << stage << "/" << file;
 }
 
 void wait_for(const fs::path& path) {
-  for (int i = 0; i < 600 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 30000 && !fs::exists(path); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   ASSERT_TRUE(fs::exists(path)) << path;
 }
 
@@ -121,6 +128,25 @@ TEST_F(RunTest, KilledAndResumedIsTheUninterruptedRun) {
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     expect_same_bits(whole, folder.path() / name);
   }
+}
+
+TEST_F(RunTest, KilledAtRandomAgainAndAgainEndsInTheSameBits) {
+  const fs::path whole = run("whole"), folder_of = folder.path() / "often";
+  Rng rng(17);
+  int kills = 0;
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    const bool begun = fs::exists(folder_of / "run.json");
+    if (!begun) fs::remove_all(folder_of);
+    Process process(begun ? std::vector<std::string>{"run", "--resume", folder_of.string()} : run_arguments("often"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10 + rng.below(60 + 4 * static_cast<uint64_t>(attempt))));
+    process.signal(SIGKILL);
+    const int code = process.wait().code;
+    if (code == 0) break;
+    ASSERT_EQ(code, 128 + SIGKILL);
+    ++kills;
+  }
+  EXPECT_GT(kills, 1);
+  expect_same_bits(whole, folder_of);
 }
 
 TEST_F(RunTest, TerminatedSavesAndSaysHowToGoOn) {
