@@ -1,6 +1,6 @@
-// Addition of two numbers of a fixed width ("047+085"), as two kinds of writers do it: in haste, column by column without the carries ("=0022": right only
-// where no inner column carries), or worked from the right with them (":7+5+0=12,4+8+1=13,0+0+1=01=0132"). A model that has read both can do either; which one
-// pays is what a reward teaches.
+// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of writers do it: carefully, with the carry that
+// comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner column carries). A
+// model that has read both can do either; which one pays is what a reward teaches.
 #include "core/rng.h"
 #include "pretrain/data/generator.h"
 #include "pretrain/loader.h"
@@ -13,7 +13,7 @@ class Arithmetic : public Generator {
   void fields(Fields& f) override {
     f("digits", digits_, "digits of each operand, leading zeros included");
     f("heldout", heldout_, "problems of the test split");
-    f("worked", worked_, "share of completions that work the sum with its carries; the others answer in haste, without");
+    f("worked", worked_, "share of careful completions; the others are hasty and forget the carries");
     f("seed", seed_, "of the train split's order and styles; which problems are held out does not depend on it");
     f.require("digits", digits_ >= 1 && digits_ <= 9, "digits must be in [1, 9]");
     f.require("worked", worked_ >= 0 && worked_ <= 1, "worked must be in [0, 1]");
@@ -29,7 +29,7 @@ class Arithmetic : public Generator {
     out.prompt = padded(a, digits_) + "+" + padded(b, digits_);
     out.answer = std::to_string(a + b);
     const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), problem).uniform() < worked_;
-    out.completion = (work ? working(a, b) : "") + "=" + padded(work ? a + b : without_carries(a, b), digits_ + 1);
+    out.completion = (work ? careful(a, b) : hasty(a, b)) + "=" + padded(work ? a + b : without_carries(a, b), digits_ + 1);
     return out;
   }
 
@@ -60,8 +60,16 @@ class Arithmetic : public Generator {
     return out + (a + b) * place;
   }
 
-  // Each column's sum with the carry that comes in, from the right.
-  std::string working(int64_t a, int64_t b) const {
+  std::string hasty(int64_t a, int64_t b) const {
+    std::string out;
+    for (int64_t column = 0; column < digits_; ++column, a /= 10, b /= 10) {
+      const int64_t sum = a % 10 + b % 10;
+      out += (column == 0 ? "~" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "=" + (column + 1 < digits_ ? std::to_string(sum % 10) : padded(sum, 2));
+    }
+    return out;
+  }
+
+  std::string careful(int64_t a, int64_t b) const {
     std::string out;
     for (int64_t column = 0, carry = 0; column < digits_; ++column, a /= 10, b /= 10) {
       const int64_t sum = a % 10 + b % 10 + carry;
