@@ -16,7 +16,9 @@ void ActorConfig::fields(Fields& f) {
 }
 
 Actor::Actor(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const ActorConfig& config)
-    : tokenizer_(tokenizer), config_(config), engine_(context, model, &tokenizer, engine) {}
+    : config_(config), encoder_(config.format, tokenizer), sampling_(config.sampling), engine_(context, model, &tokenizer, engine) {
+  for (const int32_t id : encoder_.stop_ids()) sampling_.stop_ids.push_back(id);
+}
 
 static Sample to_sample(const std::vector<int32_t>& prompt, Reply reply, int64_t weight_version) {
   Sample out;
@@ -49,8 +51,8 @@ std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t fi
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Request> requests;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    prompts.push_back(encode_prompt(*tasks[i], config_.format, tokenizer_));
-    requests.push_back({prompts.back(), config_.num_generations, first_id + i, config_.sampling});
+    prompts.push_back(encoder_.prompt(*tasks[i]));
+    requests.push_back({prompts.back(), config_.num_generations, first_id + i, sampling_});
   }
   std::vector<std::vector<Reply>> replies = engine_.generate(std::move(requests));
   std::vector<Group> groups(tasks.size());

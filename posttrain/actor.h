@@ -30,8 +30,9 @@ class Actor {
   int64_t failed_replies() const { return failed_; }
 
  private:
-  const Tokenizer& tokenizer_;
   const ActorConfig& config_;
+  PromptEncoder encoder_;
+  Sampling sampling_;              // the config's, with the ids that end a turn in its chat format
   Engine engine_;
   int64_t failed_ = 0;
 };

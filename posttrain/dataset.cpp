@@ -1,8 +1,8 @@
 #include "posttrain/dataset.h"
 
-
 #include "core/file.h"
 #include "core/log.h"
+#include "posttrain/row_template.h"
 
 namespace hone {
 
@@ -14,11 +14,6 @@ void RowSource::fields(Fields& f) {
   f.require("split", split == "train" || split == "test", "split must be train or test");
   f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
   f.require("limit", limit >= 0, "limit must be 0 or more");
-}
-
-void PromptFormat::fields(Fields& f) {
-  f("chat", chat, "chat format of prompts: empty (plain text) | chatml | llama3 | plain | template | auto");
-  f("system", system, "system message of every conversation; empty = none");
 }
 
 void TaskSource::fields(Fields& f) {
@@ -74,43 +69,6 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
   HONE_CHECK(count > 0, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows");
 }
 
-std::string fill_template(std::string_view text, const Json& row, std::string_view where) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if ((c == '{' || c == '}') && i + 1 < text.size() && text[i + 1] == c) {
-      out += c;
-      ++i;
-      continue;
-    }
-    if (c != '{') {
-      out += c;
-      continue;
-    }
-    const size_t end = text.find('}', i);
-    HONE_CHECK(end != std::string_view::npos, "template '", text, "': a { without } (write {{ for a brace)");
-    const std::string name(text.substr(i + 1, end - i - 1));
-    const Json* member = row.find(name);
-    HONE_CHECK(member, where, ": the row has no member '", name, "' that the template asks for");
-    out += member->is_string() ? member->as_string() : member->is_null() ? "" : member->dump();
-    i = end;
-  }
-  return out;
-}
-
-static std::vector<Message> conversation(const std::string& prompt, const PromptFormat& format) {
-  std::vector<Message> out;
-  if (!format.system.empty()) out.push_back({"system", format.system, {}});
-  out.push_back({"user", prompt, {}});
-  return out;
-}
-
-std::vector<int32_t> encode_prompt(const Task& task, const PromptFormat& format, const Tokenizer& tokenizer) {
-  if (format.chat.empty()) return tokenizer.encode_document(task.prompt);
-  const std::vector<Message> messages = task.messages.empty() ? conversation(task.prompt, format) : task.messages;
-  return ChatFormat::make(format.chat, tokenizer).encode(tokenizer, messages, true).ids;
-}
-
 std::vector<Task> load_tasks(const TaskSource& source) {
   std::vector<Task> out;
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
@@ -156,41 +114,14 @@ static bool fit(Sample& sample, int64_t max_length, const std::string& too_long,
   return false;
 }
 
-static Sample completion_sample(const std::string& prompt, const std::string& completion, const PromptFormat& format, const Tokenizer& tokenizer) {
-  Sample out;
-  Task task;
-  task.prompt = prompt;
-  if (format.chat.empty()) {
-    out.tokens = encode_prompt(task, format, tokenizer);
-    out.mask.assign(out.tokens.size(), 0.0f);
-    std::vector<int32_t> reply = tokenizer.encode(completion);
-    if (tokenizer.eos()) reply.push_back(*tokenizer.eos());
-    out.tokens.insert(out.tokens.end(), reply.begin(), reply.end());
-    out.mask.resize(out.tokens.size(), 1.0f);
-  } else {
-    std::vector<Message> messages = conversation(prompt, format);
-    messages.push_back({"assistant", completion, {}});
-    ChatTokens tokens = ChatFormat::make(format.chat, tokenizer).encode(tokenizer, messages, false);
-    out.tokens = std::move(tokens.ids);
-    out.mask = std::move(tokens.mask);
-  }
-  if (!out.mask.empty()) out.mask[0] = 0;
-  out.completion.text = completion;
-  return out;
-}
-
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
   std::vector<Sample> out;
   SkipCount skipped;
+  PromptEncoder encoder(source.format, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
-    Sample sample;
-    if (const Json* messages = row.find("messages")) {
-      ChatTokens tokens = ChatFormat::make(source.format.chat.empty() ? "auto" : source.format.chat, tokenizer).encode(tokenizer, parse_messages(*messages, where), false);
-      sample.tokens = std::move(tokens.ids);
-      sample.mask = std::move(tokens.mask);
-    } else {
-      sample = completion_sample(fill_template(source.prompt, row, where), fill_template(source.completion, row, where), source.format, tokenizer);
-    }
+    const Json* messages = row.find("messages");
+    Sample sample = messages ? encoder.sample(parse_messages(*messages, where))
+                             : encoder.sample(fill_template(source.prompt, row, where), fill_template(source.completion, row, where));
     if (fit(sample, source.max_length, source.too_long, where))
       out.push_back(std::move(sample));
     else
@@ -203,12 +134,12 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
 std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer) {
   std::vector<Group> out;
   SkipCount skipped;
+  PromptEncoder encoder(source.format, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     Group group;
     group.task.id = where;
     group.task.prompt = fill_template(source.prompt, row, where);
-    for (const std::string* side : {&source.chosen, &source.rejected})
-      group.samples.push_back(completion_sample(group.task.prompt, fill_template(*side, row, where), source.format, tokenizer));
+    for (const std::string* side : {&source.chosen, &source.rejected}) group.samples.push_back(encoder.sample(group.task.prompt, fill_template(*side, row, where)));
     bool fits = true;
     for (Sample& sample : group.samples) fits = fit(sample, source.max_length, source.too_long, where) && fits;
     if (fits)

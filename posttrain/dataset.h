@@ -1,14 +1,14 @@
 #pragma once
-// Rows of data as tasks, training samples and preference pairs. Templates name a row's members: "Question: {question}\nAnswer:". Every row
+// Rows of data as tasks, training samples and preference pairs, by templates that name a row's members (posttrain/row_template.h). Every row
 // that cannot be used is an Error file:line, or, where the recipe says skip, is counted and reported.
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/chat.h"
 #include "core/sample.h"
 #include "core/tokenizer.h"
+#include "posttrain/prompt.h"
 #include "pretrain/data/generator.h"
 
 namespace hone {
@@ -23,18 +23,6 @@ struct RowSource {
 };
 // Calls row(value, where) in order; where is "file:line" or "generator[i]". No rows at all is an Error.
 void read_rows(const RowSource& source, const std::function<void(const Json& row, const std::string& where)>& row);
-
-// text with each {member} replaced by the row's member (numbers and arrays as JSON); {{ and }} are braces. A member the row lacks is an Error.
-std::string fill_template(std::string_view text, const Json& row, std::string_view where);
-
-// How a prompt becomes tokens: as it is (chat empty), or as a user's message in a chat format.
-struct PromptFormat {
-  std::string chat;                // "" | chatml | llama3 | plain | template | auto
-  std::string system;              // a system message, if not empty
-  void fields(Fields& f);
-};
-// A task's prompt as the model reads it, up to where the reply begins.
-std::vector<int32_t> encode_prompt(const Task& task, const PromptFormat& format, const Tokenizer& tokenizer);
 
 struct TaskSource {
   RowSource rows;

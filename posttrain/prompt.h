@@ -1,0 +1,43 @@
+#pragma once
+// How a prompt becomes tokens: as it is, or as a user's message in a chat format.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/chat.h"
+#include "core/fields.h"
+#include "core/sample.h"
+#include "core/tokenizer.h"
+
+namespace hone {
+
+struct PromptFormat {
+  std::string chat;                // "" | chatml | llama3 | plain | template | auto
+  std::string system;              // a system message, if not empty
+  void fields(Fields& f);
+};
+
+// Prompts and completions as ids. The chat template is parsed once. The tokenizer is the caller's and must outlive it. One thread.
+class PromptEncoder {
+ public:
+  PromptEncoder(PromptFormat format, const Tokenizer& tokenizer);
+
+  // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto" where no format is named).
+  std::vector<int32_t> prompt(const Task& task);
+  // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
+  Sample sample(const std::string& prompt, const std::string& completion);
+  // A conversation, mask 1 on what the assistant says.
+  Sample sample(const std::vector<Message>& messages);
+  // Ids that end a reply in this format, besides the tokenizer's own.
+  std::vector<int32_t> stop_ids() const;
+
+ private:
+  const ChatFormat& chat();
+  std::vector<Message> conversation(const std::string& prompt) const;
+
+  PromptFormat format_;
+  const Tokenizer& tokenizer_;
+  std::optional<ChatFormat> chat_;
+};
+
+}  // namespace hone

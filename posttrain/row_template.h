@@ -1,0 +1,18 @@
+#pragma once
+// Text made of a row's members: "Question: {question}\nAnswer:".
+//
+//   {name}         the member; numbers and arrays as JSON, null as nothing
+//   {a.b} {a.0}    a member of a member, an element of a list (counted from 0)
+//   {name?text}    text, as it is, if the member is there and not empty; otherwise nothing: "{instruction}{input?\nInput: }{input}"
+//   {{ and }}      braces
+#include <string>
+#include <string_view>
+
+#include "core/json.h"
+
+namespace hone {
+
+// A member that the row lacks is an Error that names it, its place (`where`) and what the row has instead.
+std::string fill_template(std::string_view text, const Json& row, std::string_view where);
+
+}  // namespace hone
