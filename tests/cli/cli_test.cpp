@@ -111,8 +111,10 @@ TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
   }
   const Finished scored = run_hone({"score", "--model", model, "--in", "-", "--out", "-"}, {}, in);
   ASSERT_EQ(scored.code, 0) << scored.err;
+  const std::vector<Json> scores = rows(scored.out);
+  ASSERT_EQ(scores.size(), replies.size());
   for (size_t i = 0; i < replies.size(); ++i) {
-    const JsonArray& logp = rows(scored.out)[i].at("logp").as_array();
+    const JsonArray& logp = scores[i].at("logp").as_array();
     const JsonArray& sampled = replies[i].at("logp").as_array();
     EXPECT_TRUE(logp[0].is_null());
     for (size_t t = 0; t < sampled.size(); ++t) EXPECT_EQ(sampled[t].as_double(), logp[logp.size() - sampled.size() + t].as_double());
