@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/model/plan.h"
 #include "core/rng.h"
 #include "pretrain/trainer.h"

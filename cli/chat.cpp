@@ -4,7 +4,6 @@
 #include "cli/command.h"
 #include "cli/model_arguments.h"
 #include "core/chat.h"
-#include "rollout/engine.h"
 
 namespace hone {
 namespace {
@@ -17,15 +16,12 @@ class ChatCommand : public Command {
     model_.arguments(a);
     a.option("system", system_, "system message");
     a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
-    a.option("max-tokens", sampling_.max_tokens, "longest reply in tokens");
-    a.option("temperature", sampling_.temperature, "0 is greedy");
-    a.option("top-p", sampling_.top_p, "nucleus");
-    a.option("top-k", sampling_.top_k, "0 = all");
-    a.option("seed", sampling_.seed, "of the draws");
+    sampling_arguments(a, sampling_);
   }
 
   // The conversation is kept as ids: what the model said is never tokenised again.
   int run() override {
+    require_valid([&](Fields& f) { sampling_.fields(f); });
     model_.open();
     const Tokenizer& tokenizer = model_.tokenizer();
     const ChatFormat format = ChatFormat::make(format_, tokenizer);

@@ -2,13 +2,28 @@
 // Commands of the hone program: one file each. A command joins with one line:
 //   [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/fields.h"
 #include "core/registry.h"
 
 namespace hone {
+
+// A command line that asks for what cannot be (exit code 2), where an Error is a thing that failed (1).
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+// A UsageError with the words joined, unless the fact holds.
+template <class... Words>
+void require_usage(bool fact, const Words&... words) {
+  if (!fact) throw UsageError(concat(words...));
+}
+// A UsageError where the settings, given as options, fail a check of their fields().
+void require_valid(const std::function<void(Fields&)>& fields);
 
 // What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are the variables' values.
 class Arguments {

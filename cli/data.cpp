@@ -1,8 +1,8 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
 #include "core/config.h"
+#include "core/jsonl.h"
 #include "posttrain/corpus.h"
 
 namespace hone {
@@ -29,19 +29,20 @@ class DataCommand : public Command {
 
  private:
   int generate() {
-    HONE_CHECK(!generator_.empty(), "data generate: name one with --generator; known: ", join(generators().names()));
-    HONE_CHECK(split_ == "train" || split_ == "test", "data generate: --split is train or test, not ", split_);
+    require_usage(!generator_.empty(), "data generate: name one with --generator; known: ", join(generators().names()));
+    require_usage(split_ == "train" || split_ == "test", "data generate: --split is train or test, not ", split_);
+    require_usage(limit_ >= 0, "data generate: --limit must be 0 or more");
     GeneratorSpec spec;
     settings_.insert(settings_.begin(), "kind=" + generator_);
     Config::from_text("", "command line", settings_).read([&](Fields& f) { spec.fields(f); });
     const int64_t all = spec.generator->size(split_), count = limit_ > 0 ? std::min(limit_, all) : all;
-    JsonlWriter out(out_);
+    JsonlWriter out(out_.empty() ? "-" : expand_path(out_));
     for (int64_t i = 0; i < count; ++i) out.write(spec.generator->example(split_, i).row());
-    out.close();
+    out.flush();
     return 0;
   }
   int tokenize() {
-    HONE_CHECK(!inputs_.empty() && !tokenizer_.empty() && !out_.empty(), "data tokenize: needs --in, --tokenizer and --out");
+    require_usage(!inputs_.empty() && !tokenizer_.empty() && !out_.empty(), "data tokenize: needs --in, --tokenizer and --out");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     const TokenizeReport report = write_token_file(expand_path(out_), paths, text_key_, Tokenizer::load(expand_path(tokenizer_)));

@@ -1,8 +1,9 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
 #include "cli/model_arguments.h"
+#include "core/file.h"
+#include "core/jsonl.h"
 #include "posttrain/eval/task.h"
 
 namespace hone {
@@ -23,17 +24,18 @@ class EvalCommand : public Command {
     a.flag("json", json_, "print the result as one JSON object");
   }
   int run() override {
+    require_valid([&](Fields& f) { options_.fields(f); });
     const EvalTaskSpec spec = load_eval_task(task_);
     model_.open();
     EvalModel on{model_.context(), model_.model(), model_.tokenizer(), {}, {}};
     std::unique_ptr<JsonlWriter> out;
     if (!out_.empty()) {
-      out = std::make_unique<JsonlWriter>(out_);
+      out = std::make_unique<JsonlWriter>(expand_path(out_));
       on.record = [&](const Json& row) { out->write(row); };
     }
     EvalResult result = spec.task->run(on, options_);
     result.task = spec.name;
-    if (out) out->close();
+    if (out) out->flush();
     if (json_)
       std::printf("%s\n", result.to_json().dump().c_str());
     else

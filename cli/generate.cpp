@@ -1,9 +1,9 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
+#include "cli/ids.h"
 #include "cli/model_arguments.h"
-#include "rollout/engine.h"
+#include "core/jsonl.h"
 
 namespace hone {
 namespace {
@@ -16,25 +16,20 @@ class GenerateCommand : public Command {
     model_.arguments(a);
     a.option("prompt", prompt_, "text to continue");
     a.option("prompts", prompts_, "JSON Lines of {prompt} or {ids}; - is standard input");
-    a.option("max-tokens", sampling_.max_tokens, "longest reply in tokens");
-    a.option("temperature", sampling_.temperature, "0 is greedy");
-    a.option("top-p", sampling_.top_p, "nucleus");
-    a.option("top-k", sampling_.top_k, "0 = all");
-    a.option("min-p", sampling_.min_p, "0 = all");
-    a.option("seed", sampling_.seed, "of the draws");
-    a.options("stop", sampling_.stop, "string that ends a reply (may be repeated)");
+    sampling_arguments(a, sampling_);
     a.flag("ignore-eos", sampling_.ignore_eos, "go on past the end-of-sequence token");
     a.flag("logprobs", logprobs_, "add each token's log-probability");
     a.flag("json", json_, "print JSON Lines {prompt_ids, ids, text, finish_reason}");
   }
   int run() override {
-    HONE_CHECK(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
+    require_valid([&](Fields& f) { sampling_.fields(f); });
+    require_usage(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
     model_.open();
     std::vector<Request> requests;
     const auto add = [&](std::vector<int32_t> ids) { requests.push_back({std::move(ids), 1, requests.size(), sampling_}); };
     if (!prompt_.empty()) add(model_.tokenizer().encode_document(prompt_));
     if (!prompts_.empty())
-      read_jsonl(prompts_ == "-" ? prompts_ : expand_path(prompts_), [&](const Json& row, int64_t line) {
+      read_jsonl(expand_path(prompts_), [&](const Json& row, int64_t line) {
         const std::string where = concat(prompts_, ":", line);
         if (const Json* ids = row.find("ids"))
           add(parse_ids(*ids, model_.model().shape().vocab_size, where));
@@ -45,7 +40,7 @@ class GenerateCommand : public Command {
     for (const Request& request : requests) prompts.push_back(request.prompt);
     Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, {});
     const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
-    JsonlWriter out("");
+    JsonlWriter out("-");
     int failed = 0;
     for (size_t i = 0; i < replies.size(); ++i) {
       const Reply& reply = replies[i].front();
@@ -56,7 +51,7 @@ class GenerateCommand : public Command {
       else
         std::printf("%s\n", reply.text.c_str());
     }
-    out.close();
+    out.flush();
     return failed > 0 ? 1 : 0;
   }
 

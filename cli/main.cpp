@@ -1,17 +1,26 @@
 // The program: picks a command, and is the one place that turns an Error into an exit code. 0 done, 1 failed, 2 usage.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
-#include <iostream>
+#include <cstring>
 
 #include "cli/command.h"
 #include "core/check.h"
-#include "core/log.h"
+#include "core/config.h"
 
 namespace hone {
 
 Registry<CommandFactory>& commands() {
   static Registry<CommandFactory> registry("command");
   return registry;
+}
+
+void require_valid(const std::function<void(Fields&)>& fields) {
+  try {
+    check_settings(fields);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 namespace {
@@ -37,6 +46,7 @@ class CliArguments : public Arguments {
 };
 
 int run_program(int argc, char** argv) {
+  if (argc > 1 && argv[1][0] != '-') require_usage(commands().contains(argv[1]), commands().unknown(argv[1]));
   CLI::App app("hone: from raw text to a reasoning policy", "hone");
   app.require_subcommand(1);
   app.set_version_flag("--version", "hone " HONE_VERSION);
@@ -54,7 +64,9 @@ int run_program(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  return made.at(app.get_subcommands().front())->run();
+  const int code = made.at(app.get_subcommands().front())->run();
+  HONE_CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "standard output: cannot write: ", std::strerror(errno));
+  return code;
 }
 
 }  // namespace
@@ -62,11 +74,11 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    const int code = hone::run_program(argc, argv);
-    std::cout.flush();
-    return code;
+    return hone::run_program(argc, argv);
+  } catch (const hone::UsageError& error) {
+    std::fprintf(stderr, "hone: %s\n", error.what());
+    return 2;
   } catch (const std::exception& error) {
-    std::cout.flush();
     std::fprintf(stderr, "hone: %s\n", error.what());
     return 1;
   }

@@ -1,10 +1,19 @@
 #include "cli/model_arguments.h"
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace hone {
 
-std::unique_ptr<Device> open_device(const std::string& name) { return devices().at(name != "auto" ? name : devices().find("cuda") ? "cuda" : "cpu")(0); }
+void sampling_arguments(Arguments& a, Sampling& sampling) {
+  a.option("max-tokens", sampling.max_tokens, "longest reply in tokens");
+  a.option("temperature", sampling.temperature, "0 is greedy");
+  a.option("top-p", sampling.top_p, "smallest set of tokens whose probability reaches this");
+  a.option("top-k", sampling.top_k, "this many most probable tokens; 0 = all");
+  a.option("min-p", sampling.min_p, "tokens at least this share of the most probable one's probability; 0 = all");
+  a.option("seed", sampling.seed, "of the draws");
+  a.options("stop", sampling.stop, "string that ends a reply (may be repeated)");
+}
 
 void ModelArguments::arguments(Arguments& a) {
   a.option("model", folder_, "model folder (config.json, safetensors, tokenizer)", true);

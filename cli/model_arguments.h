@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "core/model/model.h"
 #include "core/tokenizer.h"
+#include "rollout/engine.h"
 
 namespace hone {
 
@@ -30,7 +31,7 @@ class ModelArguments {
   std::optional<Tokenizer> tokenizer_;
 };
 
-// The device a recipe or a command line names; "auto" is cuda where there is one, else cpu.
-std::unique_ptr<Device> open_device(const std::string& name);
+// The options that decide how replies are drawn.
+void sampling_arguments(Arguments& a, Sampling& sampling);
 
 }  // namespace hone

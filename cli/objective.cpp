@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "posttrain/objective_json.h"
 
 namespace hone {

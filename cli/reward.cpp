@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
+#include "core/jsonl.h"
 #include "rewards/reward.h"
 
 namespace hone {
@@ -19,10 +19,11 @@ class RewardCommand : public Command {
   }
   int run() override {
     const std::shared_ptr<const Reward> reward = make_reward(spec_);
-    JsonlWriter out(out_);
+    const bool rows = json_ || !out_.empty();
+    JsonlWriter out(out_.empty() ? "-" : expand_path(out_));
     double sum = 0;
     int64_t count = 0;
-    read_jsonl(in_ == "-" ? in_ : expand_path(in_), [&](const Json& row, int64_t line) {
+    read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
       const std::string where = concat(in_, ":", line);
       const auto text = [&](const char* name) {
         const Json* member = row.find(name);
@@ -39,14 +40,16 @@ class RewardCommand : public Command {
       const Score score = reward->score(task, completion);
       sum += score.score;
       ++count;
-      if (!json_ && out_.empty()) return;
+      if (!rows) return;
       Json judged = row;
       judged.set("score", score.skipped ? Json() : Json(score.score));
       judged.set("note", score.note);
       out.write(judged);
     });
-    out.close();
-    if (!json_ && out_.empty()) std::printf("mean score %s over %lld rows\n", number_text(count ? sum / static_cast<double>(count) : 0).c_str(), static_cast<long long>(count));
+    out.flush();
+    if (rows) return 0;
+    HONE_CHECK(count > 0, in_, ": there are no rows to judge");
+    std::printf("mean score %s over %lld rows\n", number_text(sum / static_cast<double>(count)).c_str(), static_cast<long long>(count));
     return 0;
   }
 

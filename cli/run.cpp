@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "core/config.h"
 #include "core/file.h"
 #include "posttrain/plan_recipe.h"
 #include "posttrain/report.h"
@@ -24,7 +25,7 @@ class RunCommand : public Command {
       if (!recipe_.empty()) overrides_.insert(overrides_.begin(), recipe_);
       return finish(resume_run(expand_path(resume_), overrides_));
     }
-    HONE_CHECK(!recipe_.empty(), "run: name a recipe, or --resume a run folder");
+    require_usage(!recipe_.empty(), "run: name a recipe, or --resume a run folder");
     Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe));
     check_recipe(recipe);

@@ -1,6 +1,7 @@
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
+#include "cli/ids.h"
 #include "cli/model_arguments.h"
+#include "core/jsonl.h"
 #include "core/model/score.h"
 
 namespace hone {
@@ -17,9 +18,10 @@ class ScoreCommand : public Command {
     a.option("temperature", options_.temperature, "of the distribution");
   }
   int run() override {
+    require_usage(options_.temperature > 0, "score: --temperature is ", options_.temperature, ", it must be positive");
     model_.open();
     options_.entropy = true;
-    JsonlWriter out(out_);
+    JsonlWriter out(expand_path(out_));
     std::vector<Json> rows;
     std::vector<std::vector<int32_t>> sequences;
     std::vector<size_t> prompt_lengths;
@@ -30,7 +32,7 @@ class ScoreCommand : public Command {
       rows.clear(), sequences.clear(), prompt_lengths.clear();
       tokens = 0;
     };
-    read_jsonl(in_ == "-" ? in_ : expand_path(in_), [&](const Json& row, int64_t line) {
+    read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
       const std::string where = concat(in_, ":", line);
       auto [ids, prompt_length] = ids_of(row, where);
       HONE_CHECK(!ids.empty(), where, ": there is nothing to score");
@@ -40,7 +42,7 @@ class ScoreCommand : public Command {
       if (tokens >= 65536) flush();
     });
     flush();
-    out.close();
+    out.flush();
     return 0;
   }
 
@@ -68,7 +70,7 @@ class ScoreCommand : public Command {
   }
   ModelArguments model_;
   ScoreOptions options_;
-  std::string in_, out_;
+  std::string in_, out_ = "-";
 };
 
 [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });

@@ -4,8 +4,9 @@
 #include <sstream>
 
 #include "cli/command.h"
-#include "cli/jsonl_io.h"
+#include "cli/ids.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/tokenizer.h"
 #include "posttrain/corpus.h"
 
@@ -31,7 +32,7 @@ class TokenizerCommand : public Command {
   }
   int run() override {
     if (action_ == "train") return train();
-    HONE_CHECK(!tokenizer_.empty(), "tokenizer ", action_, ": name a tokenizer with --tokenizer");
+    require_usage(!tokenizer_.empty(), "tokenizer ", action_, ": name a tokenizer with --tokenizer");
     const Tokenizer tokenizer = Tokenizer::load(expand_path(tokenizer_));
     const std::string input{std::istreambuf_iterator<char>(std::cin), {}};
     return action_ == "encode" ? encode(tokenizer, input) : decode(tokenizer, input);
@@ -39,7 +40,8 @@ class TokenizerCommand : public Command {
 
  private:
   int train() {
-    HONE_CHECK(!out_.empty(), "tokenizer train: name a folder with --out");
+    require_usage(!out_.empty(), "tokenizer train: name a folder with --out");
+    require_usage(!corpus_.files.empty(), "tokenizer train: name text with --in");
     if (options_.special_tokens.empty()) options_.special_tokens = {"<|endoftext|>"};
     train_tokenizer(corpus_, options_, expand_path(out_));
     return 0;

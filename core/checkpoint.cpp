@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 
 namespace hone {

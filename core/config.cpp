@@ -6,6 +6,7 @@
 #include <toml++/toml.h>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/suggest.h"
 
 namespace hone {

@@ -37,6 +37,8 @@ class Config {
   std::unique_ptr<Impl> impl_;
 };
 
+// Settings that came another way than by TOML (a command line): a failed require() is an Error with its message.
+void check_settings(const std::function<void(Fields&)>& fields);
 // Settings as TOML that reads back to the same values, every field written (the resolved recipe).
 std::string to_toml(const std::function<void(Fields&)>& fields);
 // Settings as JSON, for report.json and run.json.

@@ -1,10 +1,10 @@
-// Settings written out through their fields(): as TOML, as JSON, as a page of documentation.
+// Settings visited through their fields(): written as TOML, as JSON, as a page of documentation; checked.
 #include "core/config.h"
 
 namespace hone {
 namespace {
 
-// What the three writers share: values arrive as Json, and nothing is being read.
+// What all share: values arrive as Json, tables as what is in them, and nothing is being read.
 class Writer : public Fields {
  public:
   void value(const char* key, bool& v, const char* doc) override { put(key, "boolean", v, doc); }
@@ -16,6 +16,10 @@ class Writer : public Fields {
   void value(const char* key, std::vector<std::string>& v, const char* doc) override { put(key, "strings", Json::array(v), doc); }
   void require(const char*, bool, const std::string&) override {}
   bool reading() const override { return false; }
+  void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
+  void tables(const char*, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item, const char*) override {
+    for (size_t i = 0; i < count; ++i) item(i, *this);
+  }
 
  protected:
   virtual void put(const char* key, const char* type, const Json& v, const char* doc) = 0;
@@ -112,7 +116,20 @@ class DocWriter : public Writer {
   std::string path_;
 };
 
+class Checker : public Writer {
+ public:
+  void require(const char*, bool fact, const std::string& message) override { HONE_CHECK(fact, message); }
+
+ private:
+  void put(const char*, const char*, const Json&, const char*) override {}
+};
+
 }  // namespace
+
+void check_settings(const std::function<void(Fields&)>& fields) {
+  Checker checker;
+  fields(checker);
+}
 
 std::string to_toml(const std::function<void(Fields&)>& fields) {
   TomlWriter writer("");

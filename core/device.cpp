@@ -10,6 +10,11 @@ Registry<DeviceFactory>& devices() {
   return registry;
 }
 
+std::unique_ptr<Device> open_device(const std::string& name) {
+  if (name == "auto") return devices().at(devices().contains("cuda") ? "cuda" : "cpu")(0);
+  return devices().at(name)(0);
+}
+
 Buffer::Buffer(Device& device, size_t bytes) : device_(&device), data_(device.allocate(bytes)), size_(bytes) {}
 Buffer::Buffer(Buffer&& other) noexcept : device_(std::exchange(other.device_, nullptr)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

@@ -36,6 +36,8 @@ class Device {
 
 using DeviceFactory = std::unique_ptr<Device> (*)(int index);
 Registry<DeviceFactory>& devices();
+// The device a recipe or a command line names; "auto" is cuda where the build has it, else cpu. An unknown name is an Error.
+std::unique_ptr<Device> open_device(const std::string& name);
 
 // Owns bytes on a device.
 class Buffer {

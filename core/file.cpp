@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace hone {
 namespace {
@@ -122,16 +123,9 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
-void read_jsonl(const std::filesystem::path& path, const std::function<void(const Json& row, int64_t line)>& row) {
-  LineReader lines(path);
-  std::string line;
-  while (lines.next(line))
-    if (line.find_first_not_of(" \t") != std::string::npos) row(parse_json(line, lines.name(), lines.line_number()), lines.line_number());
-}
-
-FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
-  HONE_CHECK(descriptor_ >= 0, path_.string(), ": cannot write: ", reason());
+FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)), name_(path_ == "-" ? "standard output" : path_.string()) {
+  descriptor_ = path_ == "-" ? ::dup(STDOUT_FILENO) : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
+  HONE_CHECK(descriptor_ >= 0, name_, ": cannot write: ", reason());
 }
 
 FileWriter::~FileWriter() {
@@ -153,14 +147,14 @@ void FileWriter::flush() { write_through(std::exchange(buffer_, {})); }
 void FileWriter::write_through(std::string_view rest) {
   while (!rest.empty()) {
     const ssize_t count = ::write(descriptor_, rest.data(), rest.size());
-    HONE_CHECK(count >= 0 || errno == EINTR, path_.string(), ": cannot write: ", reason());
+    HONE_CHECK(count >= 0 || errno == EINTR, name_, ": cannot write: ", reason());
     if (count > 0) rest.remove_prefix(static_cast<size_t>(count));
   }
 }
 
 void FileWriter::sync() {
   flush();
-  HONE_CHECK(::fsync(descriptor_) == 0, path_.string(), ": cannot flush to disk: ", reason());
+  HONE_CHECK(::fsync(descriptor_) == 0, name_, ": cannot flush to disk: ", reason());
 }
 
 void sync_to_disk(const std::filesystem::path& path) {
@@ -172,7 +166,14 @@ void sync_to_disk(const std::filesystem::path& path) {
   HONE_CHECK(done, path.string(), ": cannot flush to disk: ", why);
 }
 
+void check_replaceable(const std::filesystem::path& path) {
+  std::error_code unknown;
+  const std::filesystem::file_status status = std::filesystem::status(path, unknown);
+  HONE_CHECK(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), path.string(), ": cannot replace: it is not a file");
+}
+
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
+  check_replaceable(path);
   const std::filesystem::path temporary = path.string() + ".tmp";
   try {
     {

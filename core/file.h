@@ -3,12 +3,11 @@
 // every Error names the path and the system's reason.
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "core/json.h"
+#include "core/check.h"
 
 namespace hone {
 
@@ -33,10 +32,7 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Calls row(value, line number) for each non-blank line of a JSON Lines file; a malformed line is an Error "file:line:column: what".
-void read_jsonl(const std::filesystem::path& path, const std::function<void(const Json& row, int64_t line)>& row);
-
-// Writes a file piece by piece; a write that fails (disk full) is an Error that names the path.
+// Writes a file (standard output for "-") piece by piece; a write that fails (disk full) is an Error that names the path.
 class FileWriter {
  public:
   enum class Mode { truncate, append };
@@ -53,12 +49,15 @@ class FileWriter {
  private:
   void write_through(std::string_view bytes);
   std::filesystem::path path_;
-  std::string buffer_;
+  std::string name_, buffer_;
   int descriptor_;
 };
 
 // Makes a file's or a folder's present state survive a loss of power.
 void sync_to_disk(const std::filesystem::path& path);
+
+// An Error if something other than a file is there (a folder, a device): what is renamed over must not be one.
+void check_replaceable(const std::filesystem::path& path);
 
 // Writes path.tmp beside it, flushes to disk, renames over. On failure (disk full, say) the old file is untouched and the temporary gone.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);

@@ -1,6 +1,7 @@
 #include "core/metrics.h"
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace hone {
 namespace {

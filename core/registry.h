@@ -22,12 +22,15 @@ class Registry {
     HONE_CHECK(things_.emplace(name, std::move(thing)).second, kind_, " '", name, "' is registered twice");
     return true;
   }
-  // An unknown name is an Error that lists the known ones and the nearest.
+  // An unknown name is an Error, unknown(name).
   const T& at(std::string_view name) const {
-    const auto found = things_.find(name);
-    HONE_CHECK(found != things_.end(), "unknown ", kind_, " '", name, "'", suggestion(name, names()), "; known: ", join(names()));
-    return found->second;
+    const T* found = find(name);
+    HONE_CHECK(found, unknown(name));
+    return *found;
   }
+  // What a message says of a name that is not here: the nearest, and all that are.
+  std::string unknown(std::string_view name) const { return concat("unknown ", kind_, " '", name, "'", suggestion(name, names()), "; known: ", join(names())); }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
   const T* find(std::string_view name) const {
     const auto found = things_.find(name);
     return found == things_.end() ? nullptr : &found->second;

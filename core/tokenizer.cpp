@@ -5,6 +5,7 @@
 
 #include "core/added_tokens.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/tokenizer_files.h"
 #include "core/tokenizer_json.h"
 

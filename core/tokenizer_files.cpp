@@ -4,6 +4,7 @@
 
 #include "core/byte_level.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/sentencepiece_model.h"
 #include "core/suggest.h"
 #include "core/tokenizer_fields.h"

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 
 namespace hone {

@@ -1,6 +1,7 @@
 #include "posttrain/dataset.h"
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "posttrain/row_template.h"
 

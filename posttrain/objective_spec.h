@@ -13,7 +13,7 @@ struct ObjectiveSpec {
   void fields(Fields& f) {
     f("objective", objective, "what is optimised (hone list objectives)");
     if (f.reading()) {
-      f.require("objective", objectives().find(objective) != nullptr, concat("unknown objective '", objective, "'; known: ", join(objectives().names())));
+      f.require("objective", objectives().contains(objective), objectives().unknown(objective));
       made = objectives().at(objective)();
     }
     if (!made) made = objectives().at(objective)();

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/model/plan.h"
 #include "posttrain/stage.h"
 #include "pretrain/trainer.h"

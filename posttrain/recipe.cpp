@@ -1,6 +1,7 @@
 #include "posttrain/recipe.h"
 
 #include "core/file.h"
+#include "core/json.h"
 #include "posttrain/stage.h"
 
 namespace hone {
@@ -61,7 +62,7 @@ void StageSpec::fields(Fields& f) {
   f("kind", kind, "what the stage does (hone list stages)");
   f("name", name, "of its checkpoints and its line in the report; default: the kind, or the objective of a preference or rl stage");
   if (f.reading()) {
-    f.require("kind", stages().find(kind) != nullptr, concat(kind.empty() ? "a stage needs a kind" : concat("unknown stage '", kind, "'"), "; known: ", join(stages().names())));
+    f.require("kind", stages().contains(kind), kind.empty() ? "a stage needs a kind; known: " + join(stages().names()) : stages().unknown(kind));
     stage = stages().at(kind)();
   }
   stage->fields(f);

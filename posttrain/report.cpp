@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "posttrain/svg.h"
 
 namespace hone {

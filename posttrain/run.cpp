@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/parallel_for.h"
@@ -56,11 +57,6 @@ struct Progress {
     return out;
   }
 };
-
-std::string pick_device(const Recipe& recipe) {
-  if (recipe.device != "auto") return recipe.device;
-  return devices().find("cuda") ? "cuda" : "cpu";
-}
 
 std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   std::vector<EvalResult> out;
@@ -134,7 +130,7 @@ std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path&
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
-  const std::unique_ptr<Device> device = devices().at(pick_device(recipe))(0);
+  const std::unique_ptr<Device> device = open_device(recipe.device);
   Context context(*device);
   RunLog run_log(folder);
   Run run{.recipe = recipe, .folder = folder, .device = *device, .context = context, .log = run_log, .tokenizer = {}, .model = {}, .stage_name = {}, .report = {}, .start_folder = {}};

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "posttrain/run.h"
 
 namespace hone {

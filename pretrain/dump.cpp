@@ -1,6 +1,7 @@
 #include "pretrain/dump.h"
 
 #include "core/file.h"
+#include "core/json.h"
 
 namespace hone {
 

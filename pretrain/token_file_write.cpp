@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "core/log.h"
 #include "core/parallel_for.h"
 #include "pretrain/token_file.h"
@@ -17,6 +18,7 @@ namespace {
 class Writer {
  public:
   Writer(const std::filesystem::path& path, int32_t vocab_size) : path_(path), temporary_(path.string() + ".tmp") {
+    check_replaceable(path);
     std::memcpy(header_.magic, token_file_magic, sizeof header_.magic);
     header_.vocab_size = static_cast<uint32_t>(vocab_size);
     header_.bytes_per_id = vocab_size <= 1 << 16 ? 2 : 4;

@@ -23,7 +23,7 @@ void TrainerConfig::fields(Fields& f) {
   f.require("max_grad_norm", max_grad_norm >= 0, "max_grad_norm must be 0 or more");
   f.require("z_loss", z_loss >= 0, "z_loss must be 0 or more");
   f.require("recompute", recompute == "none" || recompute == "block", "recompute must be none or block");
-  f.require("optimizer", optimizers().find(optimizer) != nullptr, concat("unknown optimizer '", optimizer, "'; known: ", join(optimizers().names())));
+  f.require("optimizer", optimizers().contains(optimizer), optimizers().unknown(optimizer));
   if (f.reading() || !optimizer_settings) optimizer_settings = optimizers().at(optimizer)();
   optimizer_settings->fields(f);
 }

@@ -17,8 +17,7 @@ void RewardSpec::fields(Fields& f) {
   f("kind", kind, "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
   f("weight", weight, "factor of its score where rewards are added up");
   if (f.reading()) {
-    const std::vector<std::string> known = rewards().names();
-    f.require("kind", rewards().find(kind) != nullptr, "unknown reward '" + kind + "'" + suggestion(kind, known) + "; known: " + join(known));
+    f.require("kind", rewards().contains(kind), rewards().unknown(kind));
     reward = make_kind(kind);
   }
   if (!reward) return;

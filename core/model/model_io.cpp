@@ -4,6 +4,7 @@
 #include <set>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/model/model.h"
 #include "core/safetensors.h"
 #include "core/tokenizer.h"

@@ -29,8 +29,7 @@ void ScheduleConfig::fields(Fields& f) {
   f("min_lr_ratio", min_lr_ratio, "what is left of learning_rate at the end");
   f("warmup_steps", warmup_steps, "steps in which the rate rises linearly from 0");
   f("decay_ratio", decay_ratio, "wsd: the share of the steps that decays");
-  f.require("lr_scheduler_type", schedule_shapes().find(lr_scheduler_type) != nullptr,
-            concat("unknown lr_scheduler_type '", lr_scheduler_type, "'; known: ", join(schedule_shapes().names())));
+  f.require("lr_scheduler_type", schedule_shapes().contains(lr_scheduler_type), schedule_shapes().unknown(lr_scheduler_type));
   f.require("learning_rate", learning_rate >= 0, "learning_rate must not be negative");
   f.require("min_lr_ratio", min_lr_ratio >= 0 && min_lr_ratio <= 1, "min_lr_ratio must be in [0, 1]");
   f.require("warmup_steps", warmup_steps >= 0, "warmup_steps must not be negative");

@@ -6,6 +6,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
+#include "core/json.h"
 
 namespace hone {
 
@@ -48,7 +49,7 @@ void EvalTaskSpec::fields(Fields& f) {
   f("name", name, "of the task in reports");
   f("kind", kind, "how it is evaluated (generate | multiple_choice | perplexity)");
   if (f.reading()) {
-    f.require("kind", eval_kinds().find(kind) != nullptr, concat("unknown task kind '", kind, "'; known: ", join(eval_kinds().names())));
+    f.require("kind", eval_kinds().contains(kind), eval_kinds().unknown(kind));
     task = eval_kinds().at(kind)();
   }
   if (task) task->fields(f);

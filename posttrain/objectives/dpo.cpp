@@ -70,7 +70,7 @@ class Dpo : public Objective {
     f("loss_type", loss_type_, "sigmoid | hinge | ipo");
     f.require("beta", beta_ > 0, "beta must be above 0");
     f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
-    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown loss_type '", loss_type_, "'; known: ", join(loss_types().names())));
+    f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
   }
   Needs needs() const override { return {.reference = true, .per = Per::pair}; }
 

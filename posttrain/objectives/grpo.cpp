@@ -38,9 +38,8 @@ class Grpo : public Objective {
     f("max_completion_length", max_completion_length_, "dr_grpo: the constant that a sequence's sum is divided by");
     f.require("epsilon", epsilon_ >= 0 && epsilon_ <= 1, "epsilon must be in [0, 1]");
     f.require("beta", beta_ >= 0, "beta must not be negative");
-    f.require("loss_type", loss_types().find(loss_type_) != nullptr, concat("unknown loss_type '", loss_type_, "'; known: ", join(loss_types().names())));
-    f.require("scale_rewards", reward_scales().find(scale_rewards_) != nullptr,
-              concat("unknown scale_rewards '", scale_rewards_, "'; known: ", join(reward_scales().names())));
+    f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
+    f.require("scale_rewards", reward_scales().contains(scale_rewards_), reward_scales().unknown(scale_rewards_));
     f.require("max_completion_length", loss_type_ != "dr_grpo" || max_completion_length_ > 0, "dr_grpo needs a length above 0");
   }
 

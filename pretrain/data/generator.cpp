@@ -11,7 +11,7 @@ void GeneratorSpec::fields(Fields& f) {
   f("kind", kind, "which generator (hone list generators); empty = none");
   if (kind.empty()) return;
   if (f.reading()) {
-    f.require("kind", generators().find(kind) != nullptr, concat("unknown generator '", kind, "'; known: ", join(generators().names())));
+    f.require("kind", generators().contains(kind), generators().unknown(kind));
     generator = generators().at(kind)();
   }
   generator->fields(f);

@@ -6,6 +6,7 @@
 
 #include "core/bpe_train.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/model/model.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
@@ -142,7 +143,7 @@ TEST_F(CliTest, TokenizerGoesThereAndBack) {
   const Finished ids = run_hone({"tokenizer", "encode", "--tokenizer", model, "--json"}, {}, text);
   ASSERT_EQ(ids.code, 0) << ids.err;
   EXPECT_EQ(run_hone({"tokenizer", "decode", "--tokenizer", model}, {}, ids.out).out, text);
-  expect_error({"tokenizer", "encode"}, 1, {"--tokenizer"});
+  expect_error({"tokenizer", "encode"}, 2, {"--tokenizer"});
 }
 
 TEST_F(CliTest, RewardAddsScoreAndNote) {

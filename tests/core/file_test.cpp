@@ -1,4 +1,5 @@
 #include "core/file.h"
+#include "core/jsonl.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

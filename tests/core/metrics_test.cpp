@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "tests/support/support.h"
 
 namespace hone {

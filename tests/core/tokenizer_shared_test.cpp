@@ -5,6 +5,7 @@
 
 #include "core/bpe_train.h"
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "core/tokenizer.h"
 #include "tests/support/support.h"
 

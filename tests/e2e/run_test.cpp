@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "core/rng.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"

@@ -1,7 +1,7 @@
 // The real stories260K weights on held-out stories: text through tokenizer and model to nats a token.
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "core/jsonl.h"
 #include "core/model/score.h"
 #include "core/tokenizer.h"
 #include "tests/support/support.h"

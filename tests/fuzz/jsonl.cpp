@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/file.h"
+#include "core/jsonl.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int descriptor = ::memfd_create("fuzz", 0);

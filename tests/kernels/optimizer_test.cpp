@@ -1,6 +1,7 @@
 #include "kernels/optimizer.h"
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/parallel_for.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"

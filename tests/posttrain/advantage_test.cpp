@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "tests/support/support.h"
 
 namespace hone {

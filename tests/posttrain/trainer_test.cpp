@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/file.h"
+#include "core/jsonl.h"
 #include "tests/pretrain/rig.h"
 
 namespace hone {

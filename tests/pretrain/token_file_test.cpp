@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/parallel_for.h"
 #include "pretrain/loader.h"
 #include "tests/support/support.h"

@@ -1,5 +1,6 @@
 // The judge against published cases and whole data sets.
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "rewards/math_compare.h"
 #include "rewards/math_extract.h"
 #include "tests/support/support.h"

@@ -1,4 +1,5 @@
 #include "core/file.h"
+#include "core/json.h"
 #include "rewards/reward.h"
 #include "tests/support/support.h"
 

@@ -1,5 +1,6 @@
 // What each reward says of small completions.
 #include "core/file.h"
+#include "core/jsonl.h"
 #include "rewards/reward.h"
 #include "tests/support/support.h"
 

@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/safetensors.h"
 #include "core/tokenizer.h"
 #include "kernels/cast.h"

@@ -1,7 +1,7 @@
 // Real weights: the numbers that an independent forward gave for them.
 #include <cmath>
 
-#include "core/file.h"
+#include "core/jsonl.h"
 #include "core/model/score.h"
 #include "core/safetensors.h"
 #include "kernels/gemm.h"

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/safetensors.h"
 #include "kernels/gemm.h"
 #include "kernels/logprob.h"

@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "tests/support/support.h"
 
 namespace hone {
