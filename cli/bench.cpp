@@ -23,6 +23,9 @@ class BenchCommand : public Command {
     a.flag("json", json_, "JSON Lines");
   }
   int run() override {
+    require_usage(seconds_ > 0 && seconds_ <= 3600, "bench: --seconds is ", seconds_, ", it must be in (0, 3600]");
+    for (const auto& [name, count] : {std::pair{"batch", model_.batch}, {"tokens", model_.tokens}, {"repeats", model_.repeats}})
+      require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count, ", it must be in [1, 1048576]");
     const std::unique_ptr<Device> device = open_device("cpu");
     Context context(*device);
     const MachineLimits limits = measure_limits();
@@ -32,6 +35,7 @@ class BenchCommand : public Command {
  private:
   int ops(Context& context, const MachineLimits& limits) const {
     const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
+    HONE_CHECK(!rows.empty(), "bench: no operation's name holds '", filter_, "'");
     if (!json_) {
       std::printf("%s", bench_table(limits, rows).c_str());
       return 0;

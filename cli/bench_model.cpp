@@ -1,7 +1,6 @@
 #include "cli/bench_model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <map>
 
@@ -9,6 +8,7 @@
 #include "core/json.h"
 #include "core/model/plan.h"
 #include "core/rng.h"
+#include "core/stopwatch.h"
 #include "pretrain/trainer.h"
 #include "rollout/engine.h"
 
@@ -31,9 +31,9 @@ double median_seconds(int64_t repeats, const std::function<void()>& run) {
   run();
   std::vector<double> times;
   for (int64_t i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     run();
-    times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    times.push_back(watch.seconds());
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
   return times[times.size() / 2];
@@ -85,10 +85,10 @@ Measured decode(Context& context, Model& model, const ModelBench& options) {
                   [](uint64_t, std::vector<Reply>) {});
   while (engine.stats().prompt_tokens < options.batch * options.tokens) engine.step();
   for (bool more = true; more;) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const int64_t before = engine.stats().generated_tokens;
     more = engine.step();
-    if (engine.stats().generated_tokens - before == options.batch) times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (engine.stats().generated_tokens - before == options.batch) times.push_back(watch.seconds());
   }
   std::sort(times.begin(), times.end());
   const ModelShape& shape = model.shape();
@@ -108,6 +108,8 @@ Json bench_model(const std::string& what, Context& context, const ModelBench& op
   const auto known = shapes().find(options.shape);
   HONE_CHECK(known != shapes().end() || std::filesystem::exists(options.shape), "bench: unknown shape '", options.shape, "'; known: ", join(model_bench_shapes()), ", or a config.json");
   const std::unique_ptr<Model> model = make_model(known != shapes().end() ? known->second : parse_json(read_file(options.shape), options.shape), options.shape);
+  HONE_CHECK(options.tokens + 2 < model->shape().max_positions, "bench: ", options.tokens, " tokens, the shape has ", model->shape().max_positions, " positions");
+  HONE_CHECK(what != "train" || options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
   model->allocate(context, DType::f32, what == "train");
   model->initialise(context, 1);
   const Measured m = what == "train" ? train(context, *model, options) : what == "prefill" ? prefill(context, *model, options) : decode(context, *model, options);

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "kernels/bench.h"
 #include "posttrain/plan_recipe.h"
 
 namespace hone {
@@ -16,7 +17,8 @@ class PlanCommand : public Command {
     a.flag("json", json_, "one JSON object");
   }
   int run() override {
-    const Json plan = plan_recipe(read_recipe(recipe_, overrides_));
+    Json plan = plan_recipe(read_recipe(recipe_, overrides_));
+    add_times(plan, measure_limits(0.2).flops);
     std::printf("%s", json_ ? (plan.dump() + "\n").c_str() : plan_text(plan).c_str());
     return 0;
   }

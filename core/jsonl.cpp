@@ -2,6 +2,8 @@
 
 namespace hone {
 
+bool is_jsonl(std::string_view path) { return path.ends_with(".jsonl") || path.ends_with(".jsonl.gz"); }
+
 bool JsonlReader::next(Json& row) {
   while (lines_.next(line_)) {
     if (line_.find_first_not_of(" \t") == std::string::npos) continue;

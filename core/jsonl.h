@@ -10,6 +10,9 @@
 
 namespace hone {
 
+// By its name: .jsonl or .jsonl.gz.
+bool is_jsonl(std::string_view path);
+
 // The rows of a file one after another; blank lines are passed over. A malformed line is an Error "file:line:column: what".
 class JsonlReader {
  public:

@@ -10,6 +10,9 @@
 
 namespace hone {
 
+// Tokens of a sample, at most: what a recipe may ask for.
+inline constexpr int64_t max_sample_length = int64_t{1} << 24;
+
 // One problem: what the model is asked and what a reward needs to judge the reply.
 struct Task {
   std::string id;                 // stable across runs

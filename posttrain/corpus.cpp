@@ -1,10 +1,9 @@
 #include "posttrain/corpus.h"
 
-#include <fstream>
 #include <memory>
 
 #include "core/file.h"
-#include "core/json.h"
+#include "core/jsonl.h"
 #include "core/log.h"
 
 namespace hone {
@@ -22,8 +21,6 @@ void check_corpus(const CorpusSource& source) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: name files or a generator");
   for (const std::string& file : source.files) HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
 }
-
-static bool is_jsonl(const std::string& path) { return path.find(".jsonl") != std::string::npos; }
 
 static int64_t generated_documents(const CorpusSource& source) {
   const int64_t all = source.generator.generator->size("train");
@@ -45,7 +42,7 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
     };
   struct State {
     size_t file = 0;
-    std::unique_ptr<LineReader> lines;
+    std::unique_ptr<JsonlReader> rows;
   };
   return [&source, state = std::make_shared<State>()](std::string& text) {
     while (state->file < source.files.size()) {
@@ -55,15 +52,13 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
         text = read_file(path);
         return true;
       }
-      if (!state->lines) state->lines = std::make_unique<LineReader>(path);
-      std::string line;
-      while (state->lines->next(line)) {
-        if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-        const std::string where = concat(path, ":", state->lines->line_number());
-        text = parse_json(line, where).at(source.text_key, where).as_string(where);
+      if (!state->rows) state->rows = std::make_unique<JsonlReader>(path);
+      if (Json row; state->rows->next(row)) {
+        const std::string where = state->rows->where();
+        text = row.at(source.text_key, where).as_string(where);
         return true;
       }
-      state->lines.reset();
+      state->rows.reset();
       ++state->file;
     }
     return false;
@@ -87,9 +82,9 @@ std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenize
   for (const std::string& file : source.files) inputs.push_back(expand_path(file));
   const std::filesystem::path drawn = folder / "documents.jsonl";
   if (source.generator.generator) {
-    std::ofstream file(drawn, std::ios::binary);
-    for (int64_t i = 0; i < generated_documents(source); ++i) file << Json(JsonObject{{source.text_key, generated_document(source, i)}}).dump() << '\n';
-    HONE_CHECK(file.flush().good(), drawn.string(), ": cannot be written (is the disk full?)");
+    JsonlWriter file(drawn);
+    for (int64_t i = 0; i < generated_documents(source); ++i) file.write(JsonObject{{source.text_key, generated_document(source, i)}});
+    file.flush();
     inputs.push_back(drawn.string());
   }
   const TokenizeReport report = write_token_file(out, inputs, source.text_key, tokenizer);

@@ -1,7 +1,6 @@
 #include "posttrain/dataset.h"
 
-#include "core/file.h"
-#include "core/json.h"
+#include "core/jsonl.h"
 #include "core/log.h"
 #include "posttrain/row_template.h"
 
@@ -27,7 +26,7 @@ static void completion_fields(Fields& f, PromptFormat& format, int64_t& max_leng
   format.fields(f);
   f("max_length", max_length, "longest sample in tokens");
   f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
-  f.require("max_length", max_length >= 2, "max_length must be at least 2");
+  f.require("max_length", max_length >= 2 && max_length <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
   f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error", "too_long must be skip, truncate or error");
 }
 
@@ -55,16 +54,11 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
     for (int64_t i = 0; i < generator.size(source.split) && wanted(); ++i, ++count) row(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
   }
   for (const std::string& name : source.files) {
-    const std::string path = expand_path(name);
-    LineReader reader(path);
-    std::string line;
-    while (wanted() && reader.next(line)) {
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const std::string where = concat(path, ":", reader.line_number());
-      const Json value = parse_json(line, where);
+    JsonlReader rows(expand_path(name));
+    for (Json value; wanted() && rows.next(value); ++count) {
+      const std::string where = rows.where();
       HONE_CHECK(value.is_object(), where, ": a row must be an object, this is ", value.kind_name());
       row(value, where);
-      ++count;
     }
   }
   HONE_CHECK(count > 0, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows");

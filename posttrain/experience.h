@@ -5,7 +5,7 @@
 
 #include "core/model/objective.h"
 #include "core/sample.h"
-#include "posttrain/run.h"
+#include "posttrain/run_log.h"
 
 namespace hone {
 

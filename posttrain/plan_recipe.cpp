@@ -1,8 +1,9 @@
 #include "posttrain/plan_recipe.h"
 
-#include <cstdio>
+#include <algorithm>
 
 #include "core/file.h"
+#include "core/format.h"
 #include "core/json.h"
 #include "core/model/plan.h"
 #include "posttrain/stage.h"
@@ -21,6 +22,9 @@ std::unique_ptr<Model> shape_only(const Recipe& recipe) {
     if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
   return make_model(recipe.model.make_config(vocabulary), "[model]");
 }
+
+// Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention less.
+constexpr double expected_share = 0.4;
 
 // A sample with every column an objective may read; the numbers do not matter on the meta device.
 Sample widest_sample(int64_t length) {
@@ -53,7 +57,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const ModelPlan plan = plan_model(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
-  const int64_t scratch = static_cast<int64_t>(context.scratch().capacity_bytes()), tokens = step.sequences * length;
+  const int64_t scratch = static_cast<int64_t>(context.scratch().capacity_bytes()), tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},         {"gradients", gradients}, {"optimizer", memory.optimizer}, {"activations", memory.activations}, {"scratch", scratch},
                           {"reference", step.reference ? weights : 0}, {"kv_cache", kv_bytes}};
   int64_t total = 0;
@@ -64,15 +68,15 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
                     {"steps", spec.stage->steps()},
                     {"tokens_per_step", tokens},
                     {"train_flops_per_token", plan.train_flops_per_token},
-                    {"flops", plan.train_flops_per_token * static_cast<double>(tokens * spec.stage->steps())},
+                    {"flops", plan.train_flops_per_token * static_cast<double>(tokens) * static_cast<double>(spec.stage->steps())},
                     {"memory", bytes}};
 }
 
-std::string size_text(double bytes) {
-  char text[32];
-  if (bytes >= 1e9) std::snprintf(text, sizeof text, "%.2f GB", bytes * 1e-9);
-  else std::snprintf(text, sizeof text, "%.1f MB", bytes * 1e-6);
-  return text;
+std::string size_text(double bytes) { return bytes >= 1e9 ? format_text("%.2f GB", bytes * 1e-9) : format_text("%.1f MB", bytes * 1e-6); }
+
+std::string time_text(double seconds) {
+  if (seconds < 120) return format_text("%.0f s", seconds);
+  return seconds < 7200 ? format_text("%.0f min", seconds / 60) : format_text("%.1f h", seconds / 3600);
 }
 
 }  // namespace
@@ -80,6 +84,21 @@ std::string size_text(double bytes) {
 void check_recipe(const Recipe& recipe) {
   for (const StageSpec& spec : recipe.stage) spec.stage->check(recipe);
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task);
+  bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();
+  if (!recipe.tokenizer.empty()) Tokenizer::load(expand_path(recipe.tokenizer));
+  for (const StageSpec& spec : recipe.stage) {
+    tokenizer = tokenizer || spec.stage->vocab_size() > 0;
+    HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name, ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
+  }
+  shape_only(recipe);
+}
+
+void add_times(Json& plan, double flops_per_second) {
+  const double rate = expected_share * flops_per_second;
+  plan.set("flops_per_second", rate);
+  JsonArray stages = plan.at("stages").as_array();
+  for (Json& stage : stages) stage.set("seconds", stage.at("flops").as_double() / rate);
+  plan.set("stages", std::move(stages));
 }
 
 Json plan_recipe(const Recipe& recipe) {
@@ -92,18 +111,20 @@ Json plan_recipe(const Recipe& recipe) {
 }
 
 std::string plan_text(const Json& plan) {
-  char line[256];
-  std::snprintf(line, sizeof line, "%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
-                static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
-  std::string out = line;
+  std::string out = format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
+                                static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
   for (const Json& stage : plan.at("stages").as_array()) {
-    std::snprintf(line, sizeof line, "%s: %lld steps of at most %lld tokens, %.3g FLOPs in all; memory", stage.at("name").as_string().c_str(), static_cast<long long>(stage.at("steps").as_int()),
-                  static_cast<long long>(stage.at("tokens_per_step").as_int()), stage.at("flops").as_double());
-    out += line;
+    out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(), static_cast<long long>(stage.at("steps").as_int()),
+                       static_cast<long long>(stage.at("tokens_per_step").as_int()), stage.at("flops").as_double());
+    if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());
+    out += "; memory";
     for (const auto& [name, bytes] : stage.at("memory").as_object())
       if (bytes.as_int() > 0) out += " " + name + " " + size_text(bytes.as_double()) + ",";
     out.back() = '\n';
   }
+  if (const Json* rate = plan.find("flops_per_second"))
+    out += format_text("Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; sampling and evaluation are not counted.\n", rate->as_double(),
+                       100 * expected_share);
   return out;
 }
 

@@ -24,7 +24,9 @@ void ModelSource::fields(Fields& f) {
   f("tie_word_embeddings", tie_word_embeddings, "the head is the embedding");
   f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 (f32 keeps a resumed run exact)");
   f.require("save_dtype", save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be f32 or bf16");
-  f.require("hidden_size", hidden_size > 0 && num_attention_heads > 0 && num_hidden_layers > 0, "hidden_size, num_attention_heads and num_hidden_layers must be positive");
+  constexpr int64_t widest = int64_t{1} << 24;
+  for (const auto& [key, size] : {std::pair{"hidden_size", hidden_size}, {"num_attention_heads", num_attention_heads}, {"num_hidden_layers", num_hidden_layers}})
+    f.require(key, size > 0 && size <= widest, concat(key, " must be in [1, ", widest, "]"));
   f.require("head_dim", head_dim > 0 || hidden_size % num_attention_heads == 0, "hidden_size must be a multiple of num_attention_heads, or head_dim be given");
 }
 
@@ -67,6 +69,7 @@ void StageSpec::fields(Fields& f) {
   }
   stage->fields(f);
   if (name.empty()) name = stage->default_name();
+  f.require("name", name.find('/') == std::string::npos && name != "." && name != "..", "a stage's name is a folder's too: without /");
 }
 
 void Recipe::fields(Fields& f) {
@@ -80,6 +83,9 @@ void Recipe::fields(Fields& f) {
   f("rollout", rollout, "the engine that samples");
   f("eval", eval, "tasks evaluated before and after every training stage");
   f("stage", stage, "what is done, in order");
+  f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "name is a folder's: not empty, without /");
+  f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
+  f.require("threads", threads >= 0 && threads <= 4096, "threads must be in [0, 4096]");
   f.require("stage", !stage.empty(), "a recipe needs at least one [[stage]]");
   for (size_t i = 0; i < stage.size(); ++i)
     for (size_t j = 0; j < i; ++j) f.require("stage", stage[i].name != stage[j].name, concat("two stages are called '", stage[i].name, "'; give one another name"));

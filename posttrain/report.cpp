@@ -1,9 +1,11 @@
 #include "posttrain/report.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <deque>
 #include <map>
 
 #include "core/file.h"
+#include "core/format.h"
 #include "core/jsonl.h"
 #include "posttrain/svg.h"
 
@@ -36,16 +38,9 @@ std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
 std::string percent(const Json& entry, const char* value, const char* interval) {
   const Json* v = entry.find(value);
   if (!v) return "-";
-  const JsonArray& ends = entry.at(interval).as_array();
-  char text[64];
-  std::snprintf(text, sizeof text, "%.1f%% [%.1f, %.1f]", 100 * v->as_double(), 100 * ends[0].as_double(), 100 * ends[1].as_double());
-  return text;
-}
-
-std::string cell(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
+  const JsonArray& ends = entry.at(interval).as_array(interval);
+  HONE_CHECK(ends.size() == 2, "run.json: ", interval, " has ", ends.size(), " ends");
+  return format_text("%.1f%% [%.1f, %.1f]", 100 * v->as_double(), 100 * ends[0].as_double(), 100 * ends[1].as_double());
 }
 
 // The cells of the table, a row a stage, the state before the first one on top.
@@ -56,20 +51,30 @@ std::vector<std::vector<std::string>> table_rows(const Json& report) {
     rows.push_back({"(start)", percent(*before, "accuracy", "ci95"), percent(*before, "sampled_accuracy", "sampled_ci95"), "", "", ""});
   for (const Json& stage : stages)
     rows.push_back({stage.at("name").as_string(), percent(stage, "accuracy", "ci95"), percent(stage, "sampled_accuracy", "sampled_ci95"), std::to_string(stage.at("steps").as_int()),
-                    std::to_string(stage.at("tokens").as_int()), cell("%.1f", stage.at("seconds").as_double())});
+                    std::to_string(stage.at("tokens").as_int()), format_text("%.1f", stage.at("seconds").as_double())});
   return rows;
+}
+
+// A fence that the text itself does not hold.
+std::string fenced(const std::string& text) {
+  std::string fence = "```";
+  while (text.find(fence) != std::string::npos) fence += '`';
+  return fence + "\n" + text + "\n" + fence + "\n";
 }
 
 std::string sample_text(const std::filesystem::path& path) {
   constexpr size_t shown = 8;
   if (!std::filesystem::exists(path)) return "";
-  std::vector<Json> rows;
-  read_jsonl(path, [&](const Json& row, int64_t) { rows.push_back(row); });
-  std::string out = "\n## Samples\n\nThe last replies that were sampled in training (all of them: samples.jsonl).\n\n";
-  for (size_t i = rows.size() > shown ? rows.size() - shown : 0; i < rows.size(); ++i)
-    out += "```\n" + rows[i].at("prompt").as_string() + " ~> " + rows[i].at("completion").as_string() + "\n```\nreward " + number_text(rows[i].at("reward").as_double()) + ", answer `" +
-           rows[i].at("answer").as_string() + "`\n\n";
-  return rows.empty() ? "" : out;
+  std::deque<Json> last;
+  read_jsonl(path, [&](const Json& row, int64_t) {
+    last.push_back(row);
+    if (last.size() > shown) last.pop_front();
+  });
+  if (last.empty()) return "";
+  std::string out = "\n## Samples\n\nThe last replies that were sampled in training (all that were kept: samples.jsonl).\n\n";
+  for (const Json& row : last)
+    out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " + number_text(row.at("reward").as_double()) + ", answer `" + row.at("answer").as_string() + "`\n\n";
+  return out;
 }
 
 std::string markdown(const Json& report, const std::vector<std::string>& charts, const std::filesystem::path& folder) {

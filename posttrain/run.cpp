@@ -1,12 +1,12 @@
 #include "posttrain/run.h"
 
-#include <chrono>
 
 #include "core/file.h"
 #include "core/json.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/parallel_for.h"
+#include "core/stopwatch.h"
 #include "posttrain/plan_recipe.h"
 #include "posttrain/report.h"
 #include "posttrain/stage.h"
@@ -31,6 +31,8 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
 }
 
 std::unique_ptr<Model> Run::load_start_model(bool gradients) const { return load_or_draw(*this, start_folder, gradients); }
+
+void Run::stop(const std::string& after) const { fail("stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string()); }
 
 namespace {
 
@@ -90,10 +92,6 @@ void save_progress(Run& run, Progress& progress) {
   progress.save(run.folder, run.recipe);
 }
 
-void stop_if_interrupted(const Run& run) {
-  if (interrupted()) throw Interrupted(concat("stopped after stage ", run.stage_name, ", everything is saved; go on with: hone run --resume ", run.folder.string()));
-}
-
 // One stage, its evaluation, and the note that it is done.
 void run_stage(Run& run, Stage& stage, Progress& progress) {
   run.report = {};
@@ -106,6 +104,7 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
     run.log.load_state(section);
   }
   if (stage.trains()) {
+    HONE_CHECK(run.tokenizer, run.stage_name, ": there is no tokenizer");
     if (!run.model || !resumed.empty()) run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
     if (!progress.evaluated) {
       progress.initial = results_json(evaluate(run, run.first_step));
@@ -114,9 +113,9 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
     }
   }
   log::info("stage ", run.stage_name, " (", run.report.kind, ")");
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   stage.run(run);
-  if (!stage.trains()) run.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!stage.trains()) run.report.seconds = watch.seconds();
   if (stage.trains()) {
     run.start_folder = run.checkpoints() / concat("step-", stage.steps());
     run.report.eval = evaluate(run, run.first_step + stage.steps());
@@ -149,7 +148,7 @@ std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path&
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
     } else {
       run_stage(run, stage, progress);
-      stop_if_interrupted(run);
+      if (interrupted()) run.stop("stage " + run.stage_name);
     }
     run.first_step += stage.steps();
   }

@@ -15,50 +15,24 @@
 #include <memory>
 #include <optional>
 
-#include "core/checkpoint.h"
-#include "core/metrics.h"
 #include "core/rng.h"
 #include "core/tokenizer.h"
 #include "posttrain/recipe.h"
+#include "posttrain/run_log.h"
 
 namespace hone {
-
-// Thrown when a signal asked the run to stop; what was done is saved.
-class Interrupted : public Error {
- public:
-  using Error::Error;
-};
-
-// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint does not know of is cut on resuming.
-class RunLog : public Stateful {
- public:
-  explicit RunLog(std::filesystem::path folder);
-  ~RunLog() override;
-  void metrics(int64_t step, const Metrics& row);
-  void sample(const Json& row);
-  void save_state(StateSection& section) const override;   // flushes
-  void load_state(const StateSection& section) override;   // cuts
-
- private:
-  void open(int64_t step);
-  std::filesystem::path folder_;
-  std::unique_ptr<MetricsSink> metrics_, tensorboard_;
-  struct SampleFile;
-  std::unique_ptr<SampleFile> samples_;
-  int64_t last_step_ = 0;
-};
 
 // One stage's line in the report.
 struct StageReport {
   std::string name, kind;
   int64_t steps = 0, tokens = 0;
   double seconds = 0;
-  std::vector<EvalResult> eval;       // after the stage
+  std::vector<EvalResult> eval;  // after the stage
   Json to_json() const;
 };
 
-class Run {
- public:
+// What a stage works on and with.
+struct Run {
   const Recipe& recipe;
   std::filesystem::path folder;
   Device& device;
@@ -73,6 +47,8 @@ class Run {
   int64_t first_step = 0;              // optimizer steps of the stages before it
   StageReport report;
 
+  // Ends the run as a signal asked, once everything is saved: an Error that says how to go on. `after` is what was done last.
+  [[noreturn]] void stop(const std::string& after) const;
   // The model as it was when the stage began, once more: a frozen reference.
   std::unique_ptr<Model> load_start_model(bool gradients) const;
   // Of the stage's data order and sampling.

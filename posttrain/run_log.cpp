@@ -1,18 +1,8 @@
-#include <fstream>
+#include "posttrain/run_log.h"
+
 #include <limits>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "posttrain/run.h"
-
 namespace hone {
-
-struct RunLog::SampleFile {
-  std::ofstream out;
-};
-
-RunLog::RunLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
-RunLog::~RunLog() = default;
 
 // The files are opened when first written, after a checkpoint has had its say about their length.
 void RunLog::open(int64_t step) {
@@ -29,9 +19,8 @@ void RunLog::metrics(int64_t step, const Metrics& row) {
 }
 
 void RunLog::sample(const Json& row) {
-  if (!samples_) samples_ = std::make_unique<SampleFile>(SampleFile{std::ofstream(folder_ / "samples.jsonl", std::ios::app | std::ios::binary)});
-  samples_->out << row.dump() << '\n';
-  HONE_CHECK(samples_->out.good(), (folder_ / "samples.jsonl").string(), ": cannot be written (is the disk full?)");
+  if (!samples_) samples_ = std::make_unique<JsonlWriter>(folder_ / "samples.jsonl", FileWriter::Mode::append);
+  samples_->write(row);
 }
 
 static int64_t length_of(const std::filesystem::path& path) {
@@ -40,21 +29,24 @@ static int64_t length_of(const std::filesystem::path& path) {
   return missing ? 0 : static_cast<int64_t>(size);
 }
 
-static void cut(const std::filesystem::path& path, int64_t length) {
-  if (length_of(path) > length) std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
+// Cuts a log to the length that section[member] names.
+static void cut(const std::filesystem::path& path, const StateSection& section, const char* member) {
+  const int64_t length = section.values.at(member, "log").as_int(member), found = length_of(path);
+  HONE_CHECK(length >= 0 && length <= found, path.string(), ": has ", found, " bytes, the checkpoint was saved when it had ", length);
+  if (found > length) std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
 }
 
 void RunLog::save_state(StateSection& section) const {
   if (metrics_) metrics_->flush(), tensorboard_->flush();
-  if (samples_) samples_->out.flush();
+  if (samples_) samples_->flush();
   section.values.set("metrics_bytes", length_of(folder_ / "metrics.jsonl"));
   section.values.set("samples_bytes", length_of(folder_ / "samples.jsonl"));
 }
 
 void RunLog::load_state(const StateSection& section) {
   metrics_.reset(), tensorboard_.reset(), samples_.reset();
-  cut(folder_ / "metrics.jsonl", section.values.at("metrics_bytes", "log").as_int("log.metrics_bytes"));
-  cut(folder_ / "samples.jsonl", section.values.at("samples_bytes", "log").as_int("log.samples_bytes"));
+  cut(folder_ / "metrics.jsonl", section, "metrics_bytes");
+  cut(folder_ / "samples.jsonl", section, "samples_bytes");
 }
 
 }  // namespace hone

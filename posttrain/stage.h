@@ -13,11 +13,15 @@ namespace hone {
 
 // What one optimizer step of a stage works on, at most: for planning.
 struct StepShape {
-  int64_t sequences = 0, length = 0;
+  int64_t sequences = 0, length = 0;   // of an update
+  int64_t updates = 1;                 // of a step
   const Objective* objective = nullptr;
   const TrainerConfig* trainer = nullptr;
   bool reference = false, rollout = false;   // a frozen copy of the model; a KV cache
 };
+
+// Samples or prompts of a step, at most.
+inline constexpr int64_t max_batch = int64_t{1} << 20;
 
 class Stage {
  public:

@@ -1,11 +1,10 @@
 #include "posttrain/train_loop.h"
 
-#include <chrono>
-#include <cstdio>
-#include <fstream>
-
+#include "core/file.h"
+#include "core/format.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/stopwatch.h"
 
 namespace hone {
 
@@ -60,13 +59,8 @@ Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, d
 }
 
 std::string note_of(const StepReport& report) {
-  char text[80];
   const auto reward = report.metrics.find("reward");
-  if (reward != report.metrics.end())
-    std::snprintf(text, sizeof text, "reward %.3f", reward->second);
-  else
-    std::snprintf(text, sizeof text, "loss %.4f", report.loss);
-  return text;
+  return reward != report.metrics.end() ? format_text("reward %.3f", reward->second) : format_text("loss %.4f", report.loss);
 }
 
 }  // namespace
@@ -93,9 +87,9 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
 
   log::Progress progress(run.stage_name, config.steps, "step");
   while (step < config.steps) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const StepReport report = body(step, learning_rate_at(config.schedule, step, config.steps));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = watch.seconds();
     ++step;
     totals.tokens += report.num_tokens;
     totals.seconds += seconds;
@@ -104,12 +98,12 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (config.save_steps > 0 && step % config.save_steps == 0) save();
     if (interrupted() && step < config.steps) {
       if (last_saved != step) save();
-      throw Interrupted(concat("stopped after step ", step, " of stage ", run.stage_name, ", everything is saved; go on with: hone run --resume ", run.folder.string()));
+      run.stop(concat("step ", step, " of stage ", run.stage_name));
     }
   }
   if (last_saved != step || step == 0) save();
   // A later stage's start: never rotated away.
-  std::ofstream(run.checkpoints() / concat("step-", step) / "keep");
+  write_file_atomic(run.checkpoints() / concat("step-", step) / "keep", "");
   run.report.steps = config.steps;
   run.report.tokens = totals.tokens;
   run.report.seconds = totals.seconds;

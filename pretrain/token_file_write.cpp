@@ -70,8 +70,6 @@ class Writer {
   std::FILE* file_ = nullptr;
 };
 
-bool is_jsonl(std::string_view input) { return input.ends_with(".jsonl") || input.ends_with(".jsonl.gz"); }
-
 void read_documents(const std::string& input, std::string_view text_key, const std::function<void(std::string)>& document) {
   if (!is_jsonl(input)) {
     document(read_file(input));

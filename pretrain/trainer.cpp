@@ -1,9 +1,9 @@
 #include "pretrain/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "core/stopwatch.h"
 #include "kernels/logprob.h"
 #include "kernels/optimizer.h"
 #include "pretrain/critic.h"
@@ -197,7 +197,7 @@ Trainer::Trainer(Context& context, Model& model, TrainerConfig config) : impl_(s
 Trainer::~Trainer() = default;
 
 StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   Impl& m = *impl_;
   const Needs needs = objective.needs();
   HONE_CHECK(!samples.empty(), "trainer: a step needs at least one sample");
@@ -229,7 +229,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.context.synchronize();
   ++m.steps;
   report.metrics = metrics.means();
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = watch.seconds();
   return report;
 }
 

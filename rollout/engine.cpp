@@ -20,11 +20,11 @@ void Sampling::fields(Fields& f) {
   f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
   f("stop", stop, "strings that end a reply");
   f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
-  f.require("temperature", temperature >= 0, "temperature must be 0 or more");
+  f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
   f.require("top_p", top_p > 0 && top_p <= 1, "top_p must be in (0, 1]");
   f.require("top_k", top_k >= 0, "top_k must be 0 or more");
   f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
-  f.require("max_tokens", max_tokens > 0, "max_tokens must be positive");
+  f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));
 }
 
 void EngineConfig::fields(Fields& f) {
@@ -33,8 +33,8 @@ void EngineConfig::fields(Fields& f) {
   f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
   f("max_sequences", max_sequences, "replies written at the same time");
   f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
-  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size, "kv_cache_tokens must hold at least one block");
-  f.require("max_batch_tokens", max_batch_tokens > 0, "max_batch_tokens must be positive");
+  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX, concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
+  f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX, concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
   f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
 }
 
@@ -112,6 +112,7 @@ std::string Engine::Impl::refusal(const Request& request) const {
   if (prompt >= positions) return concat("the prompt has ", prompt, " tokens, the model takes ", positions, " with the reply");
   for (const int32_t id : request.prompt)
     if (id < 0 || id >= model.shape().vocab_size) return concat("the prompt holds id ", id, ", the model's vocabulary has ", model.shape().vocab_size);
+  if (request.sampling.max_tokens <= 0 || request.sampling.max_tokens > INT32_MAX) return concat("max_tokens is ", request.sampling.max_tokens, ", it must be in [1, ", INT32_MAX, "]");
   const int64_t longest = std::min(prompt + request.sampling.max_tokens, positions), room = cache.num_blocks() * cache.block_size();
   if (cache.blocks_for(longest) > cache.num_blocks()) return concat("the prompt and max_tokens are ", longest, " tokens, kv_cache_tokens is ", room);
   return {};

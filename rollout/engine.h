@@ -16,7 +16,7 @@ namespace hone {
 struct Sampling {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;                 // 0 = all
-  int64_t max_tokens = 256;          // fewer where the model's positions end
+  int64_t max_tokens = 256;          // in [1, 2^31); fewer where the model's positions end
   int64_t seed = 0;
   bool ignore_eos = false;
   std::vector<std::string> stop;     // ends a reply once its text contains one; the text is cut before it, the ids are kept

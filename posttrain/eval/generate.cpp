@@ -1,8 +1,8 @@
 // Prompt, reply, verdict: the share of greedy replies that the reward gives full marks (threshold), and of drawn ones.
 #include <algorithm>
-#include <chrono>
 
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "posttrain/actor.h"
 #include "posttrain/dataset.h"
 #include "posttrain/eval/task.h"
@@ -22,7 +22,7 @@ class Generate : public EvalTask {
   }
 
   EvalResult run(EvalModel& on, const EvalOptions& options) const override {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     TaskSource source = tasks_;
     if (options.limit > 0) source.rows.limit = options.limit;
     const std::vector<Task> tasks = load_tasks(source);
@@ -39,7 +39,7 @@ class Generate : public EvalTask {
       drawn.sampling.seed = options.seed;
       out.sampled_accuracy = judge(on, tasks, drawn, out, "sampled");
     }
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.seconds = watch.seconds();
     return out;
   }
 

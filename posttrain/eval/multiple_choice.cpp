@@ -1,10 +1,10 @@
 // The choice that the model finds likeliest: accuracy by summed log-probability, and by log-probability a byte (acc_norm). What is scored is the choice's
 // text behind the prompt, or, where choices are beginnings (Winograd schemas), the continuation that they share.
 #include <algorithm>
-#include <chrono>
 
 #include "core/log.h"
 #include "core/model/score.h"
+#include "core/stopwatch.h"
 #include "posttrain/dataset.h"
 #include "posttrain/eval/task.h"
 #include "posttrain/row_template.h"
@@ -50,7 +50,7 @@ class MultipleChoice : public EvalTask {
   }
 
   EvalResult run(EvalModel& on, const EvalOptions& options) const override {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     RowSource source = rows_;
     if (options.limit > 0) source.limit = options.limit;
     std::vector<Problem> problems;
@@ -63,7 +63,7 @@ class MultipleChoice : public EvalTask {
       progress.update(static_cast<int64_t>(i) + 1);
     }
     EvalResult out = scorer.result();
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.seconds = watch.seconds();
     return out;
   }
 

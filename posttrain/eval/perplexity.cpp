@@ -2,11 +2,11 @@
 // predicted from the window before it. With a prompt only what follows it counts; a prompt that does not fit loses its beginning. With max_length only a
 // document's first tokens count, and the bytes that they stand for.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "core/log.h"
 #include "core/model/score.h"
+#include "core/stopwatch.h"
 #include "posttrain/dataset.h"
 #include "posttrain/eval/task.h"
 #include "posttrain/row_template.h"
@@ -19,7 +19,9 @@ using Ids = std::vector<int32_t>;
 // Sums over documents; scores some thousands of tokens at once.
 class Surprise {
  public:
-  explicit Surprise(EvalModel& on) : on_(on), longest_(static_cast<size_t>(on.model.shape().max_positions)) {}
+  explicit Surprise(EvalModel& on) : on_(on), longest_(static_cast<size_t>(on.model.shape().max_positions)) {
+    HONE_CHECK(longest_ >= 2, "perplexity: the model has ", longest_, " position, nothing can be predicted");
+  }
 
   // What follows the first `given` ids counts; the very first id never does.
   void add(const Ids& ids, size_t given, size_t bytes) {
@@ -75,7 +77,7 @@ class Perplexity : public EvalTask {
   }
 
   EvalResult run(EvalModel& on, const EvalOptions& options) const override {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     RowSource source = rows_;
     if (options.limit > 0) source.limit = options.limit;
     EvalResult out;
@@ -100,7 +102,7 @@ class Perplexity : public EvalTask {
       progress.update(++out.num_problems);
     });
     out.metrics = surprise.finish();
-    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.seconds = watch.seconds();
     return out;
   }
 

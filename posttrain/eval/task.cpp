@@ -16,7 +16,8 @@ void EvalOptions::fields(Fields& f) {
   f("temperature", temperature, "of those");
   f("seed", seed, "of the draws");
   f.require("limit", limit >= 0, "limit must be 0 or more");
-  f.require("samples", samples >= 0, "samples must be 0 or more");
+  f.require("samples", samples >= 0 && samples <= 65536, "samples must be in [0, 65536]");
+  f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
 }
 
 // Wilson 1927: the interval of the score test, within [0, 1] for any count.

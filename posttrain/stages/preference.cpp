@@ -17,7 +17,7 @@ class Preference : public Stage {
     f("batch_size", batch_size_, "pairs of an optimizer step");
     objective_.fields(f);
     loop_.fields(f);
-    f.require("batch_size", batch_size_ > 0, "batch_size must be positive");
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps; }
@@ -26,7 +26,6 @@ class Preference : public Stage {
   }
 
   void run(Run& run) override {
-    HONE_CHECK(run.tokenizer, "preference: there is no tokenizer");
     std::vector<Group> pairs = load_preferences(data_, *run.tokenizer);
     log::info("preference: ", pairs.size(), " pairs");
     if (objective_.made->needs().reference) Reference(run.context, run.load_start_model(false), loop_.trainer.temperature).score_into(pairs);

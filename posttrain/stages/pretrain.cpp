@@ -18,8 +18,8 @@ class Pretrain : public Stage {
     f("batch_size", batch_size_, "sequences of an optimizer step");
     loop_.fields(f);
     f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
-    f.require("max_length", max_length_ >= 2, "max_length must be at least 2");
-    f.require("batch_size", batch_size_ > 0, "batch_size must be positive");
+    f.require("max_length", max_length_ >= 2 && max_length_ <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return "pretrain"; }
   int64_t steps() const override { return loop_.steps; }
@@ -27,7 +27,6 @@ class Pretrain : public Stage {
   void check(const Recipe&) const override { check_corpus(corpus_); }
 
   void run(Run& run) override {
-    HONE_CHECK(run.tokenizer, "pretrain: there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
     const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
     HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
     Trainer trainer(run.context, *run.model, loop_.trainer);

@@ -1,8 +1,8 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
 #include <algorithm>
-#include <chrono>
 
 #include "core/log.h"
+#include "core/stopwatch.h"
 #include "posttrain/actor.h"
 #include "posttrain/experience.h"
 #include "posttrain/objective_spec.h"
@@ -45,8 +45,8 @@ class Rl : public Stage {
     actor_.fields(f);
     objective_.fields(f);
     loop_.fields(f);
-    f.require("prompts_per_step", prompts_per_step_ > 0, "prompts_per_step must be positive");
-    f.require("num_iterations", num_iterations_ > 0, "num_iterations must be positive");
+    f.require("prompts_per_step", prompts_per_step_ > 0 && prompts_per_step_ <= max_batch, concat("prompts_per_step must be in [1, ", max_batch, "]"));
+    f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
     f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= prompts_per_step_ * actor_.num_generations, "mini_batches must be in [1, prompts_per_step * num_generations]");
     loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
   }
@@ -55,6 +55,7 @@ class Rl : public Stage {
   StepShape step_shape(const ModelShape& model) const override {
     return {.sequences = prompts_per_step_ * actor_.num_generations / mini_batches_,
             .length = model.max_positions,
+            .updates = num_iterations_ * mini_batches_,
             .objective = objective_.made.get(),
             .trainer = &loop_.trainer,
             .reference = objective_.made->needs().reference,
@@ -63,7 +64,6 @@ class Rl : public Stage {
   void check(const Recipe&) const override { HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")"); }
 
   void run(Run& run) override {
-    HONE_CHECK(run.tokenizer, "rl: there is no tokenizer");
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
     const Objective& objective = *objective_.made;
@@ -78,11 +78,11 @@ class Rl : public Stage {
     IndexLoader order(static_cast<int64_t>(tasks.size()), seed);
 
     train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t step, double learning_rate) {
-      const auto start = std::chrono::steady_clock::now();
+      const Stopwatch watch;
       std::vector<const Task*> prompts;
       for (int64_t i = 0; i < prompts_per_step_; ++i) prompts.push_back(&tasks[static_cast<size_t>(order.next())]);
       Experience experience(actor.gather(prompts, static_cast<uint64_t>(step * prompts_per_step_), step));
-      const double sampling_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const double sampling_seconds = watch.seconds();
       if (reference) reference->score_into(experience.groups);
       if (needs.critic) experience.set_values(trainer.values(experience.samples()));
       MetricSums credit;

@@ -16,14 +16,13 @@ class Sft : public Stage {
     f("batch_size", batch_size_, "samples of an optimizer step");
     objective_.fields(f);
     loop_.fields(f);
-    f.require("batch_size", batch_size_ > 0, "batch_size must be positive");
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return "sft"; }
   int64_t steps() const override { return loop_.steps; }
   StepShape step_shape(const ModelShape&) const override { return {.sequences = batch_size_, .length = data_.max_length, .objective = objective_.made.get(), .trainer = &loop_.trainer}; }
 
   void run(Run& run) override {
-    HONE_CHECK(run.tokenizer, "sft: there is no tokenizer");
     const std::vector<Sample> samples = load_sft(data_, *run.tokenizer);
     log::info("sft: ", samples.size(), " samples");
     Trainer trainer(run.context, *run.model, loop_.trainer);
