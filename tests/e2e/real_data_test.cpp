@@ -1,0 +1,133 @@
+// The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation gave, training learns.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "core/file.h"
+#include "core/jsonl.h"
+#include "tests/support/process.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string stories(const fs::path& data) { return (data / "weights" / "stories260K").string(); }
+
+Json reference_row(const fs::path& data, const std::string& kind) {
+  Json out;
+  read_jsonl(fs::path(stories(data)) / "reference.jsonl", [&](const Json& row, int64_t) {
+    if (row.at("kind").as_string() == kind) out = row;
+  });
+  return out;
+}
+
+Json hone_json(const fs::path& data, const std::vector<std::string>& arguments) {
+  const Finished done = run_hone(arguments, {"HONE_DATA=" + data.string()});
+  EXPECT_EQ(done.code, 0) << done.err;
+  return done.code == 0 ? parse_json(done.out, "hone's output") : Json(JsonObject{});
+}
+
+// A run of configs/NAME.toml in a folder of its own.
+class Recipe {
+ public:
+  Recipe(const fs::path& data, const std::string& name, std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"run", (source_folder() / "configs" / (name + ".toml")).string(), "runs=" + folder_.path().string(), "name=run"});
+    done_ = run_hone(overrides, {"HONE_DATA=" + data.string()});
+    EXPECT_EQ(done_.code, 0) << done_.err;
+  }
+  fs::path path() const { return folder_.path() / "run"; }
+  // Mean of a metric over the stage's first and last `count` rows that have it.
+  std::pair<double, double> first_and_last(const std::string& metric, size_t count) const {
+    std::vector<double> values;
+    read_jsonl(path() / "metrics.jsonl", [&](const Json& row, int64_t) {
+      if (const Json* value = row.find(metric)) values.push_back(value->as_double());
+    });
+    EXPECT_GE(values.size(), 2 * count) << metric;
+    const auto mean = [&](size_t begin) {
+      double sum = 0;
+      for (size_t i = begin; i < begin + count && i < values.size(); ++i) sum += values[i];
+      return sum / static_cast<double>(count);
+    };
+    return {mean(0), mean(values.size() - std::min(values.size(), count))};
+  }
+
+ private:
+  TemporaryFolder folder_;
+  Finished done_;
+};
+
+TEST(RealWeights, EvalGivesTheNatsPerTokenOfAnIndependentForward) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Json expected = reference_row(data, "val_nll");
+  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", "tinystories", "--limit", "60", "--json"});
+  const Json& metrics = result.at("metrics");
+  EXPECT_EQ(metrics.at("predicted_tokens").as_double(), expected.at("tokens").as_double());
+  EXPECT_NEAR(metrics.at("nats_per_token").as_double(), expected.at("mean_nll").as_double(), 1e-4);
+  EXPECT_NEAR(metrics.at("bits_per_byte").as_double(), 0.885, 0.001);
+}
+
+TEST(RealWeights, GenerateTellsTheGreedyStory) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Json expected = reference_row(data, "greedy");
+  JsonArray story = expected.at("output_ids").as_array();
+  const JsonArray prompt = expected.at("input_ids").as_array();
+  story.erase(story.begin(), story.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "prompts.jsonl") << Json(JsonObject{{"ids", prompt}}).dump() << "\n";
+  const Json reply = hone_json(data, {"generate", "--model", stories(data), "--prompts", (folder.path() / "prompts.jsonl").string(), "--temperature", "0", "--max-tokens",
+                                      std::to_string(story.size()), "--json"});
+  EXPECT_EQ(reply.at("ids"), Json(story));
+}
+
+TEST(RealTasks, AllOfGsm8kFromStartToReport) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const TemporaryFolder folder;
+  std::string task = read_file(source_folder() / "configs" / "tasks" / "gsm8k.toml");
+  const size_t longest = task.find("max_tokens = 256");
+  ASSERT_NE(longest, std::string::npos);
+  std::ofstream(folder.path() / "short.toml") << task.replace(longest, 16, "max_tokens = 3");
+  const fs::path replies = folder.path() / "replies.jsonl";
+  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--out", replies.string(), "--json"});
+  EXPECT_EQ(result.at("num_problems").as_int(), 1319);
+  EXPECT_EQ(result.at("ci95").as_array().size(), 2u);
+  int64_t right = 0, rows = 0;
+  read_jsonl(replies, [&](const Json& row, int64_t) {
+    right += row.at("correct").as_bool();
+    EXPECT_FALSE(row.at("answer").as_string().empty());
+    ++rows;
+  });
+  EXPECT_EQ(rows, 1319);
+  EXPECT_NEAR(result.at("accuracy").as_double(), static_cast<double>(right) / 1319, 1e-12);
+}
+
+TEST(RealRecipes, SftOnInstructionsLowersTheLossAndDpoTellsChosenFromRejected) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Recipe sft(data, "rasbt_sft", {"stage.sft.steps=60"});
+  const auto [loss_before, loss_after] = sft.first_and_last("loss", 5);
+  EXPECT_LT(loss_after, loss_before - 1);
+  const Recipe dpo(data, "rasbt_dpo", {"stage.dpo.steps=40", "model.path=" + (sft.path() / "checkpoints" / "sft" / "step-60").string()});
+  EXPECT_GT(dpo.first_and_last("rewards/accuracies", 10).second, 0.75);
+  EXPECT_GT(dpo.first_and_last("rewards/margins", 10).second, 0.5);
+}
+
+TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Recipe sft(data, "rasbt_sft", {"stage.sft.chat=plain", "stage.sft.steps=20", "stage.sft.limit=200"});
+  const auto [before, after] = sft.first_and_last("loss", 4);
+  EXPECT_LT(after, before - 0.5);
+}
+
+TEST(RealRecipes, PretrainingOnStoriesLowersBitsPerByte) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Recipe run(data, "tinystories", {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2", "model.intermediate_size=160",
+                                         "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
+  const auto [before, after] = run.first_and_last("eval/tinystories/bits_per_byte", 1);
+  EXPECT_LT(after, before - 0.5);
+}
+
+}  // namespace
+}  // namespace hone::test
