@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 
 #include "cli/command.h"
 #include "core/check.h"
@@ -62,7 +63,10 @@ int run_program(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    const int code = app.exit(error);
+    std::cout.flush();
+    HONE_CHECK(std::cout.good(), "standard output: cannot write");
+    return code == 0 ? 0 : 2;
   }
   const int code = made.at(app.get_subcommands().front())->run();
   HONE_CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "standard output: cannot write: ", std::strerror(errno));

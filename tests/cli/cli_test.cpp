@@ -1,6 +1,8 @@
 // The command line as scripts rely on it: exit codes, outputs, and what bad input is told.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +74,30 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
+  }
+}
+
+TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
+  const std::string model = model_folder();
+  expect_error({"gnerate"}, 2, {"did you mean 'generate'"});
+  const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"}, {"--max-tokens", "99999999999999999999"}, {"--temperature", "-1"}, {"--temperature", "nan"}, {"--top-p", "0"}, {"--top-p", "7"}, {"--top-k", "-7"}, {"--min-p", "2"}};
+  for (const std::vector<std::string>& option : odd) {
+    std::string name = option[0].substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    expect_error({"generate", "--model", model, "--prompt", "a", option[0], option[1]}, 2, {name});
+  }
+  expect_error({"generate", "--model", model}, 2, {"--prompt"});
+  expect_error({"eval", "--model", model, "--task", "arithmetic", "--limit", "-3"}, 2, {"limit"});
+  expect_error({"eval", "--model", model, "--task", "arithmetic", "--samples", "99999999"}, 2, {"samples"});
+  expect_error({"bench", "prefill", "--shape", "quickstart", "--repeats", "0"}, 2, {"--repeats"});
+  expect_error({"run"}, 2, {"recipe"});
+  expect_error({"data", "generate", "--generator", "arithmetic", "--split", "all"}, 2, {"--split"});
+}
+
+TEST_F(CliTest, AFullStandardOutputIsAnError) {
+  for (const char* command : {"list objectives", "data generate --generator arithmetic --limit 3", "--help"}) {
+    const std::string line = hone_binary().string() + " " + command + " >/dev/full 2>/dev/null";
+    EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 1) << command;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -117,6 +118,14 @@ TEST(WriteFileAtomic, AFailureLeavesTheOldFileAndNoTemporary) {
   EXPECT_FALSE(std::filesystem::exists(path.string() + ".tmp"));
   write_file_atomic(path, "new");
   EXPECT_EQ(read_file(path), "new");
+}
+
+TEST(WriteFileAtomic, WhatIsNoFileIsNotReplaced) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(error_of([&] { write_file_atomic(pipe, "x"); }).find("pipe: cannot replace: it is not a file"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(MakeFolder, SaysWhyNot) {

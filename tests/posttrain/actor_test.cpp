@@ -1,0 +1,104 @@
+#include "posttrain/actor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/model/score.h"
+#include "tests/posttrain/characters.h"
+
+namespace hone::test {
+namespace {
+
+// Its score is the length of the reply; a part says whether the reply was given to it.
+class Length : public Reward {
+ public:
+  Score score(const Task&, const Completion& completion) const override { return {.score = static_cast<double>(completion.ids.size()), .parts = {{"seen", 1}}}; }
+};
+class NotANumber : public Reward {
+ public:
+  Score score(const Task&, const Completion&) const override { return {.score = std::nan("")}; }
+};
+
+class ActorTest : public ::testing::Test {
+ protected:
+  ActorTest() {
+    for (const char* prompt : {"ab", "12 3", "c."}) {
+      Task& task = tasks.emplace_back();
+      task.id = prompt, task.prompt = prompt;
+    }
+    for (const Task& task : tasks) asked.push_back(&task);
+    config.num_generations = 3;
+    config.sampling.max_tokens = 5;
+    config.sampling.temperature = 0.7;
+    config.reward.reward = std::make_shared<Length>();
+  }
+  Actor actor() { return Actor(context, *model, tokenizer, {}, config); }
+
+  TemporaryFolder folder;
+  Tokenizer tokenizer = character_tokenizer(folder.path());
+  std::unique_ptr<Device> device = cpu();
+  Context context{*device};
+  std::unique_ptr<Model> model = character_model(context, tokenizer);
+  std::vector<Task> tasks;
+  std::vector<const Task*> asked;
+  ActorConfig config;
+};
+
+TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
+  const std::vector<Group> groups = actor().gather(asked, 0, 4);
+  ASSERT_EQ(groups.size(), 3u);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    EXPECT_EQ(groups[g].task.id, tasks[g].id);
+    ASSERT_EQ(groups[g].samples.size(), 3u);
+    const size_t prompt = encode_prompt(tasks[g], {}, tokenizer).size();
+    for (const Sample& sample : groups[g].samples) {
+      ASSERT_EQ(sample.tokens.size(), prompt + sample.completion.ids.size());
+      EXPECT_EQ(sample.weight_version, 4);
+      EXPECT_EQ(sample.reward, static_cast<double>(sample.completion.ids.size()));
+      EXPECT_EQ(sample.reward_parts.at("seen"), 1);
+      const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7}).front();
+      for (size_t t = 0; t < sample.tokens.size(); ++t) {
+        EXPECT_EQ(sample.mask[t], t < prompt ? 0 : 1);
+        EXPECT_EQ(sample.behavior_logp[t], t < prompt ? 0 : scores.logp[t]);
+      }
+    }
+  }
+}
+
+TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
+  const std::vector<Group> together = actor().gather(asked, 10, 0);
+  const Group alone = actor().gather(std::span(asked).subspan(1, 1), 11, 0).at(0);
+  const Group other = actor().gather(std::span(asked).subspan(1, 1), 12, 0).at(0);
+  bool differs = false;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(alone.samples[i].tokens, together[1].samples[i].tokens);
+    differs = differs || other.samples[i].tokens != alone.samples[i].tokens;
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
+  tasks[1].prompt = std::string(50, 'a');
+  Actor one = actor();
+  const std::vector<Group> groups = one.gather(asked, 0, 0);
+  EXPECT_EQ(one.failed_replies(), 3);
+  for (const Sample& sample : groups[1].samples) {
+    EXPECT_EQ(sample.tokens.size(), sample.mask.size());
+    for (const float mask : sample.mask) EXPECT_EQ(mask, 0);
+  }
+  EXPECT_GT(groups[2].samples[0].completion.ids.size(), 0u);
+}
+
+TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
+  config.reward.reward = std::make_shared<NotANumber>();
+  try {
+    actor().gather(asked, 0, 0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the score of ab is nan"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,89 @@
+#include "posttrain/experience.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+namespace hone {
+namespace {
+
+// Groups of `sizes` samples; the reward of sample i of group g is 10 g + i.
+Experience make(const std::vector<int>& sizes) {
+  std::vector<Group> groups;
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    Group& group = groups.emplace_back();
+    for (int i = 0; i < sizes[g]; ++i) {
+      Sample& sample = group.samples.emplace_back();
+      sample.reward = 10.0 * static_cast<double>(g) + i;
+      sample.reward_parts = {{"part", sample.reward / 2}};
+      sample.completion.ids.assign(static_cast<size_t>(i) + 1, 0);
+      sample.completion.finish_reason = i == 0 ? "length" : "stop";
+    }
+  }
+  return Experience(std::move(groups));
+}
+
+std::vector<double> rewards(const std::vector<const Sample*>& samples) {
+  std::vector<double> out;
+  for (const Sample* sample : samples) out.push_back(sample->reward);
+  return out;
+}
+
+TEST(Experience, OneUpdateKeepsTheSamplesOrder) {
+  const Experience experience = make({2, 3});
+  EXPECT_EQ(rewards(experience.mini_batches(1, Per::sequence, 1, 0).at(0)), (std::vector<double>{0, 1, 10, 11, 12}));
+}
+
+TEST(Experience, UpdatesShareTheSamplesOutAndEachPassHasItsOrder) {
+  const Experience experience = make({4, 4, 4});
+  std::set<std::vector<double>> orders;
+  for (uint64_t pass = 0; pass < 3; ++pass) {
+    std::multiset<double> seen;
+    std::vector<double> order;
+    for (const auto& mini : experience.mini_batches(5, Per::token, 9, pass)) {
+      EXPECT_GE(mini.size(), 2u);
+      EXPECT_LE(mini.size(), 3u);
+      for (const double reward : rewards(mini)) seen.insert(reward), order.push_back(reward);
+    }
+    EXPECT_EQ(seen, (std::multiset<double>{0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23}));
+    orders.insert(order);
+    EXPECT_EQ(experience.mini_batches(5, Per::token, 9, pass), experience.mini_batches(5, Per::token, 9, pass));
+  }
+  EXPECT_EQ(orders.size(), 3u);
+}
+
+TEST(Experience, PairsStayWholeAndInOrder) {
+  const Experience experience = make({2, 2, 2, 2});
+  for (const auto& mini : experience.mini_batches(3, Per::pair, 4, 0)) {
+    ASSERT_EQ(mini.size() % 2, 0u);
+    for (size_t i = 0; i < mini.size(); i += 2) EXPECT_EQ(mini[i]->reward + 1, mini[i + 1]->reward);
+  }
+}
+
+TEST(Experience, MoreUpdatesThanSamplesLeavesNoneEmpty) {
+  for (const auto& mini : make({2}).mini_batches(7, Per::sequence, 1, 0)) EXPECT_FALSE(mini.empty());
+}
+
+TEST(Experience, MetricsAreOverRepliesAndGroups) {
+  const Metrics metrics = make({2, 1}).metrics();
+  EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.at("reward_std"), std::sqrt(0.5) / 2);  // of {0, 1}; a group of one has none
+  EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0.5);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 4.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/max_length"), 2);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/clipped_ratio"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);
+  EXPECT_TRUE(make({}).metrics().empty());
+}
+
+TEST(Experience, ValuesGoToTheirSamples) {
+  Experience experience = make({1, 2});
+  experience.set_values({{1}, {2}, {3}});
+  EXPECT_EQ(experience.groups[0].samples[0].value, std::vector<float>{1});
+  EXPECT_EQ(experience.groups[1].samples[1].value, std::vector<float>{3});
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,90 @@
+#include "posttrain/plan_recipe.h"
+
+#include <gtest/gtest.h>
+
+#include "core/config.h"
+
+namespace hone {
+namespace {
+
+constexpr const char* recipe = R"(
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+max_position_embeddings = 64
+[[stage]]
+kind = "tokenizer"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+vocab_size = 270
+[[stage]]
+kind = "pretrain"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+max_length = 32
+batch_size = 8
+steps = 10
+[[stage]]
+kind = "rl"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+prompts_per_step = 4
+num_generations = 4
+mini_batches = 2
+num_iterations = 3
+steps = 10
+beta = 0.1
+reward = { kind = "number" }
+)";
+
+Recipe read(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>(); }
+
+std::string error_of(const std::vector<std::string>& overrides) {
+  try {
+    check_recipe(read(overrides));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
+  const Json plan = plan_recipe(read());
+  const int64_t block = 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32;  // attention, MLP, norms
+  EXPECT_EQ(plan.at("params").as_int(), 270 * 32 + 2 * block + 32);
+  const JsonArray& stages = plan.at("stages").as_array();
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].at("tokens_per_step").as_int(), 8 * 32);
+  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(), 3 * 4 * 4 * 64);  // three passes over 16 replies of 64 tokens at most
+  const Json& memory = stages[1].at("memory");
+  EXPECT_EQ(memory.at("weights").as_int(), memory.at("reference").as_int());
+  EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
+  EXPECT_GT(memory.at("kv_cache").as_int(), 0);
+  EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
+}
+
+TEST(PlanRecipe, TimesFollowFromTheMachinesArithmetic) {
+  Json plan = plan_recipe(read()), twice = plan;
+  add_times(plan, 1e9);
+  add_times(twice, 2e9);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& stage = plan.at("stages").as_array()[i];
+    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double() * plan.at("flops_per_second").as_double(), stage.at("flops").as_double());
+    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double(), 2 * twice.at("stages").as_array()[i].at("seconds").as_double());
+  }
+  EXPECT_NE(plan_text(plan).find("estimates"), std::string::npos);
+}
+
+TEST(PlanRecipe, MistakesAreFoundBeforeAnythingIsWritten) {
+  EXPECT_EQ(error_of({}), "no error");
+  EXPECT_NE(error_of({"device=\"tpu\""}).find("unknown device 'tpu'"), std::string::npos);
+  EXPECT_NE(error_of({"threads=-1"}).find("threads"), std::string::npos);
+  EXPECT_NE(error_of({"name=\"a/b\""}).find("without /"), std::string::npos);
+  EXPECT_NE(error_of({"stage.pretrain.batch_size=9223372036854775807"}).find("batch_size"), std::string::npos);
+  EXPECT_NE(error_of({"stage.grpo.prompts_per_step=9223372036854775807"}).find("prompts_per_step"), std::string::npos);
+  EXPECT_NE(error_of({"model.hidden_size=9223372036854775807"}).find("hidden_size"), std::string::npos);
+  EXPECT_NE(error_of({"model.path=\"/nowhere\""}).find("/nowhere"), std::string::npos);
+  EXPECT_NE(error_of({"tokenizer=\"/nowhere\""}).find("/nowhere"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,40 @@
+#include "posttrain/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace hone {
+namespace {
+
+size_t count(const std::string& text, const std::string& word) {
+  size_t out = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++out;
+  return out;
+}
+
+TEST(Svg, ALineJoinsThePointsThatAreFinite) {
+  const std::string chart = svg_chart("loss", "step", {{"loss", {{0, 3}, {1, NAN}, {2, 1}, {3, INFINITY}, {4, 2}}}});
+  EXPECT_TRUE(chart.starts_with("<svg") && chart.ends_with("</svg>\n"));
+  const size_t begin = chart.find("points=\"") + 8;
+  EXPECT_EQ(count(chart.substr(begin, chart.find('"', begin) - begin), ","), 3u);
+  EXPECT_EQ(count(chart, "nan") + count(chart, "inf"), 0u);
+}
+
+TEST(Svg, NamesAreEscapedAndTellCurvesApart) {
+  const std::string chart = svg_chart("a < b & c", "step", {{"one<", {{0, 0}}}, {"two", {{0, 1}}}});
+  EXPECT_NE(chart.find("a &lt; b &amp; c"), std::string::npos);
+  EXPECT_NE(chart.find("one&lt;"), std::string::npos);
+  EXPECT_EQ(count(chart, "<polyline"), 2u);
+}
+
+TEST(Svg, NothingOnePointAndEqualPointsAreDrawnInBounds) {
+  for (const std::vector<Curve>& curves : {std::vector<Curve>{}, {{"x", {{5, 5}}}}, {{"x", {{1, 7}, {2, 7}}}}, {{"x", {{0, 1e-300}, {1, 2e-300}}}}, {{"x", {{0, -1e300}, {1, 1e300}}}}}) {
+    const std::string chart = svg_chart("t", "x", curves);
+    EXPECT_LT(chart.size(), 20000u);
+    EXPECT_EQ(count(chart, "nan"), 0u) << chart;
+  }
+}
+
+}  // namespace
+}  // namespace hone

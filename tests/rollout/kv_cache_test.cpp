@@ -1,0 +1,65 @@
+#include "rollout/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace hone {
+namespace {
+
+class KvCacheTest : public ::testing::Test {
+ protected:
+  static ModelShape shape() {
+    ModelShape out;
+    out.num_blocks = 2, out.num_kv_heads = 1, out.head_dim = 3;
+    return out;
+  }
+  std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context{*device};
+  KvCache cache{context, shape(), DType::f32, 4, 15};  // three blocks: 15 tokens do not fill a fourth
+};
+
+TEST_F(KvCacheTest, HandsOutEachBlockOnce) {
+  EXPECT_EQ(cache.num_blocks(), 3);
+  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  EXPECT_EQ(blocks.size(), 3u);
+  EXPECT_EQ(cache.free_blocks(), 0);
+  EXPECT_THROW(cache.take(), Error);
+  cache.release(*blocks.begin());
+  EXPECT_EQ(cache.take(), *blocks.begin());
+}
+
+TEST_F(KvCacheTest, ASharedBlockIsFreeOnceItsLastHolderLetsGo) {
+  const int32_t block = cache.take();
+  cache.share(block);
+  cache.release(block);
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(block);
+  EXPECT_EQ(cache.free_blocks(), 3);
+}
+
+TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlane) {
+  const int32_t block = cache.take();
+  KvView view = cache.view();
+  float next = 1;
+  for (auto* planes : {&view.k, &view.v})
+    for (Tensor& plane : *planes)
+      for (float& x : plane.rows(block * 4, 4).as<float>()) x = next++;
+  const int32_t copy = cache.copy(block);
+  EXPECT_NE(copy, block);
+  for (const auto* planes : {&view.k, &view.v})
+    for (const Tensor& plane : *planes) EXPECT_TRUE(std::ranges::equal(plane.rows(copy * 4, 4).as<float>(), plane.rows(block * 4, 4).as<float>()));
+}
+
+TEST_F(KvCacheTest, CountsBlocksUpward) {
+  EXPECT_EQ(cache.blocks_for(0), 0);
+  EXPECT_EQ(cache.blocks_for(1), 1);
+  EXPECT_EQ(cache.blocks_for(4), 1);
+  EXPECT_EQ(cache.blocks_for(5), 2);
+}
+
+TEST_F(KvCacheTest, OneThatHoldsNoBlockIsAnError) { EXPECT_THROW(KvCache(context, shape(), DType::f32, 16, 15), Error); }
+
+}  // namespace
+}  // namespace hone

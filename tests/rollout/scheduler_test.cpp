@@ -1,0 +1,90 @@
+#include "rollout/scheduler.h"
+
+#include <gtest/gtest.h>
+
+namespace hone {
+namespace {
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  static ModelShape shape() {
+    ModelShape out;
+    out.num_blocks = 1, out.num_kv_heads = 1, out.head_dim = 1;
+    return out;
+  }
+  void add(int64_t tokens, uint64_t number = 0) {
+    Sequence sequence;
+    sequence.ticket = std::make_shared<Ticket>();
+    sequence.ticket->number = number;
+    sequence.tokens.assign(static_cast<size_t>(tokens), 1);
+    tickets.push_back(sequence.ticket);
+    scheduler.add(std::move(sequence));
+  }
+  // What plan() says, as "number:count", and what a pass does about it.
+  std::string pass() {
+    std::string out;
+    for (const Scheduler::Part& part : scheduler.plan()) {
+      out += concat(out.empty() ? "" : " ", part.sequence->ticket->number, ":", part.count);
+      part.sequence->computed += part.count;
+      EXPECT_GE(static_cast<int64_t>(part.sequence->blocks.size()) * cache.block_size(), part.sequence->computed);
+      if (part.sequence->remaining() == 0) part.sequence->tokens.push_back(1);  // as if a token was drawn
+    }
+    return out;
+  }
+  std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context{*device};
+  EngineConfig config{.kv_block_size = 4, .kv_cache_tokens = 32, .max_batch_tokens = 10, .max_sequences = 3};
+  KvCache cache{context, shape(), DType::f32, 4, 32};
+  Scheduler scheduler{cache, config};
+  std::vector<std::shared_ptr<Ticket>> tickets;
+};
+
+TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudgetInChunks) {
+  add(3, 0), add(12, 1);
+  EXPECT_EQ(pass(), "0:3 1:7");
+  EXPECT_EQ(pass(), "0:1 1:5");
+  EXPECT_EQ(pass(), "0:1 1:1");
+}
+
+TEST_F(SchedulerTest, NoMoreRunThanMaxSequences) {
+  for (uint64_t i = 0; i < 5; ++i) add(1, i);
+  EXPECT_EQ(pass(), "0:1 1:1 2:1");
+  EXPECT_EQ(pass(), "0:1 1:1 2:1");
+}
+
+TEST_F(SchedulerTest, TheYoungestGivesWayWhenTheCacheIsFullAndComesBackWhole) {
+  add(10, 0), add(10, 1), add(10, 2);
+  std::string seen;
+  for (int i = 0; i < 40 && scheduler.preemptions() == 0; ++i) seen = pass();
+  EXPECT_EQ(scheduler.preemptions(), 1);
+  EXPECT_NE(seen.find("0:"), std::string::npos);  // the oldest goes on
+  for (const auto& ticket : tickets) ticket->cancelled = ticket->number == 0;
+  EXPECT_NE(pass().find("1:"), std::string::npos);
+}
+
+TEST_F(SchedulerTest, WhatIsCancelledGivesItsBlocksBack) {
+  add(8, 0), add(2, 1);
+  pass();
+  for (const auto& ticket : tickets) ticket->cancelled = true;
+  EXPECT_EQ(pass(), "");
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
+}
+
+TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
+  add(6, 0);
+  const auto prompt = scheduler.plan().at(0).sequence;
+  prompt->computed = 6;
+  Sequence reply = *prompt;
+  reply.parted = true;
+  reply.tokens.push_back(1);
+  const int64_t free = cache.free_blocks();
+  scheduler.fork(*prompt, reply);
+  EXPECT_EQ(cache.free_blocks(), free - 1);  // two blocks, one of them shared
+  scheduler.finish(prompt);
+  EXPECT_EQ(cache.free_blocks(), free);      // the shared block stays, the prompt's own last one goes
+  EXPECT_EQ(pass(), "0:1");
+}
+
+}  // namespace
+}  // namespace hone
