@@ -67,6 +67,7 @@ void StageSpec::fields(Fields& f) {
     f.require("kind", stages().contains(kind), kind.empty() ? "a stage needs a kind; known: " + join(stages().names()) : stages().unknown(kind));
     stage = stages().at(kind)();
   }
+  if (!stage) return;  // the page of all keys shows each kind by itself
   stage->fields(f);
   if (name.empty()) name = stage->default_name();
   f.require("name", name.find('/') == std::string::npos && name != "." && name != "..", "a stage's name is a folder's too: without /");

@@ -3,6 +3,7 @@
 #include "core/config.h"
 #include "core/model/objective.h"
 #include "core/optim/optimizer.h"
+#include "posttrain/eval/task.h"
 #include "posttrain/recipe.h"
 #include "posttrain/stage.h"
 #include "pretrain/data/generator.h"
@@ -26,7 +27,7 @@ std::string document(const char* what, const Registry<T>& registry) {
   std::string out;
   for (const std::string& name : registry.names()) {
     const auto thing = registry.at(name)();
-    out += document_fields(concat("## ", what, " `", name, "`"), [&](Fields& f) { thing->fields(f); }) + "\n";
+    out += document_fields(concat(what, " `", name, "`"), [&](Fields& f) { thing->fields(f); }) + "\n";
   }
   return out;
 }
@@ -35,10 +36,8 @@ std::string document(const char* what, const Registry<T>& registry) {
 
 std::string recipe_reference() {
   Recipe recipe;
-  EvalEntry entry;
   std::string out = introduction;
-  out += document_fields("## The run", [&](Fields& f) { recipe.fields(f); }) + "\n";
-  out += document_fields("## An element of `[[eval]]`", [&](Fields& f) { entry.fields(f); }) + "\n";
+  out += document_fields("The run", [&](Fields& f) { recipe.fields(f); }) + "\n";
   out += document("Stage", stages()) + document("Objective", objectives()) + document("Optimizer", optimizers()) + document("Reward", rewards()) + document("Generator", generators()) +
          document("Task kind", eval_kinds());
   return out;

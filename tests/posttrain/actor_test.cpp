@@ -51,7 +51,7 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
   for (size_t g = 0; g < groups.size(); ++g) {
     EXPECT_EQ(groups[g].task.id, tasks[g].id);
     ASSERT_EQ(groups[g].samples.size(), 3u);
-    const size_t prompt = encode_prompt(tasks[g], {}, tokenizer).size();
+    const size_t prompt = PromptEncoder({}, tokenizer).prompt(tasks[g]).size();
     for (const Sample& sample : groups[g].samples) {
       ASSERT_EQ(sample.tokens.size(), prompt + sample.completion.ids.size());
       EXPECT_EQ(sample.weight_version, 4);

@@ -48,7 +48,7 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
 }
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
-  const SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}"};
+  const SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .format = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
   const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
@@ -60,7 +60,7 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
 
 TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
   SftSource source{.rows = {.files = {file("a.jsonl", "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": \"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")}, .generator = {}},
-                   .prompt = "{q}", .completion = "{a}", .max_length = 8};
+                   .prompt = "{q}", .completion = "{a}", .format = {}, .max_length = 8};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
   source.too_long = "truncate";  // the third has nothing left to train on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
