@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/model/objective.h"
 #include "posttrain/objective_json.h"
 
 namespace hone {
@@ -17,6 +18,7 @@ class ObjectiveCommand : public Command {
     a.option("in", in_, "one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, config", true);
   }
   int run() override {
+    HONE_CHECK(objectives().contains(name_), objectives().unknown(name_));
     const std::string path = expand_path(in_);
     std::printf("%s\n", evaluate_objective(name_, parse_json(read_file(path), path), path).dump().c_str());
     return 0;

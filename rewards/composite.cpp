@@ -1,5 +1,4 @@
 // Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is reported by name.
-#include <algorithm>
 
 #include "rewards/reward.h"
 
@@ -39,9 +38,6 @@ class Composite : public Reward {
       scores[i].skipped = scores[i].parts.empty();
       if (normalize_ && weights[i] != 0) scores[i].score /= weights[i];
     }
-  }
-  bool runs_code() const override {
-    return std::any_of(parts_.begin(), parts_.end(), [](const RewardSpec& part) { return part.reward->runs_code(); });
   }
 
  private:

@@ -31,8 +31,6 @@ class Reward {
   virtual Score score(const Task& task, const Completion& completion) const = 0;
   // Scores of a group, in order; the same as one by one unless the reward compares them.
   virtual void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const;
-  // The caller then runs it in the sandbox.
-  virtual bool runs_code() const { return false; }
 };
 
 using RewardFactory = std::unique_ptr<Reward> (*)();
