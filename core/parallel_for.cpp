@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -60,10 +61,11 @@ class Pool {
   }
 
  private:
-  // Gives way to other threads until the fact holds, some tens of microseconds at most.
+  // Gives way to other threads until the fact holds, 300 microseconds at most: longer than what lies between two kernels of a decoding step.
   template <class Fact>
   static void look_out(Fact fact) {
-    for (int i = 0; i < 100 && !fact(); ++i) std::this_thread::yield();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);
+    while (!fact() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   }
   void take_pieces() {
     inside_body = true;
