@@ -35,14 +35,15 @@ static Sample to_sample(const std::vector<int32_t>& prompt, Reply reply, int64_t
   return out;
 }
 
-void score_group(const Reward& reward, Group& group) {
+void score_group(const RewardSpec& reward, Group& group) {
   std::vector<Completion> completions;
   for (const Sample& sample : group.samples) completions.push_back(sample.completion);
   std::vector<Score> scores(completions.size());
-  reward.score_group(group.task, completions, scores);
+  reward.reward->score_group(group.task, completions, scores);
   for (size_t i = 0; i < scores.size(); ++i) {
     HONE_CHECK(std::isfinite(scores[i].score), "reward: the score of ", group.task.id, " is ", scores[i].score);
     group.samples[i].reward = scores[i].score;
+    if (scores[i].parts.empty()) scores[i].parts[reward.kind] = scores[i].score;
     group.samples[i].reward_parts = std::move(scores[i].parts);
   }
 }
@@ -64,7 +65,7 @@ std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t fi
     }
   }
   parallel_for(static_cast<int64_t>(groups.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) score_group(*config_.reward.reward, groups[static_cast<size_t>(i)]);
+    for (int64_t i = begin; i < end; ++i) score_group(config_.reward, groups[static_cast<size_t>(i)]);
   });
   return groups;
 }

@@ -37,7 +37,8 @@ class Actor {
   int64_t failed_ = 0;
 };
 
-// A reward's score of each reply in a group, in order. An exception of the reward, or a score that is not finite, is an Error that names the task.
-void score_group(const Reward& reward, Group& group);
+// A reward's score of each reply in a group, in order; a reward without parts is one part, of its kind's name. An exception of the reward, or a score that is not
+// finite, is an Error that names the task.
+void score_group(const RewardSpec& reward, Group& group);
 
 }  // namespace hone

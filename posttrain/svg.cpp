@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr double width = 640, height = 320, left = 64, right = 16, top = 36, bottom = 44;
+constexpr double width = 640, left = 64, right = 16, bottom = 44, plot_height = 240, legend_line = 14;
 constexpr const char* colours[] = {"#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed"};
 
 struct Range {
@@ -45,6 +45,7 @@ std::string svg_chart(const std::string& title, const std::string& x_label, cons
   if (xs.low > xs.high) xs = {0, 1}, ys = {0, 1};
   for (Range* range : {&xs, &ys})
     if (range->high - range->low < 1e-12) range->low -= 0.5, range->high += 0.5;
+  const double top = 36 + legend_line * static_cast<double>(curves.size() > 1 ? curves.size() : 0), height = top + plot_height + bottom;
   const auto px = [&](double x) { return left + (x - xs.low) / (xs.high - xs.low) * (width - left - right); };
   const auto py = [&](double y) { return height - bottom - (y - ys.low) / (ys.high - ys.low) * (height - top - bottom); };
 
@@ -63,7 +64,7 @@ std::string svg_chart(const std::string& title, const std::string& x_label, cons
     for (const auto& [x, y] : curves[c].points)
       if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
     out += "\"/>\n";
-    if (curves.size() > 1) out += format_text("<text x=\"%g\" y=\"20\" text-anchor=\"end\" fill=\"%s\">", width - right - 90.0 * static_cast<double>(curves.size() - 1 - c), colour) + escaped(curves[c].name) + "</text>\n";
+    if (curves.size() > 1) out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, 36 + legend_line * static_cast<double>(c), colour) + escaped(curves[c].name) + "</text>\n";
   }
   return out + "</svg>\n";
 }
