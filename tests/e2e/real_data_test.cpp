@@ -114,6 +114,15 @@ TEST(RealRecipes, SftOnInstructionsLowersTheLossAndDpoTellsChosenFromRejected) {
   EXPECT_GT(dpo.first_and_last("rewards/margins", 10).second, 0.5);
 }
 
+TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const Recipe grpo(data, "digit_completion", {"stage.grpo.steps=30", "stage.grpo.lr_scheduler_type=constant", "eval=[]"});
+  const auto [before, after] = grpo.first_and_last("reward", 10);
+  EXPECT_LT(grpo.first_and_last("reward", 2).first, 0.03);
+  EXPECT_GT(after, before + 0.05);
+  EXPECT_EQ(grpo.first_and_last("sampling/sampling_logp_difference/max", 15), std::pair(0.0, 0.0));
+}
+
 TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
   HONE_SHARED_OR_SKIP(data, "data");
   const Recipe sft(data, "rasbt_sft", {"stage.sft.chat=plain", "stage.sft.steps=20", "stage.sft.limit=200"});
