@@ -1,9 +1,10 @@
+#include "kernels/bench.h"
+
 #include <cstdio>
 
 #include "cli/bench_model.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "kernels/bench.h"
 
 namespace hone {
 namespace {
@@ -41,7 +42,13 @@ class BenchCommand : public Command {
       return 0;
     }
     for (const BenchRow& row : rows)
-      std::printf("%s\n", Json(JsonObject{{"op", row.op}, {"shape", row.shape}, {"body", row.body}, {"seconds", row.seconds}, {"flops_per_second", row.flops}, {"bytes_per_second", row.bytes}, {"share", row.share},
+      std::printf("%s\n", Json(JsonObject{{"op", row.op},
+                                          {"shape", row.shape},
+                                          {"body", row.body},
+                                          {"seconds", row.seconds},
+                                          {"flops_per_second", row.flops},
+                                          {"bytes_per_second", row.bytes},
+                                          {"share", row.share},
                                           {"limit", row.compute_bound ? "arithmetic" : "bandwidth"}})
                               .dump()
                               .c_str());
@@ -52,13 +59,15 @@ class BenchCommand : public Command {
     row.set("limit_flops_per_second", limits.flops);
     row.set("limit_bytes_per_second", limits.read_bandwidth);
     const bool arithmetic = row.find("flops_per_second") != nullptr;
-    const double share = arithmetic ? row.at("flops_per_second").as_double() / limits.flops : row.at("bytes_per_second").as_double() / limits.read_bandwidth;
+    const double share =
+        arithmetic ? row.at("flops_per_second").as_double() / limits.flops : row.at("bytes_per_second").as_double() / limits.read_bandwidth;
     row.set("share", share);
     if (json_)
       std::printf("%s\n", row.dump().c_str());
     else
-      std::printf("%s %s, batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's %s\n", what_.c_str(), model_.shape.c_str(), static_cast<long long>(model_.batch),
-                  static_cast<long long>(model_.tokens), row.at("tokens_per_second").as_double(), 100 * share, arithmetic ? "measured arithmetic peak" : "measured read bandwidth");
+      std::printf("%s %s, batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's %s\n", what_.c_str(), model_.shape.c_str(),
+                  static_cast<long long>(model_.batch), static_cast<long long>(model_.tokens), row.at("tokens_per_second").as_double(), 100 * share,
+                  arithmetic ? "measured arithmetic peak" : "measured read bandwidth");
     return 0;
   }
   std::string what_, filter_;

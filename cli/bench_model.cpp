@@ -16,8 +16,12 @@ namespace hone {
 namespace {
 
 Json llama_config(int64_t width, int64_t mlp, int64_t blocks, int64_t heads, int64_t kv_heads, int64_t vocabulary) {
-  return JsonObject{{"model_type", "llama"},         {"hidden_size", width},           {"intermediate_size", mlp}, {"num_hidden_layers", blocks},      {"num_attention_heads", heads}, {"num_key_value_heads", kv_heads},
-                    {"vocab_size", vocabulary},      {"max_position_embeddings", 4096}, {"rms_norm_eps", 1e-5},     {"initializer_range", 0.02},        {"hidden_act", "silu"},         {"tie_word_embeddings", true}};
+  return JsonObject{{"model_type", "llama"},        {"hidden_size", width},
+                    {"intermediate_size", mlp},     {"num_hidden_layers", blocks},
+                    {"num_attention_heads", heads}, {"num_key_value_heads", kv_heads},
+                    {"vocab_size", vocabulary},     {"max_position_embeddings", 4096},
+                    {"rms_norm_eps", 1e-5},         {"initializer_range", 0.02},
+                    {"hidden_act", "silu"},         {"tie_word_embeddings", true}};
 }
 
 const std::map<std::string, Json>& shapes() {
@@ -64,7 +68,8 @@ Measured train(Context& context, Model& model, const ModelBench& options) {
   }
   const std::unique_ptr<Objective> objective = objectives().at("sft")();
   const double tokens = static_cast<double>(options.batch * options.tokens);
-  return {median_seconds(options.repeats, [&] { trainer.step(batch, *objective, 1e-4); }), tokens, tokens * plan_model(model, options.tokens).train_flops_per_token, 0};
+  return {median_seconds(options.repeats, [&] { trainer.step(batch, *objective, 1e-4); }), tokens,
+          tokens * plan_model(model, options.tokens).train_flops_per_token, 0};
 }
 
 Measured prefill(Context& context, Model& model, const ModelBench& options) {
@@ -78,10 +83,14 @@ Measured prefill(Context& context, Model& model, const ModelBench& options) {
 // A step reads every weight once (the embedding as the head), and the keys and values of each sequence.
 Measured decode(Context& context, Model& model, const ModelBench& options) {
   constexpr int64_t steps = 32;
-  Engine engine(context, model, nullptr, {.kv_cache_tokens = options.batch * (options.tokens + 16 * (steps + 2)), .max_batch_tokens = std::max<int64_t>(2048, options.batch)});
+  Engine engine(context, model, nullptr,
+                {.kv_cache_tokens = options.batch * (options.tokens + 16 * (steps + 2)), .max_batch_tokens = std::max<int64_t>(2048, options.batch)});
   std::vector<double> times;
   for (int64_t b = 0; b < options.batch; ++b)
-    engine.submit({random_tokens(options.tokens, model.shape().vocab_size, static_cast<uint64_t>(b)), 1, static_cast<uint64_t>(b), {.max_tokens = steps, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
+    engine.submit({random_tokens(options.tokens, model.shape().vocab_size, static_cast<uint64_t>(b)),
+                   1,
+                   static_cast<uint64_t>(b),
+                   {.max_tokens = steps, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
                   [](uint64_t, std::vector<Reply>) {});
   while (engine.stats().prompt_tokens < options.batch * options.tokens) engine.step();
   for (bool more = true; more;) {
@@ -92,7 +101,8 @@ Measured decode(Context& context, Model& model, const ModelBench& options) {
   }
   std::sort(times.begin(), times.end());
   const ModelShape& shape = model.shape();
-  const double kv = 2.0 * static_cast<double>(shape.num_blocks * shape.num_kv_heads * shape.head_dim * options.batch * options.tokens) * sizeof(float);
+  const double kv =
+      2.0 * static_cast<double>(shape.num_blocks * shape.num_kv_heads * shape.head_dim * options.batch * options.tokens) * sizeof(float);
   return {times.at(times.size() / 2), static_cast<double>(options.batch), 0, static_cast<double>(model.num_params()) * sizeof(float) + kv};
 }
 
@@ -106,14 +116,25 @@ std::vector<std::string> model_bench_shapes() {
 
 Json bench_model(const std::string& what, Context& context, const ModelBench& options) {
   const auto known = shapes().find(options.shape);
-  HONE_CHECK(known != shapes().end() || std::filesystem::exists(options.shape), "bench: unknown shape '", options.shape, "'; known: ", join(model_bench_shapes()), ", or a config.json");
-  const std::unique_ptr<Model> model = make_model(known != shapes().end() ? known->second : parse_json(read_file(options.shape), options.shape), options.shape);
-  HONE_CHECK(options.tokens + 2 < model->shape().max_positions, "bench: ", options.tokens, " tokens, the shape has ", model->shape().max_positions, " positions");
+  HONE_CHECK(known != shapes().end() || std::filesystem::exists(options.shape), "bench: unknown shape '", options.shape,
+             "'; known: ", join(model_bench_shapes()), ", or a config.json");
+  const std::unique_ptr<Model> model =
+      make_model(known != shapes().end() ? known->second : parse_json(read_file(options.shape), options.shape), options.shape);
+  HONE_CHECK(options.tokens + 2 < model->shape().max_positions, "bench: ", options.tokens, " tokens, the shape has ", model->shape().max_positions,
+             " positions");
   HONE_CHECK(what != "train" || options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
   model->allocate(context, DType::f32, what == "train");
   model->initialise(context, 1);
-  const Measured m = what == "train" ? train(context, *model, options) : what == "prefill" ? prefill(context, *model, options) : decode(context, *model, options);
-  Json out = JsonObject{{"what", what}, {"shape", options.shape}, {"params", model->num_params()}, {"batch", options.batch}, {"tokens", options.tokens}, {"seconds", m.seconds}, {"tokens_per_second", m.tokens / m.seconds}};
+  const Measured m = what == "train"     ? train(context, *model, options)
+                     : what == "prefill" ? prefill(context, *model, options)
+                                         : decode(context, *model, options);
+  Json out = JsonObject{{"what", what},
+                        {"shape", options.shape},
+                        {"params", model->num_params()},
+                        {"batch", options.batch},
+                        {"tokens", options.tokens},
+                        {"seconds", m.seconds},
+                        {"tokens_per_second", m.tokens / m.seconds}};
   if (m.flops > 0) out.set("flops_per_second", m.flops / m.seconds);
   if (m.bytes > 0) out.set("bytes_per_second", m.bytes / m.seconds);
   return out;

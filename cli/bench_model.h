@@ -8,9 +8,9 @@
 namespace hone {
 
 struct ModelBench {
-  std::string shape = "llama-124m";   // a name of model_bench_shapes() or a config.json
-  int64_t batch = 1, tokens = 256;    // sequences and their length (training), prompt (prefill), context (decoding)
-  int64_t repeats = 5;                // the median counts
+  std::string shape = "llama-124m";  // a name of model_bench_shapes() or a config.json
+  int64_t batch = 1, tokens = 256;   // sequences and their length (training), prompt (prefill), context (decoding)
+  int64_t repeats = 5;               // the median counts
 };
 std::vector<std::string> model_bench_shapes();
 

@@ -1,9 +1,10 @@
+#include "core/chat.h"
+
 #include <cstdio>
 #include <iostream>
 
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "core/chat.h"
 
 namespace hone {
 namespace {
@@ -48,7 +49,8 @@ class ChatCommand : public Command {
 
  private:
   // The ids so far, then the new turn's text: what rendering adds behind the conversation already held.
-  static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer, const std::vector<Message>& history, const std::vector<Message>& shown, const std::vector<int32_t>& ids) {
+  static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer, const std::vector<Message>& history,
+                                     const std::vector<Message>& shown, const std::vector<int32_t>& ids) {
     if (ids.empty()) return format.encode(tokenizer, shown, true).ids;
     const auto text_of = [&](const std::vector<Message>& messages, bool generation) {
       std::string out;
@@ -70,8 +72,7 @@ class ChatCommand : public Command {
         [&](uint64_t, int64_t, int32_t id) {
           if (!tokenizer.is_special(id)) std::fputs(tokenizer.token_bytes(id).c_str(), stdout), std::fflush(stdout);
         });
-    while (engine.step()) {
-    }
+    while (engine.step()) {}
     std::printf("\n");
     return out;
   }

@@ -32,10 +32,10 @@ class Arguments {
   virtual void option(const char* name, std::string& value, const char* doc, bool required = false) = 0;
   virtual void option(const char* name, int64_t& value, const char* doc) = 0;
   virtual void option(const char* name, double& value, const char* doc) = 0;
-  virtual void options(const char* name, std::vector<std::string>& values, const char* doc) = 0;   // may be repeated
+  virtual void options(const char* name, std::vector<std::string>& values, const char* doc) = 0;  // may be repeated
   virtual void flag(const char* name, bool& value, const char* doc) = 0;
   virtual void positional(const char* name, std::string& value, const char* doc, bool required = true) = 0;
-  virtual void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) = 0;   // positional, required
+  virtual void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) = 0;  // positional, required
   virtual void rest(const char* name, std::vector<std::string>& values, const char* doc) = 0;
 };
 

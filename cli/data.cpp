@@ -12,7 +12,8 @@ class DataCommand : public Command {
  public:
   std::string summary() const override { return "draw problems from a generator, or turn text into a token file"; }
   std::string example() const override {
-    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out problems.jsonl\n  hone data tokenize --in stories.jsonl --tokenizer tok --out stories.tokens";
+    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out problems.jsonl\n  hone data tokenize --in "
+           "stories.jsonl --tokenizer tok --out stories.tokens";
   }
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"generate", "tokenize"}, "generate | tokenize");

@@ -46,7 +46,9 @@ class EvalCommand : public Command {
  private:
   static void print(const EvalResult& result) {
     std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems), result.seconds);
-    const auto line = [](const char* what, const Proportion& p) { std::printf("  %-18s %6.2f%%  [%.2f, %.2f]\n", what, 100 * p.value, 100 * p.low, 100 * p.high); };
+    const auto line = [](const char* what, const Proportion& p) {
+      std::printf("  %-18s %6.2f%%  [%.2f, %.2f]\n", what, 100 * p.value, 100 * p.low, 100 * p.high);
+    };
     if (result.accuracy) line("accuracy", *result.accuracy);
     if (result.sampled_accuracy) line("sampled accuracy", *result.sampled_accuracy);
     for (const auto& [name, value] : result.metrics) std::printf("  %-18s %.6g\n", name.c_str(), value);

@@ -11,7 +11,9 @@ namespace {
 class GenerateCommand : public Command {
  public:
   std::string summary() const override { return "continue prompts"; }
-  std::string example() const override { return "hone generate --model runs/quickstart/checkpoints/grpo/step-150 --prompt '47+85' --logprobs --json"; }
+  std::string example() const override {
+    return "hone generate --model runs/quickstart/checkpoints/grpo/step-150 --prompt '47+85' --logprobs --json";
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("prompt", prompt_, "text to continue");
@@ -57,7 +59,8 @@ class GenerateCommand : public Command {
 
  private:
   Json row_of(const std::vector<int32_t>& prompt, const Reply& reply) const {
-    Json row = JsonObject{{"prompt_ids", Json::array(prompt)}, {"ids", Json::array(reply.ids)}, {"text", reply.text}, {"finish_reason", reply.finish_reason}};
+    Json row = JsonObject{
+        {"prompt_ids", Json::array(prompt)}, {"ids", Json::array(reply.ids)}, {"text", reply.text}, {"finish_reason", reply.finish_reason}};
     if (logprobs_) row.set("logp", Json::array(reply.logp));
     return row;
   }

@@ -42,9 +42,15 @@ class ListCommand : public Command {
  private:
   static const std::map<std::string, std::function<std::vector<std::string>()>>& lists() {
     static const std::map<std::string, std::function<std::vector<std::string>()>> all{
-        {"objectives", [] { return objectives().names(); }}, {"rewards", [] { return rewards().names(); }},       {"tasks", [] { return known_eval_tasks(); }},
-        {"families", [] { return families().names(); }},     {"ops", [] { return op_names(); }},                  {"stages", [] { return stages().names(); }},
-        {"generators", [] { return generators().names(); }}, {"optimizers", [] { return optimizers().names(); }}, {"devices", [] { return devices().names(); }},
+        {"objectives", [] { return objectives().names(); }},
+        {"rewards", [] { return rewards().names(); }},
+        {"tasks", [] { return known_eval_tasks(); }},
+        {"families", [] { return families().names(); }},
+        {"ops", [] { return op_names(); }},
+        {"stages", [] { return stages().names(); }},
+        {"generators", [] { return generators().names(); }},
+        {"optimizers", [] { return optimizers().names(); }},
+        {"devices", [] { return devices().names(); }},
         {"recipe-keys", [] { return std::vector<std::string>{recipe_reference()}; }}};
     return all;
   }

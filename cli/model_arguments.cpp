@@ -33,7 +33,9 @@ void ModelArguments::open() {
   context_ = std::make_unique<Context>(*device_);
   model_ = load_model(*context_, folder);
   if (holds_tokenizer(folder)) tokenizer_ = Tokenizer::load(folder);
-  if (tokenizer_) HONE_CHECK(tokenizer_->vocab_size() <= model_->shape().vocab_size, folder.string(), ": the tokenizer has ids up to ", tokenizer_->vocab_size() - 1, ", the model's vocabulary is ", model_->shape().vocab_size);
+  if (tokenizer_)
+    HONE_CHECK(tokenizer_->vocab_size() <= model_->shape().vocab_size, folder.string(), ": the tokenizer has ids up to ",
+               tokenizer_->vocab_size() - 1, ", the model's vocabulary is ", model_->shape().vocab_size);
 }
 
 const Tokenizer& ModelArguments::tokenizer() const {

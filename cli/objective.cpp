@@ -1,9 +1,10 @@
+#include "core/model/objective.h"
+
 #include <cstdio>
 
 #include "cli/command.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/model/objective.h"
 #include "posttrain/objective_json.h"
 
 namespace hone {

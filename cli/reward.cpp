@@ -1,8 +1,9 @@
+#include "rewards/reward.h"
+
 #include <cstdio>
 
 #include "cli/command.h"
 #include "core/jsonl.h"
-#include "rewards/reward.h"
 
 namespace hone {
 namespace {

@@ -1,3 +1,5 @@
+#include "posttrain/run.h"
+
 #include <cstdio>
 
 #include "cli/command.h"
@@ -5,7 +7,6 @@
 #include "core/file.h"
 #include "posttrain/plan_recipe.h"
 #include "posttrain/report.h"
-#include "posttrain/run.h"
 
 namespace hone {
 namespace {

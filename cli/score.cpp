@@ -1,8 +1,9 @@
+#include "core/model/score.h"
+
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
 #include "core/jsonl.h"
-#include "core/model/score.h"
 
 namespace hone {
 namespace {
@@ -36,7 +37,8 @@ class ScoreCommand : public Command {
       const std::string where = concat(in_, ":", line);
       auto [ids, prompt_length] = ids_of(row, where);
       HONE_CHECK(!ids.empty(), where, ": there is nothing to score");
-      HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(), " tokens, the model takes ", model_.model().shape().max_positions);
+      HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(), " tokens, the model takes ",
+                 model_.model().shape().max_positions);
       tokens += static_cast<int64_t>(ids.size());
       rows.push_back(row), sequences.push_back(std::move(ids)), prompt_lengths.push_back(prompt_length);
       if (tokens >= 65536) flush();

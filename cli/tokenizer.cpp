@@ -1,3 +1,5 @@
+#include "core/tokenizer.h"
+
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -7,7 +9,6 @@
 #include "cli/ids.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/tokenizer.h"
 #include "posttrain/corpus.h"
 
 namespace hone {
@@ -17,7 +18,8 @@ class TokenizerCommand : public Command {
  public:
   std::string summary() const override { return "train a tokenizer, or apply one to standard input"; }
   std::string example() const override {
-    return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer encode --tokenizer tok --json\n  echo '[15496]' | hone tokenizer decode --tokenizer tok";
+    return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer encode --tokenizer tok --json\n  "
+           "echo '[15496]' | hone tokenizer decode --tokenizer tok";
   }
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"train", "encode", "decode"}, "train | encode | decode");

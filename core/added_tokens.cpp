@@ -50,7 +50,8 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view input, size_t a
     if (at + depth >= input.size()) break;
     const auto byte = static_cast<uint8_t>(input[at + depth]);
     const auto byte_of = [depth](const AddedToken& token) { return static_cast<uint8_t>(token.content[depth]); };
-    const auto low = std::lower_bound(tokens_.begin() + begin, tokens_.begin() + end, byte, [&](const AddedToken& t, uint8_t b) { return byte_of(t) < b; });
+    const auto low =
+        std::lower_bound(tokens_.begin() + begin, tokens_.begin() + end, byte, [&](const AddedToken& t, uint8_t b) { return byte_of(t) < b; });
     const auto high = std::upper_bound(low, tokens_.begin() + end, byte, [&](uint8_t b, const AddedToken& t) { return b < byte_of(t); });
     begin = static_cast<uint32_t>(low - tokens_.begin()), end = static_cast<uint32_t>(high - tokens_.begin());
   }

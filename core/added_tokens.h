@@ -13,11 +13,11 @@ namespace hone {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool special = false;       // left out of decoded text on request
-  bool single_word = false;   // only where no word character touches it
-  bool lstrip = false;        // takes the white space before it along
-  bool rstrip = false;        // ... after it
-  bool normalized = false;    // looked for in normalised text
+  bool special = false;      // left out of decoded text on request
+  bool single_word = false;  // only where no word character touches it
+  bool lstrip = false;       // takes the white space before it along
+  bool rstrip = false;       // ... after it
+  bool normalized = false;   // looked for in normalised text
 };
 
 // Finds tokens in text: leftmost first, the longest where several begin. Matches do not overlap.
@@ -34,8 +34,8 @@ class AddedTokenMatcher {
   // The longest token at input[at], or nullptr.
   const AddedToken* longest_at(std::string_view input, size_t at) const;
 
-  std::vector<AddedToken> tokens_;   // by content
-  std::array<std::pair<uint32_t, uint32_t>, 256> by_first_byte_{};   // ranges of tokens_
+  std::vector<AddedToken> tokens_;                                  // by content
+  std::array<std::pair<uint32_t, uint32_t>, 256> by_first_byte_{};  // ranges of tokens_
 };
 
 }  // namespace hone

@@ -27,7 +27,8 @@ std::string byte_token(int byte) {
 
 }  // namespace
 
-SpellingIndex::SpellingIndex(const std::vector<std::string>& spellings) : spellings_(&spellings), slots_(std::bit_ceil(spellings.size() * 2 + 2), {0, -1}) {
+SpellingIndex::SpellingIndex(const std::vector<std::string>& spellings)
+    : spellings_(&spellings), slots_(std::bit_ceil(spellings.size() * 2 + 2), {0, -1}) {
   for (size_t id = 0; id < spellings.size(); ++id) {
     if (spellings[id].empty()) continue;
     const uint32_t hash = hash_of(spellings[id]);
@@ -81,7 +82,7 @@ void Bpe::add_merges(const std::vector<Merge>& merges, const std::string& source
     const uint64_t key = pair_key(left_id, right_id);
     size_t at = scramble(key) >> shift_;
     while (slots_[at].pair != UINT64_MAX && slots_[at].pair != key) at = (at + 1) & (capacity - 1);
-    slots_[at] = {key, {static_cast<uint32_t>(rank), id}};   // of a pair given twice the later rank counts, as in Hugging Face's reader
+    slots_[at] = {key, {static_cast<uint32_t>(rank), id}};  // of a pair given twice the later rank counts, as in Hugging Face's reader
     merge_pairs_.emplace_back(left_id, right_id);
   }
 }
@@ -151,7 +152,8 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
     const CodePoint c = code_point_at(word, at);
     const std::string_view character = word.substr(at, c.length);
     int32_t id = -1;
-    if (c.valid) id = c.value < character_ids_.size() && !affixes_ ? character_ids_[c.value] : character_id(character, at == 0, at + c.length == word.size());
+    if (c.valid)
+      id = c.value < character_ids_.size() && !affixes_ ? character_ids_[c.value] : character_id(character, at == 0, at + c.length == word.size());
     at += c.length;
     if (id >= 0) {
       ids.push_back(id);
@@ -166,7 +168,8 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
       if (!after_unk || !options_.fuse_unk) ids.push_back(unk_id_);
       after_unk = true;
     } else {
-      HONE_CHECK(options_.unk_token.empty(), source_, ": no token for the character '", character, "', and model.unk_token '", options_.unk_token, "' is not in the vocabulary");
+      HONE_CHECK(options_.unk_token.empty(), source_, ": no token for the character '", character, "', and model.unk_token '", options_.unk_token,
+                 "' is not in the vocabulary");
     }
   }
 }
@@ -185,7 +188,8 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
     if (pairs[best].id < 0) break;
     symbol[best] = pairs[best].id;
     std::copy(symbol + best + 2, symbol + n, symbol + best + 1);
-    std::copy(pairs.begin() + static_cast<std::ptrdiff_t>(best) + 1, pairs.begin() + static_cast<std::ptrdiff_t>(n) - 1, pairs.begin() + static_cast<std::ptrdiff_t>(best));
+    std::copy(pairs.begin() + static_cast<std::ptrdiff_t>(best) + 1, pairs.begin() + static_cast<std::ptrdiff_t>(n) - 1,
+              pairs.begin() + static_cast<std::ptrdiff_t>(best));
     --n;
     if (best > 0) pairs[best - 1] = joined(symbol[best - 1], symbol[best]);
     if (best + 1 < n) pairs[best] = joined(symbol[best], symbol[best + 1]);
@@ -222,7 +226,7 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
     Symbol& right = symbols[static_cast<size_t>(left.next)];
     if (right.id != best.right) continue;
     left.id = best.id;
-    right.id = -1;   // taken
+    right.id = -1;  // taken
     left.next = right.next;
     if (left.next >= 0) symbols[static_cast<size_t>(left.next)].previous = best.place;
     consider(left.previous);

@@ -14,24 +14,24 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string unk_token{};                 // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
-  bool fuse_unk = false;                   // neighbouring unknown characters are one token
-  bool byte_fallback = false;              // an unknown character is its bytes' tokens <0x00> ... <0xFF>
-  bool ignore_merges = false;              // a word that is a token is that token, whatever the merges say
-  std::string continuing_subword_prefix{}; // of every character but a word's first
-  std::string end_of_word_suffix{};        // of a word's last character
+  std::string unk_token{};                  // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
+  bool fuse_unk = false;                    // neighbouring unknown characters are one token
+  bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
+  bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
+  std::string continuing_subword_prefix{};  // of every character but a word's first
+  std::string end_of_word_suffix{};         // of a word's last character
 };
 
 // Spellings to ids: open addressing, read-only after construction.
 class SpellingIndex {
  public:
   SpellingIndex() = default;
-  explicit SpellingIndex(const std::vector<std::string>& spellings);   // which must outlive it and not move; empty ones have no entry
-  int32_t find(std::string_view spelling) const;                       // -1 when there is none
+  explicit SpellingIndex(const std::vector<std::string>& spellings);  // which must outlive it and not move; empty ones have no entry
+  int32_t find(std::string_view spelling) const;                      // -1 when there is none
 
  private:
   const std::vector<std::string>* spellings_ = nullptr;
-  std::vector<std::pair<uint32_t, int32_t>> slots_;   // (hash, id)
+  std::vector<std::pair<uint32_t, int32_t>> slots_;  // (hash, id)
 };
 
 class Bpe {
@@ -48,7 +48,7 @@ class Bpe {
 
   int32_t find(std::string_view spelling) const { return index_.find(spelling); }
   const std::vector<std::string>& spellings() const { return spellings_; }
-  std::vector<Merge> merges() const;   // in order of rank
+  std::vector<Merge> merges() const;  // in order of rank
 
  private:
   struct Joined {
@@ -61,7 +61,7 @@ class Bpe {
   };
   struct Symbol {
     int32_t id;
-    int32_t next, previous;   // -1 at the ends
+    int32_t next, previous;  // -1 at the ends
   };
 
   void encode_segment(std::string_view segment, std::vector<int32_t>& ids) const;
@@ -78,8 +78,8 @@ class Bpe {
   BpeOptions options_;
   bool affixes_ = false;
   int32_t unk_id_ = -1;
-  std::array<int32_t, 256> byte_ids_{};       // of <0x..>, when all are there
-  std::array<int32_t, 0x800> character_ids_{};   // of characters of one or two bytes
+  std::array<int32_t, 256> byte_ids_{};         // of <0x..>, when all are there
+  std::array<int32_t, 0x800> character_ids_{};  // of characters of one or two bytes
   std::vector<std::pair<int32_t, int32_t>> merge_pairs_;
   std::vector<Slot> slots_;
   int shift_ = 63;

@@ -18,7 +18,9 @@ using WordCounts = std::unordered_map<std::string, int64_t>;
 constexpr size_t batch_bytes = size_t{16} << 20;
 
 Json pre_tokenizer_json(const std::string& pattern) {
-  const auto byte_level = [](bool use_regex) { return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}}); };
+  const auto byte_level = [](bool use_regex) {
+    return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}});
+  };
   if (pattern.empty()) return byte_level(true);
   const Json split = JsonObject{{"type", "Split"}, {"pattern", JsonObject{{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   return JsonObject{{"type", "Sequence"}, {"pretokenizers", JsonArray{split, byte_level(false)}}};
@@ -57,7 +59,8 @@ class WordCounter {
     std::vector<WordCounts> counts(static_cast<size_t>(pieces));
     parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
       for (int64_t piece = begin; piece < end; ++piece)
-        for (size_t i = static_cast<size_t>(piece); i < batch.size(); i += static_cast<size_t>(pieces)) add_text(batch[i], counts[static_cast<size_t>(piece)]);
+        for (size_t i = static_cast<size_t>(piece); i < batch.size(); i += static_cast<size_t>(pieces))
+          add_text(batch[i], counts[static_cast<size_t>(piece)]);
     });
     for (const WordCounts& part : counts)
       for (const auto& [word, times] : part) total[word] += times;
@@ -87,7 +90,9 @@ struct Pair {
   bool operator==(const Pair&) const = default;
 };
 struct PairHash {
-  size_t operator()(Pair p) const { return (uint64_t{static_cast<uint32_t>(p.left)} << 32 | static_cast<uint32_t>(p.right)) * 0x9E3779B97F4A7C15u >> 7; }
+  size_t operator()(Pair p) const {
+    return (uint64_t{static_cast<uint32_t>(p.left)} << 32 | static_cast<uint32_t>(p.right)) * 0x9E3779B97F4A7C15u >> 7;
+  }
 };
 
 // The words' symbols and the counts of all neighbouring pairs, both exact at all times.
@@ -134,7 +139,7 @@ class Merger {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<uint32_t> words;   // every word that holds the pair; some may no longer, or be named twice
+    std::vector<uint32_t> words;  // every word that holds the pair; some may no longer, or be named twice
     bool increased = false;
   };
 
@@ -159,7 +164,7 @@ class Merger {
 
   void merge_in(uint32_t w, Pair pair, int32_t symbol) {
     std::vector<int32_t>& s = words_[w].symbols;
-    size_t kept = 0;   // at every step the word is s[0, kept) followed by s[i, ...)
+    size_t kept = 0;  // at every step the word is s[0, kept) followed by s[i, ...)
     for (size_t i = 0; i < s.size();) {
       if (i + 1 == s.size() || s[i] != pair.left || s[i + 1] != pair.right) {
         s[kept++] = s[i++];
@@ -207,7 +212,8 @@ void check(const BpeTrainOptions& options) {
     HONE_CHECK(names.insert(token).second, "bpe training: special token '", token, "' is given twice");
   }
   const auto least = static_cast<int64_t>(256 + options.special_tokens.size());
-  HONE_CHECK(options.vocab_size >= least, "bpe training: vocab_size is ", options.vocab_size, ", but 256 bytes and ", options.special_tokens.size(), " special tokens need ", least);
+  HONE_CHECK(options.vocab_size >= least, "bpe training: vocab_size is ", options.vocab_size, ", but 256 bytes and ", options.special_tokens.size(),
+             " special tokens need ", least);
   HONE_CHECK(options.vocab_size <= 1 << 24, "bpe training: vocab_size is ", options.vocab_size, ", more than ", 1 << 24);
 }
 
@@ -244,14 +250,32 @@ Json bpe_tokenizer_json(const BpeTrainResult& result, const BpeTrainOptions& opt
   JsonArray added, merges;
   JsonObject vocab;
   for (size_t id = 0; id < options.special_tokens.size(); ++id)
-    added.push_back(JsonObject{{"id", id}, {"content", options.special_tokens[id]}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}});
-  for (size_t id = 0; id < result.vocab.size(); ++id) vocab.emplace_back(id < options.special_tokens.size() ? result.vocab[id] : spell_bytes(result.vocab[id]), id);
+    added.push_back(JsonObject{{"id", id},
+                               {"content", options.special_tokens[id]},
+                               {"single_word", false},
+                               {"lstrip", false},
+                               {"rstrip", false},
+                               {"normalized", false},
+                               {"special", true}});
+  for (size_t id = 0; id < result.vocab.size(); ++id)
+    vocab.emplace_back(id < options.special_tokens.size() ? result.vocab[id] : spell_bytes(result.vocab[id]), id);
   for (const auto& [left, right] : result.merges) merges.emplace_back(spell_bytes(left) + " " + spell_bytes(right));
-  Json model = JsonObject{{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", nullptr}, {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr},
-                          {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false}, {"vocab", std::move(vocab)}, {"merges", std::move(merges)}};
+  Json model = JsonObject{{"type", "BPE"},
+                          {"dropout", nullptr},
+                          {"unk_token", nullptr},
+                          {"continuing_subword_prefix", nullptr},
+                          {"end_of_word_suffix", nullptr},
+                          {"fuse_unk", false},
+                          {"byte_fallback", false},
+                          {"ignore_merges", false},
+                          {"vocab", std::move(vocab)},
+                          {"merges", std::move(merges)}};
   const Json byte_level = JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-  return JsonObject{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", std::move(added)}, {"normalizer", nullptr},
-                    {"pre_tokenizer", pre_tokenizer_json(options.pattern)}, {"post_processor", nullptr}, {"decoder", byte_level}, {"model", std::move(model)}};
+  return JsonObject{{"version", "1.0"},          {"truncation", nullptr},
+                    {"padding", nullptr},        {"added_tokens", std::move(added)},
+                    {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer_json(options.pattern)},
+                    {"post_processor", nullptr}, {"decoder", byte_level},
+                    {"model", std::move(model)}};
 }
 
 }  // namespace hone

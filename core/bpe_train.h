@@ -11,15 +11,15 @@
 namespace hone {
 
 struct BpeTrainOptions {
-  int64_t vocab_size = 0;                          // special tokens and the 256 bytes included
-  std::vector<std::string> special_tokens{};       // take the first ids, split the text, are never merged
-  std::string pattern{};                           // pre-tokenisation regex; empty = GPT-2's
+  int64_t vocab_size = 0;                     // special tokens and the 256 bytes included
+  std::vector<std::string> special_tokens{};  // take the first ids, split the text, are never merged
+  std::string pattern{};                      // pre-tokenisation regex; empty = GPT-2's
   int64_t min_frequency = 1;
 };
 
 struct BpeTrainResult {
-  std::vector<std::string> vocab;                             // bytes of each id: special tokens, 256 bytes, merges
-  std::vector<std::pair<std::string, std::string>> merges;    // in order
+  std::vector<std::string> vocab;                           // bytes of each id: special tokens, 256 bytes, merges
+  std::vector<std::pair<std::string, std::string>> merges;  // in order
 };
 
 // next(text) gives documents one after another until it returns false.

@@ -10,8 +10,8 @@
 namespace hone {
 
 struct ByteAlphabet {
-  std::array<std::string, 256> spelling;   // UTF-8, one or two bytes
-  std::array<uint8_t, 256> order;          // the bytes by code point of their spelling: the order of ids in GPT-2's vocabulary
+  std::array<std::string, 256> spelling;  // UTF-8, one or two bytes
+  std::array<uint8_t, 256> order;         // the bytes by code point of their spelling: the order of ids in GPT-2's vocabulary
 };
 const ByteAlphabet& byte_alphabet();
 

@@ -16,14 +16,14 @@ struct ChatParts {
   struct Style {
     std::string_view name;
     void (*write)(const ChatParts&, const std::vector<Message>&, bool add_generation_prompt, Pieces&);
-    std::vector<std::string> needs;   // tokens that the vocabulary must have
-    std::string turn_end;             // the token that ends an assistant's turn, "" for none of the format's own
+    std::vector<std::string> needs;  // tokens that the vocabulary must have
+    std::string turn_end;            // the token that ends an assistant's turn, "" for none of the format's own
   };
   const Style* style = nullptr;
   std::optional<JinjaTemplate> chat;
   std::string bos, eos, pad;
-  std::string document_bos;             // bos, if the tokenizer begins documents with it
-  std::vector<std::string> turn_ends;   // tokens that end a generation
+  std::string document_bos;            // bos, if the tokenizer begins documents with it
+  std::vector<std::string> turn_ends;  // tokens that end a generation
   int64_t today = 0;
 };
 
@@ -108,7 +108,8 @@ Pieces split_by_turns(const ChatParts& format, const std::vector<Message>& messa
     std::string after = turns.text(i + 1, false);
     if (!whole.starts_with(after)) shortened(after, format.eos);
     const bool found = whole.starts_with(before) && whole.starts_with(after) && before.size() >= done && after.size() >= before.size();
-    HONE_CHECK(found, "chat template: the assistant's reply in message ", i, " cannot be told from the text around it, because the template renders the ",
+    HONE_CHECK(found, "chat template: the assistant's reply in message ", i,
+               " cannot be told from the text around it, because the template renders the ",
                whole.starts_with(before) ? "conversation up to it" : "prompt before it",
                " differently when more messages follow; put {% generation %} ... {% endgeneration %} around the reply in the template, "
                "train on one reply a conversation, or choose the format chatml, llama3 or plain");
@@ -149,7 +150,7 @@ void write_template(const ChatParts& format, const std::vector<Message>& message
   }
   size_t done = 0;
   for (const auto& [start, end] : whole.generation) {
-    if (start < done) continue;   // inside the one before
+    if (start < done) continue;  // inside the one before
     add_text(out, std::string_view(whole.text).substr(done, start - done), false);
     add_text(out, std::string_view(whole.text).substr(start, end - start), true);
     done = end;
@@ -158,10 +159,11 @@ void write_template(const ChatParts& format, const std::vector<Message>& message
 }
 
 const std::vector<ChatParts::Style>& styles() {
-  static const std::vector<ChatParts::Style> all = {{"chatml", write_chatml, {"<|im_start|>", "<|im_end|>"}, "<|im_end|>"},
-                                         {"llama3", write_llama3, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, "<|eot_id|>"},
-                                         {"plain", write_plain, {}, ""},
-                                         {"template", write_template, {}, ""}};
+  static const std::vector<ChatParts::Style> all = {
+      {"chatml", write_chatml, {"<|im_start|>", "<|im_end|>"}, "<|im_end|>"},
+      {"llama3", write_llama3, {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"}, "<|eot_id|>"},
+      {"plain", write_plain, {}, ""},
+      {"template", write_template, {}, ""}};
   return all;
 }
 
@@ -177,7 +179,8 @@ ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, i
     for (const ChatParts::Style& s : styles()) known.emplace_back(s.name);
     fail("unknown chat format '", name, "'", suggestion(name, known), " (known: ", join(known, ", "), ")");
   }
-  for (const std::string& token : style->needs) HONE_CHECK(has(token), "chat format ", name, " needs the token ", token, ", which the tokenizer lacks");
+  for (const std::string& token : style->needs)
+    HONE_CHECK(has(token), "chat format ", name, " needs the token ", token, ", which the tokenizer lacks");
 
   auto parts = std::make_shared<ChatParts>();
   parts->style = &*style;
@@ -234,7 +237,7 @@ std::vector<Message> parse_messages(const Json& messages, std::string_view sourc
     HONE_CHECK(role && role->is_string(), where, ".role must be one of system, user, assistant, tool");
     HONE_CHECK(std::find(roles.begin(), roles.end(), role->as_string()) != roles.end(), where, ".role is '", role->as_string(),
                "'; known: system, user, assistant, tool");
-    const bool calls = row.find("tool_calls") != nullptr;   // a message of tool calls need not say anything
+    const bool calls = row.find("tool_calls") != nullptr;  // a message of tool calls need not say anything
     HONE_CHECK((content && content->is_string()) || (calls && (!content || content->is_null())), where, ".content must be a string, not ",
                content ? content->kind_name() : "missing");
     Message message{role->as_string(), content && content->is_string() ? content->as_string() : "", Json()};

@@ -14,19 +14,19 @@
 namespace hone {
 
 struct Message {
-  std::string role;     // system, user, assistant, tool
+  std::string role;  // system, user, assistant, tool
   std::string content;
-  Json extra;           // null, or further members a template may read (tool_calls, name, ...)
+  Json extra;  // null, or further members a template may read (tool_calls, name, ...)
 };
 
 struct ChatPiece {
   std::string text;
-  bool assistant = false;   // written by the assistant: what SFT trains on (its end-of-turn token included)
+  bool assistant = false;  // written by the assistant: what SFT trains on (its end-of-turn token included)
 };
 
 struct ChatTokens {
   std::vector<int32_t> ids;
-  std::vector<float> mask;   // 1 on the assistant's tokens
+  std::vector<float> mask;  // 1 on the assistant's tokens
 };
 
 // What a template's strftime_now reads unless told otherwise, 2024-07-26: a constant and not the clock, so that a run repeats.

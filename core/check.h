@@ -28,10 +28,10 @@ template <class... Words>
 }  // namespace hone
 
 // The fact that must hold, then the words (and numbers) that say how it does not: HONE_CHECK(a == b, "rmsnorm: x has ", a, " columns, w has ", b).
-#define HONE_CHECK(fact, ...)                 \
-  do {                                        \
-    if (!(fact)) [[unlikely]]                 \
-      ::hone::fail(__VA_ARGS__);              \
+#define HONE_CHECK(fact, ...)    \
+  do {                           \
+    if (!(fact)) [[unlikely]]    \
+      ::hone::fail(__VA_ARGS__); \
   } while (false)
 
 // The same for inner loops: checked in debug and sanitizer builds only.

@@ -56,7 +56,8 @@ void write_manifest(const fs::path& folder) {
   JsonObject listed;
   for (const fs::path& file : files) {
     sync_to_disk(file);
-    listed.emplace_back(file.lexically_relative(folder).generic_string(), JsonObject{{"bytes", static_cast<int64_t>(fs::file_size(file))}, {"crc32", static_cast<int64_t>(crc32_of(file))}});
+    listed.emplace_back(file.lexically_relative(folder).generic_string(),
+                        JsonObject{{"bytes", static_cast<int64_t>(fs::file_size(file))}, {"crc32", static_cast<int64_t>(crc32_of(file))}});
   }
   FileWriter writer(folder / kManifest);
   writer.write(Json(JsonObject{{"files", std::move(listed)}}).dump(2) + "\n");
@@ -93,7 +94,8 @@ void remove_temporaries(const fs::path& root) {
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last, const std::function<void(const fs::path&)>& fill, const std::map<std::string, const Stateful*>& sections) {
+fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last, const std::function<void(const fs::path&)>& fill,
+                         const std::map<std::string, const Stateful*>& sections) {
   make_folder(root);
   const fs::path folder = folder_of(root, step), temporary = temporary_of(folder);
   try {

@@ -32,7 +32,8 @@ class Stateful {
 // Writes root/step-<step>: `fill` writes the model files into the (temporary) folder it is given, then the sections go to
 // trainer/<name>.json and trainer/<name>.safetensors. Keeps the newest keep_last (0 = all); folders marked by a file named "keep" stay.
 // If anything fails (disk full) the temporary folder is removed and earlier checkpoints are untouched. Returns the folder.
-std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, int keep_last, const std::function<void(const std::filesystem::path&)>& fill,
+std::filesystem::path save_checkpoint(const std::filesystem::path& root, int64_t step, int keep_last,
+                                      const std::function<void(const std::filesystem::path&)>& fill,
                                       const std::map<std::string, const Stateful*>& sections);
 
 // Steps of the checkpoints under root, ascending; temporaries do not count.

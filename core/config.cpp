@@ -1,9 +1,10 @@
 #include "core/config.h"
 
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <charconv>
 #include <set>
-#include <toml++/toml.h>
 
 #include "core/file.h"
 #include "core/json.h"
@@ -74,8 +75,10 @@ void apply_override(toml::table& root, std::string_view text) {
 
   std::vector<std::string> segments(1);
   for (const char c : text.substr(0, equals))
-    if (c == '.') segments.emplace_back();
-    else if (c != ' ') segments.back() += c;
+    if (c == '.')
+      segments.emplace_back();
+    else if (c != ' ')
+      segments.back() += c;
   HONE_CHECK(segments.size() <= 64, source, ": the key is nested too deep");
   for (const std::string& segment : segments) HONE_CHECK(!segment.empty(), source, ": a part of the key is empty");
 
@@ -113,7 +116,8 @@ class Reader : public Fields {
     if (const toml::node* node = ask(key)) nested(key, *node, fields);
   }
 
-  void tables(const char* key, size_t, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item, const char*) override {
+  void tables(const char* key, size_t, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
     const toml::node* node = ask(key);
     if (!node) return;
     const toml::array* array = node->as_array();

@@ -46,7 +46,8 @@ class TomlWriter : public Writer {
  public:
   explicit TomlWriter(std::string path) : path_(std::move(path)) {}
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override { below("[", key, "]", fields); }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item, const char*) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
     if (count == 0) values_ += concat(key, " = []\n");
     for (size_t i = 0; i < count; ++i) below("[[", key, "]]", [&](Fields& f) { item(i, f); });
   }
@@ -69,7 +70,8 @@ class JsonWriter : public Writer {
     fields(writer);
     object.emplace_back(key, std::move(writer.object));
   }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item, const char*) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
     JsonArray items;
     for (size_t i = 0; i < count; ++i) {
       JsonWriter writer;
@@ -93,7 +95,8 @@ class DocWriter : public Writer {
     fields(writer);
     rows += writer.rows;
   }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item, const char* doc) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
+              const char* doc) override {
     row(concat(path_, key), "array of tables", "", doc);
     DocWriter writer(concat(path_, key, "[]."));
     if (count == 0) resize(1);
@@ -104,7 +107,9 @@ class DocWriter : public Writer {
   std::string rows;
 
  private:
-  void put(const char* key, const char* type, const Json& v, const char* doc) override { row(concat(path_, key), type, "`" + toml_value(v) + "`", doc); }
+  void put(const char* key, const char* type, const Json& v, const char* doc) override {
+    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc);
+  }
   void row(const std::string& key, const char* type, const std::string& initial, std::string_view doc) {
     rows += concat("| `", key, "` | ", type, " | ", cell(initial), " | ", cell(doc), " |\n");
   }

@@ -16,7 +16,8 @@ std::unique_ptr<Device> open_device(const std::string& name) {
 }
 
 Buffer::Buffer(Device& device, size_t bytes) : device_(&device), data_(device.allocate(bytes)), size_(bytes) {}
-Buffer::Buffer(Buffer&& other) noexcept : device_(std::exchange(other.device_, nullptr)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(std::exchange(other.device_, nullptr)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(data_, other.data_);
@@ -60,7 +61,8 @@ void Context::zero(Tensor x) {
 }
 
 void Context::copy(Tensor to, Tensor from) {
-  HONE_CHECK(to.size() == from.size() && to.dtype == from.dtype, "copy: ", from.size(), " elements of ", name_of(from.dtype), " to ", to.size(), " of ", name_of(to.dtype));
+  HONE_CHECK(to.size() == from.size() && to.dtype == from.dtype, "copy: ", from.size(), " elements of ", name_of(from.dtype), " to ", to.size(),
+             " of ", name_of(to.dtype));
   HONE_CHECK(to.contiguous() && from.contiguous(), "copy: rows that lie apart");
   if (to.device == DeviceKind::meta || from.device == DeviceKind::meta || to.size() == 0) return;
   device_.copy(to.data, from.data, to.bytes(), stream_);

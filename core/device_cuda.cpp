@@ -19,7 +19,9 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
-  std::string description() const override { return concat(properties_.name, ", sm_", properties_.major, properties_.minor, ", ", properties_.multiProcessorCount, " multiprocessors"); }
+  std::string description() const override {
+    return concat(properties_.name, ", sm_", properties_.major, properties_.minor, ", ", properties_.multiProcessorCount, " multiprocessors");
+  }
 
   void* allocate(size_t bytes) override {
     use();
@@ -27,7 +29,8 @@ class CudaDevice : public Device {
     const cudaError_t code = cudaMalloc(&data, std::max<size_t>(bytes, 1));
     if (code == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(), " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"block\", needs less");
+      fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(),
+           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"block\", needs less");
     }
     HONE_CUDA_CHECK(code);
     return data;
@@ -52,7 +55,9 @@ class CudaDevice : public Device {
     return stream;
   }
   void destroy_stream(void* stream) noexcept override { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
-  void copy(void* to, const void* from, size_t bytes, void* stream) override { HONE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream))); }
+  void copy(void* to, const void* from, size_t bytes, void* stream) override {
+    HONE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+  }
   void zero(void* data, size_t bytes, void* stream) override { HONE_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream))); }
   void synchronize(void* stream) override { HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); }
 

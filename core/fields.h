@@ -28,7 +28,8 @@ class Fields {
   virtual void value(const char* key, std::vector<std::string>& v, const char* doc) = 0;
   // A nested table, and an array of tables: item(i) gives the i-th element's fields; resize is called first when reading.
   virtual void table(const char* key, const std::function<void(Fields&)>& fields, const char* doc) = 0;
-  virtual void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item, const char* doc) = 0;
+  virtual void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
+                      const char* doc) = 0;
 
   // For checks inside fields(): throws an Error at the key's place in the recipe (file:line:column) when reading; does nothing otherwise.
   virtual void require(const char* key, bool fact, const std::string& message) = 0;
@@ -36,17 +37,18 @@ class Fields {
   virtual bool reading() const = 0;
 
   template <class T>
-    requires(!std::integral<T> || std::same_as<T, bool> || std::same_as<T, int64_t>)
-  void operator()(const char* key, T& v, const char* doc) {
+  requires(!std::integral<T> || std::same_as<T, bool> || std::same_as<T, int64_t>) void operator()(const char* key, T& v, const char* doc) {
     if constexpr (requires { v.fields(*this); })
-      table(key, [&v](Fields& f) { v.fields(f); }, doc);
+      table(
+          key, [&v](Fields& f) { v.fields(f); }, doc);
     else
       value(key, v, doc);
   }
   template <class T>
-    requires requires(T& t, Fields& f) { t.fields(f); }
+  requires requires(T& t, Fields& f) { t.fields(f); }
   void operator()(const char* key, std::vector<T>& v, const char* doc) {
-    tables(key, v.size(), [&v](size_t n) { v.resize(n); }, [&v](size_t i, Fields& f) { v[i].fields(f); }, doc);
+    tables(
+        key, v.size(), [&v](size_t n) { v.resize(n); }, [&v](size_t i, Fields& f) { v[i].fields(f); }, doc);
   }
 };
 

@@ -41,7 +41,10 @@ class ByteSource {
     const int count = gzread(file_, to, static_cast<unsigned>(std::min(size, kBlock)));
     int status = Z_OK;
     const char* message = gzerror(file_, &status);
-    HONE_CHECK(count >= 0 && status >= Z_OK, name_, ": cannot read: ", status == Z_ERRNO ? reason() : status == Z_BUF_ERROR ? "the gzip data end early" : message);
+    HONE_CHECK(count >= 0 && status >= Z_OK, name_, ": cannot read: ",
+               status == Z_ERRNO       ? reason()
+               : status == Z_BUF_ERROR ? "the gzip data end early"
+                                       : message);
     return static_cast<size_t>(count);
   }
   const std::string& name() const { return name_; }
@@ -124,15 +127,15 @@ bool LineReader::next(std::string& line) {
 }
 
 FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)), name_(path_ == "-" ? "standard output" : path_.string()) {
-  descriptor_ = path_ == "-" ? ::dup(STDOUT_FILENO) : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
+  descriptor_ =
+      path_ == "-" ? ::dup(STDOUT_FILENO) : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
   HONE_CHECK(descriptor_ >= 0, name_, ": cannot write: ", reason());
 }
 
 FileWriter::~FileWriter() {
   try {
     flush();
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   ::close(descriptor_);
 }
 
@@ -192,7 +195,8 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view bytes
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  HONE_CHECK(!error && std::filesystem::is_directory(path), path.string(), ": cannot make the folder: ", error ? error.message() : "a file is in the way");
+  HONE_CHECK(!error && std::filesystem::is_directory(path), path.string(),
+             ": cannot make the folder: ", error ? error.message() : "a file is in the way");
   HONE_CHECK(::access(path.c_str(), W_OK) == 0, path.string(), ": cannot write into the folder: ", reason());
 }
 

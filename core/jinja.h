@@ -20,7 +20,7 @@ class JinjaTemplate {
 
   struct Output {
     std::string text;
-    std::vector<std::pair<size_t, size_t>> generation;   // byte ranges of text written inside {% generation %}
+    std::vector<std::pair<size_t, size_t>> generation;  // byte ranges of text written inside {% generation %}
   };
   // variables is an object (messages, tools, add_generation_prompt, bos_token, ...). today is what strftime_now formats, seconds since 1970.
   Output render(const Json& variables, int64_t today) const;

@@ -43,7 +43,7 @@ struct Expression : Node {
   virtual Value evaluate(Frame& frame) const = 0;
 };
 
-enum class Flow { next, stop, again };   // on, break, continue
+enum class Flow { next, stop, again };  // on, break, continue
 
 struct Statement : Node {
   virtual Flow execute(Frame& frame) const = 0;
@@ -102,7 +102,7 @@ struct Binary : Expression {
   const Expression *left, *right;
   Value evaluate(Frame&) const override;
 };
-struct Logical : Expression {   // left unless its truth is `go_on`
+struct Logical : Expression {  // left unless its truth is `go_on`
   bool go_on;
   const Expression *left, *right;
   Value evaluate(Frame&) const override;
@@ -111,14 +111,14 @@ struct Concat : Expression {
   Expressions parts;
   Value evaluate(Frame&) const override;
 };
-struct Comparison : Expression {   // a < b <= c: each holds for its neighbours
+struct Comparison : Expression {  // a < b <= c: each holds for its neighbours
   using Operation = bool (*)(Heap&, const Value&, const Value&);
   const Expression* first;
   std::vector<std::pair<Operation, const Expression*>> rest;
   Value evaluate(Frame&) const override;
 };
 struct Conditional : Expression {
-  const Expression *test, *yes, *no;   // no may be null: undefined
+  const Expression *test, *yes, *no;  // no may be null: undefined
   Value evaluate(Frame&) const override;
 };
 struct Attribute : Expression {
@@ -131,7 +131,7 @@ struct Subscript : Expression {
   Value evaluate(Frame&) const override;
 };
 struct Slice : Expression {
-  const Expression *container, *start, *stop, *step;   // null where left out
+  const Expression *container, *start, *stop, *step;  // null where left out
   Value evaluate(Frame&) const override;
 };
 struct CallArguments {
@@ -145,7 +145,7 @@ struct Call : Expression {
   Value evaluate(Frame&) const override;
 };
 struct Filter : Expression {
-  const Expression* input = nullptr;   // null: the block's text, in a filter block or a set block
+  const Expression* input = nullptr;  // null: the block's text, in a filter block or a set block
   const std::string* name;
   CallArguments arguments;
   Value apply(Frame&, const Value& input) const;
@@ -210,7 +210,7 @@ struct With : Statement {
 };
 struct Macro : Statement {
   const std::string* name;
-  std::vector<std::pair<const std::string*, const Expression*>> parameters;   // the default may be null
+  std::vector<std::pair<const std::string*, const Expression*>> parameters;  // the default may be null
   Block body;
   Flow execute(Frame&) const override;
   Value call(Frame& frame, Scope* defined_in, const Arguments& given) const;

@@ -28,8 +28,10 @@ Value Mapping::evaluate(Frame& frame) const {
     const Value name = (*key)(frame), value = (*item)(frame);
     const auto same = [&](const auto& entry) { return equal(frame.heap, entry.first, name); };
     const auto old = std::find_if(out.begin(), out.end(), same);
-    if (old != out.end()) old->second = value;
-    else out.emplace_back(name, value);
+    if (old != out.end())
+      old->second = value;
+    else
+      out.emplace_back(name, value);
   }
   return frame.heap.dict(std::move(out));
 }

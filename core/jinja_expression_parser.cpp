@@ -346,7 +346,8 @@ const Expression* ExpressionParser::test(const Expression* of) {
   auto* node = tree_.make<Test>(line);
   node->input = of, node->name = expect_name("a test's name");
   const Type next = peek().type;
-  const bool argument = next == Type::name || next == Type::string || next == Type::integer || next == Type::real || sees_symbol("[") || sees_symbol("{");
+  const bool argument =
+      next == Type::name || next == Type::string || next == Type::integer || next == Type::real || sees_symbol("[") || sees_symbol("{");
   if (skip_symbol("(")) {
     node->arguments = arguments();
   } else if (argument && !sees_word("else") && !sees_word("or") && !sees_word("and") && !sees_word("if") && !sees_word("is")) {
@@ -360,10 +361,14 @@ const Expression* ExpressionParser::test(const Expression* of) {
 
 const Expression* ExpressionParser::filtered(const Expression* of) {
   while (true) {
-    if (skip_symbol("|")) of = filter(of);
-    else if (skip_word("is")) of = test(of);
-    else if (sees_symbol("(")) of = call(of);
-    else return of;
+    if (skip_symbol("|"))
+      of = filter(of);
+    else if (skip_word("is"))
+      of = test(of);
+    else if (sees_symbol("("))
+      of = call(of);
+    else
+      return of;
   }
 }
 

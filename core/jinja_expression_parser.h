@@ -27,7 +27,7 @@ class ExpressionParser {
   // a, b as a tuple; without the comma the expression itself. with_if: whether `x if y` may stand unbracketed.
   const Expression* tuple(bool with_if = true);
   const Expression* expression(bool with_if = true);
-  const Filter* filter(const Expression* input);   // after the '|'
+  const Filter* filter(const Expression* input);  // after the '|'
 
   Tree& tree_;
 
@@ -55,7 +55,7 @@ class ExpressionParser {
   const Expression* call(const Expression* of);
   const Expression* logical(bool go_on, const Expression* left, const Expression* right, int line);
   const Expression* binary(Operation operation, const Expression* left, const Expression* right, int line);
-  CallArguments arguments();   // after the '('
+  CallArguments arguments();  // after the '('
   bool ends_tuple() const;
 
   std::vector<Token> tokens_;

@@ -1,10 +1,11 @@
+#include "core/jinja_filters.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 
-#include "core/jinja_filters.h"
 #include "core/jinja_text.h"
 
 namespace hone::jinja {
@@ -65,8 +66,10 @@ Value escape(Heap& heap, const Value& v, Args) {
 
 Value indent(Heap& heap, const Value& v, Args a) {
   std::string margin;
-  if (a[0].is(Kind::string)) margin = a[0].string();
-  else for (int64_t i = integer_or(heap, a[0], 4); i > 0; --i) heap.append(margin, " ");
+  if (a[0].is(Kind::string))
+    margin = a[0].string();
+  else
+    for (int64_t i = integer_or(heap, a[0], 4); i > 0; --i) heap.append(margin, " ");
   const std::string whole = text(heap, v);
   std::string out;
   for (size_t at = 0, line = 0; at <= whole.size(); ++line) {
@@ -203,7 +206,8 @@ Value format(Heap& heap, const Value& v, Args a) {
 constexpr auto kFilters = std::to_array<Routine>({
     {"abs", "", absolute},
     {"capitalize", "", [](Heap& h, const Value& v, Args) { return h.string(capitalized(text(h, v))); }},
-    {"center", "width", [](Heap& h, const Value& v, Args a) {
+    {"center", "width",
+     [](Heap& h, const Value& v, Args a) {
        const Value width = a[0].is(Kind::undefined) ? Value(int64_t{80}) : a[0];
        return run(h, *find_method(Kind::string, "center"), h.string(text(h, v)), Arguments{{width}, {}});
      }},

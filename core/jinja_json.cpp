@@ -42,14 +42,18 @@ static void bracketed(Heap& heap, std::string& out, std::string_view brackets, s
 void append_json(Heap& heap, std::string& out, const Value& v, const JsonStyle& style, int64_t level) {
   const Heap::Depth depth(heap);
   switch (v.kind()) {
-    case Kind::none: return heap.append(out, "null");
-    case Kind::boolean: return heap.append(out, v.integer() ? "true" : "false");
-    case Kind::integer: return heap.append(out, std::to_string(v.integer()));
+    case Kind::none:
+      return heap.append(out, "null");
+    case Kind::boolean:
+      return heap.append(out, v.integer() ? "true" : "false");
+    case Kind::integer:
+      return heap.append(out, std::to_string(v.integer()));
     case Kind::real: {
       const std::string digits = python_number(v.number());
       return heap.append(out, digits == "nan" ? "NaN" : digits == "inf" ? "Infinity" : digits == "-inf" ? "-Infinity" : digits);
     }
-    case Kind::string: return heap.append(out, quoted(v.string(), style.ascii));
+    case Kind::string:
+      return heap.append(out, quoted(v.string(), style.ascii));
     case Kind::list:
     case Kind::tuple:
       return bracketed(heap, out, "[]", v.list().size(), style, level, [&](size_t i) { append_json(heap, out, v.list()[i], style, level + 1); });
@@ -65,7 +69,8 @@ void append_json(Heap& heap, std::string& out, const Value& v, const JsonStyle& 
         append_json(heap, out, entries[i].second, style, level + 1);
       });
     }
-    default: heap.fail("tojson: '", v.is(Kind::undefined) ? v.missing() : type_name(v), "' is ", v.is(Kind::undefined) ? "undefined" : "no JSON");
+    default:
+      heap.fail("tojson: '", v.is(Kind::undefined) ? v.missing() : type_name(v), "' is ", v.is(Kind::undefined) ? "undefined" : "no JSON");
   }
 }
 

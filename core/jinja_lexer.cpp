@@ -62,7 +62,7 @@ class Lexer {
     if (sign == '-') {
       text = strip_right(text);
     } else if (block && sign != '+') {
-      const size_t line = text.rfind('\n') + 1;   // npos + 1 is 0
+      const size_t line = text.rfind('\n') + 1;  // npos + 1 is 0
       if ((line > 0 || at_line_start_) && strip_left(text.substr(line)).empty()) text = text.substr(0, line);
     }
     if (!text.empty()) add(Type::text, std::string(text));
@@ -133,7 +133,7 @@ class Lexer {
   }
 
   void inside(std::string_view end) {
-    std::string open;   // brackets that wait to be closed
+    std::string open;  // brackets that wait to be closed
     while (true) {
       skip_space();
       if (at_ >= source_.size()) error("a tag has no end ", end);
@@ -146,10 +146,14 @@ class Lexer {
         }
       }
       const char c = source_[at_];
-      if (c == '\'' || c == '"') string(c);
-      else if (is_digit(c)) number();
-      else if (starts_name(c)) name();
-      else symbol(open);
+      if (c == '\'' || c == '"')
+        string(c);
+      else if (is_digit(c))
+        number();
+      else if (starts_name(c))
+        name();
+      else
+        symbol(open);
     }
   }
 

@@ -10,8 +10,8 @@ namespace hone::jinja {
 struct Token {
   enum class Type { text, output_begin, output_end, block_begin, block_end, name, string, integer, real, symbol, end };
   Type type;
-  std::string text;   // strings: unescaped; numbers: without underscores
-  int line;           // from 1
+  std::string text;  // strings: unescaped; numbers: without underscores
+  int line;          // from 1
 };
 
 // The last token is `end`. Errors say the line.

@@ -16,9 +16,7 @@ const std::string kEmpty;
 Value made(Heap& heap, std::string_view text) { return heap.string(std::string(text)); }
 
 // The set of characters to strip, or null for white space.
-const std::string* among(Heap& heap, const Value& v) {
-  return v.is(Kind::undefined) || v.is(Kind::none) ? nullptr : &string_or(heap, v, kEmpty);
-}
+const std::string* among(Heap& heap, const Value& v) { return v.is(Kind::undefined) || v.is(Kind::none) ? nullptr : &string_or(heap, v, kEmpty); }
 
 int64_t limit_of(Heap& heap, const Value& v) { return integer_or(heap, v, -1); }
 
@@ -219,8 +217,7 @@ constexpr auto kStringMethods = std::to_array<Routine>({
     {"split", "sep maxsplit", [](Heap& h, const Value& v, Args a) { return split(h, v, a, false); }},
     {"splitlines", "keepends", split_lines},
     {"startswith", "prefix!", [](Heap& h, const Value& v, Args a) { return matches_end(h, v, a, true); }},
-    {"strip", "chars",
-     [](Heap& h, const Value& v, Args a) { return made(h, strip_left(strip_right(v.string(), among(h, a[0])), among(h, a[0]))); }},
+    {"strip", "chars", [](Heap& h, const Value& v, Args a) { return made(h, strip_left(strip_right(v.string(), among(h, a[0])), among(h, a[0]))); }},
     {"title", "", title},
     {"upper", "", as_filter<kUpper>},
 });

@@ -84,17 +84,20 @@ Value add(Heap& heap, const Value& a, const Value& b) {
     return heap.string(std::move(out));
   }
   if (a.is_sequence() && a.kind() == b.kind()) return joined(heap, a, b);
-  return arithmetic(heap, "+", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_add_overflow(x, y, out); }, std::plus<double>());
+  return arithmetic(
+      heap, "+", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_add_overflow(x, y, out); }, std::plus<double>());
 }
 
 Value subtract(Heap& heap, const Value& a, const Value& b) {
-  return arithmetic(heap, "-", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_sub_overflow(x, y, out); }, std::minus<double>());
+  return arithmetic(
+      heap, "-", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_sub_overflow(x, y, out); }, std::minus<double>());
 }
 
 Value multiply(Heap& heap, const Value& a, const Value& b) {
   if (repeatable(a) && b.is_integral()) return repeated(heap, a, b.integer());
   if (repeatable(b) && a.is_integral()) return repeated(heap, b, a.integer());
-  return arithmetic(heap, "*", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_mul_overflow(x, y, out); }, std::multiplies<double>());
+  return arithmetic(
+      heap, "*", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_mul_overflow(x, y, out); }, std::multiplies<double>());
 }
 
 static void need_nonzero(Heap& heap, const Value& a, const Value& b) {
@@ -203,8 +206,10 @@ Value slice(Heap& heap, const Value& container, const Value& start, const Value&
   std::string text;
   List list;
   for (int64_t i = first; stride > 0 ? i < last : i > last; i += stride) {
-    if (container.is(Kind::string)) text += letters[static_cast<size_t>(i)];
-    else list.push_back(container.list()[static_cast<size_t>(i)]);
+    if (container.is(Kind::string))
+      text += letters[static_cast<size_t>(i)];
+    else
+      list.push_back(container.list()[static_cast<size_t>(i)]);
   }
   if (container.is(Kind::string)) return heap.string(std::move(text));
   return container.is(Kind::tuple) ? heap.tuple(std::move(list)) : heap.list(std::move(list));

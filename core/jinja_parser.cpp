@@ -71,9 +71,9 @@ class Parser : ExpressionParser {
 
   const Statement* statement() {
     static const std::map<std::string_view, const Statement* (Parser::*)(int)> statements = {
-        {"if", &Parser::if_statement},     {"for", &Parser::for_statement},           {"set", &Parser::set_statement},
-        {"macro", &Parser::macro},         {"generation", &Parser::generation},       {"with", &Parser::with},
-        {"filter", &Parser::filter_block}, {"break", &Parser::stop},               {"continue", &Parser::again},
+        {"if", &Parser::if_statement},       {"for", &Parser::for_statement}, {"set", &Parser::set_statement},   {"macro", &Parser::macro},
+        {"generation", &Parser::generation}, {"with", &Parser::with},         {"filter", &Parser::filter_block}, {"break", &Parser::stop},
+        {"continue", &Parser::again},
     };
     const auto known = statements.find(peek().type == Type::name ? std::string_view(peek().text) : std::string_view());
     if (known == statements.end()) expected("if, for, set, macro, generation, with, filter, break or continue");

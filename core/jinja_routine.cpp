@@ -32,7 +32,8 @@ Value run(Heap& heap, const Routine& routine, const Value& self, const Arguments
 }
 
 Value bound(Heap& heap, const Routine& routine, const Value& self) {
-  return heap.function(std::string(routine.name), [&heap, &routine, self](const Arguments& arguments) { return run(heap, routine, self, arguments); });
+  return heap.function(std::string(routine.name),
+                       [&heap, &routine, self](const Arguments& arguments) { return run(heap, routine, self, arguments); });
 }
 
 Value call_filter(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments) {

@@ -8,8 +8,8 @@ namespace hone::jinja {
 
 struct Routine {
   std::string_view name;
-  std::string_view parameters;   // names in order, "!" after those that must be given; "..." passes the arguments on as they came
-  Value (*body)(Heap&, const Value& self, const Arguments&);   // positional arguments in the parameters' order, undefined where left out
+  std::string_view parameters;  // names in order, "!" after those that must be given; "..." passes the arguments on as they came
+  Value (*body)(Heap&, const Value& self, const Arguments&);  // positional arguments in the parameters' order, undefined where left out
 };
 
 // Null where there is none.
@@ -18,7 +18,7 @@ const Routine* find_test(std::string_view name);
 const Routine* find_method(Kind self, std::string_view name);
 
 Value run(Heap& heap, const Routine& routine, const Value& self, const Arguments& arguments);
-Value bound(Heap& heap, const Routine& routine, const Value& self);   // self.name, to be called later
+Value bound(Heap& heap, const Routine& routine, const Value& self);  // self.name, to be called later
 // By name; unknown names are Errors.
 Value call_filter(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments);
 bool call_test(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments);

@@ -57,8 +57,10 @@ void Target::assign(Frame& frame, const Value& value) const {
     const Value* space = frame.find(*names[0]);
     if (!space || !space->is(Kind::space) || !space->space().assignable) frame.heap.fail("'", *names[0], "' is not a namespace() to set in");
     frame.heap.spend(space->space().names.size());
-    if (Value* old = space->space().find(*member)) *old = value;
-    else space->space().names.emplace_back(*member, value);
+    if (Value* old = space->space().find(*member))
+      *old = value;
+    else
+      space->space().names.emplace_back(*member, value);
   } else if (unpack) {
     const List& parts = items(frame.heap, value);
     if (parts.size() != names.size()) frame.heap.fail(names.size(), " names for ", parts.size(), " values");
@@ -81,9 +83,9 @@ class Loop {
   Loop(Heap& heap, const List& list, int64_t depth) : space_(heap.space()), list_(list) {
     space_->assignable = false;
     const auto size = static_cast<int64_t>(list.size());
-    space_->names = {{"index", Value()},  {"index0", Value()}, {"revindex", Value()}, {"revindex0", Value()}, {"first", Value()},
-                     {"last", Value()},   {"previtem", Value()}, {"nextitem", Value()}, {"length", Value(size)}, {"depth", Value(depth + 1)},
-                     {"depth0", Value(depth)}};
+    space_->names = {{"index", Value()},      {"index0", Value()},         {"revindex", Value()},   {"revindex0", Value()},
+                     {"first", Value()},      {"last", Value()},           {"previtem", Value()},   {"nextitem", Value()},
+                     {"length", Value(size)}, {"depth", Value(depth + 1)}, {"depth0", Value(depth)}};
     Space* space = space_;
     const Value cycle = heap.function("cycle", [&heap, space](const Arguments& given) {
       if (given.positional.empty()) heap.fail("loop.cycle needs values");
@@ -94,8 +96,10 @@ class Loop {
       const Value now = heap.tuple(given.positional);
       Value* last = memory->find("last");
       if (last && equal(heap, *last, now)) return Value(false);
-      if (last) *last = now;
-      else memory->names.emplace_back("last", now);
+      if (last)
+        *last = now;
+      else
+        memory->names.emplace_back("last", now);
       return Value(true);
     });
     space_->names.emplace_back("cycle", cycle);
@@ -104,8 +108,10 @@ class Loop {
 
   void move_to(size_t i) {
     const auto index = static_cast<int64_t>(i), size = static_cast<int64_t>(list_.size());
-    const Value moving[] = {Value(index + 1),    Value(index),             Value(size - index),          Value(size - index - 1),
-                            Value(index == 0),   Value(index + 1 == size), i ? list_[i - 1] : Value(), i + 1 < list_.size() ? list_[i + 1] : Value()};
+    const Value moving[] = {Value(index + 1),           Value(index),
+                            Value(size - index),        Value(size - index - 1),
+                            Value(index == 0),          Value(index + 1 == size),
+                            i ? list_[i - 1] : Value(), i + 1 < list_.size() ? list_[i + 1] : Value()};
     for (size_t k = 0; k < std::size(moving); ++k) space_->names[k].second = moving[k];
   }
   Space* space() const { return space_; }

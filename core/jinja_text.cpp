@@ -20,10 +20,14 @@ size_t char_size(std::string_view text, size_t at) {
 static uint32_t code_point(std::string_view one) {
   const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(one[i])); };
   switch (one.size()) {
-    case 2: return (byte(0) & 0x1f) << 6 | (byte(1) & 0x3f);
-    case 3: return (byte(0) & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
-    case 4: return (byte(0) & 0x07) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f);
-    default: return byte(0);
+    case 2:
+      return (byte(0) & 0x1f) << 6 | (byte(1) & 0x3f);
+    case 3:
+      return (byte(0) & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
+    case 4:
+      return (byte(0) & 0x07) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f);
+    default:
+      return byte(0);
   }
 }
 
@@ -139,14 +143,22 @@ std::string python_quoted(std::string_view text) {
   std::string out(1, quote);
   for (std::string_view one : chars(text)) {
     const uint32_t code = code_point(one);
-    if (one[0] == '\n') out += "\\n";
-    else if (one[0] == '\r') out += "\\r";
-    else if (one[0] == '\t') out += "\\t";
-    else if (one[0] == '\\' || one[0] == quote) (out += '\\') += one;
-    else if (printable(code)) out += one;
-    else if (code < 0x100) append_hex(out, "\\x", code, 2);
-    else if (code < 0x10000) append_hex(out, "\\u", code, 4);
-    else append_hex(out, "\\U", code, 8);
+    if (one[0] == '\n')
+      out += "\\n";
+    else if (one[0] == '\r')
+      out += "\\r";
+    else if (one[0] == '\t')
+      out += "\\t";
+    else if (one[0] == '\\' || one[0] == quote)
+      (out += '\\') += one;
+    else if (printable(code))
+      out += one;
+    else if (code < 0x100)
+      append_hex(out, "\\x", code, 2);
+    else if (code < 0x10000)
+      append_hex(out, "\\u", code, 4);
+    else
+      append_hex(out, "\\U", code, 8);
   }
   return out += quote;
 }
@@ -155,9 +167,12 @@ std::string json_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     const size_t named = std::string_view("\"\\\n\r\t\f\b").find(c);
-    if (named != std::string_view::npos) (out += '\\') += "\"\\nrtfb"[named];
-    else if (static_cast<unsigned char>(c) < 0x20) append_hex(out, "\\u", static_cast<unsigned char>(c), 4);
-    else out += c;
+    if (named != std::string_view::npos)
+      (out += '\\') += "\"\\nrtfb"[named];
+    else if (static_cast<unsigned char>(c) < 0x20)
+      append_hex(out, "\\u", static_cast<unsigned char>(c), 4);
+    else
+      out += c;
   }
   return out += '"';
 }

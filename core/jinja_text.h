@@ -27,9 +27,9 @@ std::string lower(std::string_view text);
 std::string capitalized(std::string_view text);
 
 void append_utf8(std::string& out, uint32_t code);
-std::string python_number(double value);             // 1.0, 0.1, 1e+16, nan, inf
-std::string python_quoted(std::string_view text);    // 'it', "it's", with escapes
-std::string json_quoted(std::string_view text);      // "it", control characters escaped
-std::string json_escaped(std::string_view one);      // one character as \uXXXX (a pair beyond 0xffff)
+std::string python_number(double value);           // 1.0, 0.1, 1e+16, nan, inf
+std::string python_quoted(std::string_view text);  // 'it', "it's", with escapes
+std::string json_quoted(std::string_view text);    // "it", control characters escaped
+std::string json_escaped(std::string_view one);    // one character as \uXXXX (a pair beyond 0xffff)
 
 }  // namespace hone::jinja

@@ -74,23 +74,31 @@ Value from_json(Heap& heap, const Json& json) {
 }
 
 std::string_view type_name(const Value& v) {
-  static constexpr std::string_view names[] = {"Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict", "namespace", "function"};
+  static constexpr std::string_view names[] = {"Undefined", "NoneType", "bool", "int",       "float",   "str",
+                                               "list",      "tuple",    "dict", "namespace", "function"};
   return names[static_cast<size_t>(v.kind())];
 }
 
 bool truth(const Value& v) {
   switch (v.kind()) {
     case Kind::undefined:
-    case Kind::none: return false;
+    case Kind::none:
+      return false;
     case Kind::boolean:
-    case Kind::integer: return v.integer() != 0;
-    case Kind::real: return v.number() != 0;
-    case Kind::string: return !v.string().empty();
+    case Kind::integer:
+      return v.integer() != 0;
+    case Kind::real:
+      return v.number() != 0;
+    case Kind::string:
+      return !v.string().empty();
     case Kind::list:
-    case Kind::tuple: return !v.list().empty();
-    case Kind::dict: return !v.dict().empty();
+    case Kind::tuple:
+      return !v.list().empty();
+    case Kind::dict:
+      return !v.dict().empty();
     case Kind::space:
-    case Kind::function: return true;
+    case Kind::function:
+      return true;
   }
   return true;
 }
@@ -102,8 +110,10 @@ bool equal(Heap& heap, const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
     case Kind::undefined:
-    case Kind::none: return true;
-    case Kind::string: return heap.spend(std::min(a.string().size(), b.string().size())), a.string() == b.string();
+    case Kind::none:
+      return true;
+    case Kind::string:
+      return heap.spend(std::min(a.string().size(), b.string().size())), a.string() == b.string();
     case Kind::list:
     case Kind::tuple:
       if (a.list().size() != b.list().size()) return false;
@@ -118,7 +128,8 @@ bool equal(Heap& heap, const Value& a, const Value& b) {
         if (!other || !equal(heap, item, *other)) return false;
       }
       return true;
-    default: return a.same_object(b);
+    default:
+      return a.same_object(b);
   }
 }
 
@@ -154,14 +165,22 @@ static void append_quoted(Heap& heap, std::string& out, const Value& v) {
 void append_text(Heap& heap, std::string& out, const Value& v) {
   const Heap::Depth depth(heap);
   switch (v.kind()) {
-    case Kind::undefined: return;
-    case Kind::none: return heap.append(out, "None");
-    case Kind::boolean: return heap.append(out, v.integer() ? "True" : "False");
-    case Kind::integer: return heap.append(out, std::to_string(v.integer()));
-    case Kind::real: return heap.append(out, python_number(v.number()));
-    case Kind::string: return heap.append(out, v.string());
-    case Kind::space: return heap.append(out, "<namespace>");
-    case Kind::function: return heap.append(out, "<function " + v.function().name + ">");
+    case Kind::undefined:
+      return;
+    case Kind::none:
+      return heap.append(out, "None");
+    case Kind::boolean:
+      return heap.append(out, v.integer() ? "True" : "False");
+    case Kind::integer:
+      return heap.append(out, std::to_string(v.integer()));
+    case Kind::real:
+      return heap.append(out, python_number(v.number()));
+    case Kind::string:
+      return heap.append(out, v.string());
+    case Kind::space:
+      return heap.append(out, "<namespace>");
+    case Kind::function:
+      return heap.append(out, "<function " + v.function().name + ">");
     case Kind::list:
     case Kind::tuple: {
       const bool tuple = v.is(Kind::tuple);
@@ -197,27 +216,35 @@ const List& items(Heap& heap, const Value& v) {
   List out;
   switch (v.kind()) {
     case Kind::list:
-    case Kind::tuple: return v.list();
-    case Kind::undefined: break;
+    case Kind::tuple:
+      return v.list();
+    case Kind::undefined:
+      break;
     case Kind::dict:
       for (const auto& [key, item] : v.dict()) out.push_back(key);
       break;
     case Kind::string:
       for (const std::string_view one : chars(v.string())) out.push_back(heap.string(std::string(one)));
       break;
-    default: heap.fail("'", type_name(v), "' is not iterable");
+    default:
+      heap.fail("'", type_name(v), "' is not iterable");
   }
   return heap.list(std::move(out)).list();
 }
 
 size_t length(Heap& heap, const Value& v) {
   switch (v.kind()) {
-    case Kind::undefined: return 0;
-    case Kind::string: return heap.spend(v.string().size()), char_count(v.string());
+    case Kind::undefined:
+      return 0;
+    case Kind::string:
+      return heap.spend(v.string().size()), char_count(v.string());
     case Kind::list:
-    case Kind::tuple: return v.list().size();
-    case Kind::dict: return v.dict().size();
-    default: heap.fail("'", type_name(v), "' has no length");
+    case Kind::tuple:
+      return v.list().size();
+    case Kind::dict:
+      return v.dict().size();
+    default:
+      heap.fail("'", type_name(v), "' has no length");
   }
 }
 

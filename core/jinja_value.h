@@ -16,7 +16,7 @@ namespace hone::jinja {
 
 class Value;
 using List = std::vector<Value>;
-using Dict = std::vector<std::pair<Value, Value>>;   // in the order written
+using Dict = std::vector<std::pair<Value, Value>>;  // in the order written
 struct Function;
 struct Space;
 
@@ -26,7 +26,7 @@ enum class Kind : uint8_t { undefined, none, boolean, integer, real, string, lis
 class Value {
  public:
   Value() : Value(static_cast<const std::string*>(nullptr), Kind::undefined) {}
-  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) { as_.string = v; }   // or undefined: the name looked for
+  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) { as_.string = v; }  // or undefined: the name looked for
   explicit Value(bool v) : kind_(Kind::boolean) { as_.integer = v; }
   explicit Value(int64_t v) : kind_(Kind::integer) { as_.integer = v; }
   explicit Value(double v) : kind_(Kind::real) { as_.real = v; }
@@ -40,7 +40,7 @@ class Value {
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
   bool is_sequence() const { return kind_ == Kind::list || kind_ == Kind::tuple; }
-  bool is_integral() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }   // True counts as 1
+  bool is_integral() const { return kind_ == Kind::integer || kind_ == Kind::boolean; }  // True counts as 1
   bool is_number() const { return is_integral() || kind_ == Kind::real; }
 
   // Of the kind that holds it.
@@ -51,7 +51,7 @@ class Value {
   const Dict& dict() const { return *as_.dict; }
   Space& space() const { return *as_.space; }
   const Function& function() const { return *as_.function; }
-  std::string_view missing() const { return as_.string ? std::string_view(*as_.string) : "value"; }   // of undefined
+  std::string_view missing() const { return as_.string ? std::string_view(*as_.string) : "value"; }  // of undefined
   bool same_object(const Value& other) const { return kind_ == other.kind_ && as_.integer == other.as_.integer; }
 
  private:
@@ -133,10 +133,10 @@ class Heap {
 // JSON as a value; its strings stay where they are.
 Value from_json(Heap& heap, const Json& json);
 
-std::string_view type_name(const Value& v);   // Python's
+std::string_view type_name(const Value& v);  // Python's
 bool truth(const Value& v);
 bool equal(Heap& heap, const Value& a, const Value& b);
-bool less(Heap& heap, const Value& a, const Value& b);   // Error where Python has no order
+bool less(Heap& heap, const Value& a, const Value& b);  // Error where Python has no order
 const Value* find(Heap& heap, const Dict& dict, const Value& key);
 
 // str(v), appended or whole; undefined is empty.

@@ -25,7 +25,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return put(nullptr); }
   bool boolean(bool v) override { return put(v); }
   bool number_integer(int64_t v) override { return put(v); }
-  bool number_unsigned(uint64_t v) override { return v <= static_cast<uint64_t>(INT64_MAX) ? put(static_cast<int64_t>(v)) : put(static_cast<double>(v)); }
+  bool number_unsigned(uint64_t v) override {
+    return v <= static_cast<uint64_t>(INT64_MAX) ? put(static_cast<int64_t>(v)) : put(static_cast<double>(v));
+  }
   bool number_float(double v, const std::string&) override { return put(v); }
   bool string(std::string& v) override { return put(std::move(v)); }
   bool binary(nlohmann::json::binary_t&) override { return false; }

@@ -88,13 +88,17 @@ void write(Level level, std::string_view line) {
 }
 
 Progress::Progress(std::string what, int64_t total, std::string unit)
-    : what_(std::move(what)), unit_(std::move(unit)), total_(total), start_(Clock::now()), printed_(start_), terminal_(::isatty(STDERR_FILENO) == 1) {}
+    : what_(std::move(what)),
+      unit_(std::move(unit)),
+      total_(total),
+      start_(Clock::now()),
+      printed_(start_),
+      terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
   try {
     print(note_, true);
-  } catch (const std::exception&) {
-  }
+  } catch (const std::exception&) {}
 }
 
 void Progress::update(int64_t done, std::string_view note) {

@@ -16,13 +16,21 @@ void also_to_file(const std::string& path);
 void write(Level level, std::string_view line);  // to standard error
 
 template <class... Words>
-void info(const Words&... words) { write(Level::info, concat(words...)); }
+void info(const Words&... words) {
+  write(Level::info, concat(words...));
+}
 template <class... Words>
-void warning(const Words&... words) { write(Level::warning, concat(words...)); }
+void warning(const Words&... words) {
+  write(Level::warning, concat(words...));
+}
 template <class... Words>
-void error(const Words&... words) { write(Level::error, concat(words...)); }
+void error(const Words&... words) {
+  write(Level::error, concat(words...));
+}
 template <class... Words>
-void debug(const Words&... words) { write(Level::debug, concat(words...)); }
+void debug(const Words&... words) {
+  write(Level::debug, concat(words...));
+}
 
 // A long step's progress: a bar with rate and ETA on a terminal, a plain line every few seconds otherwise; the last state is printed at the
 // end. total 0 = unknown. Cheap to call often.

@@ -116,7 +116,8 @@ int default_threads() {
   if (const char* set = std::getenv("HONE_NUM_THREADS")) {
     int count = 0;
     const auto [end, problem] = std::from_chars(set, set + std::strlen(set), count);
-    HONE_CHECK(problem == std::errc() && *end == 0 && count > 0 && count <= 4096, "HONE_NUM_THREADS is '", set, "', it should be a count in [1, 4096]");
+    HONE_CHECK(problem == std::errc() && *end == 0 && count > 0 && count <= 4096, "HONE_NUM_THREADS is '", set,
+               "', it should be a count in [1, 4096]");
     return count;
   }
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -109,7 +109,11 @@ enum class PrefixScheme : uint8_t { always, first, never };
 class Metaspace : public PreTokenizer {
  public:
   Metaspace(const std::string& replacement, PrefixScheme scheme, bool cut, const std::string& where)
-      : replacement_(replacement), scheme_(scheme), cut_(cut), spaces_(Regex::literal(" ", where)), words_(Regex::literal(replacement, where), merged_with_next, false) {}
+      : replacement_(replacement),
+        scheme_(scheme),
+        cut_(cut),
+        spaces_(Regex::literal(" ", where)),
+        words_(Regex::literal(replacement, where), merged_with_next, false) {}
 
   void split(std::string_view text, bool first, Emit emit) const override {
     std::string marked = replace_all(spaces_, text, replacement_);
@@ -159,7 +163,8 @@ std::unique_ptr<PreTokenizer> make_metaspace(const Json& json, const std::string
   const std::string name = string_field(json, "prepend_scheme", bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
   const auto scheme = schemes.find(name);
   HONE_CHECK(scheme != schemes.end(), where, ".prepend_scheme: '", name, "' is none of always, first, never");
-  return std::make_unique<Metaspace>(string_field(json, "replacement", "\u2581", where), scheme->second, bool_field(json, "split", true, where), where);
+  return std::make_unique<Metaspace>(string_field(json, "replacement", "\u2581", where), scheme->second, bool_field(json, "split", true, where),
+                                     where);
 }
 
 std::unique_ptr<PreTokenizer> make_sequence(const Json& json, const std::string& where) {

@@ -127,7 +127,8 @@ Regex::Regex(std::string_view pattern, std::string_view source) {
   const std::string translated = translate(pattern, source);
   int error = 0;
   PCRE2_SIZE where = 0;
-  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
+  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error,
+                                 &where, nullptr));
   if (!impl->code) {
     PCRE2_UCHAR words[128] = {};
     pcre2_get_error_message(error, words, sizeof words);

@@ -29,7 +29,9 @@ class Registry {
     return *found;
   }
   // What a message says of a name that is not here: the nearest, and all that are.
-  std::string unknown(std::string_view name) const { return concat("unknown ", kind_, " '", name, "'", suggestion(name, names()), "; known: ", join(names())); }
+  std::string unknown(std::string_view name) const {
+    return concat("unknown ", kind_, " '", name, "'", suggestion(name, names()), "; known: ", join(names()));
+  }
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   const T* find(std::string_view name) const {
     const auto found = things_.find(name);

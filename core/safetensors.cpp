@@ -86,7 +86,8 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
   for (const Json& dim : json.at("shape", what).as_array(what + ": shape")) {
     entry.shape.push_back(dim.as_int(what + ": shape"));
     HONE_CHECK(entry.shape.back() >= 0, what, ": a dim of the shape is negative: ", entry.shape.back());
-    HONE_CHECK(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(entry.shape.back()), &bytes) && bytes < uint64_t{1} << 62, what, ": the shape overflows");
+    HONE_CHECK(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(entry.shape.back()), &bytes) && bytes < uint64_t{1} << 62, what,
+               ": the shape overflows");
   }
   HONE_CHECK(entry.shape.size() <= 4, what, ": ", entry.shape.size(), " dims, at most 4 are supported");
   if (entry.shape.empty()) entry.shape = {1};
@@ -106,7 +107,8 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
 void check_coverage(const Header& header, uint64_t data_begin, uint64_t file_size, const std::string& source) {
   std::vector<std::pair<const std::string*, const Entry*>> order;
   for (const auto& [name, entry] : header.entries) order.emplace_back(&name, &entry);
-  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end); });
+  std::sort(order.begin(), order.end(),
+            [](const auto& a, const auto& b) { return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end); });
   uint64_t at = data_begin;
   for (const auto& [name, entry] : order) {
     HONE_CHECK(entry->begin >= at, source, ": tensor '", *name, "' overlaps the one before it");
@@ -172,8 +174,8 @@ struct SafetensorsReader::Impl {
       HONE_CHECK(std::filesystem::path(file).filename() == file && file != "..", path.string(), ": weight_map: '", file, "' is no file beside it");
       open_file(path.parent_path() / file);
       for (const std::string& name : names)
-        HONE_CHECK(places.contains(name) && places.find(name)->second.file == files.back().get(), (path.parent_path() / file).string(), ": tensor '", name,
-                   "' is missing, the index says it is here");
+        HONE_CHECK(places.contains(name) && places.find(name)->second.file == files.back().get(), (path.parent_path() / file).string(), ": tensor '",
+                   name, "' is missing, the index says it is here");
     }
   }
 };
@@ -221,7 +223,9 @@ void write_shard(const std::filesystem::path& path, std::span<const NamedTensor>
   if (!words.empty()) header.emplace_back("__metadata__", std::move(words));
   size_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    header.emplace_back(name, JsonObject{{"dtype", safetensors_name(tensor.dtype)}, {"shape", Json::array(tensor.dims())}, {"data_offsets", JsonArray{offset, offset + tensor.bytes()}}});
+    header.emplace_back(name, JsonObject{{"dtype", safetensors_name(tensor.dtype)},
+                                         {"shape", Json::array(tensor.dims())},
+                                         {"data_offsets", JsonArray{offset, offset + tensor.bytes()}}});
     offset += tensor.bytes();
   }
   std::string text = Json(std::move(header)).dump();
@@ -237,7 +241,8 @@ void write_shard(const std::filesystem::path& path, std::span<const NamedTensor>
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata, uint64_t max_shard_bytes) {
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata,
+                       uint64_t max_shard_bytes) {
   std::vector<NamedTensor> order = tensors;
   std::sort(order.begin(), order.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const size_t a_size = size_of(a.tensor.dtype), b_size = size_of(b.tensor.dtype);
@@ -245,13 +250,15 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   });
   for (size_t i = 0; i < order.size(); ++i) {
     const Tensor& tensor = order[i].tensor;
-    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '", order[i].name, "' is not a contiguous one on the host");
+    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '", order[i].name,
+               "' is not a contiguous one on the host");
     HONE_CHECK(order[i].name != "__metadata__", path.string(), ": a tensor cannot be named __metadata__");
   }
   std::vector<std::string> names;
   for (const NamedTensor& tensor : order) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) fail(path.string(), ": tensor '", *twice, "' is given twice");
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
+    fail(path.string(), ": tensor '", *twice, "' is given twice");
 
   std::vector<std::span<const NamedTensor>> shards;
   uint64_t total = 0, used = 0;

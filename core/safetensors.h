@@ -45,8 +45,9 @@ struct NamedTensor {
 };
 
 // Writes path (or, past max_shard_bytes, model-0000i-of-0000n.safetensors and the index beside it), tensors by element size, large first, then
-// by name, so that each is aligned for its type. Data starts at a multiple of 64 bytes. Not atomic by itself: write into a temporary folder and rename (core/checkpoint.h).
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
-                       uint64_t max_shard_bytes = uint64_t{5} << 30);
+// by name, so that each is aligned for its type. Data starts at a multiple of 64 bytes. Not atomic by itself: write into a temporary folder and
+// rename (core/checkpoint.h).
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}}, uint64_t max_shard_bytes = uint64_t{5} << 30);
 
 }  // namespace hone

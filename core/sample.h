@@ -15,31 +15,31 @@ inline constexpr int64_t max_sample_length = int64_t{1} << 24;
 
 // One problem: what the model is asked and what a reward needs to judge the reply.
 struct Task {
-  std::string id;                 // stable across runs
-  std::string prompt;             // the text asked; messages is used instead when it is not empty
+  std::string id;      // stable across runs
+  std::string prompt;  // the text asked; messages is used instead when it is not empty
   std::vector<Message> messages;
-  std::string answer;             // the reference, "" when a reward needs none
-  Json columns;                   // the dataset row whole, for rewards that read more
+  std::string answer;  // the reference, "" when a reward needs none
+  Json columns;        // the dataset row whole, for rewards that read more
 };
 
 // A reply as a reward sees it.
 struct Completion {
   std::vector<int32_t> ids;
-  std::string text;               // decoded, special tokens left out
-  std::string finish_reason;      // "stop", "length", or why it failed
+  std::string text;           // decoded, special tokens left out
+  std::string finish_reason;  // "stop", "length", or why it failed
 };
 
 // One sequence as a learner sees it: prompt then completion, T tokens. Every column is [T] or empty ("this run does not have it"); entry t
 // belongs to tokens[t], given the tokens before it.
 struct Sample {
   std::vector<int32_t> tokens;
-  std::vector<float> mask;             // 1 where trained on; the first token has 0
-  std::vector<float> behavior_logp;    // when sampled, of log_softmax(logits / temperature)
-  std::vector<float> old_logp;         // when this step's epochs began
+  std::vector<float> mask;           // 1 where trained on; the first token has 0
+  std::vector<float> behavior_logp;  // when sampled, of log_softmax(logits / temperature)
+  std::vector<float> old_logp;       // when this step's epochs began
   std::vector<float> reference_logp;
   std::vector<float> advantage, value, returns;
   double reward = 0;
-  Metrics reward_parts;                // by reward name
+  Metrics reward_parts;  // by reward name
   Completion completion;
   int64_t weight_version = 0;
 };

@@ -84,7 +84,7 @@ struct Piece {
 
 struct Model {
   std::vector<Piece> pieces;
-  int64_t type = 1;   // 1 unigram, 2 BPE
+  int64_t type = 1;  // 1 unigram, 2 BPE
   bool byte_fallback = false, space_as_suffix = false;
   int64_t unk = 0, bos = 1, eos = 2, pad = -1;
   bool dummy_prefix = true, collapse_spaces = true, mark_spaces = true;
@@ -99,7 +99,8 @@ Piece read_piece(std::string_view bytes, const std::string& where) {
     if (wire.field == 2) piece.score = wire.real();
     if (wire.field == 3) piece.type = wire.integer();
   }
-  HONE_CHECK(!piece.text.empty() && piece.text.size() <= longest_piece, where, ": a piece of ", piece.text.size(), " bytes, not 1 to ", longest_piece);
+  HONE_CHECK(!piece.text.empty() && piece.text.size() <= longest_piece, where, ": a piece of ", piece.text.size(), " bytes, not 1 to ",
+             longest_piece);
   HONE_CHECK(valid_utf8_prefix(piece.text) == piece.text.size(), where, ": the piece is not valid UTF-8");
   HONE_CHECK(std::isfinite(piece.score), where, ": the score of '", piece.text, "' is not finite");
   return piece;
@@ -168,7 +169,9 @@ JsonArray merges_of(const Model& model) {
   return out;
 }
 
-Json replacement(Json pattern, std::string_view content) { return JsonObject{{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}}; }
+Json replacement(Json pattern, std::string_view content) {
+  return JsonObject{{"type", "Replace"}, {"pattern", std::move(pattern)}, {"content", content}};
+}
 
 Json normalizer_of(const Model& model) {
   JsonArray parts;
@@ -190,7 +193,9 @@ Json decoder_of(const Model& model) {
 
 SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& source) {
   const Model model = read_model(bytes, source);
-  const auto piece = [&](int64_t id) -> const Piece* { return id >= 0 && id < static_cast<int64_t>(model.pieces.size()) ? &model.pieces[static_cast<size_t>(id)] : nullptr; };
+  const auto piece = [&](int64_t id) -> const Piece* {
+    return id >= 0 && id < static_cast<int64_t>(model.pieces.size()) ? &model.pieces[static_cast<size_t>(id)] : nullptr;
+  };
   Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const auto& [key, id] : {std::pair{"bos_token", model.bos}, {"eos_token", model.eos}, {"pad_token", model.pad}, {"unk_token", model.unk}})
     if (piece(id)) config.set(key, piece(id)->text);
@@ -201,7 +206,13 @@ SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& 
     const Piece& p = model.pieces[id];
     vocab.emplace_back(p.text, id);
     if (p.type == control || p.type == unknown || p.type == user_defined)
-      added.push_back(JsonObject{{"id", id}, {"content", p.text}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", p.type != user_defined}});
+      added.push_back(JsonObject{{"id", id},
+                                 {"content", p.text},
+                                 {"single_word", false},
+                                 {"lstrip", false},
+                                 {"rstrip", false},
+                                 {"normalized", false},
+                                 {"special", p.type != user_defined}});
   }
   Json post_processor;
   if (const Piece* bos = piece(model.bos)) {
@@ -214,12 +225,25 @@ SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& 
                                 {"special_tokens", JsonObject{{bos->text, ids}}}};
   }
   const Piece* unk = piece(model.unk);
-  Json bpe = JsonObject{{"type", "BPE"}, {"dropout", nullptr}, {"unk_token", unk ? Json(unk->text) : Json()}, {"continuing_subword_prefix", nullptr},
-                        {"end_of_word_suffix", nullptr}, {"fuse_unk", true}, {"byte_fallback", model.byte_fallback}, {"ignore_merges", false},
-                        {"vocab", std::move(vocab)}, {"merges", merges_of(model)}};
-  Json tokenizer = JsonObject{{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"added_tokens", std::move(added)},
-                              {"normalizer", normalizer_of(model)}, {"pre_tokenizer", nullptr}, {"post_processor", std::move(post_processor)},
-                              {"decoder", decoder_of(model)}, {"model", std::move(bpe)}};
+  Json bpe = JsonObject{{"type", "BPE"},
+                        {"dropout", nullptr},
+                        {"unk_token", unk ? Json(unk->text) : Json()},
+                        {"continuing_subword_prefix", nullptr},
+                        {"end_of_word_suffix", nullptr},
+                        {"fuse_unk", true},
+                        {"byte_fallback", model.byte_fallback},
+                        {"ignore_merges", false},
+                        {"vocab", std::move(vocab)},
+                        {"merges", merges_of(model)}};
+  Json tokenizer = JsonObject{{"version", "1.0"},
+                              {"truncation", nullptr},
+                              {"padding", nullptr},
+                              {"added_tokens", std::move(added)},
+                              {"normalizer", normalizer_of(model)},
+                              {"pre_tokenizer", nullptr},
+                              {"post_processor", std::move(post_processor)},
+                              {"decoder", decoder_of(model)},
+                              {"model", std::move(bpe)}};
   return {std::move(tokenizer), std::move(config)};
 }
 

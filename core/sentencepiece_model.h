@@ -8,8 +8,8 @@
 namespace hone {
 
 struct SentencePieceJson {
-  Json tokenizer;   // tokenizer.json
-  Json config;      // tokenizer_config.json: bos_token, eos_token, pad_token, unk_token as far as the model has them
+  Json tokenizer;  // tokenizer.json
+  Json config;     // tokenizer_config.json: bos_token, eos_token, pad_token, unk_token as far as the model has them
 };
 
 // bytes is the whole file. Lengths and field types are checked before use; Errors name source and what was found. Unigram models and text

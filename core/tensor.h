@@ -27,7 +27,8 @@ struct Tensor {
   int64_t row_stride = 0;
 
   Tensor() = default;
-  Tensor(void* bytes, DType type, DeviceKind kind, std::span<const int64_t> dims) : data(bytes), dtype(type), device(kind), rank(static_cast<int>(dims.size())) {
+  Tensor(void* bytes, DType type, DeviceKind kind, std::span<const int64_t> dims)
+      : data(bytes), dtype(type), device(kind), rank(static_cast<int>(dims.size())) {
     HONE_CHECK(dims.size() <= 4, "tensor: ", dims.size(), " dims, at most 4");
     row_stride = rank > 0 ? 1 : 0;
     for (int i = 0; i < rank; ++i) {
@@ -103,7 +104,8 @@ struct Tensor {
 // A view of host memory that the caller keeps alive.
 template <class T>
 Tensor host_view(std::span<T> values) {
-  return Tensor(const_cast<std::remove_const_t<T>*>(values.data()), dtype_of<std::remove_const_t<T>>::value, DeviceKind::cpu, {static_cast<int64_t>(values.size())});
+  return Tensor(const_cast<std::remove_const_t<T>*>(values.data()), dtype_of<std::remove_const_t<T>>::value, DeviceKind::cpu,
+                {static_cast<int64_t>(values.size())});
 }
 
 }  // namespace hone

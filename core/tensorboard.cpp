@@ -54,7 +54,8 @@ std::filesystem::path new_file(const std::filesystem::path& folder) {
   make_folder(folder);
   for (int i = 0;; ++i) {
     const std::string part = std::to_string(i);
-    const std::string name = concat("events.out.tfevents.", static_cast<int64_t>(wall_time()), ".", std::string(6 - std::min<size_t>(part.size(), 6), '0'), part, ".hone");
+    const std::string name =
+        concat("events.out.tfevents.", static_cast<int64_t>(wall_time()), ".", std::string(6 - std::min<size_t>(part.size(), 6), '0'), part, ".hone");
     if (!std::filesystem::exists(folder / name)) return folder / name;
   }
 }

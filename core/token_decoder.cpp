@@ -143,7 +143,8 @@ const bool added = [] {
   });
   all.add("Metaspace", [](const Json& json, const std::string& where) -> std::unique_ptr<TokenDecoder> {
     const std::string scheme = string_field(json, "prepend_scheme", bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
-    return std::make_unique<MetaspaceDecoder>(Regex::literal(string_field(json, "replacement", "\u2581", where), where + ".replacement"), scheme != "never");
+    return std::make_unique<MetaspaceDecoder>(Regex::literal(string_field(json, "replacement", "\u2581", where), where + ".replacement"),
+                                              scheme != "never");
   });
   return all.add("Sequence", make_sequence);
 }();

@@ -49,7 +49,7 @@ struct Tokenizer::Impl {
   std::string source, chat_template;
   TokenizerParts parts;
   AddedTokenMatcher in_text, in_normalized_text;
-  std::vector<int32_t> added_by_id;   // index in parts.added, or -1
+  std::vector<int32_t> added_by_id;  // index in parts.added, or -1
   std::unordered_map<std::string_view, int32_t> added_ids;
   Json config;
   std::optional<int32_t> bos, eos, pad;
@@ -57,7 +57,10 @@ struct Tokenizer::Impl {
 };
 
 Tokenizer::Impl::Impl(TokenizerFiles files)
-    : source(files.source), chat_template(files.chat_template), parts(read_tokenizer_json(files.tokenizer, files.source)), config(std::move(files.config)) {
+    : source(files.source),
+      chat_template(files.chat_template),
+      parts(read_tokenizer_json(files.tokenizer, files.source)),
+      config(std::move(files.config)) {
   added_by_id.assign(static_cast<size_t>(parts.vocab_size), -1);
   std::vector<AddedToken> plain, normalized;
   for (size_t i = 0; i < parts.added.size(); ++i) {
@@ -104,7 +107,9 @@ const std::string& Tokenizer::Impl::spelling(int32_t id) const {
   const bool inside = id >= 0 && id < parts.vocab_size;
   const int32_t added = inside ? added_by_id[static_cast<size_t>(id)] : -1;
   const auto& spellings = parts.model->spellings();
-  const std::string& found = added >= 0 ? parts.added[static_cast<size_t>(added)].content : inside && static_cast<size_t>(id) < spellings.size() ? spellings[static_cast<size_t>(id)] : none;
+  const std::string& found = added >= 0                                             ? parts.added[static_cast<size_t>(added)].content
+                             : inside && static_cast<size_t>(id) < spellings.size() ? spellings[static_cast<size_t>(id)]
+                                                                                    : none;
   HONE_CHECK(added >= 0 || !found.empty(), source, ": no token has id ", id, " (ids end at ", parts.vocab_size - 1, ")");
   return found;
 }
@@ -121,7 +126,10 @@ void Tokenizer::Impl::encode(std::string_view text, bool parse_special, std::vec
     const std::string normalized = parts.normalizer ? parts.normalizer->apply(std::string(piece)) : std::string(piece);
     in_normalized_text.each(
         normalized, parse_special,
-        [&](size_t from, size_t to) { parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from), first && from == 0, take_word); }, take);
+        [&](size_t from, size_t to) {
+          parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from), first && from == 0, take_word);
+        },
+        take);
   };
   in_text.each(text, parse_special, take_text, take);
 }
@@ -191,7 +199,10 @@ const std::string& Tokenizer::chat_template() const { return impl_->chat_templat
 std::string Tokenizer::special_token(std::string_view name) const {
   if (std::string text = special_text(impl_->config, name); !text.empty()) return text;
   const auto spelled = [&](std::optional<int32_t> id) { return id ? impl_->spelling(*id) : std::string(); };
-  return name == "bos_token" ? spelled(impl_->bos) : name == "eos_token" ? spelled(impl_->eos) : name == "pad_token" ? spelled(impl_->pad) : std::string();
+  return name == "bos_token"   ? spelled(impl_->bos)
+         : name == "eos_token" ? spelled(impl_->eos)
+         : name == "pad_token" ? spelled(impl_->pad)
+                               : std::string();
 }
 
 void Tokenizer::save(const std::filesystem::path& folder) const {

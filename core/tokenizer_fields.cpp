@@ -42,7 +42,8 @@ Regex pattern_field(const Json& json, const std::string& where) {
 }
 
 void check_growth(size_t before, size_t after) {
-  HONE_CHECK(after <= before * 64 + 65536, "the tokenizer makes ", after, " bytes or more of a text of ", before, "; at most 64 times as many are allowed");
+  HONE_CHECK(after <= before * 64 + 65536, "the tokenizer makes ", after, " bytes or more of a text of ", before,
+             "; at most 64 times as many are allowed");
 }
 
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content) {

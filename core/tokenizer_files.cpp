@@ -33,7 +33,8 @@ Json read_object_or_empty(const fs::path& folder, const std::string& name) {
 }
 
 Json added_token_json(int64_t id, std::string_view content, bool special) {
-  return JsonObject{{"id", id}, {"content", content}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", !special}, {"special", special}};
+  return JsonObject{{"id", id},        {"content", content},     {"single_word", false}, {"lstrip", false},
+                    {"rstrip", false}, {"normalized", !special}, {"special", special}};
 }
 
 std::string chat_template_of(const fs::path& folder, const Json& config, const std::string& source) {
@@ -128,7 +129,12 @@ Json character_tokenizer_json(Json& config, const std::string& source) {
                     {"pre_tokenizer", nullptr},
                     {"post_processor", nullptr},
                     {"decoder", JsonObject{{"type", "Fuse"}}},
-                    {"model", JsonObject{{"type", "BPE"}, {"unk_token", "U"}, {"fuse_unk", false}, {"byte_fallback", false}, {"vocab", std::move(vocab)}, {"merges", JsonArray{}}}}};
+                    {"model", JsonObject{{"type", "BPE"},
+                                         {"unk_token", "U"},
+                                         {"fuse_unk", false},
+                                         {"byte_fallback", false},
+                                         {"vocab", std::move(vocab)},
+                                         {"merges", JsonArray{}}}}};
 }
 
 Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, const std::string& source) {
@@ -158,7 +164,9 @@ Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, 
     added.push_back(added_token_json(end->as_int(source + ": <|endoftext|>"), "<|endoftext|>", true));
   }
   const bool prefix_space = bool_field(config, "add_prefix_space", false, source);
-  const auto byte_level = [&](bool prefix) { return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}}); };
+  const auto byte_level = [&](bool prefix) {
+    return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}});
+  };
   return JsonObject{{"version", "1.0"},
                     {"added_tokens", std::move(added)},
                     {"normalizer", nullptr},

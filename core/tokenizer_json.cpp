@@ -39,7 +39,8 @@ std::vector<Bpe::Merge> read_merges(const JsonArray& json, const std::string& so
     if (json[i].is_string()) {
       const std::string& line = json[i].as_string();
       const size_t space = line.find(' ');
-      HONE_CHECK(space != std::string::npos && line.find(' ', space + 1) == std::string::npos, where(), ": '", line, "' is not two spellings with one space between");
+      HONE_CHECK(space != std::string::npos && line.find(' ', space + 1) == std::string::npos, where(), ": '", line,
+                 "' is not two spellings with one space between");
       merge = {line.substr(0, space), line.substr(space + 1)};
     } else {
       const JsonArray& pair = json[i].is_array() ? json[i].as_array() : json[i].as_array(where());
@@ -131,7 +132,8 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& source) 
   parts.decoder = make_token_decoder(member(json, "decoder"), source + ": decoder");
   read_post_processor(member(json, "post_processor"), source + ": post_processor", parts.frame);
   for (const auto* side : {&parts.frame.before, &parts.frame.after})
-    for (const int32_t id : *side) HONE_CHECK(id < parts.vocab_size, source, ": post_processor: id ", id, ", but the vocabulary ends at ", parts.vocab_size - 1);
+    for (const int32_t id : *side)
+      HONE_CHECK(id < parts.vocab_size, source, ": post_processor: id ", id, ", but the vocabulary ends at ", parts.vocab_size - 1);
 
   parts.document = JsonObject{};
   for (const auto& [key, value] : json.as_object())
@@ -146,8 +148,13 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& source) 
 Json write_tokenizer_json(const TokenizerParts& parts) {
   JsonArray added;
   for (const AddedToken& t : parts.added)
-    added.push_back(JsonObject{{"id", int64_t{t.id}},       {"content", t.content}, {"single_word", t.single_word}, {"lstrip", t.lstrip},
-                               {"rstrip", t.rstrip}, {"normalized", t.normalized}, {"special", t.special}});
+    added.push_back(JsonObject{{"id", int64_t{t.id}},
+                               {"content", t.content},
+                               {"single_word", t.single_word},
+                               {"lstrip", t.lstrip},
+                               {"rstrip", t.rstrip},
+                               {"normalized", t.normalized},
+                               {"special", t.special}});
   JsonObject vocab;
   const auto& spellings = parts.model->spellings();
   for (size_t id = 0; id < spellings.size(); ++id)

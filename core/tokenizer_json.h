@@ -16,13 +16,13 @@ namespace hone {
 
 struct TokenizerParts {
   std::vector<AddedToken> added;
-  std::unique_ptr<Normalizer> normalizer;   // or nullptr
+  std::unique_ptr<Normalizer> normalizer;  // or nullptr
   std::unique_ptr<PreTokenizer> pre_tokenizer;
   std::unique_ptr<Bpe> model;
   DocumentFrame frame;
   std::unique_ptr<TokenDecoder> decoder;
-  int32_t vocab_size = 0;                   // one past the largest id
-  Json document;                            // the file without vocabulary, merges and added tokens
+  int32_t vocab_size = 0;  // one past the largest id
+  Json document;           // the file without vocabulary, merges and added tokens
 };
 
 // Errors name source and field. Ids may have gaps, but lie within a small multiple of the number of tokens, so that no file makes hone allocate

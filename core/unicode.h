@@ -10,8 +10,8 @@ namespace hone {
 
 struct CodePoint {
   char32_t value = 0;
-  size_t length = 0;   // bytes
-  bool valid = true;   // false for a stray byte
+  size_t length = 0;  // bytes
+  bool valid = true;  // false for a stray byte
 };
 
 // The character that begins at text[at]; at < text.size().
@@ -22,8 +22,8 @@ void append_utf8(std::string& out, char32_t code_point);
 // The bytes at the front of `text` that are valid UTF-8.
 size_t valid_utf8_prefix(std::string_view text);
 
-bool is_space(char32_t c);   // White_Space
-bool is_word(char32_t c);    // letters, marks, numbers, connectors: \w
+bool is_space(char32_t c);  // White_Space
+bool is_word(char32_t c);   // letters, marks, numbers, connectors: \w
 
 enum class NormalForm : uint8_t { nfc, nfd, nfkc, nfkd };
 std::string normalize(std::string_view text, NormalForm form);

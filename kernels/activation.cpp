@@ -38,7 +38,7 @@ void swiglu_gradient(Context&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
   }
 }
 
-constexpr double gelu_inner = 0.79788456080286535588;   // sqrt(2 / pi)
+constexpr double gelu_inner = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double gelu_cubic = 0.044715;
 constexpr int64_t rows_per_piece = 16;
 
@@ -75,8 +75,9 @@ void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
   });
 }
 
-[[maybe_unused]] const bool added = swiglu_forward.add({"specification", DeviceKind::cpu, swiglu}) && swiglu_backward.add({"specification", DeviceKind::cpu, swiglu_gradient}) &&
-                                    gelu_forward.add({"specification", DeviceKind::cpu, gelu}) && gelu_backward.add({"specification", DeviceKind::cpu, gelu_gradient});
+[[maybe_unused]] const bool added =
+    swiglu_forward.add({"specification", DeviceKind::cpu, swiglu}) && swiglu_backward.add({"specification", DeviceKind::cpu, swiglu_gradient}) &&
+    gelu_forward.add({"specification", DeviceKind::cpu, gelu}) && gelu_backward.add({"specification", DeviceKind::cpu, gelu_gradient});
 
 }  // namespace
 }  // namespace hone

@@ -43,7 +43,7 @@ void swiglu_gradient_rows(Tensor dgate_up, Tensor dy, Tensor gate_up, int64_t be
 }
 
 // 0.5 * (1 + tanh(a)) = sigmoid(2 a), so gelu(x) = x * sigmoid(x * (linear + cubic * x^2)).
-constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;   // the first: 2 sqrt(2 / pi)
+constexpr float gelu_linear = 1.5957691216f, gelu_cubic = 1.5957691216f * 0.044715f;  // the first: 2 sqrt(2 / pi)
 
 void gelu_rows(Tensor y, Tensor x, int64_t begin, int64_t end) {
   const RowTag d;
@@ -95,7 +95,9 @@ void swiglu_gradient(Context&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
   check_shape(swiglu_backward, "dy", dy, {rows, dim});
   check_shape(swiglu_backward, "gate_up", gate_up, {rows, 2 * dim});
   check_shape(swiglu_backward, "dgate_up", dgate_up, {rows, 2 * dim});
-  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(swiglu_gradient_rows)(dgate_up, dy, gate_up, begin, end); });
+  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(swiglu_gradient_rows)(dgate_up, dy, gate_up, begin, end);
+  });
 }
 
 void gelu(Context&, Tensor y, Tensor x) {
@@ -113,8 +115,9 @@ void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(gelu_gradient_rows)(dx, dy, x, begin, end); });
 }
 
-[[maybe_unused]] const bool added = swiglu_forward.add({"simd", DeviceKind::cpu, swiglu, 10}) && swiglu_backward.add({"simd", DeviceKind::cpu, swiglu_gradient, 10}) &&
-                                    gelu_forward.add({"simd", DeviceKind::cpu, gelu, 10}) && gelu_backward.add({"simd", DeviceKind::cpu, gelu_gradient, 10});
+[[maybe_unused]] const bool added =
+    swiglu_forward.add({"simd", DeviceKind::cpu, swiglu, 10}) && swiglu_backward.add({"simd", DeviceKind::cpu, swiglu_gradient, 10}) &&
+    gelu_forward.add({"simd", DeviceKind::cpu, gelu, 10}) && gelu_backward.add({"simd", DeviceKind::cpu, gelu_gradient, 10});
 
 }  // namespace
 }  // namespace hone

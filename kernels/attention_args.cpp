@@ -7,7 +7,8 @@ namespace {
 
 void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2);
-  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": ", heads, " heads of ", dim, " over ", k.dim(1), " kv heads");
+  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": ", heads, " heads of ", dim, " over ",
+             k.dim(1), " kv heads");
   check_shape(op, "q", q, {tokens, heads, dim});
   check_shape(op, "out", out, {tokens, heads, dim});
   check_shape(op, "k", k, {k.dim(0), k.dim(1), dim});
@@ -17,7 +18,8 @@ void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const T
 
 }  // namespace
 
-AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
+AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Tensor& offsets) {
   check_queries(op, out, q, k, v, offsets);
   check_shape(op, "k", k, {q.dim(0), k.dim(1), q.dim(2)});
   check_optional(op, "lse", lse, {q.dim(0), q.dim(1)});
@@ -29,15 +31,22 @@ AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse
 
 AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets) {
   check_queries(op, out, q, cache.k, cache.v, offsets);
-  const int64_t sequences = offsets.dim(0) - 1, max_blocks = cache.block_table.dim(1), blocks = cache.block_size > 0 ? cache.k.dim(0) / cache.block_size : 0;
+  const int64_t sequences = offsets.dim(0) - 1, max_blocks = cache.block_table.dim(1),
+                blocks = cache.block_size > 0 ? cache.k.dim(0) / cache.block_size : 0;
   HONE_CHECK(cache.block_size > 0, op.name(), ": block_size ", cache.block_size);
   check_shape(op, "block_table", cache.block_table, {sequences, max_blocks}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {sequences}, DType::i32);
-  AttentionKeys keys{.k = cache.k, .v = cache.v, .offsets = offsets, .block_table = cache.block_table, .lengths = cache.lengths, .block_size = cache.block_size, .num_kv_heads = cache.k.dim(1)};
+  AttentionKeys keys{.k = cache.k,
+                     .v = cache.v,
+                     .offsets = offsets,
+                     .block_table = cache.block_table,
+                     .lengths = cache.lengths,
+                     .block_size = cache.block_size,
+                     .num_kv_heads = cache.k.dim(1)};
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s], tokens = offsets.ptr<int32_t>()[s + 1] - offsets.ptr<int32_t>()[s];
-    HONE_CHECK(length >= tokens && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length, " keys for ", tokens, " tokens in ", max_blocks, " blocks of ",
-               cache.block_size);
+    HONE_CHECK(length >= tokens && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length, " keys for ", tokens,
+               " tokens in ", max_blocks, " blocks of ", cache.block_size);
     for (int64_t b = 0; b * cache.block_size < length; ++b) {
       const int32_t block = cache.block_table.row<int32_t>(s)[b];
       HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block, " of ", blocks, " blocks");

@@ -1,5 +1,5 @@
-// Flash attention (Dao et al. 2022) for vector units: a unit of work is one kv head's query heads over a tile of queries, which walks the sequence's keys in
-// blocks. The packed and the paged op run the same unit, so a query has the same bits in both.
+// Flash attention (Dao et al. 2022) for vector units: a unit of work is one kv head's query heads over a tile of queries, which walks the sequence's
+// keys in blocks. The packed and the paged op run the same unit, so a query has the same bits in both.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -25,8 +25,8 @@ struct AttentionTile {
 HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 
-// Softmax of one row's scores of one block, in place, against the running maximum and sum; returns the factor that earlier sums take. Scores outside the span
-// may be anything.
+// Softmax of one row's scores of one block, in place, against the running maximum and sum; returns the factor that earlier sums take. Scores outside
+// the span may be anything.
 HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   const Lanes d;
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
@@ -52,7 +52,8 @@ HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, c
   if (common.empty()) common = {block_keys, block_keys};
   for (int64_t i = 0; i < rows; ++i)
     if (spans[i].first < common.first)
-      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns, spans[i].first, std::min(common.first, spans[i].last), columns, true);
+      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns, spans[i].first,
+               std::min(common.first, spans[i].last), columns, true);
   if (!common.empty()) multiply(sums, columns, {weights, block_keys, 1}, rows, values, columns, common.first, common.last, columns, true);
   for (int64_t i = 0; i < rows; ++i)
     if (spans[i].last > common.last)
@@ -60,7 +61,8 @@ HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, c
 }
 
 void attend_tile(const AttentionTile& tile, float* scratch) {
-  const int64_t dim = tile.q.dim(2), columns = padded(dim), rows = tile.num_queries * tile.group, last_position = tile.position + tile.num_queries - 1;
+  const int64_t dim = tile.q.dim(2), columns = padded(dim), rows = tile.num_queries * tile.group,
+                last_position = tile.position + tile.num_queries - 1;
   float* queries = scratch;
   float* sums = queries + rows * columns;
   float* scores = sums + rows * columns;
@@ -68,7 +70,9 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
   float* values = keys + dim * block_keys;
   float* tops = values + block_keys * columns;
   float* totals = tops + rows;
-  const auto row_of = [&](const Tensor& x, int64_t r) { return x.row<float>(tile.first_query + r / tile.group) + (tile.first_head + r % tile.group) * dim; };
+  const auto row_of = [&](const Tensor& x, int64_t r) {
+    return x.row<float>(tile.first_query + r / tile.group) + (tile.first_head + r % tile.group) * dim;
+  };
   for (int64_t r = 0; r < rows; ++r) pack_row(queries + r * columns, row_of(tile.q, r), dim, tile.scale);
   std::fill_n(sums, rows * columns, 0.0f);
   std::fill_n(tops, rows, -std::numeric_limits<float>::infinity());
@@ -87,12 +91,14 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
         if (!spans[i].empty()) furthest = std::max(furthest, spans[i].last);
       }
       if (furthest == 0) continue;
-      multiply(scores + r * block_keys, block_keys, {queries + r * columns, columns, 1}, few, keys, block_keys, 0, dim, (furthest + lanes - 1) / lanes * lanes, false);
+      multiply(scores + r * block_keys, block_keys, {queries + r * columns, columns, 1}, few, keys, block_keys, 0, dim,
+               (furthest + lanes - 1) / lanes * lanes, false);
       for (int64_t i = 0; i < few; ++i) {
         if (spans[i].empty()) continue;
         const float factor = soften(scores + (r + i) * block_keys, spans[i], tops[r + i], totals[r + i]);
         if (factor != 1)
-          for (int64_t c = 0; c < columns; c += lanes) hn::StoreU(hn::Mul(hn::LoadU(Lanes(), sums + (r + i) * columns + c), hn::Set(Lanes(), factor)), Lanes(), sums + (r + i) * columns + c);
+          for (int64_t c = 0; c < columns; c += lanes)
+            hn::StoreU(hn::Mul(hn::LoadU(Lanes(), sums + (r + i) * columns + c), hn::Set(Lanes(), factor)), Lanes(), sums + (r + i) * columns + c);
       }
       add_values(sums + r * columns, columns, scores + r * block_keys, spans, few, values);
     }
@@ -100,7 +106,9 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
   for (int64_t r = 0; r < rows; ++r) {
     float* out = row_of(tile.out, r);
     for (int64_t i = 0; i < dim; ++i) out[i] = sums[r * columns + i] / totals[r];
-    if (tile.lse) tile.lse.row<float>(tile.first_query + r / tile.group)[tile.first_head + r % tile.group] = tops[r] + static_cast<float>(std::log(double{totals[r]}));
+    if (tile.lse)
+      tile.lse.row<float>(tile.first_query + r / tile.group)[tile.first_head + r % tile.group] =
+          tops[r] + static_cast<float>(std::log(double{totals[r]}));
   }
 }
 
@@ -117,20 +125,31 @@ HWY_EXPORT(attend_tile);
 
 void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets, const AttentionShape& shape) {
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
-  const int64_t queries = std::max<int64_t>(1, 128 / group);   // of a tile: about 128 rows share the packing of a block's keys
+  const int64_t queries = std::max<int64_t>(1, 128 / group);  // of a tile: about 128 rows share the packing of a block's keys
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
-  int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();   // before each sequence
+  int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // before each sequence
   tiles[0] = 0;
   for (int64_t s = 0; s < sequences; ++s) tiles[s + 1] = tiles[s] + (at[s + 1] - at[s] + queries - 1) / queries;
   const int64_t rows = queries * group, columns = (dim + 15) / 16 * 16, units = tiles[sequences] * all.num_kv_heads;
   const int64_t floats = rows * (2 * columns + 64 + 2) + 64 * (dim + columns);
   for_each_unit(context, units, floats, [&](int64_t index, float* scratch) {
-    const int64_t unit = units - 1 - index, tile = unit / all.num_kv_heads, kv_head = unit % all.num_kv_heads;   // a sequence's later tiles, the long ones, go first
+    const int64_t unit = units - 1 - index, tile = unit / all.num_kv_heads,
+                  kv_head = unit % all.num_kv_heads;  // a sequence's later tiles, the long ones, go first
     const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1, first = at[s] + (tile - tiles[s]) * queries;
     HWY_DYNAMIC_DISPATCH(attend_tile)
-    ({.out = out, .lse = lse, .q = q, .keys = all.rows(s, kv_head), .first_query = first, .num_queries = std::min<int64_t>(queries, at[s + 1] - first), .position = all.position(s, first),
-      .first_head = kv_head * group, .group = group, .scale = shape.scale, .window = shape.window}, scratch);
+    ({.out = out,
+      .lse = lse,
+      .q = q,
+      .keys = all.rows(s, kv_head),
+      .first_query = first,
+      .num_queries = std::min<int64_t>(queries, at[s + 1] - first),
+      .position = all.position(s, first),
+      .first_head = kv_head * group,
+      .group = group,
+      .scale = shape.scale,
+      .window = shape.window},
+     scratch);
   });
 }
 
@@ -142,10 +161,13 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets
   attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, cache, offsets), offsets, shape);
 }
 
-bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return q.dim(2) <= 256; }
+bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
+  return q.dim(2) <= 256;
+}
 bool paged_supports(const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) { return q.dim(2) <= 256; }
 
-[[maybe_unused]] const bool added = attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) && attention_paged.add({"blocked", DeviceKind::cpu, paged, 10, paged_supports});
+[[maybe_unused]] const bool added = attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&
+                                    attention_paged.add({"blocked", DeviceKind::cpu, paged, 10, paged_supports});
 
 }  // namespace
 }  // namespace hone

@@ -1,5 +1,5 @@
-// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in ascending order, its queries ascending
-// within them, so that every gradient is one sum in one order whichever thread has it.
+// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in ascending order, its queries
+// ascending within them, so that every gradient is one sum in one order whichever thread has it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention_blocked_backward.cpp"
 #include <hwy/foreach_target.h>
@@ -45,7 +45,8 @@ HWY_INLINE void soften_gradient(float* weights, float* score_grads, Span span, f
 }
 
 void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) {
-  const int64_t dim = unit.q.dim(2), columns = padded(dim), group = unit.group, tile = unit.queries_per_tile, max_rows = tile * group, window = unit.shape.window;
+  const int64_t dim = unit.q.dim(2), columns = padded(dim), group = unit.group, tile = unit.queries_per_tile, max_rows = tile * group,
+                window = unit.shape.window;
   float* queries = scratch;
   float* grads = queries + max_rows * columns;
   float* query_grads = grads + max_rows * columns;
@@ -59,7 +60,8 @@ void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) 
   const int64_t kv_column = unit.kv_head * dim;
 
   for (int64_t start = 0; start < unit.length; start += block_keys) {
-    const int64_t count = std::min(block_keys, unit.length - start), end = window > 0 ? std::min(unit.length, start + count - 1 + window) : unit.length;
+    const int64_t count = std::min(block_keys, unit.length - start),
+                  end = window > 0 ? std::min(unit.length, start + count - 1 + window) : unit.length;
     pack_columns(keys_across, count, dim, [&](int64_t j) { return unit.k.row<float>(unit.begin + start + j) + kv_column; });
     pack_columns(values_across, count, dim, [&](int64_t j) { return unit.v.row<float>(unit.begin + start + j) + kv_column; });
     for (int64_t j = 0; j < count; ++j) pack_row(keys + j * columns, unit.k.row<float>(unit.begin + start + j) + kv_column, dim, unit.shape.scale);
@@ -76,8 +78,8 @@ void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) 
       multiply(weights, block_keys, {queries, columns, 1}, rows, keys_across, block_keys, 0, dim, block_keys, false);
       multiply(score_grads, block_keys, {grads, columns, 1}, rows, values_across, block_keys, 0, dim, block_keys, false);
       for (int64_t r = 0; r < rows; ++r)
-        soften_gradient(weights + r * block_keys, score_grads + r * block_keys, visible(first + r / group, window, start), unit.lse.row<float>(token(r))[head(r)],
-                        unit.delta.row<float>(token(r))[head(r)]);
+        soften_gradient(weights + r * block_keys, score_grads + r * block_keys, visible(first + r / group, window, start),
+                        unit.lse.row<float>(token(r))[head(r)], unit.delta.row<float>(token(r))[head(r)]);
       multiply(value_grads, columns, {weights, 1, block_keys}, count, grads, columns, 0, rows, columns, true);
       multiply(key_grads, columns, {score_grads, 1, block_keys}, count, queries, columns, 0, rows, columns, true);
       multiply(query_grads, columns, {score_grads, block_keys, 1}, rows, keys, columns, 0, count, columns, false);
@@ -105,7 +107,8 @@ namespace {
 HWY_EXPORT(attention_delta);
 HWY_EXPORT(attention_gradient_unit);
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+              AttentionShape shape) {
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
   HONE_CHECK(lse, "attention_backward: lse is empty");
@@ -120,12 +123,27 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   for_each_unit(context, sequences * kv_heads, floats, [&](int64_t index, float* scratch) {
     const int64_t s = index / kv_heads;
     HWY_DYNAMIC_DISPATCH(attention_gradient_unit)
-    ({.dq = dq, .dk = dk, .dv = dv, .dout = dout, .lse = lse, .delta = delta, .q = q, .k = k, .v = v, .begin = at[s], .length = at[s + 1] - at[s], .kv_head = index % kv_heads,
-      .group = group, .queries_per_tile = queries, .shape = shape}, scratch);
+    ({.dq = dq,
+      .dk = dk,
+      .dv = dv,
+      .dout = dout,
+      .lse = lse,
+      .delta = delta,
+      .q = q,
+      .k = k,
+      .v = v,
+      .begin = at[s],
+      .length = at[s + 1] - at[s],
+      .kv_head = index % kv_heads,
+      .group = group,
+      .queries_per_tile = queries,
+      .shape = shape},
+     scratch);
   });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
+bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
+              const Tensor&, const AttentionShape&) {
   return q.dim(2) <= 256;
 }
 

@@ -1,5 +1,5 @@
-// What the blocked bodies of attention, forward and backward, are made of: keys in blocks of `block_keys` aligned to position 0, one small matrix product,
-// and rows packed for it. Compiled once for each instruction set.
+// What the blocked bodies of attention, forward and backward, are made of: keys in blocks of `block_keys` aligned to position 0, one small matrix
+// product, and rows packed for it. Compiled once for each instruction set.
 #if defined(HONE_KERNELS_ATTENTION_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_ATTENTION_TILE_INL_H
 #undef HONE_KERNELS_ATTENTION_TILE_INL_H
@@ -64,17 +64,26 @@ void multiply_rows(float* out, int64_t out_row, Weights w, const float* m, int64
   for (; c < columns; c += lanes) multiply_tile<R, 1>(out + c, out_row, w, m + c, m_row, begin, end, add);
 }
 
-// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in [0, rows). Every element is one chain of
-// fused multiply-adds in ascending k: its bits depend neither on the other rows nor on where chains are cut. columns is rounded up to whole vectors.
-inline void multiply(float* out, int64_t out_row, Weights w, int64_t rows, const float* m, int64_t m_row, int64_t begin, int64_t end, int64_t columns, bool add) {
+// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in [0, rows). Every element is one chain
+// of fused multiply-adds in ascending k: its bits depend neither on the other rows nor on where chains are cut. columns is rounded up to whole
+// vectors.
+inline void multiply(float* out, int64_t out_row, Weights w, int64_t rows, const float* m, int64_t m_row, int64_t begin, int64_t end, int64_t columns,
+                     bool add) {
   for (int64_t i = 0; i < rows; i += 4) {
     const Weights part{w.data + i * w.row, w.row, w.column};
     float* to = out + i * out_row;
     switch (rows - i) {
-      case 1: multiply_rows<1>(to, out_row, part, m, m_row, begin, end, columns, add); break;
-      case 2: multiply_rows<2>(to, out_row, part, m, m_row, begin, end, columns, add); break;
-      case 3: multiply_rows<3>(to, out_row, part, m, m_row, begin, end, columns, add); break;
-      default: multiply_rows<4>(to, out_row, part, m, m_row, begin, end, columns, add);
+      case 1:
+        multiply_rows<1>(to, out_row, part, m, m_row, begin, end, columns, add);
+        break;
+      case 2:
+        multiply_rows<2>(to, out_row, part, m, m_row, begin, end, columns, add);
+        break;
+      case 3:
+        multiply_rows<3>(to, out_row, part, m, m_row, begin, end, columns, add);
+        break;
+      default:
+        multiply_rows<4>(to, out_row, part, m, m_row, begin, end, columns, add);
     }
   }
 }

@@ -1,5 +1,5 @@
-// The vector twin of exp_f32 (kernels/exp.h), for bodies that Highway compiles once for each instruction set: the same operations in the same order, hence
-// the same bits wherever multiply-add is fused.
+// The vector twin of exp_f32 (kernels/exp.h), for bodies that Highway compiles once for each instruction set: the same operations in the same order,
+// hence the same bits wherever multiply-add is fused.
 #if defined(HONE_KERNELS_EXP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_EXP_INL_H
 #undef HONE_KERNELS_EXP_INL_H
@@ -19,7 +19,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_f32(D d, V x) {
   namespace c = exp_constants;
   const auto underflows = hn::Lt(x, hn::Set(d, c::smallest));
-  x = hn::IfThenElse(hn::Gt(x, hn::Set(d, c::largest)), hn::Set(d, c::largest), x);   // unlike Min, NaN stays NaN
+  x = hn::IfThenElse(hn::Gt(x, hn::Set(d, c::largest)), hn::Set(d, c::largest), x);  // unlike Min, NaN stays NaN
   const V n = hn::Round(hn::Mul(x, hn::Set(d, c::log2_e)));
   const V r = hn::NegMulAdd(n, hn::Set(d, c::ln2_low), hn::NegMulAdd(n, hn::Set(d, c::ln2_high), x));
   V p = hn::Set(d, c::taylor[0]);

@@ -29,10 +29,14 @@ inline f16 to_f16(float x) {
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   bits &= 0x7fffffffu;
   uint32_t out;
-  if (bits > 0x7f800000u) out = 0x7e00u;
-  else if (bits >= 0x477ff000u) out = 0x7c00u;
-  else if (bits < 0x38800000u) out = static_cast<uint32_t>(std::nearbyintf(std::fabs(x) * 0x1p24f));   // subnormal: a multiple of 2^-24
-  else out = (bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13;
+  if (bits > 0x7f800000u)
+    out = 0x7e00u;
+  else if (bits >= 0x477ff000u)
+    out = 0x7c00u;
+  else if (bits < 0x38800000u)
+    out = static_cast<uint32_t>(std::nearbyintf(std::fabs(x) * 0x1p24f));  // subnormal: a multiple of 2^-24
+  else
+    out = (bits - 0x38000000u + 0xfffu + ((bits >> 13) & 1u)) >> 13;
   return {static_cast<uint16_t>(sign | out)};
 }
 

@@ -10,7 +10,9 @@ static OpBase*& first_op() {
 size_t OpBase::insert(BodyInfo info) {
   HONE_CHECK(count_ < max_bodies, "op ", name_, " has more than ", max_bodies, " bodies");
   if (count_ == 0) next_ = first_op(), first_op() = this;
-  const auto before = [](const BodyInfo& a, const BodyInfo& b) { return a.priority != b.priority ? a.priority > b.priority : std::string_view(a.name) < b.name; };
+  const auto before = [](const BodyInfo& a, const BodyInfo& b) {
+    return a.priority != b.priority ? a.priority > b.priority : std::string_view(a.name) < b.name;
+  };
   const auto end = infos_.begin() + static_cast<std::ptrdiff_t>(count_++);
   const auto place = std::upper_bound(infos_.begin(), end, info, before);
   std::move_backward(place, end, end + 1);

@@ -59,7 +59,7 @@ class Op<void(A...)> : public OpBase {
     DeviceKind device;
     Run run;
     int priority = 0;
-    Supports supports = nullptr;   // nullptr: everything
+    Supports supports = nullptr;  // nullptr: everything
   };
   using OpBase::OpBase;
 
@@ -72,7 +72,8 @@ class Op<void(A...)> : public OpBase {
   void operator()(Context& context, std::type_identity_t<A>... arguments) const {
     if (context.kind() == DeviceKind::meta) return;
     for (size_t i = 0; i < bodies().size(); ++i)
-      if (bodies_[i].device == context.kind() && (!bodies_[i].supports || bodies_[i].supports(arguments...))) return bodies_[i].run(context, arguments...);
+      if (bodies_[i].device == context.kind() && (!bodies_[i].supports || bodies_[i].supports(arguments...)))
+        return bodies_[i].run(context, arguments...);
     refuse(context.kind());
   }
   // One body by its place in bodies(), for tests and benchmarks that compare them; supported says whether it takes the arguments.

@@ -28,7 +28,7 @@ void clip_of(Context&, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
   const double root = std::sqrt(*sum.ptr<double>());
   const double factor = max_norm > 0 ? double{max_norm} / (root + 1e-6) : 1;
   *norm.ptr<float>() = static_cast<float>(root);
-  *clip.ptr<float>() = static_cast<float>(factor > 1 ? 1 : factor);   // NaN stays NaN
+  *clip.ptr<float>() = static_cast<float>(factor > 1 ? 1 : factor);  // NaN stays NaN
 }
 
 void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
@@ -42,7 +42,8 @@ void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip,
   const float *gradient = grad.ptr<float>(), factor = *clip.ptr<float>();
   const float keep = static_cast<float>(1 - double{step.learning_rate} * step.weight_decay);
   const float rest1 = static_cast<float>(1 - double{step.beta1}), rest2 = static_cast<float>(1 - double{step.beta2});
-  const float rate = static_cast<float>(double{step.learning_rate} / step.correction1), root = static_cast<float>(std::sqrt(double{step.correction2}));
+  const float rate = static_cast<float>(double{step.learning_rate} / step.correction1),
+              root = static_cast<float>(std::sqrt(double{step.correction2}));
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * factor;
     first[i] = first[i] + rest1 * (g - first[i]);
@@ -88,9 +89,10 @@ void rmsprop(Context&, Tensor value, Tensor square, Tensor grad, Tensor clip, Rm
   });
 }
 
-[[maybe_unused]] const bool added = sum_squares.add({"specification", DeviceKind::cpu, add_squares}) && clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
-                                    adamw_update.add({"specification", DeviceKind::cpu, adamw}) && sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&
-                                    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop});
+[[maybe_unused]] const bool added =
+    sum_squares.add({"specification", DeviceKind::cpu, add_squares}) && clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
+    adamw_update.add({"specification", DeviceKind::cpu, adamw}) && sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&
+    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop});
 
 }  // namespace
 }  // namespace hone

@@ -12,14 +12,14 @@ inline constinit Op<void(Tensor clip, Tensor norm, Tensor sum, float max_norm)> 
 
 struct AdamwStep {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
-  float correction1 = 1, correction2 = 1;   // 1 - beta^step
+  float correction1 = 1, correction2 = 1;  // 1 - beta^step
 };
 // Decoupled weight decay (Loshchilov and Hutter 2019), in torch.optim.AdamW's order of operations.
 inline constinit Op<void(Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step)> adamw_update{"adamw_update"};
 
 struct SgdStep {
   float learning_rate = 0, momentum = 0, dampening = 0, weight_decay = 0;
-  bool nesterov = false, first = false;   // first: the buffer takes the gradient itself, as torch.optim.SGD does
+  bool nesterov = false, first = false;  // first: the buffer takes the gradient itself, as torch.optim.SGD does
 };
 inline constinit Op<void(Tensor value, Tensor buffer, Tensor grad, Tensor clip, SgdStep step)> sgd_update{"sgd_update"};
 

@@ -68,7 +68,8 @@ constexpr int64_t per_piece = int64_t{1} << 14;
 void add_squares(Context&, Tensor sum, Tensor x) {
   check_shape(sum_squares, "sum", sum, {1}, DType::f64);
   check_shape(sum_squares, "x", x, {x.dim(0)});
-  *sum.ptr<double>() += ordered_sum(x.dim(0), per_piece, [&](int64_t begin, int64_t end) { return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin); });
+  *sum.ptr<double>() += ordered_sum(
+      x.dim(0), per_piece, [&](int64_t begin, int64_t end) { return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin); });
 }
 
 void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
@@ -84,7 +85,8 @@ void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip,
   });
 }
 
-[[maybe_unused]] const bool added = adamw_update.add({"simd", DeviceKind::cpu, adamw, 10}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
+[[maybe_unused]] const bool added =
+    adamw_update.add({"simd", DeviceKind::cpu, adamw, 10}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
 
 }  // namespace
 }  // namespace hone

@@ -11,10 +11,12 @@ namespace {
 
 constexpr int64_t tokens_per_piece = 16;
 
-void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape) {
+void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm,
+                  const QkvShape& shape) {
   const int64_t heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
   HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads, ", kv_heads, " kv heads of ", dim);
-  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ", shape.rotary_dim, " of head_dim ", dim, ", wants an even part of it");
+  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ", shape.rotary_dim,
+             " of head_dim ", dim, ", wants an even part of it");
   HONE_CHECK(static_cast<bool>(q_norm) == static_cast<bool>(k_norm), op.name(), ": q_norm and k_norm go together");
   check_shape(op, "qkv", qkv, {qkv.dim(0), (heads + 2 * kv_heads) * dim});
   check_optional(op, "q_norm", q_norm, {dim});
@@ -34,7 +36,8 @@ void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
   }
 }
 
-void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape, KvWrite cache) {
+void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape,
+             KvWrite cache) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
   check_common(qkv_forward, qkv, positions, cos_sin, q_norm, k_norm, shape);
   check_shape(qkv_forward, "q", q, {tokens, heads, dim});
@@ -80,8 +83,8 @@ void norm_gradient(float* grad, const float* x, const float* weight, double scal
   for (int64_t i = 0; i < dim; ++i) grad[i] = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * x[i]));
 }
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm,
-              QkvShape shape) {
+void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
+              Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
   check_common(qkv_backward, qkv, positions, cos_sin, q_norm, k_norm, shape);
   check_shape(qkv_backward, "dqkv", dqkv, {tokens, (heads + 2 * kv_heads) * dim});
@@ -121,7 +124,8 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
     }
 }
 
-[[maybe_unused]] const bool added = qkv_forward.add({"specification", DeviceKind::cpu, forward}) && qkv_backward.add({"specification", DeviceKind::cpu, backward});
+[[maybe_unused]] const bool added =
+    qkv_forward.add({"specification", DeviceKind::cpu, forward}) && qkv_backward.add({"specification", DeviceKind::cpu, backward});
 
 }  // namespace
 }  // namespace hone

@@ -29,14 +29,16 @@ void rmsnorm_rows(Tensor y, Tensor rstd, Tensor x, const float* w, float eps, in
 }
 
 // dw [dim], of these rows alone, is added to unless null.
-void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w, bool accumulate, int64_t begin, int64_t end) {
+void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w, bool accumulate, int64_t begin,
+                           int64_t end) {
   const RowTag d;
   const int64_t dim = x.dim(1);
   for (int64_t r = begin; r < end; ++r) {
     const float *in = x.row<float>(r), *grad = dy.row<float>(r);
     float* out = dx.row<float>(r);
     RowSum dot;
-    for_each_vector(dim, [&](int64_t i, auto lanes) { dot.at(i) = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot.at(i)); });
+    for_each_vector(
+        dim, [&](int64_t i, auto lanes) { dot.at(i) = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot.at(i)); });
     const RowVector scale = hn::Set(d, rstd[r]), pull = hn::Set(d, dot.total() * rstd[r] * rstd[r] / static_cast<float>(dim));
     for_each_vector(dim, [&](int64_t i, auto lanes) {
       const RowVector g = lanes.load(grad + i), v = lanes.load(in + i);
@@ -80,17 +82,19 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   constexpr int64_t piece = 64;
   const int64_t pieces = (rows + piece - 1) / piece;
   const ScratchScope scope(context);
-  const Tensor partial = dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();   // dw of each piece
+  const Tensor partial = dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();  // dw of each piece
   if (dw) context.zero(partial);
   parallel_for(rows, piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(rmsnorm_gradient_rows)(dx, dw ? partial.row<float>(begin / piece) : nullptr, dy, x, rstd.ptr<float>(), w.ptr<float>(), accumulate, begin, end);
+    HWY_DYNAMIC_DISPATCH(rmsnorm_gradient_rows)
+    (dx, dw ? partial.row<float>(begin / piece) : nullptr, dy, x, rstd.ptr<float>(), w.ptr<float>(), accumulate, begin, end);
   });
   if (!dw) return;
   for (int64_t p = 0; p < pieces; ++p)
     for (int64_t i = 0; i < dim; ++i) dw.ptr<float>()[i] += partial.row<float>(p)[i];
 }
 
-[[maybe_unused]] const bool added = rmsnorm_forward.add({"simd", DeviceKind::cpu, forward, 10}) && rmsnorm_backward.add({"simd", DeviceKind::cpu, backward, 10});
+[[maybe_unused]] const bool added =
+    rmsnorm_forward.add({"simd", DeviceKind::cpu, forward, 10}) && rmsnorm_backward.add({"simd", DeviceKind::cpu, backward, 10});
 
 }  // namespace
 }  // namespace hone

@@ -56,7 +56,7 @@ class RowSum {
   // The lanes that elements i .. i + row_lanes of the row belong to.
   RowVector& at(int64_t i) { return parts_[i / row_lanes % parts]; }
   float total() const {
-    if constexpr (parts == 1) return hn::GetLane(hn::SumOfLanes(RowTag(), parts_[0]));   // this instruction set folds in halves
+    if constexpr (parts == 1) return hn::GetLane(hn::SumOfLanes(RowTag(), parts_[0]));  // this instruction set folds in halves
     alignas(64) float lane[16];
     for (int64_t p = 0; p < parts; ++p) hn::Store(parts_[p], RowTag(), lane + p * row_lanes);
     for (int64_t half = 8; half > 0; half /= 2)

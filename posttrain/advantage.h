@@ -10,11 +10,11 @@ namespace hone {
 
 // What a reward's distance from its group's mean is divided by: the standard deviation (n - 1) of the group, of the whole batch, or nothing.
 enum class RewardScale { group, batch, none };
-const Registry<RewardScale>& reward_scales();   // by TRL's names
+const Registry<RewardScale>& reward_scales();  // by TRL's names
 
 struct GroupBaseline {
   RewardScale scale = RewardScale::group;
-  double eps = 1e-4;   // added to the deviation
+  double eps = 1e-4;  // added to the deviation
 };
 // Writes one advantage for every token of a sample: (reward - mean of the group) / (deviation + eps). Adds TRL's reward, reward_std and
 // frac_reward_zero_std. A group of one has advantage 0.

@@ -13,10 +13,10 @@
 namespace hone {
 
 struct CorpusSource {
-  std::vector<std::string> files;       // .jsonl (member text_key) or plain text, .gz too
+  std::vector<std::string> files;  // .jsonl (member text_key) or plain text, .gz too
   std::string text_key = "text";
-  GeneratorSpec generator;              // documents are prompt + completion of its train split
-  int64_t documents = 0;                // of the generator; 0 = all
+  GeneratorSpec generator;  // documents are prompt + completion of its train split
+  int64_t documents = 0;    // of the generator; 0 = all
   void fields(Fields& f);
 };
 // Throws if a file is missing or nothing is named.

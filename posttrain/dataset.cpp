@@ -51,7 +51,8 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
   const auto wanted = [&] { return source.limit == 0 || count < source.limit; };
   if (source.generator.generator) {
     const Generator& generator = *source.generator.generator;
-    for (int64_t i = 0; i < generator.size(source.split) && wanted(); ++i, ++count) row(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
+    for (int64_t i = 0; i < generator.size(source.split) && wanted(); ++i, ++count)
+      row(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
   }
   for (const std::string& name : source.files) {
     JsonlReader rows(expand_path(name));
@@ -88,7 +89,9 @@ class SkipCount {
   }
   void report(size_t kept, int64_t max_length) const {
     HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", max_length, " tokens (the first: ", first_, ")");
-    if (count_ > 0) log::warning("data: ", count_, " rows longer than max_length = ", max_length, " tokens are left out (the first: ", first_, "), ", kept, " kept");
+    if (count_ > 0)
+      log::warning("data: ", count_, " rows longer than max_length = ", max_length, " tokens are left out (the first: ", first_, "), ", kept,
+                   " kept");
   }
 
  private:
@@ -134,7 +137,8 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
     Group group;
     group.task.id = where;
     group.task.prompt = fill_template(source.prompt, row, where);
-    for (const std::string* side : {&source.chosen, &source.rejected}) group.samples.push_back(encoder.sample(group.task.prompt, fill_template(*side, row, where)));
+    for (const std::string* side : {&source.chosen, &source.rejected})
+      group.samples.push_back(encoder.sample(group.task.prompt, fill_template(*side, row, where)));
     bool fits = true;
     for (Sample& sample : group.samples) fits = fit(sample, source.max_length, source.too_long, where) && fits;
     if (fits)

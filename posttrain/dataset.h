@@ -17,8 +17,8 @@ namespace hone {
 struct RowSource {
   std::vector<std::string> files;
   GeneratorSpec generator;
-  std::string split = "train";     // of the generator
-  int64_t limit = 0;               // first rows only; 0 = all
+  std::string split = "train";  // of the generator
+  int64_t limit = 0;            // first rows only; 0 = all
   void fields(Fields& f);
 };
 // Calls row(value, where) in order; where is "file:line" or "generator[i]". No rows at all is an Error.
@@ -26,7 +26,7 @@ void read_rows(const RowSource& source, const std::function<void(const Json& row
 
 struct TaskSource {
   RowSource rows;
-  std::string prompt = "{prompt}", answer = "{answer}";   // templates; an empty answer template is no answer
+  std::string prompt = "{prompt}", answer = "{answer}";  // templates; an empty answer template is no answer
   void fields(Fields& f);
 };
 std::vector<Task> load_tasks(const TaskSource& source);
@@ -36,8 +36,8 @@ struct SftSource {
   RowSource rows;
   std::string prompt = "{prompt}", completion = "{completion}";
   PromptFormat format;
-  int64_t max_length = 1024;       // in tokens
-  std::string too_long = "skip";   // skip | truncate | error
+  int64_t max_length = 1024;      // in tokens
+  std::string too_long = "skip";  // skip | truncate | error
   void fields(Fields& f);
 };
 struct PreferenceSource {
@@ -48,7 +48,8 @@ struct PreferenceSource {
   std::string too_long = "skip";
   void fields(Fields& f);
 };
-// Completions end with the tokenizer's eos (or the chat format's end of turn); mask is 1 on the completion. What was skipped is logged with its reason.
+// Completions end with the tokenizer's eos (or the chat format's end of turn); mask is 1 on the completion. What was skipped is logged with its
+// reason.
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer);
 // Groups of two samples: chosen, rejected.
 std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer);

@@ -85,8 +85,14 @@ void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
       if (count-- <= 0) return;
       Json parts = JsonObject{};
       for (const auto& [name, score] : sample.reward_parts) parts.set(name, score);
-      log.sample(JsonObject{{"step", step}, {"task", group.task.id}, {"prompt", group.task.prompt}, {"completion", sample.completion.text}, {"answer", group.task.answer},
-                            {"finish_reason", sample.completion.finish_reason}, {"reward", sample.reward}, {"rewards", parts}});
+      log.sample(JsonObject{{"step", step},
+                            {"task", group.task.id},
+                            {"prompt", group.task.prompt},
+                            {"completion", sample.completion.text},
+                            {"answer", group.task.answer},
+                            {"finish_reason", sample.completion.finish_reason},
+                            {"reward", sample.reward},
+                            {"rewards", parts}});
       break;
     }
   }

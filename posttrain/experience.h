@@ -16,7 +16,7 @@ struct Experience {
 
   // Every sample, group by group.
   std::vector<const Sample*> samples() const;
-  void set_values(std::vector<std::vector<float>> values);   // in samples()' order
+  void set_values(std::vector<std::vector<float>> values);  // in samples()' order
   // One pass: the samples in an order drawn from (seed, pass), cut into `count` updates; groups stay whole and in order where `per` is pair. A single
   // update keeps the samples' own order.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const;

@@ -9,7 +9,7 @@ namespace hone {
 // How a stage names its objective: `objective`, and the objective's own keys in the same table.
 struct ObjectiveSpec {
   std::string objective;
-  std::shared_ptr<Objective> made;   // while fields() reads
+  std::shared_ptr<Objective> made;  // while fields() reads
   void fields(Fields& f) {
     f("objective", objective, "what is optimised (hone list objectives)");
     if (f.reading()) {

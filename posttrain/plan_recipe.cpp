@@ -58,8 +58,13 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
   const int64_t scratch = static_cast<int64_t>(context.scratch().capacity_bytes()), tokens = step.updates * step.sequences * length;
-  Json bytes = JsonObject{{"weights", weights},         {"gradients", gradients}, {"optimizer", memory.optimizer}, {"activations", memory.activations}, {"scratch", scratch},
-                          {"reference", step.reference ? weights : 0}, {"kv_cache", kv_bytes}};
+  Json bytes = JsonObject{{"weights", weights},
+                          {"gradients", gradients},
+                          {"optimizer", memory.optimizer},
+                          {"activations", memory.activations},
+                          {"scratch", scratch},
+                          {"reference", step.reference ? weights : 0},
+                          {"kv_cache", kv_bytes}};
   int64_t total = 0;
   for (const auto& [name, value] : bytes.as_object()) total += value.as_int();
   bytes.set("total", total);
@@ -107,15 +112,20 @@ Json plan_recipe(const Recipe& recipe) {
   JsonArray stages;
   for (const StageSpec& spec : recipe.stage)
     if (spec.stage->trains()) stages.push_back(plan_stage(recipe, spec, model->shape()));
-  return JsonObject{{"params", plan.params}, {"embedding_params", plan.embedding_params}, {"forward_flops_per_token", plan.forward_flops_per_token}, {"stages", stages}};
+  return JsonObject{{"params", plan.params},
+                    {"embedding_params", plan.embedding_params},
+                    {"forward_flops_per_token", plan.forward_flops_per_token},
+                    {"stages", stages}};
 }
 
 std::string plan_text(const Json& plan) {
-  std::string out = format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
-                                static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
+  std::string out =
+      format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
+                  static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
   for (const Json& stage : plan.at("stages").as_array()) {
-    out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(), static_cast<long long>(stage.at("steps").as_int()),
-                       static_cast<long long>(stage.at("tokens_per_step").as_int()), stage.at("flops").as_double());
+    out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
+                       static_cast<long long>(stage.at("steps").as_int()), static_cast<long long>(stage.at("tokens_per_step").as_int()),
+                       stage.at("flops").as_double());
     if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());
     out += "; memory";
     for (const auto& [name, bytes] : stage.at("memory").as_object())
@@ -123,8 +133,10 @@ std::string plan_text(const Json& plan) {
     out.back() = '\n';
   }
   if (const Json* rate = plan.find("flops_per_second"))
-    out += format_text("Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; sampling and evaluation are not counted.\n", rate->as_double(),
-                       100 * expected_share);
+    out += format_text(
+        "Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; sampling and evaluation are "
+        "not counted.\n",
+        rate->as_double(), 100 * expected_share);
   return out;
 }
 

@@ -12,8 +12,8 @@
 namespace hone {
 
 struct PromptFormat {
-  std::string chat;                // "" | chatml | llama3 | plain | template | auto
-  std::string system;              // a system message, if not empty
+  std::string chat;    // "" | chatml | llama3 | plain | template | auto
+  std::string system;  // a system message, if not empty
   void fields(Fields& f);
 };
 

@@ -25,9 +25,11 @@ void ModelSource::fields(Fields& f) {
   f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 (f32 keeps a resumed run exact)");
   f.require("save_dtype", save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
-  for (const auto& [key, size] : {std::pair{"hidden_size", hidden_size}, {"num_attention_heads", num_attention_heads}, {"num_hidden_layers", num_hidden_layers}})
+  for (const auto& [key, size] :
+       {std::pair{"hidden_size", hidden_size}, {"num_attention_heads", num_attention_heads}, {"num_hidden_layers", num_hidden_layers}})
     f.require(key, size > 0 && size <= widest, concat(key, " must be in [1, ", widest, "]"));
-  f.require("head_dim", head_dim > 0 || hidden_size % num_attention_heads == 0, "hidden_size must be a multiple of num_attention_heads, or head_dim be given");
+  f.require("head_dim", head_dim > 0 || hidden_size % num_attention_heads == 0,
+            "hidden_size must be a multiple of num_attention_heads, or head_dim be given");
 }
 
 Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
@@ -89,7 +91,8 @@ void Recipe::fields(Fields& f) {
   f.require("threads", threads >= 0 && threads <= 4096, "threads must be in [0, 4096]");
   f.require("stage", !stage.empty(), "a recipe needs at least one [[stage]]");
   for (size_t i = 0; i < stage.size(); ++i)
-    for (size_t j = 0; j < i; ++j) f.require("stage", stage[i].name != stage[j].name, concat("two stages are called '", stage[i].name, "'; give one another name"));
+    for (size_t j = 0; j < i; ++j)
+      f.require("stage", stage[i].name != stage[j].name, concat("two stages are called '", stage[i].name, "'; give one another name"));
 }
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) { return Config::from_file(path, overrides).as<Recipe>(); }

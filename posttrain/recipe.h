@@ -14,8 +14,8 @@ namespace hone {
 
 class Stage;
 
-// The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config), or of these keys (Hugging Face's
-// names, as a Llama config has them).
+// The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config), or of these keys (Hugging
+// Face's names, as a Llama config has them).
 struct ModelSource {
   std::string path, config, family = "llama";
   int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 0, head_dim = 0;
@@ -30,14 +30,14 @@ struct ModelSource {
 
 // A task to evaluate before and after every training stage.
 struct EvalEntry {
-  std::string task;               // a name or file (posttrain/eval/task.h)
+  std::string task;  // a name or file (posttrain/eval/task.h)
   EvalOptions options;
   void fields(Fields& f);
 };
 
 struct StageSpec {
-  std::string kind, name;         // name: of its checkpoints and its line in the report; the kind's own unless given
-  std::shared_ptr<Stage> stage;   // made while fields() reads
+  std::string kind, name;        // name: of its checkpoints and its line in the report; the kind's own unless given
+  std::shared_ptr<Stage> stage;  // made while fields() reads
   void fields(Fields& f);
 };
 

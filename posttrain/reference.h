@@ -10,7 +10,8 @@ namespace hone {
 // A frozen model that fills reference_logp.
 class Reference {
  public:
-  Reference(Context& context, std::unique_ptr<Model> model, double temperature) : context_(context), model_(std::move(model)), temperature_(temperature) {}
+  Reference(Context& context, std::unique_ptr<Model> model, double temperature)
+      : context_(context), model_(std::move(model)), temperature_(temperature) {}
   void score_into(std::span<Group> groups);
 
  private:

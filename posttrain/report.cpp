@@ -50,8 +50,9 @@ std::vector<std::vector<std::string>> table_rows(const Json& report) {
   if (const Json* before = stages.empty() ? nullptr : stages.front().find("before"))
     rows.push_back({"(start)", percent(*before, "accuracy", "ci95"), percent(*before, "sampled_accuracy", "sampled_ci95"), "", "", ""});
   for (const Json& stage : stages)
-    rows.push_back({stage.at("name").as_string(), percent(stage, "accuracy", "ci95"), percent(stage, "sampled_accuracy", "sampled_ci95"), std::to_string(stage.at("steps").as_int()),
-                    std::to_string(stage.at("tokens").as_int()), format_text("%.1f", stage.at("seconds").as_double())});
+    rows.push_back({stage.at("name").as_string(), percent(stage, "accuracy", "ci95"), percent(stage, "sampled_accuracy", "sampled_ci95"),
+                    std::to_string(stage.at("steps").as_int()), std::to_string(stage.at("tokens").as_int()),
+                    format_text("%.1f", stage.at("seconds").as_double())});
   return rows;
 }
 
@@ -73,12 +74,14 @@ std::string sample_text(const std::filesystem::path& path) {
   if (last.empty()) return "";
   std::string out = "\n## Samples\n\nThe last replies that were sampled in training (all that were kept: samples.jsonl).\n\n";
   for (const Json& row : last)
-    out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " + number_text(row.at("reward").as_double()) + ", answer `" + row.at("answer").as_string() + "`\n\n";
+    out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " + number_text(row.at("reward").as_double()) +
+           ", answer `" + row.at("answer").as_string() + "`\n\n";
   return out;
 }
 
 std::string markdown(const Json& report, const std::vector<std::string>& charts, const std::filesystem::path& folder) {
-  std::string out = "# " + report.at("name").as_string() + "\n\nAccuracies with their 95% Wilson intervals, on held-out problems, after each stage.\n\n";
+  std::string out =
+      "# " + report.at("name").as_string() + "\n\nAccuracies with their 95% Wilson intervals, on held-out problems, after each stage.\n\n";
   const auto rows = table_rows(report);
   for (size_t r = 0; r < rows.size(); ++r) {
     out += "|";
@@ -111,7 +114,10 @@ Json write_report(const std::filesystem::path& folder) {
     before = after;
     stages.push_back(std::move(stage));
   }
-  const Json report = JsonObject{{"name", state.at("name", path)}, {"finished", state.at("stages_done", path) == state.at("num_stages", path)}, {"stages", stages}, {"preparation", preparation}};
+  const Json report = JsonObject{{"name", state.at("name", path)},
+                                 {"finished", state.at("stages_done", path) == state.at("num_stages", path)},
+                                 {"stages", stages},
+                                 {"preparation", preparation}};
 
   const std::map<std::string, Curve> curves = read_curves(folder / "metrics.jsonl");
   std::vector<std::string> charts;
@@ -144,7 +150,8 @@ std::string report_table(const Json& report) {
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   std::string out;
   for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c) out += (c < 3 ? row[c] + std::string(widths[c] - row[c].size(), ' ') : std::string(widths[c] - row[c].size(), ' ') + row[c]) + "  ";
+    for (size_t c = 0; c < row.size(); ++c)
+      out += (c < 3 ? row[c] + std::string(widths[c] - row[c].size(), ' ') : std::string(widths[c] - row[c].size(), ' ') + row[c]) + "  ";
     out += "\n";
   }
   return out;

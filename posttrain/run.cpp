@@ -1,9 +1,8 @@
 #include "posttrain/run.h"
 
-
 #include "core/file.h"
-#include "core/json.h"
 #include "core/interrupt.h"
+#include "core/json.h"
 #include "core/log.h"
 #include "core/parallel_for.h"
 #include "core/stopwatch.h"
@@ -32,19 +31,26 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
 
 std::unique_ptr<Model> Run::load_start_model(bool gradients) const { return load_or_draw(*this, start_folder, gradients); }
 
-void Run::stop(const std::string& after) const { fail("stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string()); }
+void Run::stop(const std::string& after) const {
+  fail("stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string());
+}
 
 namespace {
 
 // run.json: what a resumed run must know beyond its checkpoints.
 struct Progress {
   int64_t stages_done = 0;
-  bool evaluated = false;     // before the first training stage
+  bool evaluated = false;  // before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
 
   void save(const std::filesystem::path& folder, const Recipe& recipe) const {
-    const Json all = JsonObject{{"name", recipe.name}, {"stages_done", stages_done}, {"num_stages", recipe.stage.size()}, {"evaluated", evaluated},
-                                {"initial", initial},  {"stages", stages},           {"log", log}};
+    const Json all = JsonObject{{"name", recipe.name},
+                                {"stages_done", stages_done},
+                                {"num_stages", recipe.stage.size()},
+                                {"evaluated", evaluated},
+                                {"initial", initial},
+                                {"stages", stages},
+                                {"log", log}};
     write_file_atomic(folder / "run.json", all.dump(2) + "\n");
   }
   static Progress load(const std::filesystem::path& folder) {
@@ -72,7 +78,9 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
     if (result.accuracy) row[prefix + "accuracy"] = result.accuracy->value;
     if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
     for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
-    if (result.accuracy) log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ", result.accuracy->high, "] on ", result.num_problems, " problems");
+    if (result.accuracy)
+      log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ", result.accuracy->high, "] on ",
+                result.num_problems, " problems");
     out.push_back(std::move(result));
   }
   if (!row.empty()) run.log.metrics(step, row);
@@ -132,7 +140,16 @@ std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path&
   const std::unique_ptr<Device> device = open_device(recipe.device);
   Context context(*device);
   RunLog run_log(folder);
-  Run run{.recipe = recipe, .folder = folder, .device = *device, .context = context, .log = run_log, .tokenizer = {}, .model = {}, .stage_name = {}, .report = {}, .start_folder = {}};
+  Run run{.recipe = recipe,
+          .folder = folder,
+          .device = *device,
+          .context = context,
+          .log = run_log,
+          .tokenizer = {},
+          .model = {},
+          .stage_name = {},
+          .report = {},
+          .start_folder = {}};
   if (!recipe.model.path.empty()) run.start_folder = expand_path(recipe.model.path);
   if (!recipe.tokenizer.empty())
     run.tokenizer = Tokenizer::load(expand_path(recipe.tokenizer));

@@ -44,7 +44,7 @@ struct Run {
   // Of the stage that is running.
   std::string stage_name;
   int64_t stage_index = 0;
-  int64_t first_step = 0;              // optimizer steps of the stages before it
+  int64_t first_step = 0;  // optimizer steps of the stages before it
   StageReport report;
 
   // Ends the run as a signal asked, once everything is saved: an Error that says how to go on. `after` is what was done last.

@@ -13,11 +13,11 @@ namespace hone {
 
 // What one optimizer step of a stage works on, at most: for planning.
 struct StepShape {
-  int64_t sequences = 0, length = 0;   // of an update
-  int64_t updates = 1;                 // of a step
+  int64_t sequences = 0, length = 0;  // of an update
+  int64_t updates = 1;                // of a step
   const Objective* objective = nullptr;
   const TrainerConfig* trainer = nullptr;
-  bool reference = false, rollout = false;   // a frozen copy of the model; a KV cache
+  bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
 };
 
 // Samples or prompts of a step, at most.

@@ -20,9 +20,12 @@ struct Range {
 std::string escaped(const std::string& words) {
   std::string out;
   for (const char c : words) {
-    if (c == '<') out += "&lt;";
-    else if (c == '&') out += "&amp;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
   }
   return out;
 }
@@ -49,22 +52,27 @@ std::string svg_chart(const std::string& title, const std::string& x_label, cons
   const auto px = [&](double x) { return left + (x - xs.low) / (xs.high - xs.low) * (width - left - right); };
   const auto py = [&](double y) { return height - bottom - (y - ys.low) / (ys.high - ys.low) * (height - top - bottom); };
 
-  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n", width, height);
+  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
+                                width, height);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   out += format_text("<text x=\"%g\" y=\"20\" font-size=\"14\">", left) + escaped(title) + "</text>\n";
   out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">", (left + width - right) / 2, height - 8) + escaped(x_label) + "</text>\n";
   for (double step = tick_step(xs), x = std::ceil(xs.low / step) * step; x <= xs.high + 1e-9 * step; x += step)
-    out += format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), height - bottom + 16, std::abs(x) < step * 1e-6 ? 0 : x);
+    out +=
+        format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), height - bottom + 16, std::abs(x) < step * 1e-6 ? 0 : x);
   for (double step = tick_step(ys), y = std::ceil(ys.low / step) * step; y <= ys.high + 1e-9 * step; y += step)
-    out += format_text("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", left, width - right, py(y), py(y), left - 6,
-                py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
+    out +=
+        format_text("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
+                    left, width - right, py(y), py(y), left - 6, py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
   for (size_t c = 0; c < curves.size(); ++c) {
     const char* colour = colours[c % std::size(colours)];
     out += format_text("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
     for (const auto& [x, y] : curves[c].points)
       if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
     out += "\"/>\n";
-    if (curves.size() > 1) out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, 36 + legend_line * static_cast<double>(c), colour) + escaped(curves[c].name) + "</text>\n";
+    if (curves.size() > 1)
+      out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, 36 + legend_line * static_cast<double>(c), colour) + escaped(curves[c].name) +
+             "</text>\n";
   }
   return out + "</svg>\n";
 }

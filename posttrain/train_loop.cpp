@@ -65,7 +65,8 @@ std::string note_of(const StepReport& report) {
 
 }  // namespace
 
-void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections, const std::function<StepReport(int64_t, double)>& body) {
+void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
+                const std::function<StepReport(int64_t, double)>& body) {
   Totals totals;
   std::map<std::string, Stateful*> all = sections;
   all["trainer"] = &trainer;
@@ -81,7 +82,9 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   }
   int64_t last_saved = step;
   const auto save = [&] {
-    save_checkpoint(run.checkpoints(), step, static_cast<int>(config.save_total_limit), [&](const std::filesystem::path& folder) { save_model_folder(run, folder); }, saved);
+    save_checkpoint(
+        run.checkpoints(), step, static_cast<int>(config.save_total_limit),
+        [&](const std::filesystem::path& folder) { save_model_folder(run, folder); }, saved);
     last_saved = step;
   };
 

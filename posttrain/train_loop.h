@@ -12,17 +12,18 @@ namespace hone {
 
 struct LoopConfig {
   int64_t steps = 100;
-  int64_t save_steps = 0;          // a checkpoint every so many steps; 0 = at the end alone
-  int64_t save_total_limit = 2;    // checkpoints kept
+  int64_t save_steps = 0;        // a checkpoint every so many steps; 0 = at the end alone
+  int64_t save_total_limit = 2;  // checkpoints kept
   int64_t logging_steps = 1;
   ScheduleConfig schedule;
   TrainerConfig trainer;
   void fields(Fields& f);
 };
 
-// Calls body(step, learning_rate) for the steps that are left, step counting from 0 within the stage. `sections` are saved and restored beside the trainer and the
-// model. Metrics of the body's report are logged under TRL's names.
-void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections, const std::function<StepReport(int64_t step, double learning_rate)>& body);
+// Calls body(step, learning_rate) for the steps that are left, step counting from 0 within the stage. `sections` are saved and restored beside the
+// trainer and the model. Metrics of the body's report are logged under TRL's names.
+void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
+                const std::function<StepReport(int64_t step, double learning_rate)>& body);
 
 // The model's folder as a checkpoint holds it: weights, config, tokenizer.
 void save_model_folder(Run& run, const std::filesystem::path& folder);

@@ -27,10 +27,10 @@ class Critic : public Stateful {
  private:
   Context& context_;
   Buffer bytes_;
-  Tensor values_, grads_;   // [D + 1]: weight, then bias
+  Tensor values_, grads_;  // [D + 1]: weight, then bias
   Param weight_, bias_;
   std::unique_ptr<Optimizer> optimizer_;
-  mutable std::vector<float> host_copy_;   // of the values, while they are saved
+  mutable std::vector<float> host_copy_;  // of the values, while they are saved
 };
 
 }  // namespace hone

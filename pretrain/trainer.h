@@ -12,21 +12,21 @@
 namespace hone {
 
 struct TrainerConfig {
-  int64_t micro_batch_tokens = 8192;     // packed tokens of one forward and backward; a step's samples are cut into as many as needed
-  double max_grad_norm = 1;              // 0 = no clip
+  int64_t micro_batch_tokens = 8192;  // packed tokens of one forward and backward; a step's samples are cut into as many as needed
+  double max_grad_norm = 1;           // 0 = no clip
   double z_loss = 0;
-  std::string recompute = "none";        // none | block
+  std::string recompute = "none";  // none | block
   std::string optimizer = "adamw";
-  double temperature = 1;                // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
-  std::shared_ptr<Optimizer> optimizer_settings;   // made while fields() reads; empty: the optimizer's defaults
-  void fields(Fields& f);                // the optimizer's own keys included
+  double temperature = 1;                         // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
+  std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
+  void fields(Fields& f);                         // the optimizer's own keys included
 };
 
 struct StepReport {
-  double loss = 0, grad_norm = 0, learning_rate = 0;   // loss: the objective's, without the z-loss; grad_norm: before the clip
+  double loss = 0, grad_norm = 0, learning_rate = 0;  // loss: the objective's, without the z-loss; grad_norm: before the clip
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
   double seconds = 0;
-  Metrics metrics;                       // the objective's, as means over the step
+  Metrics metrics;  // the objective's, as means over the step
 };
 
 // Bytes a trainer holds besides the model's weights and gradients.

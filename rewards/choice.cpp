@@ -11,9 +11,7 @@ namespace {
 
 class Choice : public Reward {
  public:
-  void fields(Fields& f) override {
-    f("letters", letters_, "the letters there are to choose from");
-  }
+  void fields(Fields& f) override { f("letters", letters_, "the letters there are to choose from"); }
   void prepare() override {
     HONE_CHECK(!letters_.empty(), "letters: there is nothing to choose from");
     for (const char c : letters_) HONE_CHECK(is_letter(c) && to_lower(c) != c, "letters: '", c, "' is not a capital letter");
@@ -35,16 +33,15 @@ class Choice : public Reward {
       text.remove_prefix(what.size());
       return true;
     };
-    while (skip(" ") || skip("\n") || skip("(") || skip("*") || skip("$") || skip(":") || skip("\\boxed{") || skip("\\text{") || skip("\\textbf{") || skip("\\mathrm{") ||
-           skip("option ") || skip("Option ") || skip("choice ") || skip("Choice ")) {
-    }
+    while (skip(" ") || skip("\n") || skip("(") || skip("*") || skip("$") || skip(":") || skip("\\boxed{") || skip("\\text{") || skip("\\textbf{") ||
+           skip("\\mathrm{") || skip("option ") || skip("Option ") || skip("choice ") || skip("Choice ")) {}
     if (text.empty()) return std::nullopt;
     const char letter = any_case && is_letter(text[0]) ? static_cast<char>(to_lower(text[0]) - ('a' - 'A')) : text[0];
     if (letters_.find(letter) == std::string::npos) return std::nullopt;
     text.remove_prefix(1);
-    if (!whole) return text.empty() || !(is_letter(text[0]) || is_digit(text[0]) || text[0] == '\'' || text[0] == '_') ? std::optional(letter) : std::nullopt;
-    while (skip(")") || skip("*") || skip("$") || skip("}") || skip(".") || skip(" ")) {
-    }
+    if (!whole)
+      return text.empty() || !(is_letter(text[0]) || is_digit(text[0]) || text[0] == '\'' || text[0] == '_') ? std::optional(letter) : std::nullopt;
+    while (skip(")") || skip("*") || skip("$") || skip("}") || skip(".") || skip(" ")) {}
     return text.empty() ? std::optional(letter) : std::nullopt;
   }
 
@@ -61,7 +58,8 @@ class Choice : public Reward {
     }
     // A sentence's "a" is no choice, so a small letter counts only where it is all there is.
     if (at != std::string_view::npos) return letter_at(text.substr(at), false, false);
-    if (text.starts_with('(') || (text.size() > 1 && (text[1] == '.' || text[1] == ')' || text[1] == ':' || text[1] == '\n'))) return letter_at(text, false, false);
+    if (text.starts_with('(') || (text.size() > 1 && (text[1] == '.' || text[1] == ')' || text[1] == ':' || text[1] == '\n')))
+      return letter_at(text, false, false);
     return std::nullopt;
   }
 

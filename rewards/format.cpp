@@ -20,7 +20,8 @@ class Format : public Reward {
     f("step_limit", step_limit_, "pattern items tried before a completion counts as not matching");
   }
   void prepare() override {
-    for (const std::string& tag : tags_) HONE_CHECK(!tag.empty() && tag.find_first_of("<> /") == std::string::npos, "tags: '", tag, "' is not a tag's name (write \"think\")");
+    for (const std::string& tag : tags_)
+      HONE_CHECK(!tag.empty() && tag.find_first_of("<> /") == std::string::npos, "tags: '", tag, "' is not a tag's name (write \"think\")");
     HONE_CHECK(!opened_ || !tags_.empty(), "opened needs tags");
     HONE_CHECK(max_bytes_ > 0 && step_limit_ > 0, "max_bytes and step_limit are positive");
     if (!pattern_.empty()) regex_.emplace(pattern_, BoundedRegexOptions{.dot_all = true, .step_limit = static_cast<uint64_t>(step_limit_)});

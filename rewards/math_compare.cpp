@@ -90,7 +90,8 @@ class Comparison {
 
   // -- collections
   static bool is_collection(const Part& p) {
-    return p.kind() == Kind::list || p.kind() == Kind::set || (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix && p.holds(Kind::plus_minus));
+    return p.kind() == Kind::list || p.kind() == Kind::set ||
+           (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix && p.holds(Kind::plus_minus));
   }
   static std::vector<Part> members(const Part& p) {
     if (p.kind() == Kind::list || p.kind() == Kind::set) {
@@ -103,9 +104,13 @@ class Comparison {
     return {{p.tree, p.node, 1}, {p.tree, p.node, -1}};
   }
   bool collections(const Part& g, const Part& a) {
-    if (policy_.strict) return g.kind() == a.kind() && (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children()) : same_in_order(members(g), members(a)));
+    if (policy_.strict)
+      return g.kind() == a.kind() &&
+             (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children()) : same_in_order(members(g), members(a)));
     // (1,3) and {1,3}, which LaTeX prints as 1,3.
-    const auto is_pair = [](const Part& tuple, const Part& list) { return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '('; };
+    const auto is_pair = [](const Part& tuple, const Part& list) {
+      return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
+    };
     if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
     return same_members(members(g), members(a));
   }
@@ -207,7 +212,8 @@ class Comparison {
     return sign == '=' || sign == '!' || (same && ratio > 0) || (turned && ratio < 0);
   }
   std::optional<std::complex<double>> difference(const Relation& r, uint64_t k) const {
-    const auto left = evaluate(*r.sides[0].tree, r.sides[0].node, point(r.sides[0], k, true)), right = evaluate(*r.sides[1].tree, r.sides[1].node, point(r.sides[1], k, true));
+    const auto left = evaluate(*r.sides[0].tree, r.sides[0].node, point(r.sides[0], k, true)),
+               right = evaluate(*r.sides[1].tree, r.sides[1].node, point(r.sides[1], k, true));
     return left && right ? std::optional(*left - *right) : std::nullopt;
   }
   // a < x <= b is (a, b]; x >= a is [a, \infty).
@@ -220,8 +226,9 @@ class Comparison {
       return negative ? p.kind() == Kind::negate && p.with(p.get().first).kind() == Kind::infinity : p.kind() == Kind::infinity;
     };
     if (r.sides.size() == 3)
-      return r.signs.find_first_of(">G") == std::string::npos && is_constant(r.sides[0]) && is_constant(r.sides[2]) && open == (r.signs[0] == '<' ? '(' : '[') &&
-             close == (r.signs[1] == '<' ? ')' : ']') && equal(r.sides[0], ends[0]) && equal(r.sides[2], ends[1]);
+      return r.signs.find_first_of(">G") == std::string::npos && is_constant(r.sides[0]) && is_constant(r.sides[2]) &&
+             open == (r.signs[0] == '<' ? '(' : '[') && close == (r.signs[1] == '<' ? ')' : ']') && equal(r.sides[0], ends[0]) &&
+             equal(r.sides[2], ends[1]);
     if (r.sides.size() != 2) return false;
     const bool strict = r.signs[0] == '<';
     if (is_name(r.sides[0])) return infinite(ends[0], true) && open == '(' && close == (strict ? ')' : ']') && equal(r.sides[1], ends[1]);
@@ -322,9 +329,12 @@ bool is_plain_number(std::string_view text) {
   if (text.empty() || text.size() > max_source) return false;
   size_t digits = 0, points = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (is_digit(text[i])) ++digits;
-    else if (text[i] == '.') ++points;
-    else if (!(i == 0 && text[i] == '-')) return false;
+    if (is_digit(text[i]))
+      ++digits;
+    else if (text[i] == '.')
+      ++points;
+    else if (!(i == 0 && text[i] == '-'))
+      return false;
   }
   return digits > 0 && points <= 1;
 }

@@ -123,7 +123,8 @@ using Complex = std::complex<double>;
 std::optional<Complex> finite(Complex z) { return std::isfinite(z.real()) && std::isfinite(z.imag()) ? std::optional(z) : std::nullopt; }
 
 Complex raise(Complex base, Complex exponent) {
-  if (base.imag() == 0 && exponent.imag() == 0 && (base.real() >= 0 || std::trunc(exponent.real()) == exponent.real())) return std::pow(base.real(), exponent.real());
+  if (base.imag() == 0 && exponent.imag() == 0 && (base.real() >= 0 || std::trunc(exponent.real()) == exponent.real()))
+    return std::pow(base.real(), exponent.real());
   return std::pow(base, exponent);
 }
 

@@ -12,9 +12,9 @@ namespace hone::math {
 
 struct Point {
   uint64_t index = 0;
-  int sign = 1;                 // which of the two values of \pm
-  bool percent = true;          // x% is x/100; otherwise the sign is ignored
-  bool names_matter = true;     // otherwise variables are known by the order in which they first appear
+  int sign = 1;              // which of the two values of \pm
+  bool percent = true;       // x% is x/100; otherwise the sign is ignored
+  bool names_matter = true;  // otherwise variables are known by the order in which they first appear
 };
 
 std::optional<uint64_t> evaluate_modular(const Tree& tree, int32_t node, const Point& point);

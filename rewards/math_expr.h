@@ -12,23 +12,28 @@ constexpr size_t max_source = 4096, max_nodes = 2048;
 constexpr int max_depth = 60;
 
 enum class Kind : uint8_t {
-  number,      // a literal without separators: "1000", "2.50", "1e3"
-  symbol,      // x, x_{1}, \theta, f'; \pi, e and i are constants
-  word,        // \text{even}, Monday
-  opaque,      // something kept as written: 1010_2, \overline{AB}
+  number,  // a literal without separators: "1000", "2.50", "1e3"
+  symbol,  // x, x_{1}, \theta, f'; \pi, e and i are constants
+  word,    // \text{even}, Monday
+  opaque,  // something kept as written: 1010_2, \overline{AB}
   infinity,
-  add, multiply, divide, power, negate,
+  add,
+  multiply,
+  divide,
+  power,
+  negate,
   plus_minus,  // a \pm b, or \pm b with one child; op '-' for \mp
-  percent, factorial,
-  scale,       // times 10^columns ("3 million")
-  function,    // text names it: sin, sqrt (child 2 = the root's order), abs, binom, ...
-  ratio,       // a : b : c
-  relation,    // sides; each but the first has op: = < > L(<=) G(>=) !(not equal) ~(approximately) i(in)
-  tuple,       // (a, b), [a, b): two or more children between open and close
-  list,        // a, b, c without brackets
-  set,         // \{a, b\}
+  percent,
+  factorial,
+  scale,     // times 10^columns ("3 million")
+  function,  // text names it: sin, sqrt (child 2 = the root's order), abs, binom, ...
+  ratio,     // a : b : c
+  relation,  // sides; each but the first has op: = < > L(<=) G(>=) !(not equal) ~(approximately) i(in)
+  tuple,     // (a, b), [a, b): two or more children between open and close
+  list,      // a, b, c without brackets
+  set,       // \{a, b\}
   set_union,
-  matrix,      // row by row; columns
+  matrix,  // row by row; columns
 };
 
 struct Node {
@@ -42,9 +47,9 @@ struct Node {
 };
 
 struct Tree {
-  std::string source;         // cleaned
+  std::string source;  // cleaned
   std::vector<Node> nodes;
-  int32_t root = -1;          // -1: the text is not mathematics we read
+  int32_t root = -1;                                                        // -1: the text is not mathematics we read
   bool decimal = false, percent = false, plus_minus = false, unit = false;  // whether it holds any
 
   const Node& at(int32_t node) const { return nodes[static_cast<size_t>(node)]; }

@@ -15,7 +15,7 @@ constexpr size_t longest_answer = 4096, longest_gap = 40, most_joined = 64, long
 constexpr std::string_view box_mark = "boxed{";
 
 struct Span {
-  size_t begin = 0, end = 0;                  // with its delimiters
+  size_t begin = 0, end = 0;  // with its delimiters
   size_t content_begin = 0, content_end = 0;
 
   std::string_view content(std::string_view text) const { return text.substr(content_begin, content_end - content_begin); }
@@ -37,7 +37,8 @@ bool joins(std::string_view gap) {
 template <class Spans>
 std::string joined(std::string_view text, const Spans& spans) {
   size_t first = spans.size() - 1;
-  while (first > 0 && spans.size() - first < most_joined && joins(text.substr(spans[first - 1].end, spans[first].begin - spans[first - 1].end))) --first;
+  while (first > 0 && spans.size() - first < most_joined && joins(text.substr(spans[first - 1].end, spans[first].begin - spans[first - 1].end)))
+    --first;
   std::string out(spans[first].content(text));
   for (size_t i = first + 1; i < spans.size(); ++i) (out += ", ") += spans[i].content(text);
   return out;
@@ -47,8 +48,10 @@ std::optional<Span> box_at(std::string_view text, size_t mark) {
   Span out{.begin = mark > 0 ? mark - 1 : mark, .content_begin = mark + box_mark.size()};
   int depth = 1;
   for (size_t i = out.content_begin; i < text.size() && i - out.content_begin < longest_answer; ++i) {
-    if (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '{' || text[i + 1] == '}')) ++i;
-    else if (text[i] == '{') ++depth;
+    if (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '{' || text[i + 1] == '}'))
+      ++i;
+    else if (text[i] == '{')
+      ++depth;
     else if (text[i] == '}' && --depth == 0) {
       out.content_end = i;
       out.end = i + 1;
@@ -62,7 +65,8 @@ std::optional<Span> box_at(std::string_view text, size_t mark) {
 std::deque<Span> boxes(std::string_view text, size_t most) {
   std::deque<Span> out;
   int open = 0;
-  for (size_t at = text.rfind(box_mark); at != std::string_view::npos && at > 0 && out.size() < most && open < 16; at = text.rfind(box_mark, at - 1)) {
+  for (size_t at = text.rfind(box_mark); at != std::string_view::npos && at > 0 && out.size() < most && open < 16;
+       at = text.rfind(box_mark, at - 1)) {
     if (text[at - 1] != '\\') continue;
     const auto span = box_at(text, at);
     if (!span) {
@@ -123,7 +127,8 @@ std::deque<Span> formulas(std::string_view text) {
     } else {
       size_t end = i + 1;
       while (end < text.size() && end - i < longest_answer && text[end] != '\n' && text[end] != '$') end += text[end] == '\\' ? 2 : 1;
-      const bool closed = end < text.size() && text[end] == '$' && end > i + 1 && !is_prose(text.substr(i + 1, end - i - 1), end + 1 < text.size() ? text[end + 1] : ' ');
+      const bool closed = end < text.size() && text[end] == '$' && end > i + 1 &&
+                          !is_prose(text.substr(i + 1, end - i - 1), end + 1 < text.size() ? text[end + 1] : ' ');
       if (closed) {
         out.push_back({i, end + 1, i + 1, end});
         if (out.size() > most_joined) out.pop_front();

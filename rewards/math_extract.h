@@ -7,8 +7,8 @@
 namespace hone {
 
 struct MathSources {
-  bool latex = true;        // \boxed{}, $...$, \(...\), \[...\]
-  bool expression = true;   // "#### 18", "the answer is 18", the last number or expression of the text
+  bool latex = true;       // \boxed{}, $...$, \(...\), \[...\]
+  bool expression = true;  // "#### 18", "the answer is 18", the last number or expression of the text
 };
 
 // Readings of the one answer a completion gives, most literal first; empty when it gives none. In order of preference: the last \boxed{}

@@ -30,7 +30,8 @@ int32_t Parser::number() {
   const size_t head = at_ - begin;
   if (head >= 1 && head <= 3) {
     const char mark = peek();
-    const bool grouped = (mark == ',' && bracket_depth_ == 0 && text_[begin] != '0') || (mark == ' ' && bracket_depth_ == 0 && matrix_depth_ == 0) || mark == '_';
+    const bool grouped =
+        (mark == ',' && bracket_depth_ == 0 && text_[begin] != '0') || (mark == ' ' && bracket_depth_ == 0 && matrix_depth_ == 0) || mark == '_';
     if (grouped && !(mark == ' ' && peek(4) == '/'))
       while (peek() == mark && three_digits(1)) at_ += 4;
   }
@@ -163,7 +164,9 @@ int32_t Parser::function(size_t begin, size_t end) {
     value = bracketed();
   } else {
     value = power();
-    for (spaces(); !failed_ && starts_factor() && peek() != '(' && !(peek() == '\\' && is_function_name(text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1))); spaces())
+    for (spaces();
+         !failed_ && starts_factor() && peek() != '(' && !(peek() == '\\' && is_function_name(text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1)));
+         spaces())
       value = add(Kind::multiply, {value, power()});
   }
   --depth_;
@@ -183,7 +186,8 @@ int32_t Parser::bracketed() {
   std::vector<int32_t> items;
   spaces();
   const bool empty = (set && rest().starts_with("\\}")) || (!set && (peek() == ')' || peek() == ']'));
-  if (!empty) do items.push_back(relation());
+  if (!empty) do
+      items.push_back(relation());
     while (!failed_ && (separator() || (!group && take(";"))));
   in_bars_ = bars;
   bracket_depth_ -= group ? 0 : 1;

@@ -1,6 +1,6 @@
 #pragma once
-// The reader of math_expr.h's trees; math_parse.cpp alone includes it. Recursive descent, one function a level of binding: list, relation, ratio, union, sum, product, power, primary. A text that does not fit sets
-// failed_, and every loop ends on it.
+// The reader of math_expr.h's trees; math_parse.cpp alone includes it. Recursive descent, one function a level of binding: list, relation, ratio,
+// union, sum, product, power, primary. A text that does not fit sets failed_, and every loop ends on it.
 #include <algorithm>
 #include <initializer_list>
 #include <span>
@@ -14,7 +14,9 @@ namespace hone::math {
 
 class Parser {
  public:
-  Parser(Tree& tree, bool any_unit) : tree_(tree), text_(tree.source), any_unit_(any_unit) { tree_.nodes.reserve(std::min(max_nodes, text_.size() + 4)); }
+  Parser(Tree& tree, bool any_unit) : tree_(tree), text_(tree.source), any_unit_(any_unit) {
+    tree_.nodes.reserve(std::min(max_nodes, text_.size() + 4));
+  }
 
   int32_t run() {
     const int32_t root = groups();
@@ -111,8 +113,8 @@ class Parser {
   // -- relations and ratios
   char relation_sign() {
     spaces();
-    static constexpr std::pair<std::string_view, char> signs[] = {{"=", '='}, {"<", '<'}, {">", '>'}, {"\\le", 'L'}, {"\\ge", 'G'}, {"\\neq", '!'}, {"\\approx", '~'},
-                                                                  {"\\in", 'i'}, {"\\equiv", '='}, {"\\sim", '~'}};
+    static constexpr std::pair<std::string_view, char> signs[] = {{"=", '='},     {"<", '<'},        {">", '>'},    {"\\le", 'L'},    {"\\ge", 'G'},
+                                                                  {"\\neq", '!'}, {"\\approx", '~'}, {"\\in", 'i'}, {"\\equiv", '='}, {"\\sim", '~'}};
     for (const auto& [spelling, sign] : signs)
       if (take(spelling)) return sign;
     return 0;
@@ -171,7 +173,8 @@ class Parser {
   }
   // Matrices of one shape are added place by place, so that a sum of two is a matrix.
   int32_t sum_of(int32_t a, int32_t b) {
-    if (failed_ || node(a).kind != Kind::matrix || node(b).kind != Kind::matrix || node(a).count != node(b).count || node(a).columns != node(b).columns)
+    if (failed_ || node(a).kind != Kind::matrix || node(b).kind != Kind::matrix || node(a).count != node(b).count ||
+        node(a).columns != node(b).columns)
       return add(Kind::add, {a, b});
     std::vector<int32_t> cells;
     for (int32_t x = node(a).first, y = node(b).first; x >= 0 && !failed_;) {
@@ -204,7 +207,9 @@ class Parser {
     }
     return left;
   }
-  bool is_integer(int32_t i) const { return tree_.at(i).kind == Kind::number && tree_.text(i).find_first_not_of("0123456789") == std::string_view::npos; }
+  bool is_integer(int32_t i) const {
+    return tree_.at(i).kind == Kind::number && tree_.text(i).find_first_not_of("0123456789") == std::string_view::npos;
+  }
   bool is_integer_fraction(int32_t i) const {
     const Node& n = tree_.at(i);
     return n.kind == Kind::divide && is_integer(n.first) && is_integer(tree_.at(n.first).next);
@@ -240,7 +245,8 @@ class Parser {
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
-    for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text", "end", "cap", "rightarrow", "setminus", "rfloor", "rceil"})
+    for (const std::string_view stop :
+         {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text", "end", "cap", "rightarrow", "setminus", "rfloor", "rceil"})
       if (name == stop) return false;
     return true;
   }

@@ -7,8 +7,8 @@
 namespace hone {
 
 struct NumberText {
-  size_t begin = 0, end = 0;   // bytes of the text it was found in
-  std::string digits;          // canonical: "-1234.5"; no leading or trailing zeros that say nothing, never "-0"
+  size_t begin = 0, end = 0;  // bytes of the text it was found in
+  std::string digits;         // canonical: "-1234.5"; no leading or trailing zeros that say nothing, never "-0"
   double value = 0;
 };
 

@@ -17,7 +17,7 @@ namespace hone {
 struct Score {
   double score = 0;
   std::string note = {};  // a few words for people: "no answer found", "expected 12, got 13"
-  bool skipped = false;  // the reward has nothing to say here (a composite leaves it out)
+  bool skipped = false;   // the reward has nothing to say here (a composite leaves it out)
   Metrics parts = {};     // scores of the parts, by name; empty = just this one
 };
 
@@ -40,7 +40,7 @@ Registry<RewardFactory>& rewards();
 struct RewardSpec {
   std::string kind;
   double weight = 1;
-  std::shared_ptr<Reward> reward;   // made while fields() reads
+  std::shared_ptr<Reward> reward;  // made while fields() reads
   void fields(Fields& f);
 };
 

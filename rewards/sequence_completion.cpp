@@ -55,9 +55,10 @@ class SequenceCompletion : public Reward {
       return good;
     };
     const bool modulus_first = order_ == "modulus,count";
-    const bool good = number(out.first, ',') && number(out.second, ':') && number(modulus_first ? out.modulus : out.count, ',') && number(modulus_first ? out.count : out.modulus, '\0');
-    HONE_CHECK(good && out.modulus > 0 && out.count <= max_count_, "reward sequence_completion: the prompt '", excerpt(prompt), "' is not \"first,second:", order_,
-               "\" with a positive modulus and at most ", max_count_, " numbers");
+    const bool good = number(out.first, ',') && number(out.second, ':') && number(modulus_first ? out.modulus : out.count, ',') &&
+                      number(modulus_first ? out.count : out.modulus, '\0');
+    HONE_CHECK(good && out.modulus > 0 && out.count <= max_count_, "reward sequence_completion: the prompt '", excerpt(prompt),
+               "' is not \"first,second:", order_, "\" with a positive modulus and at most ", max_count_, " numbers");
     return out;
   }
 

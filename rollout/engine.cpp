@@ -33,7 +33,8 @@ void EngineConfig::fields(Fields& f) {
   f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
   f("max_sequences", max_sequences, "replies written at the same time");
   f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
-  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX, concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
+  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
+            concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
   f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX, concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
   f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
 }
@@ -50,7 +51,13 @@ struct Drawn {
 
 struct Engine::Impl {
   Impl(Context& c, Model& m, const Tokenizer* t, const EngineConfig& cfg)
-      : context(c), model(m), tokenizer(t), config(cfg), cache(c, m.shape(), m.head().value.dtype, cfg.kv_block_size, cfg.kv_cache_tokens), scheduler(cache, config), staging(c.device()) {
+      : context(c),
+        model(m),
+        tokenizer(t),
+        config(cfg),
+        cache(c, m.shape(), m.head().value.dtype, cfg.kv_block_size, cfg.kv_cache_tokens),
+        scheduler(cache, config),
+        staging(c.device()) {
     if (t)
       for (const int32_t id : t->stop_ids()) stop_ids.push_back(id);
   }
@@ -82,7 +89,8 @@ struct Engine::Impl {
   uint64_t next_ticket = 1;
 };
 
-Engine::Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config) : impl_(std::make_unique<Impl>(context, model, tokenizer, config)) {}
+Engine::Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config)
+    : impl_(std::make_unique<Impl>(context, model, tokenizer, config)) {}
 Engine::~Engine() = default;
 
 const EngineStats& Engine::stats() const { return impl_->stats; }
@@ -111,8 +119,10 @@ std::string Engine::Impl::refusal(const Request& request) const {
   if (request.n <= 0 || request.n > 65536) return concat("n is ", request.n, ", it must be in [1, 65536]");
   if (prompt >= positions) return concat("the prompt has ", prompt, " tokens, the model takes ", positions, " with the reply");
   for (const int32_t id : request.prompt)
-    if (id < 0 || id >= model.shape().vocab_size) return concat("the prompt holds id ", id, ", the model's vocabulary has ", model.shape().vocab_size);
-  if (request.sampling.max_tokens <= 0 || request.sampling.max_tokens > INT32_MAX) return concat("max_tokens is ", request.sampling.max_tokens, ", it must be in [1, ", INT32_MAX, "]");
+    if (id < 0 || id >= model.shape().vocab_size)
+      return concat("the prompt holds id ", id, ", the model's vocabulary has ", model.shape().vocab_size);
+  if (request.sampling.max_tokens <= 0 || request.sampling.max_tokens > INT32_MAX)
+    return concat("max_tokens is ", request.sampling.max_tokens, ", it must be in [1, ", INT32_MAX, "]");
   const int64_t longest = std::min(prompt + request.sampling.max_tokens, positions), room = cache.num_blocks() * cache.block_size();
   if (cache.blocks_for(longest) > cache.num_blocks()) return concat("the prompt and max_tokens are ", longest, " tokens, kv_cache_tokens is ", room);
   return {};
@@ -181,7 +191,9 @@ bool Engine::Impl::step() {
   for (const auto& [sequence, count] : parts) {
     const int64_t begin = sequence->computed, end = begin + count;
     batch_parts.push_back({std::span(sequence->tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(count)), static_cast<int32_t>(begin)});
-    for (int64_t p = begin; p < end; ++p) slots.push_back(static_cast<int32_t>(sequence->blocks[static_cast<size_t>(p / cache.block_size())] * cache.block_size() + p % cache.block_size()));
+    for (int64_t p = begin; p < end; ++p)
+      slots.push_back(
+          static_cast<int32_t>(sequence->blocks[static_cast<size_t>(p / cache.block_size())] * cache.block_size() + p % cache.block_size()));
     lengths.push_back(static_cast<int32_t>(end));
     table.insert(table.end(), sequence->blocks.begin(), sequence->blocks.end());
     table.resize(widest * lengths.size(), 0);
@@ -227,7 +239,7 @@ bool Engine::Impl::step() {
 }
 
 Drawn Engine::Impl::draw(Tensor hidden, std::span<const SampleParams> params) {
-  constexpr int64_t rows_at_once = 256;   // bounds the logits' memory
+  constexpr int64_t rows_at_once = 256;  // bounds the logits' memory
   const int64_t count = static_cast<int64_t>(params.size()), param_size = static_cast<int64_t>(sizeof(SampleParams));
   Drawn out;
   out.ids.resize(params.size());
@@ -240,7 +252,8 @@ Drawn Engine::Impl::draw(Tensor hidden, std::span<const SampleParams> params) {
     gemm_forward(context, logits, hidden.rows(begin, rows), model.head().value, Tensor(), Tensor());
     const Tensor param_bytes = arena.take(DType::u8, {rows * param_size});
     context.copy(param_bytes, Tensor(const_cast<SampleParams*>(slice.data()), DType::u8, DeviceKind::cpu, {rows * param_size}));
-    const Tensor ids = arena.take(DType::i32, {rows}), logp = arena.take(DType::f32, {rows}), truncated = arena.take(DType::f32, {rows}), raw = arena.take(DType::f32, {rows});
+    const Tensor ids = arena.take(DType::i32, {rows}), logp = arena.take(DType::f32, {rows}), truncated = arena.take(DType::f32, {rows}),
+                 raw = arena.take(DType::f32, {rows});
     sample_rows(context, ids, logp, truncated, raw, logits, param_bytes);
     context.copy(host_view(std::span(out.ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows))), ids);
     const auto append = [&](std::vector<float>& column, Tensor values) {
@@ -313,8 +326,7 @@ std::vector<std::vector<Reply>> Engine::generate(std::vector<Request> requests, 
       out[i] = std::move(replies);
       if (++finished; progress) progress(finished);
     });
-  while (step()) {
-  }
+  while (step()) {}
   return out;
 }
 

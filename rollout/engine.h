@@ -1,6 +1,6 @@
 #pragma once
-// Engine: continuous batching over one model with a paged KV cache. Sampled tokens and log-probs of a request never depend on its neighbours, on chunking
-// or on preemption. submit() may be called from any thread; step() belongs to one.
+// Engine: continuous batching over one model with a paged KV cache. Sampled tokens and log-probs of a request never depend on its neighbours, on
+// chunking or on preemption. submit() may be called from any thread; step() belongs to one.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,37 +15,37 @@ namespace hone {
 
 struct Sampling {
   double temperature = 1, top_p = 1, min_p = 0;
-  int64_t top_k = 0;                 // 0 = all
-  int64_t max_tokens = 256;          // in [1, 2^31); fewer where the model's positions end
+  int64_t top_k = 0;         // 0 = all
+  int64_t max_tokens = 256;  // in [1, 2^31); fewer where the model's positions end
   int64_t seed = 0;
   bool ignore_eos = false;
-  std::vector<std::string> stop;     // ends a reply once its text contains one; the text is cut before it, the ids are kept
-  std::vector<int64_t> stop_ids;     // besides the tokenizer's
+  std::vector<std::string> stop;  // ends a reply once its text contains one; the text is cut before it, the ids are kept
+  std::vector<int64_t> stop_ids;  // besides the tokenizer's
   void fields(Fields& f);
 };
 
 struct Request {
-  std::vector<int32_t> prompt;       // at least one token
-  int64_t n = 1;                     // replies; the prompt's cache is shared between them
-  uint64_t id = 0;                   // with the sampling seed and a reply's index it decides every draw
+  std::vector<int32_t> prompt;  // at least one token
+  int64_t n = 1;                // replies; the prompt's cache is shared between them
+  uint64_t id = 0;              // with the sampling seed and a reply's index it decides every draw
   Sampling sampling;
 };
 
-// One reply. logp is of log_softmax(logits / temperature) before truncation (what a learner computes), raw_logp of log_softmax(logits), truncated_logp of
-// the distribution drawn from.
+// One reply. logp is of log_softmax(logits / temperature) before truncation (what a learner computes), raw_logp of log_softmax(logits),
+// truncated_logp of the distribution drawn from.
 struct Reply {
-  std::vector<int32_t> ids;          // the stop token included
+  std::vector<int32_t> ids;  // the stop token included
   std::vector<float> logp, truncated_logp, raw_logp;
-  std::string text;                  // special tokens and the stop string left out
-  std::string finish_reason;         // stop | length | a sentence saying why it failed (the run goes on)
+  std::string text;           // special tokens and the stop string left out
+  std::string finish_reason;  // stop | length | a sentence saying why it failed (the run goes on)
   bool failed = false;
 };
 
 struct EngineConfig {
-  int64_t kv_block_size = 16;        // tokens of one cache block
-  int64_t kv_cache_tokens = 65536;   // in all; more requests than fit wait, or are preempted and computed again
-  int64_t max_batch_tokens = 2048;   // of one step: prefill chunks and decodes
-  int64_t max_sequences = 256;       // decoding at once
+  int64_t kv_block_size = 16;       // tokens of one cache block
+  int64_t kv_cache_tokens = 65536;  // in all; more requests than fit wait, or are preempted and computed again
+  int64_t max_batch_tokens = 2048;  // of one step: prefill chunks and decodes
+  int64_t max_sequences = 256;      // decoding at once
   void fields(Fields& f);
 };
 
@@ -55,8 +55,8 @@ struct EngineStats {
 
 class Engine {
  public:
-  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy). tokenizer may be null: then no stop strings, and text
-  // stays empty.
+  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy). tokenizer may be null: then no stop strings, and
+  // text stays empty.
   Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config);
   ~Engine();
 

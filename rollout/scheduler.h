@@ -1,7 +1,7 @@
 #pragma once
-// Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding comes first; what is left of the token
-// budget goes to prompts, in the order they came, in chunks. When the cache is full the youngest running sequence gives its blocks back and is computed
-// again later. Nothing here changes a result: a token's arithmetic does not depend on its pass.
+// Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding comes first; what is left of the
+// token budget goes to prompts, in the order they came, in chunks. When the cache is full the youngest running sequence gives its blocks back and is
+// computed again later. Nothing here changes a result: a token's arithmetic does not depend on its pass.
 #include <deque>
 #include <list>
 
@@ -16,7 +16,7 @@ class Scheduler {
 
   struct Part {
     std::list<Sequence>::iterator sequence;
-    int64_t count = 0;   // tokens from sequence->computed on; their blocks are there
+    int64_t count = 0;  // tokens from sequence->computed on; their blocks are there
   };
 
   void add(Sequence sequence) { waiting_.push_back(std::move(sequence)); }
@@ -24,7 +24,8 @@ class Scheduler {
   std::vector<Part> plan();
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt: it shares the full blocks and gets a copy of the last, partial one. If no block is free it waits and is computed again.
+  // A reply that parts from its prompt: it shares the full blocks and gets a copy of the last, partial one. If no block is free it waits and is
+  // computed again.
   void fork(const Sequence& prompt, Sequence reply);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
@@ -37,7 +38,7 @@ class Scheduler {
 
   KvCache& cache_;
   const EngineConfig& config_;
-  std::list<Sequence> running_;    // oldest first
+  std::list<Sequence> running_;  // oldest first
   std::deque<Sequence> waiting_;
   int64_t preemptions_ = 0;
 };

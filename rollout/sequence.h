@@ -22,12 +22,12 @@ struct Ticket {
 struct Sequence {
   std::shared_ptr<Ticket> ticket;
   int64_t reply = 0;
-  bool parted = false;             // false: the prompt, from which every reply's first token is drawn
-  std::vector<int32_t> tokens;     // prompt, then what was drawn
-  int64_t computed = 0;            // tokens whose keys and values are in the cache
+  bool parted = false;          // false: the prompt, from which every reply's first token is drawn
+  std::vector<int32_t> tokens;  // prompt, then what was drawn
+  int64_t computed = 0;         // tokens whose keys and values are in the cache
   std::vector<int32_t> blocks;
-  std::string tail;                // the last bytes of the text, where a stop string may end
-  int64_t max_tokens = 0;          // of tokens.size() when the reply ends by length
+  std::string tail;        // the last bytes of the text, where a stop string may end
+  int64_t max_tokens = 0;  // of tokens.size() when the reply ends by length
 
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed; }
   Reply& result() const { return ticket->replies[static_cast<size_t>(reply)]; }

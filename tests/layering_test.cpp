@@ -23,9 +23,17 @@ namespace fs = std::filesystem;
 const std::map<std::string, std::vector<std::string>>& levels() {
   static const std::vector<std::string> trunk{"core", "core/net", "core/comm", "kernels", "core/optim", "core/model"};
   static const std::map<std::string, std::vector<std::string>> table = [] {
-    std::map<std::string, std::vector<std::string>> out{
-        {"core", {}}, {"core/net", {"core"}}, {"core/comm", {"core"}}, {"kernels", {"core"}}, {"rewards", {"core"}}, {"core/optim", {"core", "core/comm", "kernels", "core/model"}},
-        {"core/model", {"core", "core/comm", "kernels", "core/optim"}}, {"pretrain", trunk}, {"rollout", trunk}, {"posttrain", trunk}, {"cli", trunk}};
+    std::map<std::string, std::vector<std::string>> out{{"core", {}},
+                                                        {"core/net", {"core"}},
+                                                        {"core/comm", {"core"}},
+                                                        {"kernels", {"core"}},
+                                                        {"rewards", {"core"}},
+                                                        {"core/optim", {"core", "core/comm", "kernels", "core/model"}},
+                                                        {"core/model", {"core", "core/comm", "kernels", "core/optim"}},
+                                                        {"pretrain", trunk},
+                                                        {"rollout", trunk},
+                                                        {"posttrain", trunk},
+                                                        {"cli", trunk}};
     for (const char* below : {"rewards", "pretrain", "rollout"}) out["posttrain"].push_back(below), out["cli"].push_back(below);
     out["cli"].push_back("posttrain");
     return out;
@@ -52,8 +60,9 @@ struct Home {
   std::string_view prefix, folder;
   size_t max_files;
 };
-constexpr Home kHomes[] = {{"nlohmann/", "core", 1}, {"toml++/", "core", 1}, {"spdlog/", "core", 1},  {"pcre2", "core", 2},      {"utf8proc", "core", 2},
-                           {"zlib.h", "core", 2},    {"CLI/", "cli", 2},     {"boost/", "core/net", 0}, {"dnnl", "kernels", 2}, {"hwy/", "kernels", 0}};
+constexpr Home kHomes[] = {{"nlohmann/", "core", 1}, {"toml++/", "core", 1}, {"spdlog/", "core", 1}, {"pcre2", "core", 2},
+                           {"utf8proc", "core", 2},  {"zlib.h", "core", 2},  {"CLI/", "cli", 2},     {"boost/", "core/net", 0},
+                           {"dnnl", "kernels", 2},   {"hwy/", "kernels", 0}};
 
 struct Include {
   std::string file, header;
@@ -112,7 +121,8 @@ TEST(Layering, HeavyLibrariesStayAtHome) {
       EXPECT_EQ(level_of(file), home.folder) << file << " includes <" << home.prefix << "...>";
       EXPECT_TRUE(home.max_files == 0 || file.ends_with(".cpp")) << file << " includes <" << home.prefix << "...> in a header";
     }
-    EXPECT_TRUE(home.max_files == 0 || files.size() <= home.max_files) << "<" << home.prefix << "...> is included by " << join(std::vector<std::string>(files.begin(), files.end()));
+    EXPECT_TRUE(home.max_files == 0 || files.size() <= home.max_files)
+        << "<" << home.prefix << "...> is included by " << join(std::vector<std::string>(files.begin(), files.end()));
   }
 }
 

@@ -26,12 +26,12 @@ struct Needs {
 // T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not have. Entry t belongs to token t
 // given those before it; a sequence's first token has mask 0. Members of a group (a pair: chosen, then rejected) are adjacent.
 struct TokenBatch {
-  std::span<const int32_t> offsets;   // [S+1]
-  std::span<const float> logp;        // under the weights being trained
-  std::span<const float> old_logp;    // when this step's epochs began
+  std::span<const int32_t> offsets;  // [S+1]
+  std::span<const float> logp;       // under the weights being trained
+  std::span<const float> old_logp;   // when this step's epochs began
   std::span<const float> behavior_logp, reference_logp, advantage, mask;
   std::span<const float> entropy, value, old_value, returns;
-  double scale = 1;                   // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient by rounding only
+  double scale = 1;  // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient by rounding only
 
   size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
   size_t num_tokens() const { return offsets.empty() ? 0 : static_cast<size_t>(offsets.back()); }
@@ -53,8 +53,14 @@ struct TokenGrad {
 // Metrics of a loss over micro-batches: sums with their weights, so that the step's mean does not depend on how it was split.
 class MetricSums {
  public:
-  void add(const std::string& name, double sum, double weight) { auto& s = sums_[name]; s.first += sum, s.second += weight; }
-  void maximum(const std::string& name, double value) { auto [at, fresh] = maxima_.emplace(name, value); if (!fresh && value > at->second) at->second = value; }
+  void add(const std::string& name, double sum, double weight) {
+    auto& s = sums_[name];
+    s.first += sum, s.second += weight;
+  }
+  void maximum(const std::string& name, double value) {
+    auto [at, fresh] = maxima_.emplace(name, value);
+    if (!fresh && value > at->second) at->second = value;
+  }
   // A name whose weights sum to 0 is left out.
   Metrics means() const;
 

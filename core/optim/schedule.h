@@ -12,9 +12,9 @@ namespace hone {
 struct ScheduleConfig {
   std::string lr_scheduler_type = "cosine";
   double learning_rate = 3e-4;
-  double min_lr_ratio = 0.1;      // of learning_rate, at the end
+  double min_lr_ratio = 0.1;  // of learning_rate, at the end
   int64_t warmup_steps = 0;
-  double decay_ratio = 0.2;       // wsd: the share of steps that decays
+  double decay_ratio = 0.2;  // wsd: the share of steps that decays
   void fields(Fields& f);
 };
 // Past total_steps it stays at the end's.

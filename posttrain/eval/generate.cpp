@@ -63,8 +63,14 @@ class Generate : public EvalTask {
           cut += sample.completion.finish_reason == "length";
           ++count;
           if (on.record)
-            on.record(JsonObject{{"task", group.task.id}, {"how", how}, {"prompt", group.task.prompt}, {"completion", sample.completion.text}, {"answer", group.task.answer},
-                                 {"score", sample.reward}, {"correct", correct}, {"finish_reason", sample.completion.finish_reason}});
+            on.record(JsonObject{{"task", group.task.id},
+                                 {"how", how},
+                                 {"prompt", group.task.prompt},
+                                 {"completion", sample.completion.text},
+                                 {"answer", group.task.answer},
+                                 {"score", sample.reward},
+                                 {"correct", correct},
+                                 {"finish_reason", sample.completion.finish_reason}});
         }
         solved += any;
       }

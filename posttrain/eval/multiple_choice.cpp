@@ -1,5 +1,5 @@
-// The choice that the model finds likeliest: accuracy by summed log-probability, and by log-probability a byte (acc_norm). What is scored is the choice's
-// text behind the prompt, or, where choices are beginnings (Winograd schemas), the continuation that they share.
+// The choice that the model finds likeliest: accuracy by summed log-probability, and by log-probability a byte (acc_norm). What is scored is the
+// choice's text behind the prompt, or, where choices are beginnings (Winograd schemas), the continuation that they share.
 #include <algorithm>
 
 #include "core/log.h"
@@ -14,8 +14,8 @@ namespace {
 
 struct Problem {
   std::string where, prompt;
-  std::vector<std::string> choices;   // as they follow the prompt
-  std::string continuation;           // what is scored behind each choice; empty: the choice itself is
+  std::vector<std::string> choices;  // as they follow the prompt
+  std::string continuation;          // what is scored behind each choice; empty: the choice itself is
   size_t gold = 0;
 };
 
@@ -105,7 +105,8 @@ class MultipleChoice : public EvalTask {
           for (size_t t = first_scored_[next]; t < scores[next].logp.size(); ++t) sum += scores[next].logp[t];
           ++next;
           logp.push_back(sum);
-          logp_a_byte.push_back(sum / static_cast<double>(std::max<size_t>(1, (problem->continuation.empty() ? choice : problem->continuation).size())));
+          logp_a_byte.push_back(sum /
+                                static_cast<double>(std::max<size_t>(1, (problem->continuation.empty() ? choice : problem->continuation).size())));
         }
         judge(*problem, logp, logp_a_byte);
       }
@@ -123,7 +124,8 @@ class MultipleChoice : public EvalTask {
       out.metrics["acc_norm"] = right_by_byte_ / static_cast<double>(num_problems_);
       if (num_cut_ > 0) {
         out.metrics["cut"] = static_cast<double>(num_cut_);
-        log::warning("eval: ", num_cut_, " of ", num_problems_, " prompts are longer than the model's ", on_.model.shape().max_positions, " positions and lost their beginning");
+        log::warning("eval: ", num_cut_, " of ", num_problems_, " prompts are longer than the model's ", on_.model.shape().max_positions,
+                     " positions and lost their beginning");
       }
       return out;
     }
@@ -135,13 +137,18 @@ class MultipleChoice : public EvalTask {
       right_by_byte_ += likeliest(logp_a_byte) == problem.gold;
       ++num_problems_;
       if (on_.record)
-        on_.record(JsonObject{{"task", problem.where}, {"prompt", problem.prompt}, {"choices", Json::array(problem.choices)}, {"gold", problem.gold}, {"choice", best}, {"logp", Json::array(logp)}});
+        on_.record(JsonObject{{"task", problem.where},
+                              {"prompt", problem.prompt},
+                              {"choices", Json::array(problem.choices)},
+                              {"gold", problem.gold},
+                              {"choice", best},
+                              {"logp", Json::array(logp)}});
     }
 
     EvalModel& on_;
     std::vector<const Problem*> waiting_;
     std::vector<std::vector<int32_t>> sequences_;
-    std::vector<size_t> first_scored_;   // of each sequence
+    std::vector<size_t> first_scored_;  // of each sequence
     int64_t waiting_tokens_ = 0, num_tokens_ = 0, num_problems_ = 0, num_cut_ = 0;
     double right_ = 0, right_by_byte_ = 0;
   };
@@ -153,7 +160,8 @@ class MultipleChoice : public EvalTask {
     if (!continuation_.empty()) out.continuation = fill_template(continuation_, row, where);
     const JsonArray& choices = row.at(choices_, where).as_array(concat(where, ": ", choices_));
     HONE_CHECK(choices.size() >= 2 && choices.size() <= 26, where, ": '", choices_, "' has ", choices.size(), " choices, it takes 2 to 26");
-    for (size_t c = 0; c < choices.size(); ++c) out.choices.push_back(fill_template(choice_, JsonObject{{"choice", choices[c]}, {"letter", letter_of(c)}}, where));
+    for (size_t c = 0; c < choices.size(); ++c)
+      out.choices.push_back(fill_template(choice_, JsonObject{{"choice", choices[c]}, {"letter", letter_of(c)}}, where));
     out.gold = find_gold(row.at(gold_, where), choices, where);
     return out;
   }

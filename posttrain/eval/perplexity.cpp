@@ -1,6 +1,6 @@
-// How well a model predicts text: nats a token, bits a byte, perplexity. A document longer than the model's positions is cut into windows; each token is
-// predicted from the window before it. With a prompt only what follows it counts; a prompt that does not fit loses its beginning. With max_length only a
-// document's first tokens count, and the bytes that they stand for.
+// How well a model predicts text: nats a token, bits a byte, perplexity. A document longer than the model's positions is cut into windows; each token
+// is predicted from the window before it. With a prompt only what follows it counts; a prompt that does not fit loses its beginning. With max_length
+// only a document's first tokens count, and the bytes that they stand for.
 #include <algorithm>
 #include <cmath>
 
@@ -61,7 +61,7 @@ class Surprise {
   EvalModel& on_;
   size_t longest_, waiting_ = 0;
   std::vector<Ids> windows_;
-  std::vector<size_t> first_;   // counted id of each window
+  std::vector<size_t> first_;  // counted id of each window
   double nll_ = 0, bytes_ = 0, predicted_ = 0;
 };
 

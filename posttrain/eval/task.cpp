@@ -61,7 +61,8 @@ static std::vector<std::filesystem::path> task_folders() {
   std::vector<std::filesystem::path> out{"configs/tasks"};
   std::error_code unknown;
   const std::filesystem::path binary = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  for (std::filesystem::path folder = binary.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) out.push_back(folder / "configs" / "tasks");
+  for (std::filesystem::path folder = binary.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    out.push_back(folder / "configs" / "tasks");
   return out;
 }
 
@@ -81,8 +82,10 @@ EvalTaskSpec load_eval_task(const std::string& name_or_file) {
   std::string path = expand_path(name_or_file);
   if (!std::filesystem::is_regular_file(path)) {
     const auto folders = task_folders();
-    const auto holds = std::find_if(folders.begin(), folders.end(), [&](const auto& folder) { return std::filesystem::exists(folder / (path + ".toml")); });
-    HONE_CHECK(holds != folders.end(), "unknown task '", name_or_file, "': no such file, and no such name in configs/tasks", suggestion(name_or_file, known_eval_tasks()), "; known: ", join(known_eval_tasks()));
+    const auto holds =
+        std::find_if(folders.begin(), folders.end(), [&](const auto& folder) { return std::filesystem::exists(folder / (path + ".toml")); });
+    HONE_CHECK(holds != folders.end(), "unknown task '", name_or_file, "': no such file, and no such name in configs/tasks",
+               suggestion(name_or_file, known_eval_tasks()), "; known: ", join(known_eval_tasks()));
     path = (*holds / (path + ".toml")).string();
   }
   EvalTaskSpec spec = Config::from_file(path).as<EvalTaskSpec>();

@@ -17,9 +17,9 @@
 namespace hone {
 
 struct EvalOptions {
-  int64_t limit = 0;            // first problems only; 0 = all
-  int64_t samples = 0;          // replies drawn for each problem besides the greedy one
-  double temperature = 1;       // of those
+  int64_t limit = 0;       // first problems only; 0 = all
+  int64_t samples = 0;     // replies drawn for each problem besides the greedy one
+  double temperature = 1;  // of those
   int64_t seed = 0;
   void fields(Fields& f);
 };
@@ -33,9 +33,9 @@ Proportion proportion(double successes, int64_t count);
 
 struct EvalResult {
   std::string task, kind;
-  std::optional<Proportion> accuracy;           // greedy, or the choice of highest likelihood
-  std::optional<Proportion> sampled_accuracy;   // over all drawn replies
-  Metrics metrics;                              // further figures: bits_per_byte, nats_per_token, mean_length, pass@k, ...
+  std::optional<Proportion> accuracy;          // greedy, or the choice of highest likelihood
+  std::optional<Proportion> sampled_accuracy;  // over all drawn replies
+  Metrics metrics;                             // further figures: bits_per_byte, nats_per_token, mean_length, pass@k, ...
   int64_t num_problems = 0, num_tokens = 0;
   double seconds = 0;
   Json to_json() const;
@@ -63,7 +63,7 @@ Registry<EvalKind>& eval_kinds();
 // A task as a file or a recipe's table spells it: name, kind, and the kind's own keys.
 struct EvalTaskSpec {
   std::string name, kind;
-  std::shared_ptr<EvalTask> task;   // made while fields() reads
+  std::shared_ptr<EvalTask> task;  // made while fields() reads
   void fields(Fields& f);
 };
 

@@ -43,9 +43,7 @@ class Grpo : public Objective {
     f.require("max_completion_length", loss_type_ != "dr_grpo" || max_completion_length_ > 0, "dr_grpo needs a length above 0");
   }
 
-  Needs needs() const override {
-    return {.behavior = true, .reference = beta_ > 0, .entropy = true, .per = loss_types().at(loss_type_).per};
-  }
+  Needs needs() const override { return {.behavior = true, .reference = beta_ > 0, .entropy = true, .per = loss_types().at(loss_type_).per}; }
 
   void credit(std::span<Group> groups, MetricSums& metrics) const override {
     credit_groups(groups, {.scale = reward_scales().at(scale_rewards_)}, metrics);

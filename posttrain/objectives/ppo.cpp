@@ -18,7 +18,7 @@ ValueTerm value_loss(double value, double old_value, double target, double clipr
   ValueTerm out;
   out.clipped = kept_error * kept_error > error * error;
   out.loss = 0.5 * (out.clipped ? kept_error * kept_error : error * error);
-  out.slope = out.clipped ? 0 : error;   // where the clipped error is the larger, it is a constant
+  out.slope = out.clipped ? 0 : error;  // where the clipped error is the larger, it is a constant
   return out;
 }
 
@@ -48,14 +48,13 @@ class Ppo : public Objective {
   void credit(std::span<Group> groups, MetricSums& metrics) const override {
     std::vector<double> rewards = token_rewards(groups, metrics), values, advantages(rewards.size());
     if (whiten_rewards_) whiten(rewards, false);
-    for_samples(groups, [&](Sample& sample) {
-      for_masked(sample, [&](size_t t) { values.push_back(sample.value[t]); });
-    });
+    for_samples(groups, [&](Sample& sample) { for_masked(sample, [&](size_t t) { values.push_back(sample.value[t]); }); });
     size_t begin = 0;
     for_samples(groups, [&](Sample& sample) {
       size_t steps = 0;
       for_masked(sample, [&](size_t) { ++steps; });
-      estimate_advantages(std::span(rewards).subspan(begin, steps), std::span(values).subspan(begin, steps), gamma_, lam_, std::span(advantages).subspan(begin, steps));
+      estimate_advantages(std::span(rewards).subspan(begin, steps), std::span(values).subspan(begin, steps), gamma_, lam_,
+                          std::span(advantages).subspan(begin, steps));
       begin += steps;
     });
     std::vector<double> returns(advantages.size());
@@ -123,7 +122,8 @@ class Ppo : public Objective {
     std::vector<double> out;
     for_samples(groups, [&](Sample& sample) {
       const std::vector<float>& logp = sample.old_logp.empty() ? sample.behavior_logp : sample.old_logp;
-      HONE_CHECK(sample.value.size() == sample.tokens.size(), "ppo: a sample of ", sample.tokens.size(), " tokens has ", sample.value.size(), " values");
+      HONE_CHECK(sample.value.size() == sample.tokens.size(), "ppo: a sample of ", sample.tokens.size(), " tokens has ", sample.value.size(),
+                 " values");
       HONE_CHECK(kl_coef_ == 0 || (logp.size() == sample.tokens.size() && sample.reference_logp.size() == sample.tokens.size()),
                  "ppo: kl_coef needs the log-probs of the sampler and of the reference");
       const size_t begin = out.size();

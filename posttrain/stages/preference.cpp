@@ -22,7 +22,11 @@ class Preference : public Stage {
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps; }
   StepShape step_shape(const ModelShape&) const override {
-    return {.sequences = 2 * batch_size_, .length = data_.max_length, .objective = objective_.made.get(), .trainer = &loop_.trainer, .reference = objective_.made->needs().reference};
+    return {.sequences = 2 * batch_size_,
+            .length = data_.max_length,
+            .objective = objective_.made.get(),
+            .trainer = &loop_.trainer,
+            .reference = objective_.made->needs().reference};
   }
 
   void run(Run& run) override {

@@ -23,12 +23,15 @@ class Pretrain : public Stage {
   }
   std::string default_name() const override { return "pretrain"; }
   int64_t steps() const override { return loop_.steps; }
-  StepShape step_shape(const ModelShape&) const override { return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer}; }
+  StepShape step_shape(const ModelShape&) const override {
+    return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
+  }
   void check(const Recipe&) const override { check_corpus(corpus_); }
 
   void run(Run& run) override {
     const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
-    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
+    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(),
+               ", the model's vocabulary is ", run.model->shape().vocab_size);
     Trainer trainer(run.context, *run.model, loop_.trainer);
     const uint64_t seed = run.stage_seed();
     TokenLoader windows(tokens, max_length_, seed);

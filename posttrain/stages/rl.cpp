@@ -45,9 +45,11 @@ class Rl : public Stage {
     actor_.fields(f);
     objective_.fields(f);
     loop_.fields(f);
-    f.require("prompts_per_step", prompts_per_step_ > 0 && prompts_per_step_ <= max_batch, concat("prompts_per_step must be in [1, ", max_batch, "]"));
+    f.require("prompts_per_step", prompts_per_step_ > 0 && prompts_per_step_ <= max_batch,
+              concat("prompts_per_step must be in [1, ", max_batch, "]"));
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
-    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= prompts_per_step_ * actor_.num_generations, "mini_batches must be in [1, prompts_per_step * num_generations]");
+    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= prompts_per_step_ * actor_.num_generations,
+              "mini_batches must be in [1, prompts_per_step * num_generations]");
     loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
   }
   std::string default_name() const override { return objective_.objective; }
@@ -61,7 +63,9 @@ class Rl : public Stage {
             .reference = objective_.made->needs().reference,
             .rollout = true};
   }
-  void check(const Recipe&) const override { HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")"); }
+  void check(const Recipe&) const override {
+    HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
+  }
 
   void run(Run& run) override {
     const std::vector<Task> tasks = load_tasks(tasks_);

@@ -20,7 +20,9 @@ class Sft : public Stage {
   }
   std::string default_name() const override { return "sft"; }
   int64_t steps() const override { return loop_.steps; }
-  StepShape step_shape(const ModelShape&) const override { return {.sequences = batch_size_, .length = data_.max_length, .objective = objective_.made.get(), .trainer = &loop_.trainer}; }
+  StepShape step_shape(const ModelShape&) const override {
+    return {.sequences = batch_size_, .length = data_.max_length, .objective = objective_.made.get(), .trainer = &loop_.trainer};
+  }
 
   void run(Run& run) override {
     const std::vector<Sample> samples = load_sft(data_, *run.tokenizer);

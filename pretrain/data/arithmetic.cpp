@@ -1,6 +1,6 @@
-// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of writers do it: carefully, with the carry that
-// comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner column carries). A
-// model that has read both can do either; which one pays is what a reward teaches.
+// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of writers do it: carefully, with the
+// carry that comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner
+// column carries). A model that has read both can do either; which one pays is what a reward teaches.
 #include "core/rng.h"
 #include "pretrain/data/generator.h"
 #include "pretrain/loader.h"
@@ -64,7 +64,8 @@ class Arithmetic : public Generator {
     std::string out;
     for (int64_t column = 0; column < digits_; ++column, a /= 10, b /= 10) {
       const int64_t sum = a % 10 + b % 10;
-      out += (column == 0 ? "~" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "=" + (column + 1 < digits_ ? std::to_string(sum % 10) : padded(sum, 2));
+      out += (column == 0 ? "~" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "=" +
+             (column + 1 < digits_ ? std::to_string(sum % 10) : padded(sum, 2));
     }
     return out;
   }

@@ -1,6 +1,7 @@
 #pragma once
 // Generators draw problems instead of reading them. Each has a finite space of problems in one fixed order; the first `heldout` of them are the test
-// split, the others, ordered by a seed, the train split: the two are disjoint by construction, whatever the seed. One file each; it joins with one line:
+// split, the others, ordered by a seed, the train split: the two are disjoint by construction, whatever the seed. One file each; it joins with one
+// line:
 //   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
 #include <cstdint>
 #include <memory>
@@ -34,7 +35,7 @@ Registry<GeneratorFactory>& generators();
 // How a recipe names a generator: kind, and the generator's own keys in the same table. An empty kind is none.
 struct GeneratorSpec {
   std::string kind;
-  std::shared_ptr<Generator> generator;   // made while fields() reads
+  std::shared_ptr<Generator> generator;  // made while fields() reads
   void fields(Fields& f);
 };
 

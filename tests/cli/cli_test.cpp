@@ -32,8 +32,18 @@ class CliTest : public ::testing::Test {
   std::string model_folder() {
     const std::string text = write("corpus.txt", "the cat sat on the mat and the dog sat on the log and so on and on");
     EXPECT_EQ(run_hone({"tokenizer", "train", "--in", text, "--vocab-size", "264", "--out", (folder.path() / "model").string()}).code, 0);
-    const std::unique_ptr<Model> model = make_model(JsonObject{{"model_type", "llama"}, {"hidden_size", 16}, {"intermediate_size", 32}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"num_key_value_heads", 1},
-                                                               {"vocab_size", 264}, {"max_position_embeddings", 32}, {"rms_norm_eps", 1e-5}, {"initializer_range", 0.2}, {"hidden_act", "silu"}, {"tie_word_embeddings", true}},
+    const std::unique_ptr<Model> model = make_model(JsonObject{{"model_type", "llama"},
+                                                               {"hidden_size", 16},
+                                                               {"intermediate_size", 32},
+                                                               {"num_hidden_layers", 1},
+                                                               {"num_attention_heads", 2},
+                                                               {"num_key_value_heads", 1},
+                                                               {"vocab_size", 264},
+                                                               {"max_position_embeddings", 32},
+                                                               {"rms_norm_eps", 1e-5},
+                                                               {"initializer_range", 0.2},
+                                                               {"hidden_act", "silu"},
+                                                               {"tie_word_embeddings", true}},
                                                     "test");
     model->allocate(context, DType::f32, false);
     model->initialise(context, 1);
@@ -70,7 +80,8 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
 }
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
-  for (const char* command : {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "doctor", "bench"}) {
+  for (const char* command :
+       {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "doctor", "bench"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
@@ -80,7 +91,10 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
 TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
   const std::string model = model_folder();
   expect_error({"gnerate"}, 2, {"did you mean 'generate'"});
-  const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"}, {"--max-tokens", "99999999999999999999"}, {"--temperature", "-1"}, {"--temperature", "nan"}, {"--top-p", "0"}, {"--top-p", "7"}, {"--top-k", "-7"}, {"--min-p", "2"}};
+  const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"},  {"--max-tokens", "99999999999999999999"},
+                                                  {"--temperature", "-1"}, {"--temperature", "nan"},
+                                                  {"--top-p", "0"},        {"--top-p", "7"},
+                                                  {"--top-k", "-7"},       {"--min-p", "2"}};
   for (const std::vector<std::string>& option : odd) {
     std::string name = option[0].substr(2);
     std::replace(name.begin(), name.end(), '-', '_');
@@ -125,7 +139,8 @@ TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
 TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
   const std::string model = model_folder();
   const std::string prompts = write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n\n{\"ids\": [70, 71]}\n");
-  const Finished done = run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed", "4", "--logprobs", "--json", "--ignore-eos"});
+  const Finished done =
+      run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed", "4", "--logprobs", "--json", "--ignore-eos"});
   ASSERT_EQ(done.code, 0) << done.err;
   const std::vector<Json> replies = rows(done.out);
   ASSERT_EQ(replies.size(), 2u);
@@ -153,7 +168,8 @@ TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
   expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1, {"bad.jsonl:2"});
   expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1, {"id.jsonl:1", "264"});
   expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1, {"none.jsonl:1", "prompt"});
-  expect_error({"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1, {"long.jsonl:1", "32"});
+  expect_error({"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
+               {"long.jsonl:1", "32"});
 }
 
 TEST_F(CliTest, IdsNeedNoTokenizer) {
@@ -173,7 +189,9 @@ TEST_F(CliTest, TokenizerGoesThereAndBack) {
 }
 
 TEST_F(CliTest, RewardAddsScoreAndNote) {
-  const std::string in = write("r.jsonl", "{\"prompt\": \"2+2\", \"completion\": \"it is 4\", \"answer\": \"4\"}\n{\"prompt\": \"2+2\", \"completion\": \"5\", \"answer\": \"4\"}\n");
+  const std::string in = write(
+      "r.jsonl",
+      "{\"prompt\": \"2+2\", \"completion\": \"it is 4\", \"answer\": \"4\"}\n{\"prompt\": \"2+2\", \"completion\": \"5\", \"answer\": \"4\"}\n");
   const Finished done = run_hone({"reward", "--reward", "number", "--in", in, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(rows(done.out)[0].at("score").as_double(), 1);
@@ -183,7 +201,9 @@ TEST_F(CliTest, RewardAddsScoreAndNote) {
 }
 
 TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
-  const std::string in = write("o.json", R"({"logp": [[-1.0, -2.0], [-0.5, -0.7]], "behavior_logp": [[-1.0, -2.0], [-0.5, -0.7]], "mask": [[0, 1], [0, 1]], "rewards": [1, 0], "group_size": 2, "config": {}})");
+  const std::string in = write(
+      "o.json",
+      R"({"logp": [[-1.0, -2.0], [-0.5, -0.7]], "behavior_logp": [[-1.0, -2.0], [-0.5, -0.7]], "mask": [[0, 1], [0, 1]], "rewards": [1, 0], "group_size": 2, "config": {}})");
   const Finished done = run_hone({"objective", "grpo", "--in", in});
   ASSERT_EQ(done.code, 0) << done.err;
   const Json out = parse_json(done.out, "output");
@@ -195,7 +215,9 @@ TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
 
 TEST_F(CliTest, EvaluatesATaskFile) {
   const std::string model = model_folder(), data = write("q.jsonl", "{\"q\": \"the cat\", \"a\": \"4\"}\n{\"q\": \"the dog\", \"a\": \"5\"}\n");
-  const std::string task = write("t.toml", "kind = \"generate\"\nfiles = [\"" + data + "\"]\nprompt = \"{q}\"\nanswer = \"{a}\"\nsampling = { max_tokens = 4 }\nreward = { kind = \"number\" }\n");
+  const std::string task =
+      write("t.toml", "kind = \"generate\"\nfiles = [\"" + data +
+                          "\"]\nprompt = \"{q}\"\nanswer = \"{a}\"\nsampling = { max_tokens = 4 }\nreward = { kind = \"number\" }\n");
   const std::string out = (folder.path() / "replies.jsonl").string();
   const Finished done = run_hone({"eval", "--model", model, "--task", task, "--samples", "2", "--out", out, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;

@@ -15,7 +15,8 @@ std::string found(const AddedTokenMatcher& matcher, std::string_view text, bool 
 }
 
 TEST(AddedTokens, LeftmostThenLongest) {
-  const AddedTokenMatcher matcher({{.id = 1, .content = "<e>"}, {.id = 2, .content = "<e><e>"}, {.id = 3, .content = "e"}, {.id = 4, .content = "<"}, {.id = 5, .content = ""}});
+  const AddedTokenMatcher matcher(
+      {{.id = 1, .content = "<e>"}, {.id = 2, .content = "<e><e>"}, {.id = 3, .content = "e"}, {.id = 4, .content = "<"}, {.id = 5, .content = ""}});
   EXPECT_EQ(found(matcher, "a<e><e><e>b"), "[a]<2><1>[b]");
   EXPECT_EQ(found(matcher, "<<e"), "<4><4><3>");
   EXPECT_EQ(found(matcher, ""), "");

@@ -36,7 +36,8 @@ std::vector<std::string> characters(std::string_view word) {
 struct RandomBpe {
   std::vector<std::string> spellings;
   std::vector<Bpe::Merge> merges;
-  RandomBpe(std::vector<std::string> alphabet, Rng& rng, int count, bool (*allowed)(const std::string&, const std::string&)) : spellings(std::move(alphabet)) {
+  RandomBpe(std::vector<std::string> alphabet, Rng& rng, int count, bool (*allowed)(const std::string&, const std::string&))
+      : spellings(std::move(alphabet)) {
     std::set<Bpe::Merge> seen;
     std::set<std::string> known(spellings.begin(), spellings.end());
     while (static_cast<int>(merges.size()) < count) {

@@ -40,7 +40,9 @@ std::vector<Bpe::Merge> trained_by_definition(const std::vector<std::string>& te
     for (const auto& [word, count] : words)
       for (size_t i = 0; i + 1 < word.size(); ++i) counts[{word[i], word[i + 1]}] += count;
     if (counts.empty()) break;
-    const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return std::tie(a.second, a.first) < std::tie(b.second, b.first); })->first;
+    const auto best = std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+                        return std::tie(a.second, a.first) < std::tie(b.second, b.first);
+                      })->first;
     merges.push_back(best);
     std::map<std::vector<std::string>, int64_t> next;
     for (const auto& [word, count] : words) {
@@ -107,7 +109,7 @@ TEST(BpeTrain, SpecialTokensComeFirstAndAreNeverMerged) {
   EXPECT_EQ(result.vocab[2], "!");
   EXPECT_EQ(result.merges.at(0), (Bpe::Merge{"a", "a"}));
   for (size_t id = 258; id < result.vocab.size(); ++id) EXPECT_EQ(result.vocab[id].find("|>"), std::string::npos);
-  EXPECT_LT(result.vocab.size(), 400u);   // the text has no more pairs
+  EXPECT_LT(result.vocab.size(), 400u);  // the text has no more pairs
 }
 
 TEST(BpeTrain, RarePairsAreLeftAlone) {
@@ -118,7 +120,8 @@ TEST(BpeTrain, RarePairsAreLeftAlone) {
 
 TEST(BpeTrain, TheTrainedTokenizerRoundTripsAnyBytes) {
   const BpeTrainOptions options{.vocab_size = 320, .special_tokens = {"<|end|>"}, .pattern = "\\p{L}+|\\p{N}|[^\\p{L}\\p{N}]+"};
-  const auto tokenizer = Tokenizer::from_json(bpe_tokenizer_json(train_bpe(each_of(random_texts(1, 4)), options), options), "trained", JsonObject{{"eos_token", "<|end|>"}});
+  const auto tokenizer = Tokenizer::from_json(bpe_tokenizer_json(train_bpe(each_of(random_texts(1, 4)), options), options), "trained",
+                                              JsonObject{{"eos_token", "<|end|>"}});
   EXPECT_EQ(tokenizer.vocab_size(), 320);
   EXPECT_EQ(tokenizer.eos(), 0);
   std::string bytes;

@@ -17,8 +17,8 @@ Tokenizer tokenizer(const std::string& chat_template = "", bool chatml = true) {
   Json vocabulary(JsonObject{});
   int64_t id = 0;
   for (char c = '!'; c <= '~'; ++c) vocabulary.set(std::string(1, c), id++);
-  vocabulary.set("\u0120", id++);   // the byte ' '
-  vocabulary.set("\u010a", id++);   // the byte '\n'
+  vocabulary.set("\u0120", id++);  // the byte ' '
+  vocabulary.set("\u010a", id++);  // the byte '\n'
   JsonArray added;
   for (const char* token : {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}) {
     if (!chatml && added.size() == 1) break;

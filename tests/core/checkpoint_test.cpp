@@ -65,7 +65,10 @@ TEST(Checkpoint, ASectionThatDoesNotFitNamesFileAndMember) {
   } empty;
   Counter counter;
   const fs::path folder = save_checkpoint(root.path(), 1, 0, fill_model, {{"counter", &empty}});
-  EXPECT_NE(error_of([&] { load_sections(folder, {{"counter", &counter}}); }).find("trainer/counter.json: object: member 'count' is missing"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              load_sections(folder, {{"counter", &counter}});
+            }).find("trainer/counter.json: object: member 'count' is missing"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, KeepsTheNewestAndTheMarked) {
@@ -95,7 +98,8 @@ TEST(Checkpoint, ATornOrAlteredFileIsRefusedByNameAndThePreviousIsUsed) {
     EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-1") << error;
     return error;
   };
-  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "trainer/counter.safetensors", 70); }).find("counter.safetensors: 70 bytes"), std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "trainer/counter.safetensors", 70); }).find("counter.safetensors: 70 bytes"),
+            std::string::npos);
   EXPECT_NE(damaged([](const fs::path& f) { write_text(f / "config.json", "[]"); }).find("config.json: altered"), std::string::npos);
   EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "trainer/counter.json"); }).find("counter.json: the file is missing"), std::string::npos);
   EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "manifest.json", 20); }).find("manifest.json:"), std::string::npos);

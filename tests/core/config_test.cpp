@@ -105,7 +105,8 @@ TEST(Config, ReadsNestedTypedValues) {
 }
 
 TEST(Config, MisspeltKeysAreNamedWithTheirPlace) {
-  EXPECT_EQ(error_of("steps = 1\nstepps = 2\n"), "r.toml:2:1: unknown key 'stepps'; did you mean 'steps'?; known: fast, inner, path, sizes, stage, steps, words");
+  EXPECT_EQ(error_of("steps = 1\nstepps = 2\n"),
+            "r.toml:2:1: unknown key 'stepps'; did you mean 'steps'?; known: fast, inner, path, sizes, stage, steps, words");
   EXPECT_NE(error_of("[inner]\n  rat = 1\n").find("r.toml:2:3: unknown key 'rat'; did you mean 'rate'?"), std::string::npos);
   EXPECT_NE(error_of("[[stage]]\nname='a'\n[[stage]]\nnam='b'").find("r.toml:4:1: unknown key 'nam'"), std::string::npos);
 }
@@ -142,7 +143,8 @@ TEST(Config, ARequiredKeyThatIsMisspeltIsCalledSo) {
 }
 
 TEST(Config, OverridesReachEverything) {
-  const Recipe recipe = read(kText, {"steps=99", "inner.rate=1e-3", "stage.grpo.inner.rate=3", "stage.0.name=first", "path=some words", "sizes=[7]", "words=[\"x\"]", "fast=false"});
+  const Recipe recipe = read(kText, {"steps=99", "inner.rate=1e-3", "stage.grpo.inner.rate=3", "stage.0.name=first", "path=some words", "sizes=[7]",
+                                     "words=[\"x\"]", "fast=false"});
   EXPECT_EQ(recipe.steps, 99);
   EXPECT_EQ(recipe.inner.rate, 1e-3);
   EXPECT_EQ(recipe.stage[1].inner.rate, 3);
@@ -155,14 +157,16 @@ TEST(Config, OverridesReachEverything) {
 }
 
 TEST(Config, OverrideErrorsNameTheOverride) {
-  EXPECT_NE(error_of(kText, {"stepz=1"}).find("override 'stepz=1': unknown key 'stepz'; did you mean 'steps'?"), std::string::npos) << error_of(kText, {"stepz=1"});
+  EXPECT_NE(error_of(kText, {"stepz=1"}).find("override 'stepz=1': unknown key 'stepz'; did you mean 'steps'?"), std::string::npos)
+      << error_of(kText, {"stepz=1"});
   EXPECT_EQ(error_of(kText, {"steps=many"}), "override 'steps=many': 'steps' should be an integer, it is a string");
   EXPECT_NE(error_of(kText, {"stage.grp.name=x"}).find("no element is named 'grp'; did you mean 'grpo'?; known: sft, grpo"), std::string::npos);
   EXPECT_NE(error_of(kText, {"stage.7.name=x"}).find("index 7 of 2"), std::string::npos);
   EXPECT_NE(error_of(kText, {"steps"}).find("expected key=value"), std::string::npos);
   EXPECT_NE(error_of(kText, {"sizes=[1,"}).find("override 'sizes=[1,': "), std::string::npos);
   EXPECT_NE(error_of(kText, {"steps.x=1"}).find("override 'steps.x=1': "), std::string::npos);
-  EXPECT_NE(error_of(kText, {"inner.oops.x=1"}).find("override 'inner.oops.x=1': unknown key 'oops'"), std::string::npos) << error_of(kText, {"inner.oops.x=1"});
+  EXPECT_NE(error_of(kText, {"inner.oops.x=1"}).find("override 'inner.oops.x=1': unknown key 'oops'"), std::string::npos)
+      << error_of(kText, {"inner.oops.x=1"});
 }
 
 TEST(Config, StringsHaveVariablesExpanded) {

@@ -1,5 +1,4 @@
 #include "core/file.h"
-#include "core/jsonl.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -11,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "core/jsonl.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -58,11 +58,12 @@ TEST(ReadFile, ErrorsNameThePathAndTheReason) {
   EXPECT_NE(error_of([&] { read_file(folder.path() / "none"); }).find("none: cannot open: No such file"), std::string::npos);
   EXPECT_NE(error_of([&] { read_file(folder.path()); }).find("directory"), std::string::npos);
   write_gzip(folder.path() / "whole", std::string(100000, 'x') + "tail");
-  write_plain(folder.path() / "cut", read_file("/dev/null") + [&] {
-    std::ifstream in(folder.path() / "whole", std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    return bytes.substr(0, bytes.size() - 12);
-  }());
+  write_plain(
+      folder.path() / "cut", read_file("/dev/null") + [&] {
+        std::ifstream in(folder.path() / "whole", std::ios::binary);
+        std::string bytes{std::istreambuf_iterator<char>(in), {}};
+        return bytes.substr(0, bytes.size() - 12);
+      }());
   EXPECT_NE(error_of([&] { read_file(folder.path() / "cut"); }).find("cut: cannot read"), std::string::npos);
 }
 

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t kDay = 1736899200;   // 2025-01-15
+constexpr int64_t kDay = 1736899200;  // 2025-01-15
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);

@@ -79,11 +79,14 @@ TEST(TensorboardSink, WritesRecordsThatTensorboardReads) {
   ASSERT_EQ(files.size(), 2u);
   const std::vector<Record> first = records_of(files[0]);
   ASSERT_EQ(first.size(), 2u);
-  EXPECT_EQ(first[0].bytes.substr(9), "\x1a\x0d" "brain.Event:2");
+  EXPECT_EQ(first[0].bytes.substr(9),
+            "\x1a\x0d"
+            "brain.Event:2");
   EXPECT_EQ(first[0].length_crc, 0x224b7fa3u);  // of the length 24, as every event file of TensorFlow's begins
   // 09 wall time, 10 step, 2a summary {0a value {0a tag, 15 float}}.
   EXPECT_EQ(first[1].bytes[0], '\x09');
-  EXPECT_EQ(first[1].bytes.substr(9), std::string("\x10\x07\x2a\x1c\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f\x0a\x0d\x0a\x06reward\x15\x00\x00\x00\xc0", 32));
+  EXPECT_EQ(first[1].bytes.substr(9),
+            std::string("\x10\x07\x2a\x1c\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f\x0a\x0d\x0a\x06reward\x15\x00\x00\x00\xc0", 32));
   const std::vector<Record> second = records_of(files[1]);
   ASSERT_EQ(second.size(), 2u);
   EXPECT_EQ(second[1].bytes.substr(9), std::string("\x10\x05\x3a\x02\x08\x01", 6));  // SessionLog START at step 5

@@ -15,7 +15,8 @@ TEST(Normalizer, Forms) {
 }
 
 TEST(Normalizer, PrependAndReplaceAsLlamaHasThem) {
-  const std::string llama = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
+  const std::string llama =
+      R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]})";
   EXPECT_EQ(normalized(llama, "a  b"), "▁a▁▁b");
   EXPECT_EQ(normalized(llama, ""), "");
   EXPECT_EQ(normalized(R"({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})", "a   b c"), "a b c");

@@ -20,7 +20,11 @@ TEST(ParallelFor, VisitsEveryItemOnce) {
 
 TEST(ParallelFor, RethrowsAndGoesOn) {
   set_num_threads(2);
-  EXPECT_THROW(parallel_for(100, 1, [](int64_t begin, int64_t) { if (begin == 13) throw std::runtime_error("piece"); }), std::runtime_error);
+  EXPECT_THROW(parallel_for(100, 1,
+                            [](int64_t begin, int64_t) {
+                              if (begin == 13) throw std::runtime_error("piece");
+                            }),
+               std::runtime_error);
   std::atomic<int64_t> sum{0};
   parallel_for(100, 1, [&](int64_t begin, int64_t) { sum += begin; });
   EXPECT_EQ(sum, 4950);

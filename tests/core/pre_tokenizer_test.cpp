@@ -17,7 +17,8 @@ Strings words(const std::string& json, std::string_view text, bool first = true)
   return out;
 }
 Strings split(const std::string& behavior, std::string_view text, bool invert = false) {
-  return words(R"({"type": "Split", "pattern": {"String": "-"}, "behavior": ")" + behavior + R"(", "invert": )" + (invert ? "true}" : "false}"), text);
+  return words(R"({"type": "Split", "pattern": {"String": "-"}, "behavior": ")" + behavior + R"(", "invert": )" + (invert ? "true}" : "false}"),
+               text);
 }
 
 TEST(PreTokenizer, SplitBehaviors) {
@@ -32,14 +33,17 @@ TEST(PreTokenizer, SplitBehaviors) {
 }
 
 TEST(PreTokenizer, ByteLevelSpellsBytes) {
-  EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false})", "Hi you're 12é\n\n x"), (Strings{"Hi", "Ġyou", "'re", "Ġ12", "Ã©", "ĊĊ", "Ġx"}));
+  EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false})", "Hi you're 12é\n\n x"),
+            (Strings{"Hi", "Ġyou", "'re", "Ġ12", "Ã©", "ĊĊ", "Ġx"}));
   EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": true})", "Hi"), (Strings{"ĠHi"}));
   EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})", "a b"), (Strings{"aĠb"}));
   EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false})", std::string("a\0\xFF", 3)), (Strings{"a", "Āÿ"}));
 }
 
 TEST(PreTokenizer, MetaspaceSchemes) {
-  const auto metaspace = [](const std::string& scheme, bool cut) { return R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")" + scheme + R"(", "split": )" + (cut ? "true}" : "false}"); };
+  const auto metaspace = [](const std::string& scheme, bool cut) {
+    return R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")" + scheme + R"(", "split": )" + (cut ? "true}" : "false}");
+  };
   EXPECT_EQ(words(metaspace("always", true), "a b  c"), (Strings{"▁a", "▁b", "▁", "▁c"}));
   EXPECT_EQ(words(metaspace("always", false), " a b"), (Strings{"▁a▁b"}));
   EXPECT_EQ(words(metaspace("first", false), "a b", true), (Strings{"▁a▁b"}));
@@ -49,8 +53,11 @@ TEST(PreTokenizer, MetaspaceSchemes) {
 }
 
 TEST(PreTokenizer, SequencesFeedEachWordOn) {
-  EXPECT_EQ(words(R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, {"type": "ByteLevel", "add_prefix_space": false}]})", "ab 12 c"),
-            (Strings{"ab", "Ġ", "1", "2", "Ġc"}));
+  EXPECT_EQ(
+      words(
+          R"({"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": true}, {"type": "ByteLevel", "add_prefix_space": false}]})",
+          "ab 12 c"),
+      (Strings{"ab", "Ġ", "1", "2", "Ġc"}));
   EXPECT_EQ(words("null", "a b"), (Strings{"a b"}));
 }
 

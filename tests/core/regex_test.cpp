@@ -34,7 +34,10 @@ TEST(Regex, SpacesAreWhiteSpaceInAndOutOfClasses) {
 }
 
 TEST(Regex, InvalidBytesCountAsOneCharacterEach) {
-  EXPECT_EQ(matches("\\p{L}+", "ab\xFF" "cd\xE2\x82"), (Strings{"ab", "cd"}));
+  EXPECT_EQ(matches("\\p{L}+",
+                    "ab\xFF"
+                    "cd\xE2\x82"),
+            (Strings{"ab", "cd"}));
   EXPECT_EQ(matches("[^\\p{L}]", "a\xFF\xFE"), (Strings{"\xFF", "\xFE"}));
 }
 

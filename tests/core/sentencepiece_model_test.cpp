@@ -32,8 +32,8 @@ std::string trainer() { return bytes(2, number(3, 2) + number(35, 1)); }
 
 // <unk> <s> </s>, the bytes of é, ▁ a b ab ▁ab ba
 std::string small_model(const std::string& normalizer = number(4, 0)) {
-  return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("<0xC3>", 0, 6) + piece("<0xA9>", 0, 6) + piece("\u2581", -4) + piece("a", -5) + piece("b", -6) +
-         piece("ab", -1) + piece("\u2581ab", -2) + piece("ba", -0.5f) + trainer() + bytes(3, normalizer);
+  return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("<0xC3>", 0, 6) + piece("<0xA9>", 0, 6) + piece("\u2581", -4) +
+         piece("a", -5) + piece("b", -6) + piece("ab", -1) + piece("\u2581ab", -2) + piece("ba", -0.5f) + trainer() + bytes(3, normalizer);
 }
 
 Tokenizer load(const std::string& model) {
@@ -88,8 +88,7 @@ TEST(SentencePieceModel, DamagedFilesAreReadOrRefusedButNeverMore) {
   for (size_t cut = 0; cut < good.size(); ++cut) {
     try {
       load(good.substr(0, cut)).encode("ab é");
-    } catch (const Error&) {
-    }
+    } catch (const Error&) {}
   }
   Rng rng(1);
   int refused = 0;

@@ -18,7 +18,8 @@ TEST(TokenDecoder, ByteLevelJoinsBytesAndKeepsOtherTokens) {
 }
 
 TEST(TokenDecoder, LlamaSequence) {
-  const std::string llama = R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+  const std::string llama =
+      R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
     {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
   EXPECT_EQ(decoded(llama, {"▁▁a", "<0xC3>", "<0xA9>", "▁b"}), " aé b");
   EXPECT_EQ(decoded(llama, {"▁b"}, false), " b");

@@ -31,7 +31,9 @@ TEST(TokenizerFiles, SpecialIdsComeFromTheConfigs) {
   write_file_atomic(folder.path() / "generation_config.json", R"({"eos_token_id": [4, 1], "pad_token_id": 0})");
   EXPECT_EQ(Tokenizer::load(folder.path()).stop_ids(), (Ids{4, 1}));
   write_file_atomic(folder.path() / "special_tokens_map.json", R"({"bos_token": "<b>", "eos_token": "a"})");
-  write_file_atomic(folder.path() / "tokenizer_config.json", R"({"eos_token": {"content": "<e>"}, "pad_token": null, "chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})");
+  write_file_atomic(
+      folder.path() / "tokenizer_config.json",
+      R"({"eos_token": {"content": "<e>"}, "pad_token": null, "chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   EXPECT_EQ(tokenizer.eos(), 3);
   EXPECT_EQ(tokenizer.bos(), 4);
@@ -52,7 +54,8 @@ TEST(TokenizerFiles, VocabAndMergesAreGpt2) {
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   EXPECT_EQ(tokenizer.encode("ab ab<|endoftext|>"), (Ids{2, 3, 2, 6}));
   EXPECT_TRUE(tokenizer.is_special(6));
-  write_file_atomic(folder.path() / "tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})");
+  write_file_atomic(folder.path() / "tokenizer_config.json",
+                    R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})");
   EXPECT_EQ(Tokenizer::load(folder.path()).encode("a<x>"), (Ids{0, 7}));
   write_file_atomic(folder.path() / "tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
   EXPECT_NE(error_of(folder.path()).find("Qwen2Tokenizer"), std::string::npos);
@@ -74,7 +77,8 @@ TEST(TokenizerFiles, CharacterTablesFollowFourSpecialTokens) {
   EXPECT_EQ(again.eos(), 1);
   EXPECT_EQ(again.special_token("sep_token"), "S");
   EXPECT_EQ(again.chat_template(), "{{ sep_token }}");
-  for (const char* bad : {R"({"char_ords": [55296]})", R"({"char_ords": [-1]})", R"({"char_ords": [1114112]})", R"({"char_ords": ["a"]})", R"({"char_ords": [65, 65]})", R"({"char_ords": [83]})"}) {
+  for (const char* bad : {R"({"char_ords": [55296]})", R"({"char_ords": [-1]})", R"({"char_ords": [1114112]})", R"({"char_ords": ["a"]})",
+                          R"({"char_ords": [65, 65]})", R"({"char_ords": [83]})"}) {
     write_file_atomic(folder.path() / "tokenizer_config.json", bad);
     EXPECT_NE(error_of(folder.path()), "") << bad;
   }

@@ -20,8 +20,9 @@ TEST(TokenizerJson, ReadsBothSpellingsOfMerges) {
 }
 
 TEST(TokenizerJson, WrittenAgainItReadsTheSame) {
-  const std::string good = with(R"("unk_token": "b", "fuse_unk": true, "vocab": {"a": 3, "b": 1, "a b": 7, " b": 5}, "merges": [["a", " b"]])",
-                                R"("version": "1.0", "added_tokens": [{"id": 9, "content": "zz", "special": false, "lstrip": true}], "normalizer": {"type": "NFC"}, )");
+  const std::string good =
+      with(R"("unk_token": "b", "fuse_unk": true, "vocab": {"a": 3, "b": 1, "a b": 7, " b": 5}, "merges": [["a", " b"]])",
+           R"("version": "1.0", "added_tokens": [{"id": 9, "content": "zz", "special": false, "lstrip": true}], "normalizer": {"type": "NFC"}, )");
   const Json first = write_tokenizer_json(read(good));
   const Json second = write_tokenizer_json(read_tokenizer_json(first, "again"));
   EXPECT_EQ(first, second);
@@ -32,7 +33,7 @@ TEST(TokenizerJson, WrittenAgainItReadsTheSame) {
 }
 
 struct Bad {
-  std::string text, words;   // words that the message must have
+  std::string text, words;  // words that the message must have
 };
 
 TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
@@ -114,11 +115,14 @@ TEST(TokenizerJson, DeepNestingIsAnErrorOrHarmless) {
 TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
   std::string replaces, byte_levels;
   for (int i = 0; i < 40; ++i) {
-    replaces += std::string(i ? ", " : "") + R"({"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})";
-    byte_levels += std::string(i ? ", " : "") + R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+    replaces +=
+        std::string(i ? ", " : "") + R"({"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})";
+    byte_levels += std::string(i ? ", " : "") +
+                   R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
   }
   const auto parts = read(with(R"("vocab": {"a": 0}, "merges": [])", "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + replaces +
-                                                                          "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" + byte_levels + "]}, "));
+                                                                         "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" +
+                                                                         byte_levels + "]}, "));
   EXPECT_THROW(parts.normalizer->apply("a"), Error);
   EXPECT_THROW(parts.pre_tokenizer->split(" ", true, [](std::string_view, bool) {}), Error);
 }

@@ -33,7 +33,7 @@ std::function<bool(std::string&)> once(std::string text) {
 }
 
 struct Vocabulary {
-  const char* pairs;   // the name in llama_cpp_pairs.jsonl
+  const char* pairs;  // the name in llama_cpp_pairs.jsonl
   const char* file;
 };
 
@@ -53,8 +53,9 @@ TEST_P(LlamaCppPairs, EveryTextHasTheReferenceIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LlamaCppPairs,
-                         testing::Values(Vocabulary{"gpt-2", "gpt2"}, Vocabulary{"gpt-2", "gpt2/vocab.json"}, Vocabulary{"llama-bpe", "llama3"}, Vocabulary{"qwen2", "qwen2"},
-                                         Vocabulary{"deepseek-r1-qwen", "qwen2"}, Vocabulary{"llama-spm", "llama2"}, Vocabulary{"phi-3", "llama2/tokenizer.model"}),
+                         testing::Values(Vocabulary{"gpt-2", "gpt2"}, Vocabulary{"gpt-2", "gpt2/vocab.json"}, Vocabulary{"llama-bpe", "llama3"},
+                                         Vocabulary{"qwen2", "qwen2"}, Vocabulary{"deepseek-r1-qwen", "qwen2"}, Vocabulary{"llama-spm", "llama2"},
+                                         Vocabulary{"phi-3", "llama2/tokenizer.model"}),
                          [](const auto& given) {
                            std::string name = std::string(given.param.pairs) + "_" + given.param.file;
                            for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
@@ -83,7 +84,8 @@ TEST(SharedTokenizers, Gpt2EncodesTheRecordedCases) {
   for (const Json& entry : recorded.at("cases").as_array()) {
     Json json = document;
     JsonArray added;
-    for (const auto& [content, id] : entry.at("special_tokens").as_object()) added.push_back(JsonObject{{"id", id}, {"content", content}, {"special", true}});
+    for (const auto& [content, id] : entry.at("special_tokens").as_object())
+      added.push_back(JsonObject{{"id", id}, {"content", content}, {"special", true}});
     json.set("added_tokens", std::move(added));
     const Tokenizer tokenizer = Tokenizer::from_json(json, "gpt2");
     const std::string& text = entry.at("text").as_string();

@@ -18,11 +18,14 @@ Json byte_level_json() {
   JsonObject vocab;
   for (const uint8_t byte : byte_alphabet().order) vocab.emplace_back(byte_alphabet().spelling[byte], vocab.size());
   for (const char* token : {"Ġt", "he", "Ġthe", "ll"}) vocab.emplace_back(token, vocab.size());
-  Json json = parse_json(R"({"added_tokens": [{"id": 300, "content": "<|end|>", "special": true}, {"id": 301, "content": "<tool>", "special": false, "normalized": false, "rstrip": true}],
+  Json json = parse_json(
+      R"({"added_tokens": [{"id": 300, "content": "<|end|>", "special": true}, {"id": 301, "content": "<tool>", "special": false, "normalized": false, "rstrip": true}],
     "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"},
     "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-    "special_tokens": {"<|end|>": {"ids": [300]}}}})", "test");
-  json.set("model", JsonObject{{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", Json::array(std::vector<std::string>{"Ġ t", "h e", "Ġt he", "l l"})}});
+    "special_tokens": {"<|end|>": {"ids": [300]}}}})",
+      "test");
+  json.set("model",
+           JsonObject{{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", Json::array(std::vector<std::string>{"Ġ t", "h e", "Ġt he", "l l"})}});
   return json;
 }
 Tokenizer byte_level() { return Tokenizer::from_json(byte_level_json(), "test", JsonObject{{"eos_token", "<|end|>"}, {"chat_template", "{{ x }}"}}); }
@@ -63,12 +66,13 @@ TEST(Tokenizer, SpecialTokensInTextAreRecognisedUnlessToldOtherwise) {
 
 TEST(Tokenizer, DecodeUndoesEncodeForAnyBytes) {
   Json json = byte_level_json();
-  json.set("normalizer", nullptr);   // NFC does change text
+  json.set("normalizer", nullptr);  // NFC does change text
   const Tokenizer tokenizer = Tokenizer::from_json(json, "test");
   for (uint64_t seed = 0; seed < 200; ++seed) {
     Rng rng(seed);
     std::string text;
-    for (uint64_t n = rng.below(60); n > 0; --n) text += rng.below(3) == 0 ? std::string(1, static_cast<char>(rng.below(256))) : std::string(" the é日<|end|>").substr(rng.below(10));
+    for (uint64_t n = rng.below(60); n > 0; --n)
+      text += rng.below(3) == 0 ? std::string(1, static_cast<char>(rng.below(256))) : std::string(" the é日<|end|>").substr(rng.below(10));
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, false)), text);
     std::string pieces;
     for (const int32_t id : tokenizer.encode(text, false)) pieces += tokenizer.token_bytes(id);
@@ -100,9 +104,10 @@ TEST(Tokenizer, SavedFoldersReadTheSame) {
 
 TEST(Tokenizer, NormalizedTokensAreFoundInNormalisedText) {
   const Tokenizer tokenizer = Tokenizer::from_json(
-      parse_json(R"({"added_tokens": [{"id": 5, "content": "é!", "normalized": true}, {"id": 6, "content": "é?", "normalized": false}], "normalizer": {"type": "NFD"}, "decoder": {"type": "Fuse"},
+      parse_json(
+          R"({"added_tokens": [{"id": 5, "content": "é!", "normalized": true}, {"id": 6, "content": "é?", "normalized": false}], "normalizer": {"type": "NFD"}, "decoder": {"type": "Fuse"},
         "model": {"type": "BPE", "unk_token": "x", "vocab": {"x": 0, "e": 1, "\u0301": 2, "?": 3, "!": 4}, "merges": []}})",
-                 "test"),
+          "test"),
       "test");
   EXPECT_EQ(tokenizer.encode("e\u0301!é!"), (Ids{5, 5}));
   EXPECT_EQ(tokenizer.encode("é?e\u0301?"), (Ids{6, 1, 2, 3}));
@@ -110,11 +115,12 @@ TEST(Tokenizer, NormalizedTokensAreFoundInNormalisedText) {
 
 TEST(Tokenizer, SentencePieceStyleGolden) {
   const Tokenizer tokenizer = Tokenizer::from_json(
-      parse_json(R"({"added_tokens": [{"id": 1, "content": "<s>", "special": true}], "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false},
+      parse_json(
+          R"({"added_tokens": [{"id": 1, "content": "<s>", "special": true}], "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false},
         "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
         {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}, "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
         "vocab": {"<unk>": 0, "<s>": 1, "<0xC3>": 2, "<0xA9>": 3, "▁": 4, "a": 5, "▁a": 6}, "merges": ["▁ a"]}})",
-                 "test"),
+          "test"),
       "test");
   EXPECT_EQ(tokenizer.encode("a a<s>a"), (Ids{6, 6, 1, 5}));
   EXPECT_EQ(tokenizer.encode("éa日本"), (Ids{4, 2, 3, 5, 0}));
@@ -136,7 +142,8 @@ TEST(Tokenizer, ThreadsShareOne) {
 
 TEST(Tokenizer, HostileTextsAreEncodedInTime) {
   const Tokenizer tokenizer = byte_level();
-  for (const std::string& unit : {std::string(" "), std::string("h"), std::string("he"), std::string("\n "), std::string("'"), std::string("\xFF"), std::string("a\u0301"), std::string("<|end|")}) {
+  for (const std::string& unit : {std::string(" "), std::string("h"), std::string("he"), std::string("\n "), std::string("'"), std::string("\xFF"),
+                                  std::string("a\u0301"), std::string("<|end|")}) {
     std::string text;
     while (text.size() < 400000) text += unit;
     EXPECT_GE(tokenizer.encode(text).size(), 100000u) << unit;

@@ -17,7 +17,8 @@ TEST(Unicode, EveryCodePointReadsBackFromUtf8) {
 }
 
 TEST(Unicode, OverlongSurrogateCutAndStrayBytesAreOneByteEach) {
-  for (const std::string text : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80", "\x80", "\xE2\x82", "\xF0\x9F\x98", "\xFF"}) {
+  for (const std::string text : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80",
+                                 "\x80", "\xE2\x82", "\xF0\x9F\x98", "\xFF"}) {
     const CodePoint c = code_point_at(text, 0);
     EXPECT_FALSE(c.valid) << text.size();
     EXPECT_EQ(c.length, 1u);
@@ -49,7 +50,13 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalize(with_zero, NormalForm::nfc), with_zero);
 }
 
-TEST(Unicode, NormalisingKeepsInvalidBytes) { EXPECT_EQ(normalize("\xFF" "e\u0301\xE2\x82", NormalForm::nfc), "\xFF" "é\xE2\x82"); }
+TEST(Unicode, NormalisingKeepsInvalidBytes) {
+  EXPECT_EQ(normalize("\xFF"
+                      "e\u0301\xE2\x82",
+                      NormalForm::nfc),
+            "\xFF"
+            "é\xE2\x82");
+}
 
 }  // namespace
 }  // namespace hone

@@ -35,7 +35,8 @@ Json hone_json(const fs::path& data, const std::vector<std::string>& arguments) 
 class Recipe {
  public:
   Recipe(const fs::path& data, const std::string& name, std::vector<std::string> overrides) {
-    overrides.insert(overrides.begin(), {"run", (source_folder() / "configs" / (name + ".toml")).string(), "runs=" + folder_.path().string(), "name=run"});
+    overrides.insert(overrides.begin(),
+                     {"run", (source_folder() / "configs" / (name + ".toml")).string(), "runs=" + folder_.path().string(), "name=run"});
     done_ = run_hone(overrides, {"HONE_DATA=" + data.string()});
     EXPECT_EQ(done_.code, 0) << done_.err;
   }
@@ -78,8 +79,8 @@ TEST(RealWeights, GenerateTellsTheGreedyStory) {
   story.erase(story.begin(), story.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "prompts.jsonl") << Json(JsonObject{{"ids", prompt}}).dump() << "\n";
-  const Json reply = hone_json(data, {"generate", "--model", stories(data), "--prompts", (folder.path() / "prompts.jsonl").string(), "--temperature", "0", "--max-tokens",
-                                      std::to_string(story.size()), "--json"});
+  const Json reply = hone_json(data, {"generate", "--model", stories(data), "--prompts", (folder.path() / "prompts.jsonl").string(), "--temperature",
+                                      "0", "--max-tokens", std::to_string(story.size()), "--json"});
   EXPECT_EQ(reply.at("ids"), Json(story));
 }
 
@@ -91,7 +92,8 @@ TEST(RealTasks, AllOfGsm8kFromStartToReport) {
   ASSERT_NE(longest, std::string::npos);
   std::ofstream(folder.path() / "short.toml") << task.replace(longest, 16, "max_tokens = 3");
   const fs::path replies = folder.path() / "replies.jsonl";
-  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--out", replies.string(), "--json"});
+  const Json result =
+      hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--out", replies.string(), "--json"});
   EXPECT_EQ(result.at("num_problems").as_int(), 1319);
   EXPECT_EQ(result.at("ci95").as_array().size(), 2u);
   int64_t right = 0, rows = 0;
@@ -132,8 +134,9 @@ TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
 
 TEST(RealRecipes, PretrainingOnStoriesLowersBitsPerByte) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const Recipe run(data, "tinystories", {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2", "model.intermediate_size=160",
-                                         "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
+  const Recipe run(data, "tinystories",
+                   {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2",
+                    "model.intermediate_size=160", "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
   const auto [before, after] = run.first_and_last("eval/tinystories/bits_per_byte", 1);
   EXPECT_LT(after, before - 0.5);
 }

@@ -1,6 +1,5 @@
 // Whole runs through the program: what a run promises about its bits, and what it does when it is stopped.
 #include <gtest/gtest.h>
-
 #include <signal.h>
 
 #include <algorithm>
@@ -60,7 +59,9 @@ reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length",
 class RunTest : public ::testing::Test {
  protected:
   RunTest() { std::ofstream(folder.path() / "tiny.toml") << recipe; }
-  std::vector<std::string> run_arguments(const std::string& name) const { return {"run", (folder.path() / "tiny.toml").string(), "runs=" + folder.path().string(), "name=" + name}; }
+  std::vector<std::string> run_arguments(const std::string& name) const {
+    return {"run", (folder.path() / "tiny.toml").string(), "runs=" + folder.path().string(), "name=" + name};
+  }
   fs::path run(const std::string& name, const std::vector<std::string>& environment = {}) const {
     const Finished done = run_hone(run_arguments(name), environment);
     EXPECT_EQ(done.code, 0) << done.err;
@@ -180,7 +181,8 @@ TEST_F(RunTest, ATornCheckpointIsRefusedByNameAndTheOneBeforeUsed) {
 
 TEST_F(RunTest, LeavesWhatItPromises) {
   const fs::path at = run("a");
-  for (const char* name : {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg", "reward.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
+  for (const char* name : {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg", "reward.svg",
+                           "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
     EXPECT_TRUE(fs::exists(at / name)) << name;
   EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
   const Finished again = run_hone({"run", (at / "recipe.toml").string(), "name=b"});

@@ -1,11 +1,11 @@
 // A JSON Lines file, gzip or not; each row is printed and must read back the same.
+#include "core/jsonl.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string>
-
-#include "core/jsonl.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const int descriptor = ::memfd_create("fuzz", 0);
@@ -15,7 +15,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     hone::read_jsonl(path, [](const hone::Json& row, int64_t) {
       if (!(hone::parse_json(row.dump(), "printed") == row)) std::abort();
     });
-  } catch (const hone::Error&) {
-  }
+  } catch (const hone::Error&) {}
   return 0;
 }

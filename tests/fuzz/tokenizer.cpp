@@ -1,7 +1,7 @@
 // The first line is a text, the rest a tokenizer.json that may encode it.
-#include <string_view>
-
 #include "core/tokenizer.h"
+
+#include <string_view>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
@@ -10,7 +10,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const hone::Tokenizer tokenizer = hone::Tokenizer::from_json(hone::parse_json(input.substr(newline + 1), "fuzz"), "fuzz");
     tokenizer.decode(tokenizer.encode(input.substr(0, newline)));
-  } catch (const hone::Error&) {
-  }
+  } catch (const hone::Error&) {}
   return 0;
 }

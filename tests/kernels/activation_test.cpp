@@ -74,7 +74,7 @@ TEST(Swiglu, LargeGatesNeitherOverflowNorTurnIntoNumbersFromNan) {
   });
 }
 
-TEST(Gelu, HasKnownValues) {   // from the definition, evaluated with 30 digits
+TEST(Gelu, HasKnownValues) {  // from the definition, evaluated with 30 digits
   Floats x({1, 3}), y = poisoned({1, 3});
   x[0] = 1, x[1] = -1, x[2] = 0;
   each_cpu_body(gelu_forward, [&](auto run, const std::string&) {

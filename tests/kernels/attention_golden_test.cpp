@@ -1,6 +1,5 @@
 // Attention against arrays that other implementations left.
 #include "kernels/attention.h"
-
 #include "tests/kernels/stored.h"
 #include "tests/support/support.h"
 
@@ -11,7 +10,8 @@ TEST(AttentionGolden, FlashAttentionVectors) {
   HONE_SHARED_OR_SKIP(path, "vectors/a2/flash_attention.safetensors");
   const SafetensorsReader file(path);
   constexpr int64_t S = 4, T = 128, d = 64;
-  const Floats q = stored(file, "q", {S * T, 1, d}), k = stored(file, "k", {S * T, 1, d}), v = stored(file, "v", {S * T, 1, d}), dout = stored(file, "do", {S * T, 1, d});
+  const Floats q = stored(file, "q", {S * T, 1, d}), k = stored(file, "k", {S * T, 1, d}), v = stored(file, "v", {S * T, 1, d}),
+               dout = stored(file, "do", {S * T, 1, d});
   Ids offsets({S + 1});
   for (int64_t s = 0; s <= S; ++s) offsets[s] = static_cast<int32_t>(s * T);
   const AttentionShape shape{.scale = 0.125f, .max_length = T};
@@ -40,7 +40,8 @@ TEST(AttentionGolden, MaskedAttentionThroughABlockTable) {
       if (mask[r * keys + j]) table[r * keys + lengths[r]++] = static_cast<int32_t>(r / queries * keys + j);
   }
   Floats out = poisoned({rows, 1, d});
-  attention_paged(cpu(), out, q, {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = 1}, offsets, {.scale = 0.125f, .max_length = keys});
+  attention_paged(cpu(), out, q, {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = 1}, offsets,
+                  {.scale = 0.125f, .max_length = keys});
   EXPECT_TRUE(close(out, stored(file, "expected_3d", {rows, 1, d}), {1e-4, 1e-5}));
 }
 

@@ -20,7 +20,10 @@ struct Case {
 
   int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
   int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
-  AttentionShape shape() const { return {.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)}; }
+  AttentionShape shape() const {
+    return {
+        .scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
+  }
   Ids offsets() const {
     Ids out({sequences() + 1});
     for (int64_t s = 0; s < sequences(); ++s) out[s + 1] = out[s] + lengths[static_cast<size_t>(s)];
@@ -71,7 +74,8 @@ std::vector<double> textbook(const Case& c, const Call& call) {
         }
         for (int64_t j = call.offsets[s]; j <= t; ++j)
           for (int64_t i = 0; i < c.dim; ++i)
-            out[static_cast<size_t>((t * c.heads + h) * c.dim + i)] += weights[static_cast<size_t>(j - call.offsets[s])] / total * call.v[(j * c.kv_heads + kv) * c.dim + i];
+            out[static_cast<size_t>((t * c.heads + h) * c.dim + i)] +=
+                weights[static_cast<size_t>(j - call.offsets[s])] / total * call.v[(j * c.kv_heads + kv) * c.dim + i];
       }
   return out;
 }
@@ -88,7 +92,8 @@ struct Cache {
     for (int64_t s = 0; s < c.sequences(); ++s)
       for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j) {
         const int64_t slot = int64_t{table[s * max_blocks + j / block_size]} * block_size + j % block_size, row = c.kv_heads * c.dim;
-        for (int64_t i = 0; i < row; ++i) k[slot * row + i] = call.k[(call.offsets[s] + j) * row + i], v[slot * row + i] = call.v[(call.offsets[s] + j) * row + i];
+        for (int64_t i = 0; i < row; ++i)
+          k[slot * row + i] = call.k[(call.offsets[s] + j) * row + i], v[slot * row + i] = call.v[(call.offsets[s] + j) * row + i];
       }
   }
   PagedKv view(const Ids& lengths) const { return {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = size}; }
@@ -117,8 +122,10 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
   for (const Case& c : cases) {
     Call call(c);
     attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
-    Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}, 8), dv = poisoned({c.tokens(), c.kv_heads, c.dim}, 40);
-    expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+    Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}, 8),
+           dv = poisoned({c.tokens(), c.kv_heads, c.dim}, 40);
+    expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v,
+                        call.offsets, c.shape());
   }
 }) && op_cases().add("attention_paged", [] {
   for (const Case& c : cases) {
@@ -135,7 +142,8 @@ TEST(Attention, BodiesAgreeOnALongSequence) {
   Call call(c);
   expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {2e-5, 4e-6}, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
   Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-  expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 1e-4}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+  expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 1e-4}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v,
+                      call.offsets, c.shape());
 }
 
 TEST(Attention, GradientsAreFiniteDifferences) {
@@ -191,7 +199,8 @@ TEST(Attention, PackedPagedChunkedAndDecodedQueriesHaveTheSameBits) {
     each_cpu_body(attention_forward, [&](auto run, const std::string& name) {
       if (!run(call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape())) return;
       for (const auto& [chunk, block_size] : {std::pair<int64_t, int64_t>{1, 16}, {7, 1}, {64, 5}, {1000, 32}})
-        EXPECT_TRUE(close(in_chunks(c, call, name, chunk, block_size), call.out, {0, 0})) << "chunks of " << chunk << ", cache blocks of " << block_size << ", head dim " << c.dim;
+        EXPECT_TRUE(close(in_chunks(c, call, name, chunk, block_size), call.out, {0, 0}))
+            << "chunks of " << chunk << ", cache blocks of " << block_size << ", head dim " << c.dim;
     });
   }
 }
@@ -199,7 +208,9 @@ TEST(Attention, PackedPagedChunkedAndDecodedQueriesHaveTheSameBits) {
 TEST(Attention, ASequenceHasTheSameBitsAloneAndPacked) {
   const Case together{{40, 90, 3}, 4, 2, 32, 50}, alone{{90}, 4, 2, 32, 50};
   Call packed(together), single(alone);
-  const auto copy = [](Floats& to, const Floats& from, int64_t row) { for (int64_t i = 0; i < to.size(); ++i) to[i] = from[40 * row + i]; };
+  const auto copy = [](Floats& to, const Floats& from, int64_t row) {
+    for (int64_t i = 0; i < to.size(); ++i) to[i] = from[40 * row + i];
+  };
   copy(single.q, packed.q, 128), copy(single.k, packed.k, 64), copy(single.v, packed.v, 64);
   each_cpu_body(attention_forward, [&](auto run, const std::string&) {
     run(packed.out, packed.lse, packed.q, packed.k, packed.v, packed.offsets, together.shape());
@@ -240,7 +251,8 @@ TEST(Attention, WhatAQueryDoesNotSeeCannotReachIt) {
     for (int64_t i = 0; i < call.out.size(); ++i) {
       const int64_t t = i / row;
       const bool sees = t >= 50 && t < 70;
-      ASSERT_TRUE(sees ? std::isnan(broken.out[i]) : same_bits(broken.out[i], call.out[i])) << "query " << t << (sees ? " sees" : " does not see") << " key 50";
+      ASSERT_TRUE(sees ? std::isnan(broken.out[i]) : same_bits(broken.out[i], call.out[i]))
+          << "query " << t << (sees ? " sees" : " does not see") << " key 50";
     }
   });
 }

@@ -43,8 +43,10 @@ TEST(Half, WidensAndNarrowsEveryValue) {
       const double expected = exponent == 0 ? fraction * 0x1p-24 : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
       ASSERT_EQ(wide, (bits & 0x8000 ? -1 : 1) * expected);
     }
-    if (!std::isnan(wide)) ASSERT_EQ(to_f16(wide).bits, bits);
-    else ASSERT_TRUE(std::isnan(to_float(to_f16(wide))));
+    if (!std::isnan(wide))
+      ASSERT_EQ(to_f16(wide).bits, bits);
+    else
+      ASSERT_TRUE(std::isnan(to_float(to_f16(wide))));
   }
 }
 

@@ -10,7 +10,7 @@ namespace hone::test {
 namespace {
 
 constexpr int32_t rows_of_table = 23;
-constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {0, 8}, {100, 7}, {9, 130}};   // ids, columns
+constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {0, 8}, {100, 7}, {9, 130}};  // ids, columns
 
 Ids distinct_ids(int64_t count) {
   Ids out({count});
@@ -81,7 +81,11 @@ TEST(Embedding, ScatterUndoesGather) {
   scatter_rows(cpu(), back, y, rows);
   int64_t kept = 0;
   for (int64_t i = 0; i < x.size(); ++i) {
-    const bool taken = [&] { for (int64_t r = 0; r < 9; ++r) if (rows[r] == i / 5) return true; return false; }();
+    const bool taken = [&] {
+      for (int64_t r = 0; r < 9; ++r)
+        if (rows[r] == i / 5) return true;
+      return false;
+    }();
     ASSERT_EQ(back[i], taken ? x[i] : 0);
     kept += taken;
   }

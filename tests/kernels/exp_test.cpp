@@ -7,7 +7,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 
-void exp_all(float* values, int64_t count) {   // count: a multiple of 16
+void exp_all(float* values, int64_t count) {  // count: a multiple of 16
   const hn::CappedTag<float, 16> d;
   for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(exp_f32(d, hn::LoadU(d, values + i)), d, values + i);
 }
@@ -46,8 +46,10 @@ TEST(Exp, VectorsHaveTheBitsOfTheScalar) {
   HWY_DYNAMIC_DISPATCH(exp_all)(outputs.data(), static_cast<int64_t>(outputs.size()));
   for (size_t i = 0; i < inputs.size(); ++i) {
     const float expected = exp_f32(inputs[i]);
-    if (std::isnan(expected)) ASSERT_TRUE(std::isnan(outputs[i])) << inputs[i];
-    else ASSERT_EQ(std::bit_cast<uint32_t>(outputs[i]), std::bit_cast<uint32_t>(expected)) << inputs[i];
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(outputs[i])) << inputs[i];
+    else
+      ASSERT_EQ(std::bit_cast<uint32_t>(outputs[i]), std::bit_cast<uint32_t>(expected)) << inputs[i];
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace hone {
 
-static void PrintTo(OpBase* op, std::ostream* out) { *out << op->name(); }   // in GoogleTest's messages
+static void PrintTo(OpBase* op, std::ostream* out) { *out << op->name(); }  // in GoogleTest's messages
 
 namespace test {
 namespace {
@@ -15,7 +15,9 @@ class EveryOp : public ::testing::TestWithParam<OpBase*> {};
 
 TEST_P(EveryOp, HasASpecificationOnTheCpu) {
   const auto& bodies = GetParam()->bodies();
-  EXPECT_TRUE(std::ranges::any_of(bodies, [](const OpBase::BodyInfo& body) { return body.device == DeviceKind::cpu && std::string_view(body.name) == "specification" && body.priority == 0; }));
+  EXPECT_TRUE(std::ranges::any_of(bodies, [](const OpBase::BodyInfo& body) {
+    return body.device == DeviceKind::cpu && std::string_view(body.name) == "specification" && body.priority == 0;
+  }));
 }
 
 TEST_P(EveryOp, BodiesAgreeWithTheSpecification) {
@@ -37,13 +39,19 @@ constinit Op<void(Tensor, int)> pick{"test_pick"};
 
 TEST(Op, RunsTheSupportedBodyOfHighestPriorityThenName) {
   static std::string_view ran;
-  const auto body = [](const char* name, DeviceKind device, Op<void(Tensor, int)>::Run run, int priority) { return Op<void(Tensor, int)>::Body{name, device, run, priority}; };
-  auto only_even = body("even", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "even"; }, 5);
+  const auto body = [](const char* name, DeviceKind device, Op<void(Tensor, int)>::Run run, int priority) {
+    return Op<void(Tensor, int)>::Body{name, device, run, priority};
+  };
+  auto only_even = body(
+      "even", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "even"; }, 5);
   only_even.supports = [](const Tensor&, const int& n) { return n % 2 == 0; };
   EXPECT_THROW(pick(cpu(), {}, 1), Error);
-  pick.add(body("b", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "b"; }, 1));
-  pick.add(body("a", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "a"; }, 1));
-  pick.add(body("elsewhere", DeviceKind::cuda, [](Context&, Tensor, int) { ran = "elsewhere"; }, 9));
+  pick.add(body(
+      "b", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "b"; }, 1));
+  pick.add(body(
+      "a", DeviceKind::cpu, [](Context&, Tensor, int) { ran = "a"; }, 1));
+  pick.add(body(
+      "elsewhere", DeviceKind::cuda, [](Context&, Tensor, int) { ran = "elsewhere"; }, 9));
   pick.add(only_even);
   pick(cpu(), {}, 1);
   EXPECT_EQ(ran, "a");

@@ -11,7 +11,8 @@ namespace hone::test {
 namespace {
 
 constexpr int64_t sizes[] = {0, 1, 33, 40000};
-const AdamwStep adamw{.learning_rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .correction1 = 0.271f, .correction2 = 0.1426f};
+const AdamwStep adamw{
+    .learning_rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .correction1 = 0.271f, .correction2 = 0.1426f};
 
 Floats magnitudes(int64_t count, uint64_t seed) {
   Floats out = normals({count}, seed);
@@ -28,13 +29,15 @@ Floats one(float value) { return Floats({1}, value); }
 }) && op_cases().add("sgd_update", [] {
   for (const int64_t n : sizes) {
     Floats value = normals({n}, 1), buffer = normals({n}, 2);
-    expect_bodies_agree(sgd_update, {&value, &buffer}, {0, 0}, value, buffer, normals({n}, 3), one(0.7f), SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true});
+    expect_bodies_agree(sgd_update, {&value, &buffer}, {0, 0}, value, buffer, normals({n}, 3), one(0.7f),
+                        SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true});
     expect_bodies_agree(sgd_update, {&value}, {0, 0}, value, {}, normals({n}, 3), one(0.7f), SgdStep{.learning_rate = 0.1f});
   }
 }) && op_cases().add("rmsprop_update", [] {
   for (const int64_t n : sizes) {
     Floats value = normals({n}, 1), square = magnitudes(n, 2);
-    expect_bodies_agree(rmsprop_update, {&value, &square}, {0, 0}, value, square, normals({n}, 3), one(0.7f), RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f});
+    expect_bodies_agree(rmsprop_update, {&value, &square}, {0, 0}, value, square, normals({n}, 3), one(0.7f),
+                        RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f});
   }
 }) && op_cases().add("sum_squares", [] {
   for (const int64_t n : sizes) {
@@ -91,19 +94,20 @@ TEST(SumSquares, BitsDoNotDependOnThreads) {
 TEST(Sgd, FollowsItsDefinition) {
   Floats value = one(1), buffer = one(100);
   const SgdStep step{.learning_rate = 0.5f, .momentum = 0.5f, .dampening = 0.25f, .weight_decay = 0.5f, .first = true};
-  sgd_update(cpu(), value, buffer, one(4), one(0.5f), step);      // gradient 4 * 0.5 + 0.5 * 1
+  sgd_update(cpu(), value, buffer, one(4), one(0.5f), step);  // gradient 4 * 0.5 + 0.5 * 1
   EXPECT_EQ(buffer[0], 2.5f);
   EXPECT_EQ(value[0], -0.25f);
   SgdStep later = step;
   later.first = false, later.nesterov = true;
-  sgd_update(cpu(), value, buffer, one(4), one(0.5f), later);     // gradient 2 - 0.125 = 1.875
+  sgd_update(cpu(), value, buffer, one(4), one(0.5f), later);  // gradient 2 - 0.125 = 1.875
   EXPECT_EQ(buffer[0], 0.5f * 2.5f + 0.75f * 1.875f);
   EXPECT_EQ(value[0], -0.25f - 0.5f * (1.875f + 0.5f * 2.65625f));
 }
 
 TEST(Rmsprop, FollowsItsDefinition) {
   Floats value = one(1), square = one(4);
-  rmsprop_update(cpu(), value, square, one(4), one(0.5f), {.learning_rate = 0.5f, .alpha = 0.5f, .eps = 0, .weight_decay = 2});   // gradient 4 * 0.5 + 2
+  rmsprop_update(cpu(), value, square, one(4), one(0.5f),
+                 {.learning_rate = 0.5f, .alpha = 0.5f, .eps = 0, .weight_decay = 2});  // gradient 4 * 0.5 + 2
   EXPECT_EQ(square[0], 10);
   EXPECT_FLOAT_EQ(value[0], 1 - 0.5f * 4 / std::sqrt(10.0f));
 }
@@ -127,9 +131,13 @@ TEST(Adamw, FollowsARecordedTorchRun) {
       for (int64_t c = 0; c < 3; ++c) grad[3 * r + c] = -2 * error * x[c];
     }
     adamw_update(cpu(), w, m, v, grad, one(1),
-                 {.learning_rate = static_cast<float>(run.at("lr").as_double()), .beta1 = static_cast<float>(beta1), .beta2 = static_cast<float>(beta2),
-                  .eps = static_cast<float>(run.at("eps").as_double()), .weight_decay = static_cast<float>(run.at("weight_decay").as_double()),
-                  .correction1 = static_cast<float>(1 - std::pow(beta1, step)), .correction2 = static_cast<float>(1 - std::pow(beta2, step))});
+                 {.learning_rate = static_cast<float>(run.at("lr").as_double()),
+                  .beta1 = static_cast<float>(beta1),
+                  .beta2 = static_cast<float>(beta2),
+                  .eps = static_cast<float>(run.at("eps").as_double()),
+                  .weight_decay = static_cast<float>(run.at("weight_decay").as_double()),
+                  .correction1 = static_cast<float>(1 - std::pow(beta1, step)),
+                  .correction2 = static_cast<float>(1 - std::pow(beta2, step))});
   }
   Floats expected({6});
   for (int64_t r = 0; r < 2; ++r) row(run.at("expected_W_torch").as_array()[static_cast<size_t>(r)], expected, 3 * r);

@@ -20,7 +20,11 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  return {{1, {1, 1, 2, 2, 1e-6f}, false}, {0, {2, 1, 8, 8, 1e-6f}, true}, {37, {6, 2, 16, 16, 1e-6f}, true}, {20, {4, 4, 10, 6, 1e-6f}, false}, {9, {3, 1, 24, 0, 1e-6f}, true}};
+  return {{1, {1, 1, 2, 2, 1e-6f}, false},
+          {0, {2, 1, 8, 8, 1e-6f}, true},
+          {37, {6, 2, 16, 16, 1e-6f}, true},
+          {20, {4, 4, 10, 6, 1e-6f}, false},
+          {9, {3, 1, 24, 0, 1e-6f}, true}};
 }
 
 constexpr int64_t num_positions = 50;
@@ -51,9 +55,10 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
     Ids slots({c.tokens});
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>(63 - t);
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm), rstd = given(c.norms, call.rstd);
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape,
-                        KvWrite{cache_k, cache_v, slots});
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
+    expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd, call.qkv, call.positions,
+                        call.cos_sin, q_norm, k_norm, c.shape, KvWrite{cache_k, cache_v, slots});
+    expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, q_norm, k_norm,
+                        c.shape, {});
   }
 }) && op_cases().add("qkv_backward", [] {
   for (const Case& c : cases()) {
@@ -61,8 +66,8 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
     const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm), rstd = given(c.norms, call.rstd);
     qkv_forward(cpu(), call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
     Floats dqkv = normals({c.tokens, c.width()}, 9), dq_norm = normals({c.shape.head_dim}, 10), dk_norm = normals({c.shape.head_dim}, 11);
-    expect_bodies_agree(qkv_backward, {&dqkv, &dq_norm, &dk_norm}, {1e-5, 1e-5}, dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, rstd, call.qkv, call.positions,
-                        call.cos_sin, q_norm, k_norm, c.shape);
+    expect_bodies_agree(qkv_backward, {&dqkv, &dq_norm, &dk_norm}, {1e-5, 1e-5}, dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq,
+                        call.dk, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape);
   }
 });
 
@@ -73,10 +78,12 @@ std::vector<double> expected_head(const Case& c, const Call& call, int64_t t, in
   double squares = 0;
   for (int64_t i = 0; i < dim; ++i) x.push_back(call.qkv[t * c.width() + h * dim + i]), squares += x.back() * x.back();
   const Floats& weight = h < c.shape.num_heads ? call.q_norm : call.k_norm;
-  for (int64_t i = 0; c.norms && i < dim; ++i) x[static_cast<size_t>(i)] *= weight[i] / std::sqrt(squares / static_cast<double>(dim) + double{c.shape.norm_eps});
+  for (int64_t i = 0; c.norms && i < dim; ++i)
+    x[static_cast<size_t>(i)] *= weight[i] / std::sqrt(squares / static_cast<double>(dim) + double{c.shape.norm_eps});
   out = x;
   for (int64_t i = 0; i < half; ++i) {
-    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half)), a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(i + half)];
+    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half)), a = x[static_cast<size_t>(i)],
+                 b = x[static_cast<size_t>(i + half)];
     out[static_cast<size_t>(i)] = a * std::cos(angle) - b * std::sin(angle);
     out[static_cast<size_t>(i + half)] = b * std::cos(angle) + a * std::sin(angle);
   }
@@ -97,7 +104,8 @@ TEST(Qkv, NormsRotatesAndWritesTheCache) {
       for (int64_t h = 0; h < H + Hk; ++h)
         for (const double x : expected_head(c, call, t, h)) (h < H ? q : k).push_back(x);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
-      run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm), given(c.norms, call.k_norm), c.shape, KvWrite{cache_k, cache_v, slots});
+      run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm), given(c.norms, call.k_norm), c.shape,
+          KvWrite{cache_k, cache_v, slots});
       EXPECT_TRUE(close(call.q, q, {2e-6, 2e-6}));
       EXPECT_TRUE(close(call.k, k, {2e-6, 2e-6}));
       for (int64_t t = 0; t < c.tokens; ++t)
@@ -125,9 +133,9 @@ TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
     each_cpu_body(qkv_backward, [&](auto run, const std::string&) {
       Floats dqkv({c.tokens, c.width()}), dq_norm({c.shape.head_dim}), dk_norm({c.shape.head_dim});
       const int64_t values = (c.shape.num_heads + c.shape.num_kv_heads) * c.shape.head_dim;
-      run(dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, given(c.norms, kept), call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape);
-      for (int64_t i = 0; i < dqkv.size(); ++i)
-        ASSERT_TRUE(i % c.width() < values || dqkv[i] == 0);
+      run(dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, given(c.norms, kept), call.qkv, call.positions, call.cos_sin,
+          q_norm, k_norm, c.shape);
+      for (int64_t i = 0; i < dqkv.size(); ++i) ASSERT_TRUE(i % c.width() < values || dqkv[i] == 0);
       expect_gradient(loss, call.qkv, dqkv);
       if (!c.norms) return;
       expect_gradient(loss, call.q_norm, dq_norm);
@@ -144,13 +152,15 @@ TEST(Qkv, BitsDependNeitherOnOtherTokensNorOnThreads) {
     set_num_threads(threads);
     qkv_forward(cpu(), call.q, call.k, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm, c.shape, {});
     Floats dqkv({70, c.width()}), dq_norm({20}), dk_norm({20});
-    qkv_backward(cpu(), dqkv, dq_norm, dk_norm, call.dq, call.dk, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm, c.shape);
+    qkv_backward(cpu(), dqkv, dq_norm, dk_norm, call.dq, call.dk, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm,
+                 c.shape);
     const std::vector<Floats> now = {call.q, call.k, dqkv, dq_norm, dk_norm};
     if (first.empty()) first = now;
     for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i;
   }
   Floats q = poisoned({1, 4, 20}), k = poisoned({1, 2, 20});
-  qkv_forward(cpu(), q, k, {}, call.qkv.tensor().rows(41, 1), call.positions.tensor().rows(41, 1), call.cos_sin, call.q_norm, call.k_norm, c.shape, {});
+  qkv_forward(cpu(), q, k, {}, call.qkv.tensor().rows(41, 1), call.positions.tensor().rows(41, 1), call.cos_sin, call.q_norm, call.k_norm, c.shape,
+              {});
   for (int64_t i = 0; i < q.size(); ++i) ASSERT_TRUE(same_bits(q[i], call.q[41 * 80 + i]));
 }
 
@@ -219,14 +229,16 @@ TEST(Qkv, RotationsMatchVllm) {
 TEST(Qkv, NormRotationAndAttentionMatchVllm) {
   for (const std::string name : {"dense_attention_f32_small", "dense_attention_f32_realdims"}) {
     HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/" + name);
-    const NpyArray q_in = read_npy(folder / "q.npy"), k_in = read_npy(folder / "k.npy"), v_in = read_npy(folder / "v.npy"), q_weight = read_npy(folder / "q_norm_weight.npy"),
-                   k_weight = read_npy(folder / "k_norm_weight.npy");
+    const NpyArray q_in = read_npy(folder / "q.npy"), k_in = read_npy(folder / "k.npy"), v_in = read_npy(folder / "v.npy"),
+                   q_weight = read_npy(folder / "q_norm_weight.npy"), k_weight = read_npy(folder / "k_norm_weight.npy");
     const Ids positions = ids_of(read_npy(folder / "positions.npy"));
     const int64_t tokens = positions.size(), heads = q_in.shape[1], kv_heads = k_in.shape[1], dim = q_in.shape[2], rotary = dim == 8 ? 4 : 64;
     const double theta = dim == 8 ? 1e4 : 1e7;
     const Floats qkv = fused({q_in, k_in, v_in}, tokens, (heads + 2 * kv_heads) * dim);
     Floats q_norm({dim}), k_norm({dim}), cos_sin({1000, rotary}), q = poisoned({tokens, heads, dim}), k = poisoned({tokens, kv_heads, dim}), out = q;
-    for (int64_t i = 0; i < dim; ++i) q_norm[i] = static_cast<float>(1 + q_weight.values[static_cast<size_t>(i)]), k_norm[i] = static_cast<float>(1 + k_weight.values[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < dim; ++i)
+      q_norm[i] = static_cast<float>(1 + q_weight.values[static_cast<size_t>(i)]),
+      k_norm[i] = static_cast<float>(1 + k_weight.values[static_cast<size_t>(i)]);
     rotary_table(cos_sin, {.dim = rotary, .theta = theta});
     qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, {heads, kv_heads, dim, rotary, 1e-6f}, {});
     Ids offsets({2});
@@ -246,8 +258,9 @@ TEST(Qkv, RotationMatchesAnInterleavedOne) {
   Floats qkv({tokens, 3 * dim}), cos_sin({length, dim}), q = poisoned({tokens, 1, dim}), k = q, rearranged({tokens, dim});
   Ids positions({tokens});
   for (int64_t t = 0; t < tokens; ++t) {
-    std::memcpy(&positions[t], static_cast<const char*>(file.at("positions").data) + t % length * 8, 4);   // the low half of an i64
-    for (int64_t i = 0; i < dim; ++i) qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32], rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
+    std::memcpy(&positions[t], static_cast<const char*>(file.at("positions").data) + t % length * 8, 4);  // the low half of an i64
+    for (int64_t i = 0; i < dim; ++i)
+      qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32], rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
   }
   rotary_table(cos_sin, {.dim = dim});
   qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {1, 1, dim, dim, 0}, {});

@@ -47,7 +47,8 @@ TEST(Rmsnorm, IsItsFormulaInDouble) {
     for (int64_t r = 0; r < rows; ++r) {
       double squares = 0;
       for (int64_t i = 0; i < dim; ++i) squares += std::pow(static_cast<double>(x[r * dim + i]), 2);
-      for (int64_t i = 0; i < dim; ++i) expected.push_back(double{x[r * dim + i]} * w[i] / std::sqrt(squares / static_cast<double>(dim) + double{eps}));
+      for (int64_t i = 0; i < dim; ++i)
+        expected.push_back(double{x[r * dim + i]} * w[i] / std::sqrt(squares / static_cast<double>(dim) + double{eps}));
     }
     each_cpu_body(rmsnorm_forward, [&](auto run, const std::string&) {
       Floats y = poisoned({rows, dim});

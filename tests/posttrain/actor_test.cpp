@@ -13,7 +13,9 @@ namespace {
 // Its score is the length of the reply; a part says whether the reply was given to it.
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override { return {.score = static_cast<double>(completion.ids.size()), .parts = {{"seen", 1}}}; }
+  Score score(const Task&, const Completion& completion) const override {
+    return {.score = static_cast<double>(completion.ids.size()), .parts = {{"seen", 1}}};
+  }
 };
 class NotANumber : public Reward {
  public:

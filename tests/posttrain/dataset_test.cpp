@@ -30,7 +30,8 @@ class DatasetTest : public ::testing::Test {
 };
 
 TEST_F(DatasetTest, RowsComeInOrderWithTheirPlaceUpToTheLimit) {
-  const RowSource source{.files = {file("a.jsonl", "{\"x\": 1}\n\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .limit = 3};
+  const RowSource source{
+      .files = {file("a.jsonl", "{\"x\": 1}\n\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .limit = 3};
   std::vector<std::string> seen;
   read_rows(source, [&](const Json& row, const std::string& where) { seen.push_back(row.at("x").dump() + " " + where); });
   const std::string root = folder.path().string();
@@ -48,7 +49,8 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
 }
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
-  const SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .format = {}};
+  const SftSource source{
+      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .format = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
   const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
@@ -59,8 +61,14 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
 }
 
 TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
-  SftSource source{.rows = {.files = {file("a.jsonl", "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": \"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")}, .generator = {}},
-                   .prompt = "{q}", .completion = "{a}", .format = {}, .max_length = 8};
+  SftSource source{
+      .rows = {.files = {file("a.jsonl",
+                              "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": \"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
+               .generator = {}},
+      .prompt = "{q}",
+      .completion = "{a}",
+      .format = {},
+      .max_length = 8};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
   source.too_long = "truncate";  // the third has nothing left to train on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
@@ -75,8 +83,12 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
 }
 
 TEST_F(DatasetTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
-  const PreferenceSource source{.rows = {.files = {file("p.jsonl", "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n")}, .generator = {}},
-                                .format = {}, .max_length = 8};
+  const PreferenceSource source{.rows = {.files = {file("p.jsonl",
+                                                        "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", "
+                                                        "\"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n")},
+                                         .generator = {}},
+                                .format = {},
+                                .max_length = 8};
   const std::vector<Group> pairs = load_preferences(source, tokenizer);
   ASSERT_EQ(pairs.size(), 1u);
   ASSERT_EQ(pairs[0].samples.size(), 2u);

@@ -53,7 +53,8 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   EXPECT_NEAR(slope, squares, 0.01 * squares + 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective, testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names())),
+INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective,
+                         testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names())),
                          [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });
 
 }  // namespace

@@ -24,7 +24,8 @@ Json nested(const Rows& rows) {
 }
 
 Json input(JsonObject more = {}) {
-  Json out = JsonObject{{"logp", nested(logp)}, {"behavior_logp", nested(old_logp)}, {"reference_logp", nested(reference_logp)}, {"mask", nested(mask)}};
+  Json out =
+      JsonObject{{"logp", nested(logp)}, {"behavior_logp", nested(old_logp)}, {"reference_logp", nested(reference_logp)}, {"mask", nested(mask)}};
   for (auto& [key, value] : more) out.set(key, std::move(value));
   return out;
 }
@@ -52,15 +53,14 @@ class ObjectiveJsonGrpo : public testing::TestWithParam<GrpoCase> {};
 TEST_P(ObjectiveJsonGrpo, FollowsTheFormula) {
   const std::vector<double> rewards = {1, 0, 0.5, 0.25};
   const double low = 0.1, high = 0.3, beta = 0.05;
-  const Json out = evaluate_objective("grpo",
-                                      input({{"rewards", Json::array(rewards)},
-                                             {"group_size", 2},
-                                             {"config", JsonObject{{"epsilon", low},
-                                                                   {"epsilon_high", high},
-                                                                   {"beta", beta},
-                                                                   {"loss_type", GetParam().loss_type},
-                                                                   {"max_completion_length", 16}}}}),
-                                      "x.json");
+  const Json out = evaluate_objective(
+      "grpo",
+      input({{"rewards", Json::array(rewards)},
+             {"group_size", 2},
+             {"config",
+              JsonObject{
+                  {"epsilon", low}, {"epsilon_high", high}, {"beta", beta}, {"loss_type", GetParam().loss_type}, {"max_completion_length", 16}}}}),
+      "x.json");
   double all_tokens = 0, loss = 0, kl = 0;
   for (const auto& row : mask)
     for (const double m : row) all_tokens += m;
@@ -110,7 +110,8 @@ TEST(ObjectiveJson, DpoFollowsTheFormulas) {
   };
   const double beta = 0.3, smoothing = 0.1;
   const auto run = [&](const char* loss_type) {
-    return evaluate_objective("dpo", input({{"config", JsonObject{{"beta", beta}, {"label_smoothing", smoothing}, {"loss_type", loss_type}}}}), "x.json");
+    return evaluate_objective("dpo", input({{"config", JsonObject{{"beta", beta}, {"label_smoothing", smoothing}, {"loss_type", loss_type}}}}),
+                              "x.json");
   };
   double sigmoid = 0, hinge = 0, ipo = 0, margin = 0;
   for (size_t s = 0; s < 4; s += 2) {
@@ -132,11 +133,12 @@ TEST(ObjectiveJson, PpoMakesAdvantagesAndReturnsFromRewardsAndValues) {
   const Rows value = {{0, 0.5, 0.25}, {0.1, 0.2}, {0, 0.5, 0, -0.5}, {1}};
   const double kl_coef = 0.1, gamma = 0.9, lam = 0.8;
   const std::vector<double> rewards = {1, 0, -1, 0.5};
-  const Json out = evaluate_objective("ppo",
-                                      input({{"value", nested(value)},
-                                             {"rewards", Json::array(rewards)},
-                                             {"config", JsonObject{{"kl_coef", kl_coef}, {"gamma", gamma}, {"lam", lam}, {"whiten_advantages", false}}}}),
-                                      "x.json");
+  const Json out =
+      evaluate_objective("ppo",
+                         input({{"value", nested(value)},
+                                {"rewards", Json::array(rewards)},
+                                {"config", JsonObject{{"kl_coef", kl_coef}, {"gamma", gamma}, {"lam", lam}, {"whiten_advantages", false}}}}),
+                         "x.json");
   double loss = 0;
   for (size_t s = 0; s < logp.size(); ++s) {
     std::vector<size_t> steps;

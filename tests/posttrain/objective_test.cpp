@@ -49,9 +49,18 @@ struct Columns {
     const auto part = [&](const std::vector<float>& c) {
       return std::span<const float>(c).subspan(static_cast<size_t>(offsets[begin]), static_cast<size_t>(part_offsets.back()));
     };
-    return {.offsets = part_offsets, .logp = part(logp), .old_logp = part(old_logp), .behavior_logp = part(behavior_logp),
-            .reference_logp = part(reference_logp), .advantage = part(advantage), .mask = part(mask), .entropy = part(entropy), .value = part(value),
-            .old_value = part(old_value), .returns = part(returns), .scale = scale};
+    return {.offsets = part_offsets,
+            .logp = part(logp),
+            .old_logp = part(old_logp),
+            .behavior_logp = part(behavior_logp),
+            .reference_logp = part(reference_logp),
+            .advantage = part(advantage),
+            .mask = part(mask),
+            .entropy = part(entropy),
+            .value = part(value),
+            .old_value = part(old_value),
+            .returns = part(returns),
+            .scale = scale};
   }
 };
 

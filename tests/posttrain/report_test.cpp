@@ -44,7 +44,8 @@ TEST_F(ReportTest, StagesCarryTheirAccuracyAndTheOneBefore) {
 TEST_F(ReportTest, TheTableHasALineAStageAndTheStart) {
   const std::string table = report_table(write_report(folder.path()));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
-  for (const char* words : {"(start)", "0.0% [0.0, 10.0]", "40.0% [30.0, 50.0]", "90.0% [80.0, 95.0]", "85.0% [80.0, 90.0]", "2.2"}) EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
+  for (const char* words : {"(start)", "0.0% [0.0, 10.0]", "40.0% [30.0, 50.0]", "90.0% [80.0, 95.0]", "85.0% [80.0, 90.0]", "2.2"})
+    EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
 }
 
 TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
@@ -58,7 +59,8 @@ TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
 
 TEST_F(ReportTest, TheLastSamplesAreShownInAFenceTheyCannotEnd) {
   std::string samples;
-  for (int i = 0; i < 12; ++i) samples += "{\"prompt\": \"p" + std::to_string(i) + "#\", \"completion\": \"```\", \"reward\": 0.5, \"answer\": \"x\"}\n";
+  for (int i = 0; i < 12; ++i)
+    samples += "{\"prompt\": \"p" + std::to_string(i) + "#\", \"completion\": \"```\", \"reward\": 0.5, \"answer\": \"x\"}\n";
   write("samples.jsonl", samples);
   write_report(folder.path());
   const std::string text = page();

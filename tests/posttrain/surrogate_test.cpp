@@ -54,7 +54,8 @@ TEST(ClippedSurrogate, AgreesWithPublishedTokenLosses) {
   const Json& section = all.at("compute_policy_gradient_loss");
   const auto data = [](const Json& tensor) { return tensor.at("data").as_array(); };
   const Json& inputs = section.at("inputs");
-  const JsonArray advantages = data(inputs.at("raw_rewards_or_advantages")), logp = data(inputs.at("policy_log_probs")), old_logp = data(inputs.at("old_log_probs"));
+  const JsonArray advantages = data(inputs.at("raw_rewards_or_advantages")), logp = data(inputs.at("policy_log_probs")),
+                  old_logp = data(inputs.at("old_log_probs"));
   const JsonArray free_loss = data(section.at("cases").at("noclip")), clipped_loss = data(section.at("cases").at("grpo"));
   const double cliprange = inputs.at("cliprange").as_double();
   ASSERT_EQ(logp.size(), 20u);

@@ -29,7 +29,11 @@ TEST(Svg, NamesAreEscapedAndTellCurvesApart) {
 }
 
 TEST(Svg, NothingOnePointAndEqualPointsAreDrawnInBounds) {
-  for (const std::vector<Curve>& curves : {std::vector<Curve>{}, {{"x", {{5, 5}}}}, {{"x", {{1, 7}, {2, 7}}}}, {{"x", {{0, 1e-300}, {1, 2e-300}}}}, {{"x", {{0, -1e300}, {1, 1e300}}}}}) {
+  for (const std::vector<Curve>& curves : {std::vector<Curve>{},
+                                           {{"x", {{5, 5}}}},
+                                           {{"x", {{1, 7}, {2, 7}}}},
+                                           {{"x", {{0, 1e-300}, {1, 2e-300}}}},
+                                           {{"x", {{0, -1e300}, {1, 1e300}}}}}) {
     const std::string chart = svg_chart("t", "x", curves);
     EXPECT_LT(chart.size(), 20000u);
     EXPECT_EQ(count(chart, "nan"), 0u) << chart;

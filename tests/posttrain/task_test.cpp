@@ -31,7 +31,9 @@ class EvalTest : public ::testing::Test {
   EvalResult run(const std::string& task, const std::string& rows, const EvalOptions& options = {}) {
     std::ofstream(folder.path() / "rows.jsonl") << rows;
     EvalModel on{context, *model, *tokenizer, {}, [this](Json row) { records.push_back(std::move(row)); }};
-    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml").as<EvalTaskSpec>().task->run(on, options);
+    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
+        .as<EvalTaskSpec>()
+        .task->run(on, options);
   }
   // Log-probability of tail behind head, each encoded by itself.
   double logp(const std::string& head, const std::string& tail) {
@@ -60,7 +62,8 @@ TEST_F(EvalTest, AChoiceIsScoredBehindItsPrompt) {
 }
 
 TEST_F(EvalTest, AContinuationIsScoredBehindEveryChoice) {
-  run("kind = 'multiple_choice'\nprompt = ''\nchoice = '{choice}'\ncontinuation = ' {rest}'", R"({"choices": ["ab", "ba"], "rest": "c.", "gold": 0})");
+  run("kind = 'multiple_choice'\nprompt = ''\nchoice = '{choice}'\ncontinuation = ' {rest}'",
+      R"({"choices": ["ab", "ba"], "rest": "c.", "gold": 0})");
   const JsonArray& found = records.at(0).at("logp").as_array();
   EXPECT_NEAR(found[0].as_double(), logp("ab", " c."), 1e-6);
   EXPECT_NEAR(found[1].as_double(), logp("ba", " c."), 1e-6);
@@ -70,11 +73,13 @@ TEST_F(EvalTest, TheRightChoiceIsAnIndexALetterOrAText) {
   const std::string task = "kind = 'multiple_choice'\nprompt = 'a'\nchoice = '{choice}'";
   for (const char* gold : {"1", "\"B\"", "\"b\""}) run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}"));
   for (const Json& row : records) EXPECT_EQ(row.at("gold").as_int(), 1);
-  for (const char* gold : {"2", "\"C\"", "\"x\"", "-1"}) EXPECT_THROW(run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}")), Error) << gold;
+  for (const char* gold : {"2", "\"C\"", "\"x\"", "-1"})
+    EXPECT_THROW(run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}")), Error) << gold;
 }
 
 TEST_F(EvalTest, APromptThatDoesNotFitLosesItsBeginningAndIsCounted) {
-  const EvalResult result = run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "cccccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
+  const EvalResult result =
+      run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "cccccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
   EXPECT_EQ(result.metrics.at("cut"), 1);
   EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("caabbaabbaa", "c"), 1e-6);
 }

@@ -109,7 +109,9 @@ class HostileTokenFile : public testing::Test {
     std::memcpy(bytes_.data() + 70, documents, 16);
   }
   template <class T>
-  void put(size_t at, T value) { std::memcpy(bytes_.data() + at, &value, sizeof value); }
+  void put(size_t at, T value) {
+    std::memcpy(bytes_.data() + at, &value, sizeof value);
+  }
   TokenFile open() const {
     std::ofstream(folder_.path() / "t.bin", std::ios::binary) << bytes_;
     return TokenFile(folder_.path() / "t.bin");
@@ -120,16 +122,46 @@ class HostileTokenFile : public testing::Test {
 };
 
 TEST_F(HostileTokenFile, OpensWhenWellFormed) { EXPECT_EQ(all_of(open()), (std::vector<int32_t>{1, 9, 3})); }
-TEST_F(HostileTokenFile, RefusesAnotherFormat) { put(0, 'X'); refuses(); }
-TEST_F(HostileTokenFile, RefusesIdsOfThreeBytes) { put(8, uint32_t{3}); refuses(); }
-TEST_F(HostileTokenFile, RefusesAnEmptyVocabulary) { put(12, uint32_t{0}); refuses(); }
-TEST_F(HostileTokenFile, RefusesMoreTokensThanBytes) { put(16, uint64_t{12}); refuses(); }
-TEST_F(HostileTokenFile, RefusesATokenCountThatOverflows) { put(16, uint64_t{1} << 63); refuses(); }
-TEST_F(HostileTokenFile, RefusesADocumentCountThatOverflows) { put(24, uint64_t{1} << 61 | 2); refuses(); }
-TEST_F(HostileTokenFile, RefusesATableInsideTheIds) { put(32, uint64_t{66}); refuses(); }
-TEST_F(HostileTokenFile, RefusesATablePastTheEnd) { put(32, uint64_t{1} << 40); refuses(); }
-TEST_F(HostileTokenFile, RefusesDocumentsOutOfOrder) { put(70, uint64_t{3}); refuses(); }
-TEST_F(HostileTokenFile, RefusesADocumentPastTheTokens) { put(78, uint64_t{4}); refuses(); }
+TEST_F(HostileTokenFile, RefusesAnotherFormat) {
+  put(0, 'X');
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesIdsOfThreeBytes) {
+  put(8, uint32_t{3});
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesAnEmptyVocabulary) {
+  put(12, uint32_t{0});
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesMoreTokensThanBytes) {
+  put(16, uint64_t{12});
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesATokenCountThatOverflows) {
+  put(16, uint64_t{1} << 63);
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesADocumentCountThatOverflows) {
+  put(24, uint64_t{1} << 61 | 2);
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesATableInsideTheIds) {
+  put(32, uint64_t{66});
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesATablePastTheEnd) {
+  put(32, uint64_t{1} << 40);
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesDocumentsOutOfOrder) {
+  put(70, uint64_t{3});
+  refuses();
+}
+TEST_F(HostileTokenFile, RefusesADocumentPastTheTokens) {
+  put(78, uint64_t{4});
+  refuses();
+}
 TEST_F(HostileTokenFile, RefusesATornFile) {
   for (const size_t size : {0, 10, 63, 64, 69, 85}) {
     const std::string whole = bytes_;

@@ -53,7 +53,7 @@ TEST(Trainer, SplittingIntoMicroBatchesChangesTheGradientByRoundingOnly) {
     const auto grad = rig.model->flat_grads().as<float>();
     grads.emplace_back(grad.begin(), grad.end());
   }
-  EXPECT_NEAR(losses[0], losses[1], 1e-12);   // each token's log-prob has the same bits
+  EXPECT_NEAR(losses[0], losses[1], 1e-12);  // each token's log-prob has the same bits
   for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6) << i;
 }
 

@@ -24,7 +24,8 @@ TEST(MathVectors, CasesOfMathVerify) {
                             .any_names = !flag("strict", true),
                             .inequality_for_interval = flag("allow_set_relation_comp", false)};
     MathSources sources{.latex = false, .expression = false};
-    if (one.at("extract").is_string()) sources = {};
+    if (one.at("extract").is_string())
+      sources = {};
     else
       for (const Json& name : one.at("extract").as_array()) (name.as_string() == "latex" ? sources.latex : sources.expression) = true;
     const int64_t tier = one.at("tier").as_int();
@@ -47,7 +48,8 @@ TEST(MathVectors, EveryGsm8kAnswerEqualsItself) {
   read_jsonl(path, [&](const Json& row, int64_t) {
     const std::string &answer = row.at("answer").as_string(), &last = row.at("final").as_string();
     ++rows;
-    if (judge(answer, answer) && judge(last, answer) && judge(answer, "So the answer is $" + last + ".") && judge(last, "\\boxed{" + last + "}")) ++right;
+    if (judge(answer, answer) && judge(last, answer) && judge(answer, "So the answer is $" + last + ".") && judge(last, "\\boxed{" + last + "}"))
+      ++right;
     if (last != before && judge(last, "The answer is " + before)) ++wrong_accepted;
     before = last;
   });

@@ -11,7 +11,9 @@ namespace hone {
 namespace {
 
 // A reward whose defaults cannot stand alone, and a task whose answer a reward can read, where "12" is none.
-std::string spec_of(const std::string& name) { return name == "composite" ? "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}" : name; }
+std::string spec_of(const std::string& name) {
+  return name == "composite" ? "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}" : name;
+}
 
 Task task_for(const std::string& name) {
   return {.id = "contract", .prompt = "1,3:7,3", .messages = {}, .answer = name == "choice" ? "B" : "12", .columns = {}};
@@ -25,8 +27,9 @@ std::string repeated(std::string_view unit, size_t bytes) {
 
 std::vector<Completion> small_completions() {
   std::vector<Completion> out;
-  for (const char* text : {"", "12", "B", "5,0,2", "<think>so</think> <answer>12</answer>", "\\boxed{12}", "The answer is 12.", "\xff\xfe\x80 12 \xc3", "\\boxed{\\frac{1}{0}}", "10^{10^{10^{10}}}",
-                           "$\\boxed{", "1e999999999999", "((((((((12))))))))", "$x^{x^{x}}$ = -", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12!!!!!!!!", "|||||", "\\text{", "\\"})
+  for (const char* text : {"", "12", "B", "5,0,2", "<think>so</think> <answer>12</answer>", "\\boxed{12}", "The answer is 12.",
+                           "\xff\xfe\x80 12 \xc3", "\\boxed{\\frac{1}{0}}", "10^{10^{10^{10}}}", "$\\boxed{", "1e999999999999", "((((((((12))))))))",
+                           "$x^{x^{x}}$ = -", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12!!!!!!!!", "|||||", "\\text{", "\\"})
     out.push_back({.ids = {1, 2, 3}, .text = text, .finish_reason = "stop"});
   out.push_back({.ids = {1}, .text = std::string("12\0 34", 6), .finish_reason = "length"});
   return out;
@@ -67,8 +70,37 @@ TEST_P(RewardContract, AGroupScoresAsOneByOne) {
 }
 
 TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
-  for (const char* unit : {"{", "}", "\\boxed{", "\\frac{", "(", "$", "$$ ", "$a", "1,", "1 ", ".", "-", "^", "\\(", "\\[ ", "</answer>", "</think> <answer>", "<think>", "answer is ", "#### ", "\\boxed{1} and ",
-                           "\\\\", "\xff", "aa ", "9", "\\sqrt", "12,345.", "x+", "\\left(", "10^", "a,"}) {
+  for (const char* unit : {"{",
+                           "}",
+                           "\\boxed{",
+                           "\\frac{",
+                           "(",
+                           "$",
+                           "$$ ",
+                           "$a",
+                           "1,",
+                           "1 ",
+                           ".",
+                           "-",
+                           "^",
+                           "\\(",
+                           "\\[ ",
+                           "</answer>",
+                           "</think> <answer>",
+                           "<think>",
+                           "answer is ",
+                           "#### ",
+                           "\\boxed{1} and ",
+                           "\\\\",
+                           "\xff",
+                           "aa ",
+                           "9",
+                           "\\sqrt",
+                           "12,345.",
+                           "x+",
+                           "\\left(",
+                           "10^",
+                           "a,"}) {
     for (const char* end : {"", "\\boxed{12}</think> <answer>12</answer>"}) {
       const Completion completion{.ids = std::vector<int32_t>(1000, 1), .text = repeated(unit, size_t{1} << 20) + end, .finish_reason = "length"};
       const auto begin = std::chrono::steady_clock::now();

@@ -11,7 +11,9 @@ static Score judge(const std::string& spec, const std::string& answer, const std
   return make_reward(spec)->score(task, {.ids = {}, .text = text, .finish_reason = "stop"});
 }
 
-static double score_of(const std::string& spec, const std::string& answer, const std::string& text, const std::string& prompt = "") { return judge(spec, answer, text, prompt).score; }
+static double score_of(const std::string& spec, const std::string& answer, const std::string& text, const std::string& prompt = "") {
+  return judge(spec, answer, text, prompt).score;
+}
 
 TEST(Exact, SpacesAndCaseAsAskedFor) {
   EXPECT_EQ(score_of("exact", "42", " 42\n"), 1);
@@ -30,7 +32,7 @@ TEST(Number, TheLastNumberOrTheOneAfterAMarker) {
   EXPECT_EQ(score_of("number", "1200", "#### 1,200"), 1);
   EXPECT_EQ(score_of("number", "1,200.50", "$1200.5"), 1);
   EXPECT_EQ(score_of("number", "-3", "it is -3."), 1);
-  EXPECT_EQ(score_of("number", "3", "5-3"), 1);   // a minus between two numbers is no sign
+  EXPECT_EQ(score_of("number", "3", "5-3"), 1);  // a minus between two numbers is no sign
   EXPECT_EQ(score_of("number", "2", "AZYUK2A"), 0);
   EXPECT_EQ(judge("number", "2", "two").note, "no number found");
   EXPECT_EQ(score_of("{kind = 'number', require_marker = true}", "2", "so 2"), 0);
@@ -58,7 +60,8 @@ TEST(Number, ReadsAsThePublishedParserDid) {
 }
 
 TEST(Choice, FindsTheLetter) {
-  for (const char* text : {"B", "(B)", "B.", "b", "**B**", "\\boxed{B}", "The answer is (B).", "Answer: B", "the answer is **B**", "B. Because 7 is prime", "The answer is \\text{B}"})
+  for (const char* text : {"B", "(B)", "B.", "b", "**B**", "\\boxed{B}", "The answer is (B).", "Answer: B", "the answer is **B**",
+                           "B. Because 7 is prime", "The answer is \\text{B}"})
     EXPECT_EQ(score_of("choice", "B", text), 1) << text;
   for (const char* text : {"C", "The answer is a number", "Because", "The answer is Boron", ""}) EXPECT_EQ(score_of("choice", "B", text), 0) << text;
   EXPECT_EQ(judge("choice", "B", "The answer is a number").note, "no choice found");
@@ -104,7 +107,7 @@ TEST(SequenceCompletion, ShareOfTheNumbersThatAreRight) {
   EXPECT_EQ(score_of(spec, "", "6,8", "2,4:9,4"), 0.5);
   EXPECT_EQ(score_of(spec, "", "6,0,1,0", "2,4:9,4"), 0.5);
   EXPECT_EQ(score_of(spec, "", "6,8,1,3,5,7,0,2", "2,4:9,4"), 0.5);
-  EXPECT_EQ(score_of(spec, "", "0,5,1,6", "8,4:9,4"), 1);   // the difference is taken modulo too
+  EXPECT_EQ(score_of(spec, "", "0,5,1,6", "8,4:9,4"), 1);  // the difference is taken modulo too
   EXPECT_EQ(score_of(spec, "", "", "2,4:9,0"), 1);
   EXPECT_EQ(score_of(spec, "", "6", "2,4:9,0"), 0);
   EXPECT_EQ(score_of(spec, "", "44,:,,9", "2,4:9,4"), 0);
@@ -128,12 +131,15 @@ TEST(SequenceCompletion, EveryPublishedPromptCanBeAnswered) {
 }
 
 TEST(Composite, AddsItsPartsAndNamesThem) {
-  const std::string spec = "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'format', weight = 0.5}, {kind = 'length'}, {kind = 'exact', ignore_case = true}]}";
+  const std::string spec =
+      "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'format', weight = 0.5}, {kind = 'length'}, {kind = 'exact', ignore_case "
+      "= true}]}";
   const Score score = judge(spec, "a", "A");
   EXPECT_EQ(score.score, 1);
-  EXPECT_EQ(score.parts, (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));   // length has nothing to say without ids
+  EXPECT_EQ(score.parts, (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length has nothing to say without ids
   EXPECT_EQ(score.note, "exact: expected 'a'; format: no <think>; length: no token ids");
-  EXPECT_EQ(score_of("{kind = 'composite', normalize = true, parts = [{kind = 'exact', weight = 3}, {kind = 'format', weight = 1}]}", "a", "a"), 0.75);
+  EXPECT_EQ(score_of("{kind = 'composite', normalize = true, parts = [{kind = 'exact', weight = 3}, {kind = 'format', weight = 1}]}", "a", "a"),
+            0.75);
   EXPECT_EQ(judge("{kind = 'composite', parts = [{kind = 'r1_zero'}]}", "5", "</think> <answer>5</answer>").parts.at("r1_zero/format"), 1);
 }
 
@@ -152,7 +158,10 @@ TEST(MakeReward, MistakesAreNamed) {
   EXPECT_NE(message("{kind = 'composite'}").find("parts"), std::string::npos);
   const test::TemporaryFolder folder;
   write_file_atomic(folder.path() / "r.toml", "kind = 'number'\ntolerance = 0.5\n");
-  EXPECT_EQ(make_reward((folder.path() / "r.toml").string())->score({.id = "", .prompt = "", .messages = {}, .answer = "2", .columns = {}}, {.ids = {}, .text = "2.25", .finish_reason = ""}).score, 1);
+  EXPECT_EQ(make_reward((folder.path() / "r.toml").string())
+                ->score({.id = "", .prompt = "", .messages = {}, .answer = "2", .columns = {}}, {.ids = {}, .text = "2.25", .finish_reason = ""})
+                .score,
+            1);
 }
 
 }  // namespace hone

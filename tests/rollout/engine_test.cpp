@@ -39,7 +39,11 @@ class EngineTest : public ::testing::Test {
   }
   static std::vector<Request> requests() {
     std::vector<Request> out;
-    for (uint64_t i = 0; i < 9; ++i) out.push_back({prompt(i, 1 + static_cast<int64_t>(i) * 5), 1 + static_cast<int64_t>(i % 3), i, {.temperature = i == 4 ? 0.0 : 0.8, .max_tokens = 20, .seed = 3, .stop = {}, .stop_ids = {7}}});
+    for (uint64_t i = 0; i < 9; ++i)
+      out.push_back({prompt(i, 1 + static_cast<int64_t>(i) * 5),
+                     1 + static_cast<int64_t>(i % 3),
+                     i,
+                     {.temperature = i == 4 ? 0.0 : 0.8, .max_tokens = 20, .seed = 3, .stop = {}, .stop_ids = {7}}});
     return out;
   }
   std::vector<std::vector<Reply>> run(const EngineConfig& config) { return Engine(context, *model, nullptr, config).generate(requests()); }
@@ -104,7 +108,11 @@ TEST_F(EngineTest, AGroupSharesItsPrompt) {
 
 TEST_F(EngineTest, WhatCannotFitIsAFailedReplyAndTheRestGoesOn) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 32});
-  const auto replies = engine.generate({{{}, 1, 0, {}}, {prompt(0, 96), 1, 1, {}}, {prompt(0, 10), 1, 2, {.max_tokens = 80, .stop = {}, .stop_ids = {}}}, {{3, 400}, 1, 3, {}}, {prompt(0, 10), 1, 4, {.max_tokens = 4, .stop = {}, .stop_ids = {}}}});
+  const auto replies = engine.generate({{{}, 1, 0, {}},
+                                        {prompt(0, 96), 1, 1, {}},
+                                        {prompt(0, 10), 1, 2, {.max_tokens = 80, .stop = {}, .stop_ids = {}}},
+                                        {{3, 400}, 1, 3, {}},
+                                        {prompt(0, 10), 1, 4, {.max_tokens = 4, .stop = {}, .stop_ids = {}}}});
   for (size_t i = 0; i < 4; ++i) EXPECT_TRUE(replies[i][0].failed) << i;
   EXPECT_NE(replies[1][0].finish_reason.find("96"), std::string::npos);
   EXPECT_NE(replies[2][0].finish_reason.find("kv_cache_tokens"), std::string::npos);
@@ -114,11 +122,11 @@ TEST_F(EngineTest, WhatCannotFitIsAFailedReplyAndTheRestGoesOn) {
 TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 64});
   bool called = false;
-  const uint64_t ticket = engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}, [&](uint64_t, std::vector<Reply>) { called = true; });
+  const uint64_t ticket =
+      engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}, [&](uint64_t, std::vector<Reply>) { called = true; });
   engine.step();
   engine.cancel(ticket);
-  while (engine.step()) {
-  }
+  while (engine.step()) {}
   EXPECT_FALSE(called);
   EXPECT_FALSE(engine.generate({{prompt(1, 8), 1, 1, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}})[0][0].failed);
 }

@@ -82,7 +82,7 @@ TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
   scheduler.fork(*prompt, reply);
   EXPECT_EQ(cache.free_blocks(), free - 1);  // two blocks, one of them shared
   scheduler.finish(prompt);
-  EXPECT_EQ(cache.free_blocks(), free);      // the shared block stays, the prompt's own last one goes
+  EXPECT_EQ(cache.free_blocks(), free);  // the shared block stays, the prompt's own last one goes
   EXPECT_EQ(pass(), "0:1");
 }
 

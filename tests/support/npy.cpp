@@ -36,7 +36,8 @@ std::string field(const std::string& header, const std::string& key, char end) {
 NpyArray read_npy(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (bytes.size() < 10 || bytes.compare(1, 5, "NUMPY") != 0 || bytes[6] != 1) throw std::runtime_error(path.string() + " is not a version 1 .npy file");
+  if (bytes.size() < 10 || bytes.compare(1, 5, "NUMPY") != 0 || bytes[6] != 1)
+    throw std::runtime_error(path.string() + " is not a version 1 .npy file");
   const size_t data = 10u + static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
   const std::string header = bytes.substr(10, data - 10), type = field(header, "'descr': '", '\'');
   if (header.find("'fortran_order': False") == std::string::npos) throw std::runtime_error(path.string() + " is in Fortran order");
@@ -49,12 +50,18 @@ NpyArray read_npy(const std::filesystem::path& path) {
     count *= static_cast<size_t>(out.shape.back());
   }
   const auto as_is = [](auto x) { return x; };
-  if (type == "<f4") out.values = widened<float>(bytes, data, count, as_is);
-  else if (type == "<f8") out.values = widened<double>(bytes, data, count, as_is);
-  else if (type == "<i8") out.values = widened<int64_t>(bytes, data, count, as_is);
-  else if (type == "<i4") out.values = widened<int32_t>(bytes, data, count, as_is);
-  else if (type == "<u2") out.values = widened<uint16_t>(bytes, data, count, [](uint16_t bits) { return to_float(bf16{bits}); });
-  else throw std::runtime_error(path.string() + " holds " + type);
+  if (type == "<f4")
+    out.values = widened<float>(bytes, data, count, as_is);
+  else if (type == "<f8")
+    out.values = widened<double>(bytes, data, count, as_is);
+  else if (type == "<i8")
+    out.values = widened<int64_t>(bytes, data, count, as_is);
+  else if (type == "<i4")
+    out.values = widened<int32_t>(bytes, data, count, as_is);
+  else if (type == "<u2")
+    out.values = widened<uint16_t>(bytes, data, count, [](uint16_t bits) { return to_float(bf16{bits}); });
+  else
+    throw std::runtime_error(path.string() + " holds " + type);
   return out;
 }
 

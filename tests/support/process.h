@@ -8,7 +8,7 @@
 namespace hone::test {
 
 struct Finished {
-  int code = -1;        // exit code; 128 + the signal if one ended it
+  int code = -1;  // exit code; 128 + the signal if one ended it
   std::string out, err;
 };
 

@@ -25,7 +25,9 @@ struct Problem {
   std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context{*device};
 
-  void update(Optimizer& optimizer, int64_t step, double learning_rate) { optimizer.update(context, host_view(std::span(&clip, 1)), step, learning_rate); }
+  void update(Optimizer& optimizer, int64_t step, double learning_rate) {
+    optimizer.update(context, host_view(std::span(&clip, 1)), step, learning_rate);
+  }
 };
 
 std::unique_ptr<Optimizer> make(const char* name, const char* settings = "") {
