@@ -16,7 +16,7 @@ void RunLog::metrics(int64_t step, const Metrics& row) {
   open(step);
   metrics_->write(step, row);
   tensorboard_->write(step, row);
-  if (samples_) samples_->flush();   // both can be read while the run goes on
+  if (samples_) samples_->flush();  // both can be read while the run goes on
 }
 
 void RunLog::sample(const Json& row) {
