@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <string_view>
 
 namespace hone {
@@ -23,12 +25,25 @@ void on_signal(int number) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
 }
 
+// oneDNN's matrix products point the stack register into a heap buffer while they run; a signal's frame pushed there would overwrite what lies
+// below it. A stack that somebody else has set up already will do.
+void give_handlers_a_stack() {
+  alignas(64) static std::array<std::byte, 65536> memory;
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) == 0 && !(stack.ss_flags & SS_DISABLE)) return;
+  stack = {};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  ::sigaltstack(&stack, nullptr);
+}
+
 }  // namespace
 
 void install_interrupt_handlers() {
+  give_handlers_a_stack();
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);

@@ -4,6 +4,7 @@
 namespace hone {
 
 // From now on SIGTERM and SIGINT set the flag; a second SIGINT ends the process at once. Calling it again changes nothing.
+// To be called on the main thread, which is where the system delivers them.
 void install_interrupt_handlers();
 
 bool interrupted();

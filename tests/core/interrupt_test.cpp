@@ -33,5 +33,20 @@ TEST(InterruptDeathTest, TheSecondCtrlCKills) {
   EXPECT_EXIT(run(), testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(InterruptDeathTest, HandlersLeaveTheStackThatMatrixProductsBorrowAlone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    install_interrupt_handlers();
+    stack_t stack{};
+    if (sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE)) std::exit(1);
+    for (const int number : {SIGTERM, SIGINT}) {
+      struct sigaction action {};
+      if (sigaction(number, nullptr, &action) != 0 || !(action.sa_flags & SA_ONSTACK)) std::exit(2);
+    }
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace hone

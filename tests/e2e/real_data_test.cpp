@@ -1,9 +1,12 @@
 // The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation gave, training learns.
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
+#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <thread>
 
 #include "core/file.h"
 #include "core/jsonl.h"
@@ -123,6 +126,21 @@ TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
   EXPECT_LT(grpo.first_and_last("reward", 2).first, 0.03);
   EXPECT_GT(after, before + 0.05);
   EXPECT_EQ(grpo.first_and_last("sampling/sampling_logp_difference/max", 15), std::pair(0.0, 0.0));
+}
+
+// Matrix products borrow the stack register; a handler's frame there would break the heap.
+TEST(RealRecipes, AStormOfSignalsInTheMiddleOfAStepStopsTheRunAndNothingElse) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const TemporaryFolder folder;
+  Process process({"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"}, {"HONE_DATA=" + data.string()});
+  for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 200; ++i) {
+    process.signal(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  const Finished stopped = process.wait();
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("hone run --resume"), std::string::npos) << stopped.err;
 }
 
 TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
