@@ -19,7 +19,8 @@ TEST_P(Quickstart, ARewardTeachesWhatImitationDidNot) {
   ASSERT_EQ(done.code, 0) << done.err;
   const std::filesystem::path run = folder.path() / "quickstart";
   std::map<std::string, double> accuracy;
-  for (const Json& stage : parse_json(read_file(run / "report.json"), "report.json").at("stages").as_array()) {
+  const Json report = parse_json(read_file(run / "report.json"), "report.json");
+  for (const Json& stage : report.at("stages").as_array()) {
     accuracy[stage.at("name").as_string()] = stage.at("accuracy").as_double();
     EXPECT_EQ(stage.at("ci95").as_array().size(), 2u);
   }
