@@ -84,6 +84,10 @@ class Arena {
   size_t peak_ = 0;
 };
 
+// exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits (docs/architecture.md). fast: bodies
+// may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no difference on the CPU).
+enum class Numerics : uint8_t { exact, fast };
+
 // What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a trainer that run at
 // the same time have one each.
 class Context {
@@ -97,6 +101,8 @@ class Context {
   DeviceKind kind() const { return device_.kind(); }
   void* stream() const { return stream_; }
   Arena& scratch() { return scratch_; }
+  Numerics numerics() const { return numerics_; }
+  void set_numerics(Numerics numerics) { numerics_ = numerics; }
 
   void zero(Tensor x);
   // Sizes and dtypes must agree; both contiguous. A copy from or to the host is done when the call returns.
@@ -107,6 +113,7 @@ class Context {
   Device& device_;
   void* stream_;
   Arena scratch_;
+  Numerics numerics_ = Numerics::exact;
 };
 
 // Gives scratch taken in a scope back at its end.

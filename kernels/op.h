@@ -64,7 +64,9 @@ class Op<void(A...)> : public OpBase {
   using OpBase::OpBase;
 
   bool add(Body body) {
-    const size_t place = insert({body.name, body.device, body.priority});
+    BodyInfo info;  // by member: nvcc hands an initializer list on to g++ in a form that it refuses
+    info.name = body.name, info.device = body.device, info.priority = body.priority;
+    const size_t place = insert(info);
     std::move_backward(bodies_.begin() + static_cast<std::ptrdiff_t>(place), bodies_.end() - 1, bodies_.end());
     bodies_[place] = body;
     return true;

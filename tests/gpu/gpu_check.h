@@ -1,0 +1,142 @@
+#pragma once
+// What tests on a GPU share: the device or a visible skip, copies of a test's numbers there, and comparison with the CPU's specification.
+#include "tests/kernels/op_check.h"
+
+namespace hone::test {
+
+// nullptr without a device.
+inline Context* gpu() {
+  static const std::unique_ptr<Device> device = []() -> std::unique_ptr<Device> {
+    try {
+      return devices().at("cuda")(0);
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }();
+  static const std::unique_ptr<Context> context = device ? std::make_unique<Context>(*device) : nullptr;
+  return context.get();
+}
+
+// Numbers as `dtype` holds them: what a specification is given beside a bf16 body.
+inline Floats rounded(Floats x, DType dtype) {
+  if (dtype == DType::bf16)
+    for (int64_t i = 0; i < x.size(); ++i) x[i] = to_float(to_bf16(x[i]));
+  return x;
+}
+
+// A tensor on the GPU with the numbers, the gaps between rows and the margin of a test's own; memory around the numbers holds a pattern.
+class OnGpu {
+ public:
+  // The numbers as `dtype` (f32 or bf16) rounds them.
+  OnGpu(const Floats& host, DType dtype = DType::f32) : OnGpu(host.tensor(), dtype) {
+    for (int64_t i = 0; i < host.size(); ++i) put(i, host[i]);
+    send();
+  }
+  OnGpu(const Ids& host) : OnGpu(host.tensor(), DType::i32) {
+    for (int64_t i = 0; i < host.size(); ++i) std::memcpy(&bytes_[place(i)], &host[i], sizeof(int32_t));
+    send();
+  }
+  // NaN everywhere.
+  static OnGpu poisoned(std::initializer_list<int64_t> dims, DType dtype = DType::f32, int64_t gap = 0) {
+    return OnGpu(hone::test::poisoned(dims, gap), dtype);
+  }
+
+  operator Tensor() const { return tensor_; }
+  Tensor tensor() const { return tensor_; }
+
+  // Back as f32, behind the same gaps; fails the test when memory outside the rows was written.
+  Floats read() {
+    Floats out = shaped<float>();
+    receive();
+    for (int64_t i = 0; i < out.size(); ++i) {
+      if (tensor_.dtype == DType::bf16) {
+        bf16 x;
+        std::memcpy(&x, &bytes_[place(i)], sizeof x);
+        out[i] = to_float(x);
+      } else {
+        std::memcpy(&out[i], &bytes_[place(i)], sizeof(float));
+      }
+    }
+    return out;
+  }
+  Ids read_ids() {
+    Ids out = shaped<int32_t>();
+    receive();
+    for (int64_t i = 0; i < out.size(); ++i) std::memcpy(&out[i], &bytes_[place(i)], sizeof(int32_t));
+    return out;
+  }
+
+ private:
+  static constexpr size_t margin = 256;  // bytes on either side
+  static constexpr char pattern = '\x5A';
+
+  OnGpu(const Tensor& like, DType dtype) : tensor_(like) {
+    tensor_.dtype = dtype, tensor_.device = DeviceKind::cuda;
+    bytes_.assign(2 * margin + static_cast<size_t>(like.dim(0) * like.row_stride) * size_of(dtype), pattern);
+    memory_ = Buffer(gpu()->device(), bytes_.size());
+    tensor_.data = static_cast<char*>(memory_.data()) + margin;
+  }
+  template <class T>
+  Numbers<T> shaped() const {
+    const int64_t gap = tensor_.row_stride - tensor_.row_size();
+    switch (tensor_.rank) {
+      case 1:
+        return Numbers<T>({tensor_.dim(0)}, T{}, gap);
+      case 2:
+        return Numbers<T>({tensor_.dim(0), tensor_.dim(1)}, T{}, gap);
+      case 3:
+        return Numbers<T>({tensor_.dim(0), tensor_.dim(1), tensor_.dim(2)}, T{}, gap);
+      default:
+        return Numbers<T>({tensor_.dim(0), tensor_.dim(1), tensor_.dim(2), tensor_.dim(3)}, T{}, gap);
+    }
+  }
+  size_t place(int64_t i) const {
+    return margin + static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()) * size_of(tensor_.dtype);
+  }
+  void put(int64_t i, float value) {
+    if (tensor_.dtype == DType::bf16) {
+      const bf16 x = to_bf16(value);
+      std::memcpy(&bytes_[place(i)], &x, sizeof x);
+    } else {
+      std::memcpy(&bytes_[place(i)], &value, sizeof value);
+    }
+  }
+  void send() {
+    gpu()->device().copy(memory_.data(), bytes_.data(), bytes_.size(), gpu()->stream());
+    gpu()->synchronize();
+  }
+  void receive() {
+    gpu()->device().copy(bytes_.data(), memory_.data(), bytes_.size(), gpu()->stream());
+    gpu()->synchronize();
+    std::vector<bool> used(bytes_.size());
+    for (int64_t i = 0; i < tensor_.size(); ++i)
+      for (size_t b = 0; b < size_of(tensor_.dtype); ++b) used[place(i) + b] = true;
+    for (size_t b = 0; b < bytes_.size(); ++b)
+      if (!used[b] && bytes_[b] != pattern) {
+        ADD_FAILURE() << "memory outside the rows was written, byte " << static_cast<int64_t>(b) - static_cast<int64_t>(margin);
+        return;
+      }
+  }
+
+  Buffer memory_;
+  std::vector<char> bytes_;
+  Tensor tensor_;
+};
+
+// Root of the mean square: what errors of bf16 outputs are measured against.
+inline double rms(const Floats& x) {
+  double sum = 0;
+  for (int64_t i = 0; i < x.size(); ++i) sum += static_cast<double>(x[i]) * x[i];
+  return std::sqrt(sum / static_cast<double>(std::max<int64_t>(x.size(), 1)));
+}
+// |a - e| <= t * (|e| + rms(e)), t by what the numbers are stored in; NaN never passes.
+inline ::testing::AssertionResult agrees(const Floats& actual, const Floats& expected, DType dtype, double factor = 1) {
+  const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5);
+  return close(actual, expected, {t, t * rms(expected) + 1e-30});
+}
+
+// The first line of every test here.
+#define HONE_GPU_OR_SKIP() \
+  if (!::hone::test::gpu()) GTEST_SKIP() << "no CUDA device"
+
+}  // namespace hone::test
