@@ -10,6 +10,9 @@
 namespace hone {
 
 inline constexpr int64_t gemm_chunk = 256;
+// On a GPU in bf16 a chunk is one accumulator of the tensor cores, fed in steps of 16 along k, ascending; bodies may differ in their tiles and
+// in mma.sync or wgmma, which give the same bits. bias and residual are added in fp32 before the one rounding to y's dtype.
+inline constexpr int64_t gemm_cuda_chunk = 512;
 
 // y [M, N] = x [M, K] . w [N, K]^T (+ bias [N]) (+ residual [M, N]); y is written. bias and residual may be empty; residual may be y itself.
 inline constinit Op<void(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual)> gemm_forward{"gemm_forward"};

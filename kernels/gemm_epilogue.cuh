@@ -1,0 +1,41 @@
+#pragma once
+// The end of gemm_forward, the same in every body: total + bias, + residual, rounded once. .cu files alone include it.
+#include "kernels/cuda.cuh"
+
+namespace hone {
+
+struct GemmEpilogue {
+  void* y = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  int64_t y_stride = 0, residual_stride = 0;
+  bool y_bf16 = false, bias_bf16 = false, residual_bf16 = false;
+
+  GemmEpilogue(const Tensor& y_, const Tensor& bias_, const Tensor& residual_)
+      : y(y_.data),
+        bias(bias_ ? bias_.data : nullptr),
+        residual(residual_ ? residual_.data : nullptr),
+        y_stride(y_.row_stride),
+        residual_stride(residual_.row_stride),
+        y_bf16(y_.dtype == DType::bf16),
+        bias_bf16(bias_.dtype == DType::bf16),
+        residual_bf16(residual_.dtype == DType::bf16) {}
+
+  static __device__ float load(const void* from, bool from_bf16, int64_t i) {
+    return from_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]) : static_cast<const float*>(from)[i];
+  }
+  __device__ float finish(float total, int64_t m, int64_t n) const {
+    if (bias) total += load(bias, bias_bf16, n);
+    if (residual) total += load(residual, residual_bf16, m * residual_stride + n);
+    return total;
+  }
+  __device__ void store(float total, int64_t m, int64_t n) const {
+    total = finish(total, m, n);
+    if (y_bf16)
+      static_cast<__nv_bfloat16*>(y)[m * y_stride + n] = __float2bfloat16_rn(total);
+    else
+      static_cast<float*>(y)[m * y_stride + n] = total;
+  }
+};
+
+}  // namespace hone
