@@ -4,28 +4,12 @@
 #include <cmath>
 
 #include "core/parallel_for.h"
-#include "kernels/check_shape.h"
+#include "kernels/qkv_args.h"
 
 namespace hone {
 namespace {
 
 constexpr int64_t tokens_per_piece = 16;
-
-void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm,
-                  const QkvShape& shape) {
-  const int64_t heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
-  HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads, ", kv_heads, " kv heads of ", dim);
-  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ", shape.rotary_dim,
-             " of head_dim ", dim, ", wants an even part of it");
-  HONE_CHECK(static_cast<bool>(q_norm) == static_cast<bool>(k_norm), op.name(), ": q_norm and k_norm go together");
-  check_shape(op, "qkv", qkv, {qkv.dim(0), (heads + 2 * kv_heads) * dim});
-  check_optional(op, "q_norm", q_norm, {dim});
-  check_optional(op, "k_norm", k_norm, {dim});
-  if (shape.rotary_dim == 0) return;
-  check_shape(op, "positions", positions, {qkv.dim(0)}, DType::i32);
-  check_shape(op, "cos_sin", cos_sin, {cos_sin.dim(0), shape.rotary_dim});
-  check_indices(op, "positions", positions, cos_sin.dim(0));
-}
 
 // Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, which is backward's).
 void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
@@ -39,16 +23,7 @@ void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
 void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape,
              KvWrite cache) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
-  check_common(qkv_forward, qkv, positions, cos_sin, q_norm, k_norm, shape);
-  check_shape(qkv_forward, "q", q, {tokens, heads, dim});
-  check_shape(qkv_forward, "k", k, {tokens, kv_heads, dim});
-  check_optional(qkv_forward, "rstd", rstd, {tokens, heads + kv_heads});
-  if (cache.k) {
-    check_shape(qkv_forward, "cache.k", cache.k, {cache.k.dim(0), kv_heads, dim});
-    check_shape(qkv_forward, "cache.v", cache.v, {cache.k.dim(0), kv_heads, dim});
-    check_shape(qkv_forward, "cache.slots", cache.slots, {tokens}, DType::i32);
-    check_indices(qkv_forward, "cache.slots", cache.slots, cache.k.dim(0));
-  }
+  check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, DType::f32);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t h = 0; h < heads + kv_heads; ++h) {
@@ -86,13 +61,7 @@ void norm_gradient(float* grad, const float* x, const float* weight, double scal
 void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
               Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
-  check_common(qkv_backward, qkv, positions, cos_sin, q_norm, k_norm, shape);
-  check_shape(qkv_backward, "dqkv", dqkv, {tokens, (heads + 2 * kv_heads) * dim});
-  check_shape(qkv_backward, "dq", dq, {tokens, heads, dim});
-  check_shape(qkv_backward, "dk", dk, {tokens, kv_heads, dim});
-  check_optional(qkv_backward, "dq_norm", dq_norm, {dim});
-  check_optional(qkv_backward, "dk_norm", dk_norm, {dim});
-  if (q_norm) check_shape(qkv_backward, "rstd", rstd, {tokens, heads + kv_heads});
+  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, DType::f32);
   const int64_t pieces = (tokens + tokens_per_piece - 1) / tokens_per_piece;
   const bool weights = q_norm && dq_norm && dk_norm;
   const ScratchScope scope(context);

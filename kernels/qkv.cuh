@@ -1,0 +1,139 @@
+#pragma once
+// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across `lanes` neighbouring lanes, in items of P elements;
+// an item of the rotated part also holds its partners half a rotary_dim further on. Types and dims alone decide the layout, hence the bits.
+#include "kernels/cuda.cuh"
+#include "kernels/qkv.h"
+
+namespace hone {
+
+struct HeadLayout {
+  int dim = 0, half = 0;     // half of rotary_dim
+  int pairs = 0, items = 0;  // items of the rotated part, of the whole head
+  int lanes = 1;             // a power of two
+  bool packed = false;       // whether items move 16 bytes at once
+  __device__ bool is_pair(int item) const { return item < pairs; }
+  template <int P>
+  __device__ int element(int item) const {
+    return item < pairs ? item * P : 2 * half + (item - pairs) * P;
+  }
+};
+
+constexpr int qkv_threads = 256;
+
+// One lane's part of a head: [item][first or partner][element].
+template <int P, int N>
+using HeadPart = float[N][2][P];
+
+template <int P, class T>
+__device__ inline void load_item(float (&to)[P], const T* from, bool packed) {
+  constexpr int at_once = P < pack_size<T> ? P : pack_size<T>;
+  if (P > 1 && packed) {
+#pragma unroll
+    for (int c = 0; c < P; c += at_once) {
+      float part[at_once];
+      load_pack(part, from + c);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) to[c + i] = part[i];
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < P; ++i) to[i] = to_f32(from[i]);
+  }
+}
+template <int P, class T>
+__device__ inline void store_item(T* to, const float (&from)[P], bool packed) {
+  if (P > 1 && packed) {
+    store_pack(to, from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < P; ++i) to[i] = from_f32<T>(from[i]);
+  }
+}
+
+// Elements that a lane does not hold are zero.
+template <int P, int N, class T>
+__device__ inline void load_head(HeadPart<P, N>& to, const T* from, const HeadLayout& layout, int lane, bool inside) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int item = lane + n * layout.lanes;
+    const bool held = inside && item < layout.items;
+    if (held) load_item<P>(to[n][0], from + layout.element<P>(item), layout.packed);
+    if (held && layout.is_pair(item)) load_item<P>(to[n][1], from + layout.element<P>(item) + layout.half, layout.packed);
+#pragma unroll
+    for (int i = 0; i < P; ++i) {
+      if (!held) to[n][0][i] = 0;
+      if (!held || !layout.is_pair(item)) to[n][1][i] = 0;
+    }
+  }
+}
+template <int P, int N, class T>
+__device__ inline void store_head(T* to, const HeadPart<P, N>& from, const HeadLayout& layout, int lane) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int item = lane + n * layout.lanes;
+    if (item < layout.items) store_item<P>(to + layout.element<P>(item), from[n][0], layout.packed);
+    if (layout.is_pair(item)) store_item<P>(to + layout.element<P>(item) + layout.half, from[n][1], layout.packed);
+  }
+}
+
+// Rotates pairs by +angle, or by -angle (the transpose, which is backward's). cos_sin: the position's row.
+template <int P, int N>
+__device__ inline void rotate_head(HeadPart<P, N>& x, const float* cos_sin, const HeadLayout& layout, int lane, float sign) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    const int item = lane + n * layout.lanes;
+    if (!layout.is_pair(item)) continue;
+    float c[P], s[P];
+    load_item<P>(c, cos_sin + item * P, layout.packed);
+    load_item<P>(s, cos_sin + layout.half + item * P, layout.packed);
+#pragma unroll
+    for (int i = 0; i < P; ++i) {
+      const float a = x[n][0][i], b = x[n][1][i], turn = sign * s[i];
+      x[n][0][i] = fmaf(a, c[i], -b * turn);
+      x[n][1][i] = fmaf(b, c[i], a * turn);
+    }
+  }
+}
+
+// Over the lanes of a head; all of the warp's lanes take part.
+__device__ inline float head_sum(float x, int lanes) {
+  for (int l = lanes / 2; l > 0; l /= 2) x += __shfl_xor_sync(0xffffffffu, x, l);
+  return x;
+}
+
+// (token, head) pairs are counted in 32 bits on the device, where division is then cheap.
+inline uint32_t num_rows(const OpBase& op, int64_t rows) {
+  HONE_CHECK(rows < int64_t{1} << 31, "op ", op.name(), ": ", rows, " heads of all tokens, wants fewer than 2^31");
+  return static_cast<uint32_t>(rows);
+}
+
+inline bool on_16_bytes(const Tensor& x) {
+  return !x || (reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && static_cast<size_t>(x.row_stride) * size_of(x.dtype) % 16 == 0);
+}
+
+inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) {
+  HeadLayout out;
+  out.dim = static_cast<int>(shape.head_dim), out.half = static_cast<int>(shape.rotary_dim / 2), out.packed = packed;
+  out.pairs = out.half / per_item, out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
+  while (out.lanes < 32 && out.lanes < out.items) out.lanes *= 2;
+  return out;
+}
+
+// Calls body(T{}, P, N, layout), P and N as integral constants: items of 16 bytes where head and rotated part are made of them, else of one element.
+template <class Body>
+void with_head_layout(const OpBase& op, DType dtype, const QkvShape& shape, bool packed, Body body) {
+  with_storage(op, dtype, [&](auto type) {
+    constexpr int pack = pack_size<decltype(type)>;
+    if (shape.head_dim % pack == 0 && shape.rotary_dim % (2 * pack) == 0) {
+      const HeadLayout layout = head_layout(shape, pack, packed);
+      if (layout.items <= 32) return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 1>(), layout);
+      if (layout.items <= 64) return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 2>(), layout);
+    }
+    const HeadLayout layout = head_layout(shape, 1, false);
+    HONE_CHECK(layout.items <= 32 * 8, "op ", op.name(), ": heads of ", shape.head_dim, ", of which ", shape.rotary_dim,
+               " rotate, are too wide for cuda");
+    body(type, std::integral_constant<int, 1>(), std::integral_constant<int, 8>(), layout);
+  });
+}
+
+}  // namespace hone

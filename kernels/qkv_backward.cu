@@ -1,0 +1,148 @@
+#include "kernels/qkv.cuh"
+#include "kernels/qkv_args.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+struct Backward {
+  HeadLayout layout;
+  int heads, kv_heads;
+  uint32_t tokens, rows_per_piece;
+  unsigned q_pieces;  // blocks of q heads come first, then those of k heads
+  T* dqkv;
+  const T *dq, *dk, *qkv, *q_norm, *k_norm;
+  const float *rstd, *cos_sin;
+  const int32_t* positions;
+  float* partial;  // [blocks, dim]: the norms' weight gradients of each block; or nullptr
+  int64_t dqkv_stride, dq_stride, dk_stride, rstd_stride, qkv_stride, cos_sin_stride;
+};
+
+// A block goes through one piece of the (token, head) rows of q, or of k.
+template <class T, int P, int N, bool norms>
+__global__ void __launch_bounds__(qkv_threads) backward_kernel(const Backward<T> a) {
+  __shared__ float sums[norms ? qkv_threads * N * 2 * P : 1];
+  const HeadLayout& layout = a.layout;
+  const int lane = static_cast<int>(threadIdx.x) % layout.lanes;
+  const uint32_t groups = static_cast<uint32_t>(qkv_threads / layout.lanes), group = threadIdx.x / static_cast<uint32_t>(layout.lanes);
+  const bool is_query = blockIdx.x < a.q_pieces;
+  const auto heads = static_cast<uint32_t>(is_query ? a.heads : a.kv_heads);
+  const uint32_t rows = a.tokens * heads, begin = (is_query ? blockIdx.x : blockIdx.x - a.q_pieces) * a.rows_per_piece;
+  const uint32_t end = min(begin + a.rows_per_piece, rows);
+  HeadPart<P, N> weight, dweight;
+  if constexpr (norms) {
+    load_head<P, N>(weight, is_query ? a.q_norm : a.k_norm, layout, lane, true);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < P; ++i) dweight[n][0][i] = dweight[n][1][i] = 0;
+  }
+  for (uint32_t first = begin; first < end; first += groups) {
+    const uint32_t row = first + group;
+    const bool inside = row < end;
+    const int64_t t = inside ? row / heads : 0, h = inside ? row % heads : 0;
+    const int64_t column = (is_query ? h : h + a.heads) * layout.dim;
+    HeadPart<P, N> g;
+    load_head<P, N>(g, is_query ? a.dq + t * a.dq_stride + h * layout.dim : a.dk + t * a.dk_stride + h * layout.dim, layout, lane, inside);
+    if (layout.half && inside) rotate_head<P, N>(g, a.cos_sin + a.positions[t] * a.cos_sin_stride, layout, lane, -1);
+    if constexpr (norms) {
+      HeadPart<P, N> x;
+      load_head<P, N>(x, a.qkv + t * a.qkv_stride + column, layout, lane, inside);
+      const float scale = inside ? a.rstd[t * a.rstd_stride + (is_query ? h : h + a.heads)] : 0;
+      float dot = 0;
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+          for (int i = 0; i < P; ++i) {
+            dweight[n][side][i] = fmaf(g[n][side][i], x[n][side][i] * scale, dweight[n][side][i]);
+            g[n][side][i] *= weight[n][side][i];
+            dot = fmaf(g[n][side][i], x[n][side][i], dot);
+          }
+      const float pull = head_sum(dot, layout.lanes) * scale * scale / static_cast<float>(layout.dim);
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int side = 0; side < 2; ++side)
+#pragma unroll
+          for (int i = 0; i < P; ++i) g[n][side][i] = scale * fmaf(-pull, x[n][side][i], g[n][side][i]);
+    }
+    if (inside) store_head<P, N>(a.dqkv + t * a.dqkv_stride + column, g, layout, lane);
+  }
+  if constexpr (norms) {
+    if (!a.partial) return;
+    HeadLayout plain = layout;
+    plain.packed = false;
+    store_head<P, N>(sums + group * static_cast<uint32_t>(layout.dim), dweight, plain, lane);
+    __syncthreads();
+    for (int i = static_cast<int>(threadIdx.x); i < layout.dim; i += qkv_threads) {
+      float sum = 0;
+      for (uint32_t from = 0; from < groups; ++from) sum += sums[from * static_cast<uint32_t>(layout.dim) + static_cast<uint32_t>(i)];
+      a.partial[int64_t{blockIdx.x} * layout.dim + i] = sum;
+    }
+  }
+}
+
+constexpr int slices = 32;
+
+// dw [dim] += the sum of partial's rows: each slice takes every 32nd, then slices are added in ascending order. One block for q's norm, one for k's,
+// for every 32 columns.
+__global__ void add_partials(float* dq_norm, float* dk_norm, const float* partial, unsigned q_pieces, unsigned pieces, int dim) {
+  __shared__ float sums[slices][33];
+  const bool is_query = blockIdx.y == 0;
+  const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
+  const unsigned begin = is_query ? 0 : q_pieces, end = is_query ? q_pieces : pieces;
+  float sum = 0;
+  if (column < dim)
+    for (unsigned p = begin + threadIdx.y; p < end; p += slices) sum += partial[int64_t{p} * dim + column];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= dim) return;
+  for (int s = 1; s < slices; ++s) sum += sums[s][threadIdx.x];
+  (is_query ? dq_norm : dk_norm)[column] += sum;
+}
+
+constexpr int64_t wanted_pieces = 528, least_rows = 128;
+
+void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
+              Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
+  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, qkv.dtype);
+  const int64_t tokens = qkv.dim(0), q_rows = tokens * shape.num_heads, k_rows = tokens * shape.num_kv_heads;
+  if (tokens == 0) return;
+  const int64_t rows_per_piece = std::max(least_rows, (num_rows(qkv_backward, q_rows + k_rows) + wanted_pieces - 1) / wanted_pieces);
+  const auto q_pieces = static_cast<unsigned>((q_rows + rows_per_piece - 1) / rows_per_piece);
+  const auto pieces = q_pieces + static_cast<unsigned>((k_rows + rows_per_piece - 1) / rows_per_piece);
+  const ScratchScope scope(context);
+  const bool weights = q_norm && dq_norm && dk_norm;
+  const Tensor partial = weights ? context.scratch().take(DType::f32, {int64_t{pieces}, shape.head_dim}) : Tensor();
+  bool packed = true;
+  for (const Tensor& x : {dqkv, dq, dk, qkv, cos_sin, q_norm, k_norm}) packed = packed && on_16_bytes(x);
+  with_head_layout(qkv_backward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+    using T = decltype(type);
+    Backward<T> a;
+    a.layout = layout, a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
+    a.tokens = static_cast<uint32_t>(tokens), a.rows_per_piece = static_cast<uint32_t>(rows_per_piece), a.q_pieces = q_pieces;
+    a.dqkv = numbers<T>(dqkv), a.dq = numbers<const T>(dq), a.dk = numbers<const T>(dk), a.qkv = numbers<const T>(qkv);
+    a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
+    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin), a.positions = numbers<const int32_t>(positions);
+    a.partial = numbers<float>(partial);
+    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride, a.rstd_stride = rstd.row_stride;
+    a.qkv_stride = qkv.row_stride, a.cos_sin_stride = cos_sin.row_stride;
+    if (q_norm)
+      backward_kernel<T, P(), N(), true><<<pieces, qkv_threads, 0, cuda_stream(context)>>>(a);
+    else
+      backward_kernel<T, P(), N(), false><<<pieces, qkv_threads, 0, cuda_stream(context)>>>(a);
+  });
+  check_launch(qkv_backward);
+  if (!weights) return;
+  const dim3 grid(static_cast<unsigned>((shape.head_dim + 31) / 32), 2);
+  add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(numbers<float>(dq_norm), numbers<float>(dk_norm), numbers<const float>(partial),
+                                                                    q_pieces, pieces, static_cast<int>(shape.head_dim));
+  check_launch(qkv_backward);
+}
+
+[[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward});
+
+}  // namespace
+}  // namespace hone

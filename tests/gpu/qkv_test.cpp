@@ -1,0 +1,168 @@
+#include "kernels/qkv.h"
+
+#include "kernels/rotary.h"
+#include "tests/gpu/gpu_check.h"
+
+namespace hone::test {
+namespace {
+
+constexpr int64_t num_positions = 300, num_slots = 4000;
+
+struct Case {
+  int64_t tokens;
+  QkvShape shape;
+  bool norms;
+  int64_t gap = 0;  // between rows; a multiple of 8 leaves loads of 16 bytes possible
+};
+std::vector<Case> cases() {
+  return {{1, {1, 1, 2, 2, 1e-6f}, false},      {0, {2, 1, 8, 8, 1e-6f}, true},         {37, {6, 2, 16, 16, 1e-6f}, true, 8},
+          {20, {4, 4, 10, 6, 1e-6f}, false},    {9, {3, 1, 24, 0, 1e-6f}, true, 3},     {130, {14, 2, 64, 64, 1e-6f}, false},
+          {50, {16, 8, 128, 128, 1e-6f}, true}, {21, {12, 12, 64, 0, 0}, false},        {33, {2, 1, 256, 64, 1e-6f}, true},
+          {12, {2, 2, 256, 0, 1e-6f}, true},    {18, {4, 2, 250, 250, 1e-6f}, true, 2}, {3000, {4, 1, 64, 64, 1e-6f}, true}};
+}
+
+struct Call {
+  Call(const Case& c, DType dtype)
+      : width((c.shape.num_heads + 2 * c.shape.num_kv_heads) * c.shape.head_dim),
+        qkv(rounded(normals({c.tokens, width}, 3, 2, c.gap), dtype)),
+        dq(rounded(normals({c.tokens, c.shape.num_heads, c.shape.head_dim}, 4, 1, c.gap), dtype)),
+        dk(rounded(normals({c.tokens, c.shape.num_kv_heads, c.shape.head_dim}, 5, 1, c.gap), dtype)),
+        q_norm(rounded(normals({c.shape.head_dim}, 6), dtype)),
+        k_norm(rounded(normals({c.shape.head_dim}, 7), dtype)),
+        cos_sin({num_positions, std::max<int64_t>(c.shape.rotary_dim, 2)}),
+        positions(random_ids(c.tokens, num_positions, 8)),
+        slots({c.tokens}),
+        q(poisoned({c.tokens, c.shape.num_heads, c.shape.head_dim}, c.gap)),
+        k(poisoned({c.tokens, c.shape.num_kv_heads, c.shape.head_dim}, c.gap)),
+        rstd(poisoned({c.tokens, c.shape.num_heads + c.shape.num_kv_heads}, c.gap)),
+        cache_k(poisoned({num_slots, c.shape.num_kv_heads, c.shape.head_dim})),
+        cache_v(cache_k) {
+    rotary_table(cos_sin, {.dim = cos_sin.tensor().dim(1), .theta = 100});
+    for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>((7 * t + 5) % num_slots);
+  }
+  int64_t width;
+  Floats qkv, dq, dk, q_norm, k_norm, cos_sin;
+  Ids positions, slots;
+  Floats q, k, rstd, cache_k, cache_v;
+};
+
+std::string name(const Case& c, DType dtype) {
+  return concat(name_of(dtype), ", ", c.tokens, " tokens, heads ", c.shape.num_heads, "/", c.shape.num_kv_heads, " of ", c.shape.head_dim, ", ",
+                c.shape.rotary_dim, " rotated", c.norms ? ", norms" : "");
+}
+
+// Equal where the specification wrote a number, untouched where it left NaN.
+void expect_cache(const Floats& actual, const Floats& expected, DType dtype) {
+  const double t = dtype == DType::bf16 ? 1e-2 : 2e-5;
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    if (std::isnan(expected[i]))
+      ASSERT_TRUE(std::isnan(actual[i])) << i;
+    else
+      ASSERT_LE(std::fabs(actual[i] - expected[i]), t * (std::fabs(expected[i]) + 1)) << i;
+  }
+}
+
+}  // namespace
+
+TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(name(c, dtype));
+      Call call(c, dtype);
+      OnGpu q(call.q, dtype), k(call.k, dtype), rstd(call.rstd), cache_k(call.cache_k, dtype), cache_v(call.cache_v, dtype);
+      const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype),
+          k_norm(call.k_norm, dtype);
+      const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
+      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape,
+                  {call.cache_k, call.cache_v, call.slots});
+      const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(), angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
+      qkv_forward(*gpu(), q, k, given(rstd), qkv, places, angles, given(q_norm), given(k_norm), c.shape, {cache_k, cache_v, slots});
+      const Floats k_written = k.read();
+      EXPECT_TRUE(agrees(q.read(), call.q, dtype));
+      EXPECT_TRUE(agrees(k_written, call.k, dtype));
+      if (c.norms) {
+        EXPECT_TRUE(agrees(rstd.read(), call.rstd, DType::f32));
+      }
+      const Floats k_cached = cache_k.read(), v_cached = cache_v.read();
+      expect_cache(k_cached, call.cache_k, dtype);
+      expect_cache(v_cached, call.cache_v, dtype);
+      const int64_t row = c.shape.num_kv_heads * c.shape.head_dim;
+      for (int64_t t = 0; t < c.tokens; ++t)
+        for (int64_t i = 0; i < row; ++i) ASSERT_TRUE(same_bits(k_cached[call.slots[t] * row + i], k_written[t * row + i]));
+
+      OnGpu alone_q(poisoned({c.tokens, c.shape.num_heads, c.shape.head_dim}), dtype),
+          alone_k(poisoned({c.tokens, c.shape.num_kv_heads, c.shape.head_dim}), dtype);
+      qkv_forward(*gpu(), alone_q, alone_k, {}, qkv, places, angles, given(q_norm), given(k_norm), c.shape, {});
+      EXPECT_TRUE(close(alone_q.read(), q.read(), {0, 0})) << "without a cache";
+      EXPECT_TRUE(close(alone_k.read(), k_written, {0, 0})) << "without a cache";
+    }
+}
+
+TEST(QkvOnGpu, ATokensBitsDependOnItAlone) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : {Case{60, {4, 2, 64, 64, 1e-6f}, true}, Case{60, {2, 1, 20, 10, 1e-6f}, true, 1}}) {
+      Call call(c, dtype);
+      const int64_t row = c.shape.num_heads * c.shape.head_dim;
+      OnGpu q(call.q, dtype), k(call.k, dtype), q_one = OnGpu::poisoned({3, c.shape.num_heads, c.shape.head_dim}, dtype, 1),
+                                                k_one = OnGpu::poisoned({3, c.shape.num_kv_heads, c.shape.head_dim}, dtype, 1);
+      const OnGpu qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
+      qkv_forward(*gpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, c.shape, {});
+      // Rows that lie one element further apart cannot move 16 bytes at once.
+      qkv_forward(*gpu(), q_one, k_one, {}, qkv.tensor().rows(41, 3), positions.tensor().rows(41, 3), cos_sin, q_norm, k_norm, c.shape, {});
+      const Floats all = q.read(), some = q_one.read();
+      for (int64_t i = 0; i < some.size(); ++i) ASSERT_TRUE(same_bits(some[i], all[41 * row + i])) << i;
+    }
+}
+
+TEST(QkvOnGpu, BackwardAgreesWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : cases()) {
+      SCOPED_TRACE(name(c, dtype));
+      Call call(c, dtype);
+      const int64_t dim = c.shape.head_dim, values = (c.shape.num_heads + c.shape.num_kv_heads) * dim;
+      const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
+      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape,
+                  {});
+      // The columns of v are attention's.
+      Floats dqkv = rounded(normals({c.tokens, call.width}, 9, 1, c.gap), dtype), dq_norm = normals({dim}, 10), dk_norm = normals({dim}, 11);
+      for (int64_t i = 0; i < dqkv.size(); ++i)
+        if (i % call.width < values) dqkv[i] = nan_f32;
+      OnGpu dqkv_gpu(dqkv, dtype), dq_norm_gpu(dq_norm), dk_norm_gpu(dk_norm);
+      const OnGpu dq(call.dq, dtype), dk(call.dk, dtype), rstd(call.rstd), qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin),
+          q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
+      qkv_backward(cpu(), dqkv, given(dq_norm), given(dk_norm), call.dq, call.dk, given(call.rstd), call.qkv, call.positions, call.cos_sin,
+                   given(call.q_norm), given(call.k_norm), c.shape);
+      const auto run = [&](Tensor q_weights, Tensor k_weights) {
+        qkv_backward(*gpu(), dqkv_gpu, q_weights, k_weights, dq, dk, given(rstd), qkv, positions, c.shape.rotary_dim ? cos_sin.tensor() : Tensor(),
+                     given(q_norm), given(k_norm), c.shape);
+      };
+      run(given(dq_norm_gpu), given(dk_norm_gpu));
+      const Floats first = dqkv_gpu.read();
+      EXPECT_TRUE(agrees(first, dqkv, dtype));
+      EXPECT_TRUE(agrees(dq_norm_gpu.read(), dq_norm, DType::f32, 5));
+      EXPECT_TRUE(agrees(dk_norm_gpu.read(), dk_norm, DType::f32, 5));
+      run({}, {});
+      EXPECT_TRUE(close(dqkv_gpu.read(), first, {0, 0})) << "without the weights' gradients";
+    }
+}
+
+TEST(QkvOnGpu, BackwardIsTheSameEachTime) {
+  HONE_GPU_OR_SKIP();
+  const Case c{3000, {6, 2, 128, 128, 1e-6f}, true};
+  Call call(c, DType::bf16);
+  const OnGpu dq(call.dq, DType::bf16), dk(call.dk, DType::bf16), rstd(normals({3000, 8}, 1)), qkv(call.qkv, DType::bf16), positions(call.positions),
+      cos_sin(call.cos_sin), q_norm(call.q_norm, DType::bf16), k_norm(call.k_norm, DType::bf16);
+  OnGpu dqkv(call.qkv, DType::bf16);
+  std::vector<Floats> sums;
+  for (int run = 0; run < 3; ++run) {
+    OnGpu dq_norm(Floats({128})), dk_norm(Floats({128}));
+    qkv_backward(*gpu(), dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, c.shape);
+    sums.push_back(dq_norm.read());
+    EXPECT_TRUE(close(sums.back(), sums.front(), {0, 0}));
+  }
+}
+
+}  // namespace hone::test
