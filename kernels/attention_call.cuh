@@ -75,8 +75,8 @@ Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Te
   check_shape(op, "v", v, {k.dim(0), kv_heads, dim}, q.dtype);
   check_optional(op, "lse", lse, {tokens, heads});
   check_shape(op, "offsets", offsets, {offsets.dim(0)}, DType::i32);
-  HONE_CHECK(offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30, op.name(), ": ", tokens, " tokens of ", heads, " heads, ", offsets.dim(0),
-             " offsets");
+  HONE_CHECK(offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && k.dim(0) < int64_t{1} << 31, op.name(), ": ", tokens, " tokens of ", heads,
+             " heads, ", k.dim(0), " keys, ", offsets.dim(0), " offsets");
   Call<T> call{};
   call.out = numbers<T>(out), call.lse = lse ? numbers<float>(lse) : nullptr;
   call.q = numbers<const T>(q), call.k = numbers<const T>(k), call.v = numbers<const T>(v);

@@ -1,0 +1,275 @@
+#include "kernels/attention.h"
+
+#include <numeric>
+
+#include "tests/gpu/gpu_check.h"
+
+namespace hone::test {
+namespace {
+
+// A call's shape: sequence lengths, heads, kv heads, head dim, window.
+struct Case {
+  std::vector<int32_t> lengths;
+  int64_t heads = 1, kv_heads = 1, dim = 8, window = 0;
+
+  int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
+  int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  int64_t longest() const { return lengths.empty() ? 0 : *std::ranges::max_element(lengths); }
+  AttentionShape shape() const { return {.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = longest()}; }
+  std::string name() const { return concat(tokens(), " tokens, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window); }
+};
+
+Ids offsets_of(const std::vector<int32_t>& lengths) {
+  Ids out({static_cast<int64_t>(lengths.size()) + 1});
+  for (size_t s = 0; s < lengths.size(); ++s) out[static_cast<int64_t>(s) + 1] = out[static_cast<int64_t>(s)] + lengths[s];
+  return out;
+}
+
+const std::vector<Case> cases = {
+    {{1}, 1, 1, 8},
+    {{}, 2, 1, 8},
+    {{0, 5, 0, 0, 3, 0}, 3, 1, 16},
+    {{7, 64, 65, 1, 130}, 2, 2, 24},
+    {{33, 300}, 6, 2, 64, 17},
+    {{129, 1025}, 14, 2, 64},
+    {{700, 2, 2049}, 2, 1, 128},
+    {{1100, 40}, 4, 1, 128, 1030},
+    {{129}, 4, 1, 80, 64},
+    {{70, 3}, 8, 1, 128, 1},
+    {{66, 1200}, 2, 1, 256},
+    {{50}, 70, 1, 8},
+    {{200}, 2, 2, 72, 65},
+};
+
+struct Inputs {
+  explicit Inputs(const Case& c, DType dtype, uint64_t seed = 7)
+      : q(rounded(normals({c.tokens(), c.heads, c.dim}, seed), dtype)),
+        k(rounded(normals({c.tokens(), c.kv_heads, c.dim}, seed + 1, 1, 24), dtype)),
+        v(rounded(normals({c.tokens(), c.kv_heads, c.dim}, seed + 2, 1, 40), dtype)),
+        dout(rounded(normals({c.tokens(), c.heads, c.dim}, seed + 3), dtype)) {}
+  Floats q, k, v, dout;
+};
+
+// Calls test(run, name) for every CUDA body; run(arguments...) returns false where the body does not support them.
+template <class... A, class Test>
+void each_gpu_body(const Op<void(A...)>& op, Test test) {
+  for (size_t i = 0; i < op.bodies().size(); ++i) {
+    if (op.bodies()[i].device != DeviceKind::cuda) continue;
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(op.name(), ", body ", op.bodies()[i].name));
+    test([&](std::type_identity_t<A>... arguments) { return op.supported(i, arguments...) && (op.run_body(i, *gpu(), arguments...), true); });
+  }
+}
+
+struct Result {
+  Floats out, lse;
+};
+// By the body that a call runs.
+Result forward_on_gpu(const Case& c, const Inputs& in, DType dtype) {
+  OnGpu out = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8), lse = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
+  attention_forward(*gpu(), out, lse, OnGpu(in.q, dtype), OnGpu(in.k, dtype), OnGpu(in.v, dtype), OnGpu(offsets_of(c.lengths)), c.shape());
+  return {out.read(), lse.read()};
+}
+
+// Rows of [T, ...] numbers, in the order given.
+Floats rows_of(const Floats& x, const std::vector<int64_t>& rows) {
+  const Tensor t = x;
+  Floats out({static_cast<int64_t>(rows.size()), t.dim(1), t.dim(2)});
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (int64_t i = 0; i < t.row_size(); ++i) out[static_cast<int64_t>(r) * t.row_size() + i] = x[rows[r] * t.row_size() + i];
+  return out;
+}
+
+// A call's keys and values in a cache whose blocks are dealt out backwards, NaN where no key is.
+struct Cache {
+  Cache(const Case& c, const Inputs& in, DType dtype, int64_t block_size) : size(block_size), max_blocks((c.longest() + size - 1) / size + 1) {
+    const int64_t blocks = max_blocks * c.sequences(), row = c.kv_heads * c.dim;
+    Floats keys = test::poisoned({blocks * size, c.kv_heads, c.dim}, 16), values = keys;
+    Ids ids({c.sequences(), max_blocks});
+    const Ids begin = offsets_of(c.lengths);
+    for (int64_t s = 0; s < c.sequences(); ++s)
+      for (int64_t b = 0; b < max_blocks; ++b) ids[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
+    for (int64_t s = 0; s < c.sequences(); ++s)
+      for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j)
+        for (int64_t i = 0; i < row; ++i) {
+          const int64_t slot = int64_t{ids[s * max_blocks + j / size]} * size + j % size;
+          keys[slot * row + i] = in.k[(begin[s] + j) * row + i], values[slot * row + i] = in.v[(begin[s] + j) * row + i];
+        }
+    k.emplace(keys, dtype), v.emplace(values, dtype), table.emplace(ids);
+  }
+  PagedKv view(const OnGpu& lengths) const { return {.k = *k, .v = *v, .block_table = *table, .lengths = lengths, .block_size = size}; }
+  int64_t size, max_blocks;
+  std::optional<OnGpu> k, v, table;
+};
+
+// Tokens [from, to) of each sequence, one paged call.
+struct Part {
+  int32_t from, to;
+};
+// The paged op on the parts, into the rows of out that they are.
+void run_parts(Floats& out, const Case& c, const Inputs& in, const Cache& cache, DType dtype, const std::vector<Part>& parts) {
+  const Ids begin = offsets_of(c.lengths);
+  std::vector<int64_t> rows;
+  std::vector<int32_t> counts;
+  Ids lengths({c.sequences()});
+  int64_t most = 0;
+  for (int64_t s = 0; s < c.sequences(); ++s) {
+    const Part part = parts[static_cast<size_t>(s)];
+    lengths[s] = part.to;
+    counts.push_back(part.to - part.from);
+    most = std::max<int64_t>(most, part.to - part.from);
+    for (int64_t t = part.from; t < part.to; ++t) rows.push_back(begin[s] + t);
+  }
+  OnGpu result = OnGpu::poisoned({static_cast<int64_t>(rows.size()), c.heads, c.dim}, dtype, 16);
+  AttentionShape shape = c.shape();
+  shape.max_length = most;
+  attention_paged(*gpu(), result, OnGpu(rows_of(in.q, rows), dtype), cache.view(OnGpu(lengths)), OnGpu(offsets_of(counts)), shape);
+  const Floats numbers = result.read();
+  for (size_t r = 0; r < rows.size(); ++r)
+    for (int64_t i = 0; i < c.heads * c.dim; ++i) out[rows[r] * c.heads * c.dim + i] = numbers[static_cast<int64_t>(r) * c.heads * c.dim + i];
+}
+
+// Prefill in chunks, or decode for the last `decoded` tokens of the longest.
+Floats in_chunks(const Case& c, const Inputs& in, DType dtype, int64_t block_size, int32_t chunk, int32_t first = 0) {
+  const Cache cache(c, in, dtype, block_size);
+  Floats out = poisoned({c.tokens(), c.heads, c.dim});
+  const auto bounded = [](int32_t x, int32_t length) { return std::min(x, length); };
+  for (int32_t done = 0; done < c.longest();) {
+    const int32_t next = done < first ? first : done + chunk;
+    std::vector<Part> parts;
+    for (const int32_t length : c.lengths) parts.push_back({bounded(done, length), bounded(next, length)});
+    run_parts(out, c, in, cache, dtype, parts);
+    done = next;
+  }
+  return out;
+}
+
+TEST(AttentionOnGpu, ForwardAgreesWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : cases) {
+      const Inputs in(c, dtype);
+      Floats out = poisoned({c.tokens(), c.heads, c.dim}), lse = poisoned({c.tokens(), c.heads});
+      attention_forward(cpu(), out, lse, in.q, in.k, in.v, offsets_of(c.lengths), c.shape());
+      each_gpu_body(attention_forward, [&](auto run) {
+        OnGpu y = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, dtype, 8), sums = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
+        if (!run(y, sums, OnGpu(in.q, dtype), OnGpu(in.k, dtype), OnGpu(in.v, dtype), OnGpu(offsets_of(c.lengths)), c.shape())) return;
+        EXPECT_TRUE(agrees(y.read(), out, dtype)) << c.name();
+        EXPECT_TRUE(agrees(sums.read(), lse, DType::f32)) << c.name();
+      });
+    }
+}
+
+TEST(AttentionOnGpu, AHeadOfTenNumbersIsForF32) {
+  HONE_GPU_OR_SKIP();
+  const Case c{{200}, 2, 2, 10, 65};
+  const Inputs in(c, DType::f32);
+  Floats out = poisoned({c.tokens(), c.heads, c.dim});
+  attention_forward(cpu(), out, {}, in.q, in.k, in.v, offsets_of(c.lengths), c.shape());
+  EXPECT_TRUE(agrees(forward_on_gpu(c, in, DType::f32).out, out, DType::f32));
+  EXPECT_THROW(forward_on_gpu(c, in, DType::bf16), Error);
+}
+
+TEST(AttentionOnGpu, EveryForwardBodyHasTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const Case& c : cases) {
+    const Inputs in(c, DType::bf16);
+    std::vector<Floats> outs, sums;
+    each_gpu_body(attention_forward, [&](auto run) {
+      OnGpu out = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, DType::bf16), lse = OnGpu::poisoned({c.tokens(), c.heads});
+      if (!run(out, lse, OnGpu(in.q, DType::bf16), OnGpu(in.k, DType::bf16), OnGpu(in.v, DType::bf16), OnGpu(offsets_of(c.lengths)), c.shape()))
+        return;
+      outs.push_back(out.read()), sums.push_back(lse.read());
+      EXPECT_TRUE(close(outs.back(), outs.front(), {0, 0})) << c.name();
+      EXPECT_TRUE(close(sums.back(), sums.front(), {0, 0})) << c.name();
+    });
+    EXPECT_GE(outs.size(), 1u);
+  }
+}
+
+TEST(AttentionOnGpu, PackedPagedChunkedAndDecodedQueriesHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : cases) {
+      const Inputs in(c, dtype);
+      const Floats out = forward_on_gpu(c, in, dtype).out;
+      for (const auto& [chunk, block_size] : {std::pair<int32_t, int64_t>{64, 5}, {130, 1}, {10000, 32}})
+        EXPECT_TRUE(close(in_chunks(c, in, dtype, block_size, chunk), out, {0, 0}))
+            << c.name() << ", chunks of " << chunk << ", cache blocks of " << block_size;
+      const int32_t late = std::max<int32_t>(static_cast<int32_t>(c.longest()) - 40, 0);
+      for (const int32_t chunk : {1, 2, 7})
+        EXPECT_TRUE(close(in_chunks(c, in, dtype, 16, chunk, late), out, {0, 0})) << c.name() << ", " << chunk << " tokens at a time";
+    }
+}
+
+TEST(AttentionOnGpu, DecodedFromTheFirstTokenOnQueriesHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const Case& c : {Case{{150, 3, 260}, 4, 2, 64}, Case{{280}, 7, 1, 128, 140}}) {
+    const Inputs in(c, DType::bf16);
+    EXPECT_TRUE(close(in_chunks(c, in, DType::bf16, 16, 1), forward_on_gpu(c, in, DType::bf16).out, {0, 0})) << c.name();
+  }
+}
+
+TEST(AttentionOnGpu, PrefillAndDecodeInOneCallHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : {Case{{1200, 500, 37, 2100, 300}, 14, 2, 64}, Case{{1200, 500, 37, 2100, 300}, 4, 4, 128, 600}}) {
+      const Inputs in(c, dtype);
+      const Floats out = forward_on_gpu(c, in, dtype).out;
+      Floats part = out;
+      run_parts(part, c, in, Cache(c, in, dtype, 16), dtype, {{1199, 1200}, {100, 500}, {37, 37}, {2098, 2100}, {0, 300}});
+      EXPECT_TRUE(close(part, out, {0, 0})) << c.name();
+    }
+}
+
+TEST(AttentionOnGpu, ASequenceHasTheSameBitsAloneAndPacked) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t dim : {32, 64, 128}) {
+      const Case together{{40, 190, 3}, 4, 2, dim, 150}, alone{{190}, 4, 2, dim, 150};
+      const Inputs packed(together, dtype);
+      Inputs single(alone, dtype);
+      std::vector<int64_t> rows(190);
+      std::iota(rows.begin(), rows.end(), 40);
+      single.q = rows_of(packed.q, rows), single.k = rows_of(packed.k, rows), single.v = rows_of(packed.v, rows);
+      EXPECT_TRUE(close(forward_on_gpu(alone, single, dtype).out, rows_of(forward_on_gpu(together, packed, dtype).out, rows), {0, 0}));
+    }
+}
+
+TEST(AttentionOnGpu, LongSequences) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const Case& c : {Case{{32901, 600}, 2, 1, 64}, Case{{33000}, 1, 1, 128, 5000}}) {
+      const Inputs in(c, dtype);
+      const Floats out = forward_on_gpu(c, in, dtype).out;
+      // The specification, on some queries: a paged call of one token each over the same keys.
+      for (const int32_t t : {0, 1023, 1024, 20000, 32768, 32900}) {
+        Ids table({1, c.lengths[0]}), length({1}), offsets = offsets_of({1});
+        std::iota(&table[0], &table[0] + c.lengths[0], 0);
+        length[0] = t + 1;
+        const Floats q = rows_of(in.q, {t});
+        Floats expected = poisoned({1, c.heads, c.dim});
+        attention_paged(cpu(), expected, q, {.k = in.k, .v = in.v, .block_table = table, .lengths = length, .block_size = 1}, offsets, c.shape());
+        EXPECT_TRUE(agrees(rows_of(out, {t}), expected, dtype)) << c.name() << ", query " << t;
+      }
+      Floats decoded = out;
+      std::vector<Part> parts = {{32899, 32900}, {599, 600}};
+      parts.resize(c.lengths.size());
+      run_parts(decoded, c, in, Cache(c, in, dtype, 16), dtype, parts);
+      EXPECT_TRUE(close(decoded, out, {0, 0})) << c.name();
+    }
+}
+
+TEST(AttentionOnGpu, WhatASequenceDoesNotHoldCannotReachIt) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Case c{{90, 100}, 2, 1, 64};
+    Inputs in(c, dtype);
+    const Floats out = forward_on_gpu(c, in, dtype).out;
+    for (int64_t i = 90 * c.dim; i < in.k.size(); ++i) in.k[i] = nan_f32, in.v[i] = nan_f32;
+    const Floats broken = forward_on_gpu(c, in, dtype).out;
+    for (int64_t i = 0; i < out.size(); ++i) ASSERT_TRUE(i < 90 * c.heads * c.dim ? same_bits(broken[i], out[i]) : std::isnan(broken[i])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
