@@ -6,7 +6,7 @@
 namespace hone {
 
 // logp[r] = z[r, targets[r]] - lse[r]; entropy[r] = lse - sum_v p_v z_v. logp, lse [R] f32 are written; entropy [R] f32 too unless empty.
-// targets [R] i32.
+// targets [R] i32; one outside the vocabulary is an Error, on a GPU a logp of NaN and no gradient of its own.
 inline constinit Op<void(Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature)> logprob_forward{
     "logprob_forward"};
 

@@ -1,0 +1,176 @@
+// The head by blocks of rows. The log-probs alone need a block's logits by pieces of the vocabulary; gradients need the whole vocabulary's, in the
+// model's dtype, as one operand of two matrix products. Scratch is bounded whatever the batch.
+#include "kernels/check_shape.h"
+#include "kernels/gemm.h"
+#include "kernels/logprob_cuda.h"
+#include "kernels/logsumexp.cuh"
+
+namespace hone {
+namespace {
+
+constexpr int64_t most_rows = 2048, columns_at_once = 8192;  // logits in f32
+constexpr size_t most_gradient_bytes = size_t{384} << 20;    // dlogits of a block of rows
+constexpr int64_t row_multiple = 128, column_multiple = 64;
+
+struct Head {
+  Tensor hidden, w, targets;
+  float inv_temperature = 1;
+  int64_t R() const { return hidden.dim(0); }
+  int64_t V() const { return w.dim(0); }
+  int64_t D() const { return w.dim(1); }
+};
+
+int64_t rounded_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
+
+// So many equal blocks of rows as `most` asks for.
+int64_t block_rows(int64_t R, int64_t most) {
+  const int64_t blocks = (R + most - 1) / most;
+  return std::min(R, rounded_up((R + blocks - 1) / blocks, row_multiple));
+}
+
+void check_head_cuda(const OpBase& op, const Head& head) {
+  const DType dtype = head.hidden.dtype;
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ", name_of(dtype));
+  check_shape(op, "w", head.w, {head.V(), head.D()}, dtype);
+  check_shape(op, "hidden", head.hidden, {head.R(), head.D()}, dtype);
+  check_shape(op, "targets", head.targets, {head.R()}, DType::i32);
+  HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature, ", not positive");
+  HONE_CHECK(head.V() > 0, op.name(), ": the vocabulary is empty");
+}
+void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad) {
+  check_shape(op, "dhidden", dhidden, {head.R(), head.D()}, dhidden.dtype == DType::f32 ? DType::f32 : head.hidden.dtype);
+  check_shape(op, "dw", dw, {head.V(), head.D()});
+  check_shape(op, "dlogp", grad.logp, {head.R()});
+  check_optional(op, "dentropy", grad.entropy, {head.R()});
+}
+
+// Calls visit(first column, logits of the block's rows) for the pieces of the vocabulary.
+template <class Visit>
+void for_each_piece(Context& context, const Head& head, int64_t first_row, int64_t rows, Tensor memory, Visit visit) {
+  for (int64_t first = 0; first < head.V(); first += columns_at_once) {
+    const Tensor logits = memory.rows(0, rows).columns(0, std::min(columns_at_once, head.V() - first));
+    gemm_forward(context, logits, head.hidden.rows(first_row, rows), head.w.rows(first, logits.dim(1)), {}, {});
+    visit(first, logits);
+  }
+}
+Tensor take_logits(Context& context, const Head& head, int64_t rows) {
+  return context.scratch().take(DType::f32, {rows, std::min(columns_at_once, rounded_up(head.V(), column_multiple))});
+}
+
+// Memory of one block's columns.
+HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entropy) {
+  Arena& arena = context.scratch();
+  const int64_t chunks = num_logsumexp_chunks(head.V());
+  HeadRows out;
+  out.chunks = arena.take(DType::f32, {rows, 2 * chunks});
+  if (entropy) out.chunk_weighted = arena.take(DType::f32, {rows, chunks});
+  out.target_z = arena.take(DType::f32, {rows});
+  out.inv_temperature = head.inv_temperature;
+  return out;
+}
+
+Tensor some_rows(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
+
+void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+  const Head head{hidden, w, targets, inv_temperature};
+  const int64_t R = head.R();
+  check_head_cuda(logprob_forward, head);
+  check_shape(logprob_forward, "logp", logp, {R});
+  check_shape(logprob_forward, "lse", lse, {R});
+  check_optional(logprob_forward, "entropy", entropy, {R});
+  if (R == 0) return;
+  const ScratchScope scope(context);
+  const int64_t step = block_rows(R, most_rows);
+  const Tensor memory = take_logits(context, head, step);
+  HeadRows rows = take_rows(context, head, step, static_cast<bool>(entropy));
+  for (int64_t first = 0; first < R; first += step) {
+    const int64_t count = std::min(step, R - first);
+    rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
+    rows.entropy = some_rows(entropy, first, count);
+    for_each_piece(context, head, first, count, memory, [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
+    head_finish(context, rows, head.V());
+  }
+}
+
+// Rows whose gradients, of the whole vocabulary, are held at once.
+int64_t gradient_rows(const Head& head) {
+  const size_t bytes = static_cast<size_t>(rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
+  const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(most_gradient_bytes / bytes) / row_multiple) * row_multiple;
+  return block_rows(head.R(), std::min(most, most_rows));
+}
+Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
+  return context.scratch().take(head.hidden.dtype, {rows, rounded_up(head.V(), column_multiple)}).columns(0, head.V());
+}
+
+void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
+              float inv_temperature) {
+  const Head head{hidden, w, targets, inv_temperature};
+  const int64_t R = head.R();
+  check_head_cuda(logprob_backward, head);
+  check_gradient_cuda(logprob_backward, head, dhidden, dw, grad);
+  check_shape(logprob_backward, "lse", lse, {R});
+  check_optional(logprob_backward, "entropy", entropy, {R});
+  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of entropy needs the entropy of forward");
+  if (R == 0) return;
+  const ScratchScope scope(context);
+  const int64_t step = gradient_rows(head);
+  const Tensor gradients = take_gradient(context, head, step), memory = take_logits(context, head, step);
+  for (int64_t first = 0; first < R; first += step) {
+    const int64_t count = std::min(step, R - first);
+    HeadRows rows;
+    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
+    if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
+    rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
+    const Tensor gradient = gradients.rows(0, count);
+    for_each_piece(context, head, first, count, memory,
+                   [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
+    gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
+    gemm_backward_weight(context, dw, {}, gradient, hidden.rows(first, count));
+  }
+}
+
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
+           float inv_temperature) {
+  const Head head{hidden, w, targets, inv_temperature};
+  const int64_t R = head.R(), D = head.D();
+  check_head_cuda(logprob_fused, head);
+  check_gradient_cuda(logprob_fused, head, dhidden, dw, grad);
+  check_shape(logprob_fused, "logp", logp, {R});
+  check_shape(logprob_fused, "lse", lse, {R});
+  if (R == 0) return;
+  const ScratchScope scope(context);
+  Arena& arena = context.scratch();
+  if (grad.entropy) {  // no multiple of p
+    const Tensor entropy = arena.take(DType::f32, {R});
+    forward(context, logp, lse, entropy, hidden, w, targets, inv_temperature);
+    return backward(context, dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
+  }
+  const int64_t step = gradient_rows(head);
+  const Tensor gradients = take_gradient(context, head, step), memory = take_logits(context, head, step);
+  const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
+  HeadRows rows = take_rows(context, head, step, false);
+  rows.guess = arena.take(DType::f32, {step}), rows.scale = arena.take(DType::f32, {step});
+  rows.z_loss = grad.z_loss;
+  for (int64_t first = 0; first < R; first += step) {
+    const int64_t count = std::min(step, R - first);
+    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count), scale = rows.scale.rows(0, count);
+    rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
+    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
+    head_guess(context, rows, block, w);
+    for_each_piece(context, head, first, count, memory,
+                   [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
+    head_finish(context, rows, head.V());
+    head_scale(context, rows, gradient, block, w);
+    gemm_backward_input(context, unscaled.rows(0, count), gradient, w);
+    scale_rows(context, dhidden.rows(first, count), unscaled.rows(0, count), scale);
+    scale_rows(context, scaled.rows(0, count), block, scale);
+    gemm_backward_weight(context, dw, {}, gradient, scaled.rows(0, count));
+  }
+}
+
+[[maybe_unused]] const bool added = logprob_forward.add({"row_blocks", DeviceKind::cuda, forward}) &&
+                                    logprob_backward.add({"row_blocks", DeviceKind::cuda, backward}) &&
+                                    logprob_fused.add({"row_blocks", DeviceKind::cuda, fused});
+
+}  // namespace
+}  // namespace hone

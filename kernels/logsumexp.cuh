@@ -1,0 +1,99 @@
+#pragma once
+// Log-sum-exp of rows of logits on a GPU, in one order for every kernel, so that the log-prob a sampler records has the bits of the one that
+// logprob_forward computes. .cu files alone include it.
+//
+// A row is cut into chunks of 128. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 32 i + 2 p and 32 i + 2 p + 1, pair by pair
+// for i = 0..3; places are then folded by their bits 2, 3, 0 and 1. A matrix product's accumulators lie so that four threads hold a row of a chunk,
+// four places each; a row in memory is read by eight lanes, two places each. Chunks are rescaled to the maximum of the row and added by a warp: lane
+// l those at l, l + 32, ..., then a butterfly.
+#include <cmath>
+
+#include "kernels/cuda.cuh"
+
+namespace hone {
+
+inline constexpr int logsumexp_cuda_chunk = 128;
+inline int64_t num_logsumexp_chunks(int64_t V) { return (V + logsumexp_cuda_chunk - 1) / logsumexp_cuda_chunk; }
+
+// Of z = logits * inv_temperature in a chunk: weighted is the sum of (z - max) exp(z - max).
+struct ChunkSums {
+  float max, sum, weighted;
+};
+// What z is measured from: exp(-inf - -inf) would be NaN.
+__device__ inline float origin_of(float max) { return max == -INFINITY ? 0 : max; }
+// Where p is 0 it stays 0 when multiplied by log p.
+__device__ inline float finite_log(float log_p) { return fmaxf(log_p, -87.0f); }
+
+// Lane l of each eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed: the row may be read in 16 bytes.
+__device__ inline void load_chunk(float (&x)[16], const float* row, int64_t first, int64_t V, bool packed) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int64_t column = first + 32 * i + 4 * (threadIdx.x % 8);
+    if (packed && column + 4 <= V) {
+      const float4 four = *reinterpret_cast<const float4*>(row + column);
+      x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+    } else {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) x[4 * i + j] = column + j < V ? row[column + j] : -INFINITY;
+    }
+  }
+}
+
+// Folds the places of eight lanes that hold two each.
+__device__ inline float fold_places(float even, float odd) {
+#pragma unroll
+  for (int lanes = 2; lanes <= 4; lanes *= 2) {
+    even += __shfl_xor_sync(0xffffffffu, even, lanes);
+    odd += __shfl_xor_sync(0xffffffffu, odd, lanes);
+  }
+  const float both = even + odd;
+  return both + __shfl_xor_sync(0xffffffffu, both, 1);
+}
+
+// Of a chunk as load_chunk leaves it, on all of its eight lanes; the whole warp takes part. x becomes exp(z - max).
+template <bool weighted>
+__device__ inline ChunkSums chunk_sums(float (&x)[16], float inv_temperature) {
+  float max = x[0];
+#pragma unroll
+  for (int i = 1; i < 16; ++i) max = fmaxf(max, x[i]);
+#pragma unroll
+  for (int lanes = 4; lanes > 0; lanes /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
+  max *= inv_temperature;
+  const float origin = origin_of(max);
+  float sum[2] = {}, weight[2] = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int p = 0; p < 2; ++p) {
+      const float z0 = x[4 * i + 2 * p] * inv_temperature - origin, z1 = x[4 * i + 2 * p + 1] * inv_temperature - origin;
+      const float e0 = x[4 * i + 2 * p] = exp_approx(z0), e1 = x[4 * i + 2 * p + 1] = exp_approx(z1);
+      sum[p] += e0 + e1;
+      if constexpr (weighted) weight[p] += fmaf(finite_log(z1), e1, finite_log(z0) * e0);
+    }
+  return {max, fold_places(sum[0], sum[1]), weighted ? fold_places(weight[0], weight[1]) : 0};
+}
+
+struct RowSums {
+  float max, sum, weighted;
+  __device__ float value() const { return static_cast<float>(max + log(static_cast<double>(sum))); }
+  __device__ float entropy() const { return static_cast<float>(log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum); }
+};
+
+// Of a row, from its chunks' (max, sum) and, unless nullptr, weighted; a warp's work, the result on all lanes.
+__device__ inline RowSums merge_chunks(const float2* chunks, const float* weighted, int count) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  float max = -INFINITY;
+  for (int c = lane; c < count; c += 32) max = fmaxf(max, chunks[c].x);
+  max = warp_max(max);
+  const float origin = origin_of(max);
+  float sum = 0, weight = 0;
+  for (int c = lane; c < count; c += 32) {
+    const float2 chunk = chunks[c];
+    const float shift = chunk.x - origin, scale = exp_approx(shift);
+    sum = fmaf(chunk.y, scale, sum);
+    if (weighted) weight = fmaf(fmaf(finite_log(shift), chunk.y, weighted[c]), scale, weight);
+  }
+  return {max, warp_sum(sum), weighted ? warp_sum(weight) : 0};
+}
+
+}  // namespace hone
