@@ -5,6 +5,28 @@
 
 namespace hone {
 
+namespace {
+
+// Of devices whose work is done when the call that queues it returns.
+class PlainRecording : public Recording {
+ public:
+  explicit PlainRecording(std::function<void()> work) : work_(std::move(work)) {}
+  void replay(void*) override { work_(); }
+
+ private:
+  std::function<void()> work_;
+};
+class PlainEvent : public Event {
+ public:
+  void record(void*) override {}
+  void wait() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Recording> Device::record(void*, std::function<void()> work) { return std::make_unique<PlainRecording>(std::move(work)); }
+std::unique_ptr<Event> Device::make_event() { return std::make_unique<PlainEvent>(); }
+
 Registry<DeviceFactory>& devices() {
   static Registry<DeviceFactory> registry("device");
   return registry;

@@ -1,6 +1,7 @@
 #pragma once
 // Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp, device_meta.cpp) that joins
 // devices(); which of them exist is the build's choice.
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,22 @@
 #include "core/tensor.h"
 
 namespace hone {
+
+// Work of one stream that can be queued again and again at little cost: the same operations on the same memory.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay(void* stream) = 0;
+};
+
+// A point in a stream's work that the host can wait for.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual void record(void* stream) = 0;
+  // Returns when the work before the last record() is done; throws what it failed of.
+  virtual void wait() = 0;
+};
 
 // One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is free, and which recipe
 // keys help.
@@ -32,6 +49,11 @@ class Device {
   virtual void zero(void* data, size_t bytes, void* stream) = 0;
   // Returns when everything queued on the stream is done; throws what it failed of.
   virtual void synchronize(void* stream) = 0;
+  // Whether queued work runs while the host goes on: then it pays to queue the next step before the last one is read.
+  virtual bool asynchronous() const { return false; }
+  // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA graph; elsewhere the work itself.
+  virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
+  virtual std::unique_ptr<Event> make_event();
 };
 
 using DeviceFactory = std::unique_ptr<Device> (*)(int index);
@@ -66,6 +88,7 @@ class Arena {
 
   struct Mark {
     size_t block = 0, used = 0, total = 0;
+    bool operator==(const Mark&) const = default;
   };
   Tensor take(DType dtype, std::initializer_list<int64_t> dims) { return take(dtype, std::span<const int64_t>(dims.begin(), dims.size())); }
   Tensor take(DType dtype, std::span<const int64_t> dims);

@@ -8,6 +8,47 @@
 namespace hone {
 namespace {
 
+class Graph : public Recording {
+ public:
+  explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~Graph() override { cudaGraphExecDestroy(graph_); }
+  void replay(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
+class CudaEvent : public Event {
+ public:
+  CudaEvent() { HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  void record(void* stream) override { HONE_CUDA_CHECK(cudaEventRecord(event_, static_cast<cudaStream_t>(stream))); }
+  void wait() override { HONE_CUDA_CHECK(cudaEventSynchronize(event_)); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Ends a capture that work left by an exception, so that the stream can be used again.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream) : stream_(stream) { HONE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+  ~Capture() {
+    if (!ended_) cudaStreamEndCapture(stream_, &graph_);
+    if (graph_) cudaGraphDestroy(graph_);
+  }
+  cudaGraph_t end() {
+    ended_ = true;
+    HONE_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph_));
+    return graph_;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraph_t graph_ = nullptr;
+  bool ended_ = false;
+};
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -60,6 +101,20 @@ class CudaDevice : public Device {
   }
   void zero(void* data, size_t bytes, void* stream) override { HONE_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream))); }
   void synchronize(void* stream) override { HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); }
+
+  bool asynchronous() const override { return true; }
+  std::unique_ptr<Recording> record(void* stream, std::function<void()> work) override {
+    use();
+    Capture capture(static_cast<cudaStream_t>(stream));
+    work();
+    cudaGraphExec_t graph = nullptr;
+    HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
+    return std::make_unique<Graph>(graph);
+  }
+  std::unique_ptr<Event> make_event() override {
+    use();
+    return std::make_unique<CudaEvent>();
+  }
 
  private:
   // A thread's current device is its own state; allocations and streams belong to it.

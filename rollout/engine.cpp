@@ -4,50 +4,10 @@
 #include <mutex>
 
 #include "core/model/run.h"
-#include "kernels/gemm.h"
-#include "kernels/sample.h"
+#include "rollout/decode_loop.h"
 #include "rollout/scheduler.h"
 
 namespace hone {
-
-void Sampling::fields(Fields& f) {
-  f("temperature", temperature, "softmax temperature; 0 is greedy");
-  f("top_p", top_p, "smallest set of tokens whose probability reaches this; 1 = all");
-  f("top_k", top_k, "this many most probable tokens; 0 = all");
-  f("min_p", min_p, "tokens at least this share of the most probable one's probability; 0 = all");
-  f("max_tokens", max_tokens, "longest reply in tokens");
-  f("seed", seed, "of every draw");
-  f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
-  f("stop", stop, "strings that end a reply");
-  f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
-  f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
-  f.require("top_p", top_p > 0 && top_p <= 1, "top_p must be in (0, 1]");
-  f.require("top_k", top_k >= 0, "top_k must be 0 or more");
-  f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
-  f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));
-}
-
-void EngineConfig::fields(Fields& f) {
-  f("kv_block_size", kv_block_size, "tokens of one cache block");
-  f("kv_cache_tokens", kv_cache_tokens, "tokens the KV cache holds; more requests than fit wait, or are computed again");
-  f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
-  f("max_sequences", max_sequences, "replies written at the same time");
-  f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
-  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
-            concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
-  f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX, concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
-  f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
-}
-
-namespace {
-
-// Of each row of hidden states: the id drawn and its log-probs (kernels/sample.h).
-struct Drawn {
-  std::vector<int32_t> ids;
-  std::vector<float> logp, truncated_logp, raw_logp;
-};
-
-}  // namespace
 
 struct Engine::Impl {
   Impl(Context& c, Model& m, const Tokenizer* t, const EngineConfig& cfg)
@@ -57,6 +17,7 @@ struct Engine::Impl {
         config(cfg),
         cache(c, m.shape(), m.head().value.dtype, cfg.kv_block_size, cfg.kv_cache_tokens),
         scheduler(cache, config),
+        decoding(c, m, cache),
         staging(c.device()) {
     if (t)
       for (const int32_t id : t->stop_ids()) stop_ids.push_back(id);
@@ -64,6 +25,9 @@ struct Engine::Impl {
 
   uint64_t submit(Request request, OnFinish on_finish, OnToken on_token);
   bool step();
+  void take_arrivals();
+  bool disturbed();
+  void decode(std::span<const Scheduler::Part> parts);
   void admit(std::shared_ptr<Ticket> ticket);
   void fail_ticket(Ticket& ticket, const std::string& reason);
   std::string refusal(const Request& request) const;
@@ -79,6 +43,7 @@ struct Engine::Impl {
   EngineConfig config;
   KvCache cache;
   Scheduler scheduler;
+  DecodeLoop decoding;
   Arena staging;
   std::vector<int64_t> stop_ids;
   EngineStats stats;
@@ -158,7 +123,7 @@ static SampleParams sample_params(const Sequence& sequence, int64_t reply) {
           .position = sequence.tokens.size()};
 }
 
-bool Engine::Impl::step() {
+void Engine::Impl::take_arrivals() {
   std::vector<std::shared_ptr<Ticket>> arrived;
   {
     const std::lock_guard lock(inbox_mutex);
@@ -172,9 +137,54 @@ bool Engine::Impl::step() {
   std::erase_if(live, [](const auto& ticket) { return ticket->cancelled; });
   for (auto& ticket : arrived)
     if (!ticket->cancelled) admit(std::move(ticket));
+}
 
+// Whether something waits for take_arrivals().
+bool Engine::Impl::disturbed() {
+  const std::lock_guard lock(inbox_mutex);
+  return !inbox.empty() || !cancelled.empty();
+}
+
+// Passes over sequences that are all decoding, until one of them ends, something arrives, or a plan is due again.
+void Engine::Impl::decode(std::span<const Scheduler::Part> parts) {
+  constexpr int64_t most_passes = 32;
+  int64_t passes = most_passes;
+  for (const Scheduler::Part& part : parts) passes = std::min(passes, part.sequence->max_tokens - static_cast<int64_t>(part.sequence->tokens.size()));
+  passes = scheduler.reserve(parts, passes);
+  std::vector<DecodeLoop::Row> rows;
+  for (const Scheduler::Part& part : parts) {
+    const Sequence& s = *part.sequence;
+    rows.push_back({s.tokens.back(), s.computed, s.blocks, sample_params(s, s.reply)});
+  }
+  decoding.start(rows);
+  const int64_t ahead = context.device().asynchronous() ? 1 : 0;
+  std::vector<bool> ended(parts.size());
+  bool stop = false;
+  for (int64_t queued = 0; (queued < passes && !stop) || decoding.num_unread() > 0;) {
+    while (queued < passes && !stop && decoding.num_unread() <= ahead) decoding.queue(), ++queued;
+    const Drawn drawn = decoding.read();
+    ++stats.steps;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (ended[i]) continue;
+      ++parts[i].sequence->computed;
+      ended[i] = !accept(*parts[i].sequence, drawn, i);
+      stop = stop || ended[i];
+    }
+    stop = stop || disturbed();
+  }
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (ended[i]) scheduler.finish(parts[i].sequence);
+}
+
+bool Engine::Impl::step() {
+  take_arrivals();
   const std::vector<Scheduler::Part> parts = scheduler.plan();
   if (parts.empty()) return !scheduler.idle();
+  const auto decodes = [](const Scheduler::Part& part) { return part.sequence->parted && part.sequence->remaining() == 1; };
+  if (std::all_of(parts.begin(), parts.end(), decodes)) {
+    decode(parts);
+    return true;
+  }
 
   // What the pass computes, and a row of logits for every token drawn after it.
   struct Draw {
@@ -239,31 +249,16 @@ bool Engine::Impl::step() {
 }
 
 Drawn Engine::Impl::draw(Tensor hidden, std::span<const SampleParams> params) {
-  constexpr int64_t rows_at_once = 256;  // bounds the logits' memory
-  const int64_t count = static_cast<int64_t>(params.size()), param_size = static_cast<int64_t>(sizeof(SampleParams));
+  ScratchScope scratch(context);
+  const auto count = static_cast<int64_t>(params.size()), bytes = static_cast<int64_t>(params.size_bytes());
+  const Tensor on_device = context.scratch().take(DType::u8, {bytes});
+  context.copy(on_device, Tensor(const_cast<SampleParams*>(params.data()), DType::u8, DeviceKind::cpu, {bytes}));
+  const DrawnRows rows(context.scratch().take(DType::i32, {4, count}));
+  draw_rows(context, model, rows, hidden, on_device);
+  std::vector<int32_t> host(static_cast<size_t>(4 * count));
+  context.copy(host_view(std::span(host)), rows.all.view({4 * count}));
   Drawn out;
-  out.ids.resize(params.size());
-  for (int64_t begin = 0; begin < count; begin += rows_at_once) {
-    const int64_t rows = std::min(rows_at_once, count - begin);
-    const auto slice = params.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows));
-    ScratchScope scratch(context);
-    Arena& arena = context.scratch();
-    const Tensor logits = arena.take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, hidden.rows(begin, rows), model.head().value, Tensor(), Tensor());
-    const Tensor param_bytes = arena.take(DType::u8, {rows * param_size});
-    context.copy(param_bytes, Tensor(const_cast<SampleParams*>(slice.data()), DType::u8, DeviceKind::cpu, {rows * param_size}));
-    const Tensor ids = arena.take(DType::i32, {rows}), logp = arena.take(DType::f32, {rows}), truncated = arena.take(DType::f32, {rows}),
-                 raw = arena.take(DType::f32, {rows});
-    sample_rows(context, ids, logp, truncated, raw, logits, param_bytes);
-    context.copy(host_view(std::span(out.ids).subspan(static_cast<size_t>(begin), static_cast<size_t>(rows))), ids);
-    const auto append = [&](std::vector<float>& column, Tensor values) {
-      const std::vector<float> host = download(context, values);
-      column.insert(column.end(), host.begin(), host.end());
-    };
-    append(out.logp, logp);
-    append(out.truncated_logp, truncated);
-    append(out.raw_logp, raw);
-  }
+  append_drawn(out, host.data(), count, count);
   return out;
 }
 

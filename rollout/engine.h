@@ -65,7 +65,8 @@ class Engine {
   // Queues it; the callbacks are called from step(). A prompt that can never fit is a failed reply, not an exception. Returns a ticket for cancel().
   uint64_t submit(Request request, OnFinish on_finish, OnToken on_token = {});
   void cancel(uint64_t ticket);
-  // One forward pass; false when nothing is left to do.
+  // One forward pass or, where every running reply is decoding, passes until one of them ends or something arrives (32 at most); false when nothing
+  // is left to do.
   bool step();
   // submit() and step() until all are done; replies in the requests' order.
   std::vector<std::vector<Reply>> generate(std::vector<Request> requests, const std::function<void(int64_t finished)>& progress = {});

@@ -6,7 +6,7 @@ KvCache::KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t
     : context_(context), block_size_(block_size) {
   HONE_CHECK(block_size > 0 && tokens >= block_size, "kv cache: ", tokens, " tokens in blocks of ", block_size,
              "; kv_cache_tokens must hold at least one block");
-  const int64_t blocks = tokens / block_size, slots = blocks * block_size;
+  const int64_t blocks = tokens / block_size, slots = (blocks + 1) * block_size;
   const size_t plane = static_cast<size_t>(slots * shape.num_kv_heads * shape.head_dim) * size_of(dtype);
   bytes_ = Buffer(context.device(), plane * 2 * static_cast<size_t>(shape.num_blocks));
   const auto plane_at = [&](int64_t i) {

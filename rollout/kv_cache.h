@@ -9,7 +9,7 @@ namespace hone {
 
 class KvCache {
  public:
-  // Memory is taken here, once: 2 * num_blocks(model) * tokens * kv heads * head dim, in `dtype`.
+  // Memory is taken here, once: 2 * num_blocks(model) * (tokens + block_size) * kv heads * head dim, in `dtype`.
   KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t tokens);
 
   int64_t block_size() const { return block_size_; }
@@ -24,6 +24,9 @@ class KvCache {
   void release(int32_t block);
   // Another block with the same keys and values.
   int32_t copy(int32_t block);
+
+  // A block that no sequence is ever given: where rows that only fill a batch up write.
+  int64_t spare_block() const { return num_blocks(); }
 
   // The planes; the call's own tables are the engine's to add.
   KvView view() const;

@@ -72,6 +72,21 @@ std::vector<Scheduler::Part> Scheduler::plan() {
   return parts;
 }
 
+int64_t Scheduler::reserve(std::span<const Part> parts, int64_t passes) {
+  const auto lacking = [&](const Part& part, int64_t count) {
+    return cache_.blocks_for(part.sequence->computed + count) - static_cast<int64_t>(part.sequence->blocks.size());
+  };
+  const auto fits = [&](int64_t count) {
+    int64_t sum = 0;
+    for (const Part& part : parts) sum += std::max<int64_t>(0, lacking(part, count));
+    return sum <= cache_.free_blocks();
+  };
+  while (passes > 1 && !fits(passes)) --passes;
+  for (const Part& part : parts)
+    for (int64_t i = lacking(part, passes); i > 0; --i) part.sequence->blocks.push_back(cache_.take());
+  return passes;
+}
+
 void Scheduler::finish(std::list<Sequence>::iterator sequence) {
   give_back(*sequence);
   running_.erase(sequence);

@@ -4,6 +4,7 @@
 // computed again later. Nothing here changes a result: a token's arithmetic does not depend on its pass.
 #include <deque>
 #include <list>
+#include <span>
 
 #include "rollout/kv_cache.h"
 #include "rollout/sequence.h"
@@ -22,6 +23,9 @@ class Scheduler {
   void add(Sequence sequence) { waiting_.push_back(std::move(sequence)); }
   // The next pass's parts; empty when nothing is left. Cancelled sequences are dropped.
   std::vector<Part> plan();
+  // Blocks for up to `passes` tokens of each part from computed on, which are all decoding; returns for how many there was room (1 at least: plan()
+  // made it). Takes free blocks only.
+  int64_t reserve(std::span<const Part> parts, int64_t passes);
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
   // A reply that parts from its prompt: it shares the full blocks and gets a copy of the last, partial one. If no block is free it waits and is

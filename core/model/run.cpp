@@ -65,13 +65,16 @@ void Pass::backward(Tensor dhidden) {
 Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv) {
   check_positions(model, batch);
   const int64_t width = model.shape().hidden_size;
-  const Tensor hidden = context.scratch().take(model.dtype(), {rows.dim(0), width});
+  const Tensor hidden = context.scratch().take(model.dtype(), {rows ? rows.dim(0) : batch.num_tokens, width});
   ScratchScope scope(context);
   const Tensor x = context.scratch().take(model.dtype(), {batch.num_tokens, width});
   model.embed(context, batch, x);
   for (int64_t block = 0; block < model.shape().num_blocks; ++block) model.forward_block(block, context, batch, x, x, nullptr, kv);
-  const Tensor read = context.scratch().take(model.dtype(), {rows.dim(0), width});
-  gather_rows(context, read, x, rows);
+  Tensor read = x;
+  if (rows) {
+    read = context.scratch().take(model.dtype(), {rows.dim(0), width});
+    gather_rows(context, read, x, rows);
+  }
   model.final_norm(context, hidden, read, nullptr);
   return hidden;
 }

@@ -31,7 +31,8 @@ class Pass {
   Tensor rows_, read_;  // the rows asked for, and the last output there
 };
 
-// hidden [R, D] without a tape, in context.scratch() (inside the caller's ScratchScope): scoring and, with a KV view, generation.
+// hidden [R, D] of the token rows `rows` (or empty: of every token) without a tape, in context.scratch() (inside the caller's ScratchScope): scoring
+// and, with a KV view, generation.
 Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv);
 
 }  // namespace hone

@@ -1,0 +1,198 @@
+#include "rollout/decode_loop.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/model/run.h"
+#include "kernels/gemm.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t param_size = static_cast<int64_t>(sizeof(SampleParams));
+
+// Batches are filled up to these numbers of rows, and tables to whole multiples of blocks, so that few recordings serve all.
+int64_t padded_rows(int64_t rows) {
+  int64_t out = 1;
+  while (out < rows && out < 8) out *= 2;
+  return rows <= out ? out : (rows + 7) / 8 * 8;
+}
+constexpr int64_t padded_blocks(int64_t blocks) { return (blocks + 63) / 64 * 64; }
+
+// Memory that the host and a device's copies reach.
+class Staging {
+ public:
+  Staging(Device& device, size_t bytes) : device_(device), data_(device.allocate_host(bytes)), bytes_(bytes) {}
+  ~Staging() { device_.deallocate_host(data_, bytes_); }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t size() const { return bytes_; }
+
+ private:
+  Device& device_;
+  void* data_;
+  size_t bytes_;
+};
+
+}  // namespace
+
+void append_drawn(Drawn& out, const int32_t* rows, int64_t count, int64_t width) {
+  const auto add = [&](std::vector<float>& column, int64_t row) {
+    const size_t before = column.size();
+    column.resize(before + static_cast<size_t>(count));
+    std::memcpy(column.data() + before, rows + row * width, static_cast<size_t>(count) * sizeof(float));
+  };
+  for (int64_t i = 0; i < count; ++i)
+    HONE_CHECK(rows[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
+  out.ids.insert(out.ids.end(), rows, rows + count);
+  add(out.logp, 1);
+  add(out.truncated_logp, 2);
+  add(out.raw_logp, 3);
+}
+
+void draw_rows(Context& context, Model& model, DrawnRows out, Tensor hidden, Tensor params) {
+  constexpr int64_t rows_at_once = 256;  // bounds the logits' memory
+  for (int64_t begin = 0; begin < hidden.dim(0); begin += rows_at_once) {
+    const int64_t rows = std::min(rows_at_once, hidden.dim(0) - begin);
+    const auto slice = [&](Tensor column) { return column.rows(begin, rows); };
+    ScratchScope scope(context);
+    const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
+    gemm_forward(context, logits, slice(hidden), model.head().value, Tensor(), Tensor());
+    sample_rows(context, slice(out.ids()), slice(out.column(1)), slice(out.column(2)), slice(out.column(3)), logits,
+                params.rows(begin * param_size, rows * param_size));
+  }
+}
+
+struct DecodeLoop::Shape {
+  // One piece of i32: the state's columns, offsets, table; a host copy of the same layout fills it.
+  struct Layout {
+    int64_t rows, blocks;
+    int64_t column(int64_t i) const { return i * rows; }    // tokens, positions, slots, lengths, live
+    int64_t params() const { return 5 * rows + rows % 2; }  // 8-byte aligned
+    int64_t offsets() const { return params() + rows * param_size / 4; }
+    int64_t table() const { return offsets() + rows + 1; }
+    int64_t size() const { return table() + rows * blocks; }
+  };
+  Shape(Device& device, Arena& memory, Layout l)
+      : layout(l),
+        words(memory.take(DType::i32, {l.size()})),
+        drawn(memory.take(DType::i32, {4, l.rows})),
+        to_device(device, words.bytes()),
+        from_device(device, ring * drawn.all.bytes()) {
+    for (auto& event : done) event = device.make_event();
+    const auto column = [&](int64_t i) { return words.rows(layout.column(i), layout.rows); };
+    state = {column(0), column(1), column(2), column(3), column(4), words.rows(layout.params(), layout.rows * param_size / 4)};
+    state.params = Tensor(state.params.data, DType::u8, words.device, {layout.rows * param_size});
+    offsets = words.rows(layout.offsets(), layout.rows + 1);
+    table = words.rows(layout.table(), layout.rows * layout.blocks).view({layout.rows, layout.blocks});
+  }
+
+  Layout layout;
+  Tensor words;
+  DrawnRows drawn;
+  DecodeState state;
+  Tensor offsets, table;
+  Staging to_device, from_device;
+  std::unique_ptr<Event> done[ring];
+  std::unique_ptr<Recording> recording;
+  Arena::Mark scratch;  // where the recording's temporary memory begins
+};
+
+DecodeLoop::DecodeLoop(Context& context, Model& model, const KvCache& cache)
+    : context_(context), model_(model), cache_(cache), memory_(context.device()) {}
+DecodeLoop::~DecodeLoop() {
+  if (num_unread() > 0) context_.synchronize();  // its copies write to memory that goes now
+}
+
+DecodeLoop::Shape& DecodeLoop::shape_for(int64_t rows, int64_t blocks) {
+  const Shape::Layout layout{padded_rows(rows), padded_blocks(blocks)};
+  std::unique_ptr<Shape>& shape = shapes_[{layout.rows, layout.blocks}];
+  if (!shape) shape = std::make_unique<Shape>(context_.device(), memory_, layout);
+  return *shape;
+}
+
+void DecodeLoop::start(std::span<const Row> rows) {
+  HONE_CHECK(num_unread() == 0, "decode loop: ", num_unread(), " passes were not read");
+  size_t blocks = 1;
+  for (const Row& row : rows) blocks = std::max(blocks, row.blocks.size());
+  rows_ = static_cast<int64_t>(rows.size()), queued_ = 0, read_ = 0;
+  current_ = &shape_for(rows_, static_cast<int64_t>(blocks));
+  const Shape::Layout& layout = current_->layout;
+  const int64_t block_size = cache_.block_size();
+  auto* const words = current_->to_device.as<int32_t>();
+  std::fill_n(words, layout.size(), 0);
+  for (int64_t r = 0; r < layout.rows; ++r) {
+    const auto put = [&](int64_t column, int64_t value) { words[layout.column(column) + r] = static_cast<int32_t>(value); };
+    words[layout.offsets() + r + 1] = static_cast<int32_t>(r + 1);
+    const bool live = r < rows_;
+    put(4, live ? 1 : 0);
+    SampleParams params;
+    int32_t* const table = words + layout.table() + r * layout.blocks;
+    if (live) {
+      const Row& row = rows[static_cast<size_t>(r)];
+      put(0, row.token);
+      put(1, row.position);
+      put(2, int64_t{row.blocks[static_cast<size_t>(row.position / block_size)]} * block_size + row.position % block_size);
+      put(3, row.position + 1);
+      params = row.params;
+      std::copy(row.blocks.begin(), row.blocks.end(), table);
+    } else {  // a sequence of one token in the block that no sequence has
+      put(2, cache_.spare_block() * block_size);
+      put(3, 1);
+      table[0] = static_cast<int32_t>(cache_.spare_block());
+    }
+    std::memcpy(words + layout.params() + r * param_size / 4, &params, sizeof params);
+  }
+  context_.device().copy(current_->words.data, words, current_->words.bytes(), context_.stream());
+}
+
+void DecodeLoop::pass(const Shape& shape) {
+  ScratchScope scope(context_);
+  const int64_t S = shape.layout.rows;
+  const Batch batch{.tokens = shape.state.tokens,
+                    .positions = shape.state.positions,
+                    .offsets = shape.offsets,
+                    .num_tokens = S,
+                    .num_sequences = S,
+                    .max_length = 1,
+                    .num_positions = 1};
+  KvView view = cache_.view();
+  view.slots = shape.state.slots;
+  view.lengths = shape.state.lengths;
+  view.block_table = shape.table;
+  const Tensor hidden = infer(context_, model_, batch, {}, &view);
+  draw_rows(context_, model_, shape.drawn, hidden, shape.state.params);
+  decode_advance(context_, shape.state, shape.drawn.ids(), shape.table, cache_.block_size());
+}
+
+void DecodeLoop::queue() {
+  HONE_CHECK(current_ && num_unread() < ring, "decode loop: ", num_unread(), " passes are unread already");
+  Shape& shape = *current_;
+  const Arena::Mark scratch = context_.scratch().mark();
+  if (shape.recording && shape.scratch == scratch) {
+    shape.recording->replay(context_.stream());
+  } else {  // a first pass makes scratch memory and whatever else bodies make once; what is recorded makes none
+    pass(shape);
+    shape.recording = context_.device().record(context_.stream(), [this, &shape] { pass(shape); });
+    shape.scratch = scratch;
+  }
+  const int64_t slot = queued_++ % ring;
+  context_.device().copy(shape.from_device.as<char>() + static_cast<size_t>(slot) * shape.drawn.all.bytes(), shape.drawn.all.data,
+                         shape.drawn.all.bytes(), context_.stream());
+  shape.done[slot]->record(context_.stream());
+}
+
+Drawn DecodeLoop::read() {
+  HONE_CHECK(num_unread() > 0, "decode loop: no pass to read");
+  const int64_t slot = read_++ % ring;
+  current_->done[slot]->wait();
+  Drawn out;
+  append_drawn(out, current_->from_device.as<int32_t>() + slot * current_->drawn.all.size(), rows_, current_->layout.rows);
+  return out;
+}
+
+}  // namespace hone

@@ -1,0 +1,73 @@
+#pragma once
+// DecodeLoop: passes of an unchanging set of sequences, one token of each a pass. What changes from pass to pass stays on the device, a pass is one
+// recording (on a GPU a CUDA graph), and the next one can be queued before the last is read. One thread.
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/model/model.h"
+#include "kernels/decode.h"
+#include "kernels/sample.h"
+#include "rollout/kv_cache.h"
+
+namespace hone {
+
+// Of each row of a pass: the id drawn and its log-probs (kernels/sample.h).
+struct Drawn {
+  std::vector<int32_t> ids;
+  std::vector<float> logp, truncated_logp, raw_logp;
+};
+
+// Room on a device for what sample_rows writes, in one piece: [4, S], ids in the first row.
+struct DrawnRows {
+  Tensor all;  // i32 [4, S]
+  explicit DrawnRows(Tensor rows) : all(rows) {}
+  Tensor ids() const { return all.rows(0, 1).view({all.dim(1)}); }
+  Tensor column(int64_t i) const {  // 1 logp, 2 truncated_logp, 3 raw_logp
+    Tensor out = all.rows(i, 1).view({all.dim(1)});
+    out.dtype = DType::f32;
+    return out;
+  }
+};
+// Adds the first `count` columns of a host copy of DrawnRows::all, `width` columns wide. A row that had no distribution is an Error.
+void append_drawn(Drawn& out, const int32_t* rows, int64_t count, int64_t width);
+
+// logits of hidden [S, D], and what is drawn from them.
+void draw_rows(Context& context, Model& model, DrawnRows out, Tensor hidden, Tensor params);
+
+class DecodeLoop {
+ public:
+  DecodeLoop(Context& context, Model& model, const KvCache& cache);
+  ~DecodeLoop();
+
+  struct Row {
+    int32_t token = 0;                // the last one drawn, not yet computed
+    int64_t position = 0;             // its
+    std::span<const int32_t> blocks;  // of the cache; they hold the positions of every pass that will be queued
+    SampleParams params;              // of the first pass's draw
+  };
+  // Everything queued before must have been read.
+  void start(std::span<const Row> rows);
+  // Queues a pass.
+  void queue();
+  // What the oldest queued pass drew; waits for it.
+  Drawn read();
+  int64_t num_unread() const { return queued_ - read_; }
+
+ private:
+  // The device memory and the recording of one shape of batch.
+  struct Shape;
+  Shape& shape_for(int64_t rows, int64_t blocks);
+  void pass(const Shape& shape);
+
+  static constexpr int64_t ring = 2;  // passes queued and not read at most
+  Context& context_;
+  Model& model_;
+  const KvCache& cache_;
+  Arena memory_;
+  std::map<std::pair<int64_t, int64_t>, std::unique_ptr<Shape>> shapes_;
+  Shape* current_ = nullptr;
+  int64_t rows_ = 0, queued_ = 0, read_ = 0;
+};
+
+}  // namespace hone

@@ -1,0 +1,34 @@
+#include "rollout/engine.h"
+
+namespace hone {
+
+void Sampling::fields(Fields& f) {
+  f("temperature", temperature, "softmax temperature; 0 is greedy");
+  f("top_p", top_p, "smallest set of tokens whose probability reaches this; 1 = all");
+  f("top_k", top_k, "this many most probable tokens; 0 = all");
+  f("min_p", min_p, "tokens at least this share of the most probable one's probability; 0 = all");
+  f("max_tokens", max_tokens, "longest reply in tokens");
+  f("seed", seed, "of every draw");
+  f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
+  f("stop", stop, "strings that end a reply");
+  f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
+  f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
+  f.require("top_p", top_p > 0 && top_p <= 1, "top_p must be in (0, 1]");
+  f.require("top_k", top_k >= 0, "top_k must be 0 or more");
+  f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
+  f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));
+}
+
+void EngineConfig::fields(Fields& f) {
+  f("kv_block_size", kv_block_size, "tokens of one cache block");
+  f("kv_cache_tokens", kv_cache_tokens, "tokens the KV cache holds; more requests than fit wait, or are computed again");
+  f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
+  f("max_sequences", max_sequences, "replies written at the same time");
+  f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
+  f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
+            concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
+  f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX, concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
+  f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
+}
+
+}  // namespace hone
