@@ -39,6 +39,7 @@ class GenerateCommand : public Command {
           add(model_.tokenizer().encode_document(row.at("prompt", where).as_string(where)));
       });
     std::vector<std::vector<int32_t>> prompts;
+    prompts.reserve(requests.size());
     for (const Request& request : requests) prompts.push_back(request.prompt);
     Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, {});
     const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));

@@ -55,7 +55,7 @@ class WordCounter {
 
  private:
   void add_batch(const std::vector<std::string>& batch, WordCounts& total) const {
-    const auto pieces = std::min<int64_t>(static_cast<int64_t>(batch.size()), 4 * num_threads());
+    const auto pieces = std::min<int64_t>(static_cast<int64_t>(batch.size()), int64_t{4} * num_threads());
     std::vector<WordCounts> counts(static_cast<size_t>(pieces));
     parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
       for (int64_t piece = begin; piece < end; ++piece)

@@ -97,7 +97,8 @@ void remove_temporaries(const fs::path& root) {
 fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last, const std::function<void(const fs::path&)>& fill,
                          const std::map<std::string, const Stateful*>& sections) {
   make_folder(root);
-  const fs::path folder = folder_of(root, step), temporary = temporary_of(folder);
+  fs::path folder = folder_of(root, step);
+  const fs::path temporary = temporary_of(folder);
   try {
     remove_temporaries(root);
     make_folder(temporary);
@@ -144,7 +145,7 @@ void verify_checkpoint(const fs::path& folder) {
 fs::path newest_checkpoint(const fs::path& root) {
   const std::vector<int64_t> steps = checkpoint_steps(root);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const fs::path folder = folder_of(root, *step);
+    fs::path folder = folder_of(root, *step);
     try {
       verify_checkpoint(folder);
       return folder;

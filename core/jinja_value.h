@@ -46,7 +46,7 @@ class Value {
   // Of the kind that holds it.
   int64_t integer() const { return as_.integer; }
   double number() const { return kind_ == Kind::real ? as_.real : static_cast<double>(as_.integer); }
-  const std::string& string() const { return *as_.string; }
+  const std::string& string() const { return *as_.string; }  // NOLINT(clang-analyzer-core.uninitialized.UndefReturn): kind_ says it is there
   const List& list() const { return *as_.list; }
   const Dict& dict() const { return *as_.dict; }
   Space& space() const { return *as_.space; }

@@ -177,7 +177,7 @@ std::filesystem::path new_folder(const Recipe& recipe) {
   const std::filesystem::path root = expand_path(recipe.runs);
   make_folder(root);
   for (int i = 1;; ++i) {
-    const std::filesystem::path folder = root / (i == 1 ? recipe.name : concat(recipe.name, "-", i));
+    std::filesystem::path folder = root / (i == 1 ? recipe.name : concat(recipe.name, "-", i));
     std::error_code problem;
     if (std::filesystem::create_directory(folder, problem)) return folder;
     HONE_CHECK(!problem, folder.string(), ": cannot be made: ", problem.message());
