@@ -34,7 +34,7 @@ std::vector<BenchCase> updates(Context& context) {
   const Tensor sum = context.scratch().take(DType::f64, {1});
   context.zero(sum);
   const double bytes = 4.0 * static_cast<double>(n);
-  return {bench_case(adamw_update, context, concat(n), 0, 7 * bytes, value, m, v, grad, clip, AdamwStep{.learning_rate = 1e-4f}),
+  return {bench_case(adamw_update, context, concat(n), 0, 7 * bytes, ParamRange{value, {}, grad, {}, clip}, m, v, AdamwStep{.learning_rate = 1e-4f}),
           bench_case(sum_squares, context, concat(n), 0, bytes, sum, grad)};
 }
 

@@ -4,6 +4,8 @@
 
 #include "core/parallel_for.h"
 #include "kernels/check_shape.h"
+#include "kernels/optimizer_range.h"
+#include "kernels/stochastic_rounding.h"
 
 namespace hone {
 namespace {
@@ -31,60 +33,71 @@ void clip_of(Context&, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
   *clip.ptr<float>() = static_cast<float>(factor > 1 ? 1 : factor);  // NaN stays NaN
 }
 
-void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
-  const int64_t count = value.dim(0);
-  check_shape(adamw_update, "value", value, {count});
-  check_shape(adamw_update, "m", m, {count});
-  check_shape(adamw_update, "v", v, {count});
-  check_shape(adamw_update, "grad", grad, {count});
-  check_shape(adamw_update, "clip", clip, {1});
-  float *x = value.ptr<float>(), *first = m.ptr<float>(), *second = v.ptr<float>();
-  const float *gradient = grad.ptr<float>(), factor = *clip.ptr<float>();
+float& master(const ParamRange& range, int64_t i) { return range.value.ptr<float>()[i]; }
+float clipped(const ParamRange& range, int64_t i) { return range.grad.ptr<float>()[i] * *range.clip.ptr<float>(); }
+// Ends the update of element i.
+void publish(const ParamRange& range, int64_t i) {
+  if (range.rounded) range.rounded.ptr<bf16>()[i] = to_bf16(master(range, i));
+}
+
+float read(const Tensor& moment, int64_t i) { return moment.dtype == DType::bf16 ? to_float(moment.ptr<bf16>()[i]) : moment.ptr<float>()[i]; }
+void write(const Tensor& moment, int64_t i, float x, uint32_t noise) {
+  if (moment.dtype == DType::bf16)
+    moment.ptr<bf16>()[i].bits = stochastic_bf16(x, noise);
+  else
+    moment.ptr<float>()[i] = x;
+}
+
+void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
+  check_range(adamw_update, range);
+  check_moments(range, m, v);
   const float keep = static_cast<float>(1 - double{step.learning_rate} * step.weight_decay);
   const float rest1 = static_cast<float>(1 - double{step.beta1}), rest2 = static_cast<float>(1 - double{step.beta2});
   const float rate = static_cast<float>(double{step.learning_rate} / step.correction1),
               root = static_cast<float>(std::sqrt(double{step.correction2}));
-  for (int64_t i = 0; i < count; ++i) {
-    const float g = gradient[i] * factor;
-    first[i] = first[i] + rest1 * (g - first[i]);
-    second[i] = second[i] * step.beta2 + rest2 * g * g;
-    x[i] = x[i] * keep - rate * first[i] / (std::sqrt(second[i]) / root + step.eps);
-  }
-}
-
-void sgd(Context&, Tensor value, Tensor buffer, Tensor grad, Tensor clip, SgdStep step) {
-  const int64_t count = value.dim(0);
-  check_shape(sgd_update, "value", value, {count});
-  check_shape(sgd_update, "grad", grad, {count});
-  check_shape(sgd_update, "clip", clip, {1});
-  if (step.momentum != 0) check_shape(sgd_update, "buffer", buffer, {count});
-  float *x = value.ptr<float>(), *velocity = buffer.ptr<float>();
-  const float *gradient = grad.ptr<float>(), factor = *clip.ptr<float>();
-  parallel_for(count, per_piece, [&](int64_t begin, int64_t end) {
+  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float g = gradient[i] * factor + step.weight_decay * x[i];
-      if (step.momentum != 0) {
-        velocity[i] = step.first ? g : step.momentum * velocity[i] + (1 - step.dampening) * g;
-        g = step.nesterov ? g + step.momentum * velocity[i] : velocity[i];
-      }
-      x[i] -= step.learning_rate * g;
+      const float g = clipped(range, i), old1 = read(m, i), old2 = read(v, i);
+      const float first = old1 + rest1 * (g - old1), second = old2 * step.beta2 + rest2 * g * g;
+      float& x = master(range, i);
+      x = x * (decays(range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + step.eps);
+      publish(range, i);
+      const uint32_t noise = m.dtype == DType::bf16 ? philox(step.seed, step.stream, static_cast<uint64_t>(i / 4)).word[i % 4] : 0;
+      write(m, i, first, noise);
+      write(v, i, second, noise >> 16);
     }
   });
 }
 
-void rmsprop(Context&, Tensor value, Tensor square, Tensor grad, Tensor clip, RmspropStep step) {
-  const int64_t count = value.dim(0);
-  check_shape(rmsprop_update, "value", value, {count});
-  check_shape(rmsprop_update, "square", square, {count});
-  check_shape(rmsprop_update, "grad", grad, {count});
-  check_shape(rmsprop_update, "clip", clip, {1});
-  float *x = value.ptr<float>(), *mean = square.ptr<float>();
-  const float *gradient = grad.ptr<float>(), factor = *clip.ptr<float>();
-  parallel_for(count, per_piece, [&](int64_t begin, int64_t end) {
+void sgd(Context&, ParamRange range, Tensor buffer, SgdStep step) {
+  check_range(sgd_update, range);
+  if (step.momentum != 0) check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
+  float* velocity = step.momentum != 0 ? buffer.ptr<float>() : nullptr;
+  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const float g = gradient[i] * factor + step.weight_decay * x[i];
+      float& x = master(range, i);
+      float g = clipped(range, i) + (decays(range, i) ? step.weight_decay : 0) * x;
+      if (step.momentum != 0) {
+        velocity[i] = step.first ? g : step.momentum * velocity[i] + (1 - step.dampening) * g;
+        g = step.nesterov ? g + step.momentum * velocity[i] : velocity[i];
+      }
+      x -= step.learning_rate * g;
+      publish(range, i);
+    }
+  });
+}
+
+void rmsprop(Context&, ParamRange range, Tensor square, RmspropStep step) {
+  check_range(rmsprop_update, range);
+  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
+  float* mean = square.ptr<float>();
+  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      float& x = master(range, i);
+      const float g = clipped(range, i) + (decays(range, i) ? step.weight_decay : 0) * x;
       mean[i] = step.alpha * mean[i] + (1 - step.alpha) * g * g;
-      x[i] -= step.learning_rate * (g / (std::sqrt(mean[i]) + step.eps));
+      x -= step.learning_rate * (g / (std::sqrt(mean[i]) + step.eps));
+      publish(range, i);
     }
   });
 }

@@ -3,14 +3,18 @@
 
 #include "kernels/check_shape.h"
 #include "kernels/cuda.cuh"
-#include "kernels/optimizer.h"
+#include "kernels/optimizer_range.h"
+#include "kernels/stochastic_rounding.h"
 
 namespace hone {
 namespace {
 
 constexpr int threads = 256;
-constexpr int per_thread = 4;
+constexpr int group = 4;  // elements that a thread moves at once
+constexpr int groups_per_thread = 2;
+constexpr int64_t per_block = int64_t{threads} * group * groups_per_thread;
 
+// A rule updates x and its states, given the clipped gradient and whether weight decay applies.
 struct AdamwRule {
   static constexpr int num_states = 2;
   float keep, rest1, beta2, rest2, rate, root, eps;
@@ -22,27 +26,28 @@ struct AdamwRule {
         rate(static_cast<float>(double{step.learning_rate} / step.correction1)),
         root(static_cast<float>(std::sqrt(double{step.correction2}))),
         eps(step.eps) {}
-  __device__ void operator()(float& x, float* const (&state)[2], float g) const {
-    float &first = *state[0], &second = *state[1];
-    first = first + rest1 * (g - first);
-    second = second * beta2 + rest2 * g * g;
-    x = x * keep - rate * first / (sqrtf(second) / root + eps);
+  __device__ void operator()(float& x, float (&state)[2], float g, bool decays) const {
+    state[0] = state[0] + rest1 * (g - state[0]);
+    state[1] = state[1] * beta2 + rest2 * g * g;
+    x = x * (decays ? keep : 1) - rate * state[0] / (sqrtf(state[1]) / root + eps);
   }
 };
 
 struct SgdRule {
   static constexpr int num_states = 0;
   SgdStep step;
-  __device__ void operator()(float& x, float* const (&)[1], float gradient) const { x -= step.learning_rate * (gradient + step.weight_decay * x); }
+  __device__ void operator()(float& x, float (&)[1], float gradient, bool decays) const {
+    x -= step.learning_rate * (gradient + (decays ? step.weight_decay : 0) * x);
+  }
 };
 
 struct MomentumRule {
   static constexpr int num_states = 1;
   SgdStep step;
-  __device__ void operator()(float& x, float* const (&state)[1], float gradient) const {
-    float &velocity = *state[0], g = gradient + step.weight_decay * x;
-    velocity = step.first ? g : step.momentum * velocity + (1 - step.dampening) * g;
-    g = step.nesterov ? g + step.momentum * velocity : velocity;
+  __device__ void operator()(float& x, float (&velocity)[1], float gradient, bool decays) const {
+    float g = gradient + (decays ? step.weight_decay : 0) * x;
+    velocity[0] = step.first ? g : step.momentum * velocity[0] + (1 - step.dampening) * g;
+    g = step.nesterov ? g + step.momentum * velocity[0] : velocity[0];
     x -= step.learning_rate * g;
   }
 };
@@ -50,94 +55,150 @@ struct MomentumRule {
 struct RmspropRule {
   static constexpr int num_states = 1;
   RmspropStep step;
-  __device__ void operator()(float& x, float* const (&state)[1], float gradient) const {
-    const float g = gradient + step.weight_decay * x;
-    float& mean = *state[0];
-    mean = step.alpha * mean + (1 - step.alpha) * g * g;
-    x -= step.learning_rate * (g / (sqrtf(mean) + step.eps));
+  __device__ void operator()(float& x, float (&mean)[1], float gradient, bool decays) const {
+    const float g = gradient + (decays ? step.weight_decay : 0) * x;
+    mean[0] = step.alpha * mean[0] + (1 - step.alpha) * g * g;
+    x -= step.learning_rate * (g / (sqrtf(mean[0]) + step.eps));
   }
-};
-
-template <int num_states>
-struct Range {
-  static constexpr int most = num_states > 0 ? num_states : 1;
-  float *value, *state[most];
-  const float *grad, *clip;
-  int64_t count;
-  bool packed;
 };
 
 template <class Rule>
-__global__ void __launch_bounds__(threads) update_kernel(const Range<Rule::num_states> a, const Rule rule) {
-  constexpr int num_states = Rule::num_states, most = Range<num_states>::most;
-  const int64_t begin = (int64_t{blockIdx.x} * threads + threadIdx.x) * per_thread;
-  if (begin >= a.count) return;
+constexpr int state_slots = Rule::num_states > 0 ? Rule::num_states : 1;
+
+template <class Rule, class State>
+struct Update {
+  Rule rule;
+  float* value;
+  __nv_bfloat16* rounded;  // or nullptr
+  State* state[state_slots<Rule>];
+  const float *grad, *clip;
+  const uint8_t* decays;  // or nullptr
+  int64_t count;
+  bool packed;                    // whether all addresses let a group move at once
+  uint64_t seed = 0, stream = 0;  // of bf16 states
+};
+
+// Moves `left` elements, the whole group at once where it can be; elements past them load as zero.
+template <class T>
+__device__ void load_group(float (&to)[group], const T* from, int left, bool whole) {
+  if (whole) return load_pack(to, from);
+#pragma unroll
+  for (int i = 0; i < group; ++i) to[i] = i < left ? to_f32(from[i]) : 0;
+}
+template <class T>
+__device__ void store_group(T* to, const Pack<T, group>& from, int left, bool whole) {
+  if (whole) {
+    *reinterpret_cast<Pack<T, group>*>(to) = from;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < group; ++i)
+    if (i < left) to[i] = from.value[i];
+}
+
+template <class State>
+__device__ State rounded_state(float x, uint32_t noise);
+template <>
+__device__ float rounded_state(float x, uint32_t) {
+  return x;
+}
+template <>
+__device__ __nv_bfloat16 rounded_state(float x, uint32_t noise) {
+  return __ushort_as_bfloat16(stochastic_bf16(x, noise));
+}
+
+template <class Rule, class State>
+__global__ void __launch_bounds__(threads) update_kernel(const Update<Rule, State> a) {
+  constexpr int slots = state_slots<Rule>;
+  const int64_t first = int64_t{blockIdx.x} * per_block + int64_t{threadIdx.x} * group;
   const float clip = *a.clip;
-  const bool whole = a.packed && begin + per_thread <= a.count;
-  float x[per_thread] = {}, g[per_thread] = {}, s[most][per_thread] = {};
-  if (whole) {
-    load_pack(g, a.grad + begin);
-    load_pack(x, a.value + begin);
+  float x[groups_per_thread][group], g[groups_per_thread][group], s[groups_per_thread][slots][group];
+  bool decays[groups_per_thread];
+  const auto left_at = [&](int64_t begin) { return begin >= a.count ? 0 : a.count - begin < group ? static_cast<int>(a.count - begin) : group; };
 #pragma unroll
-    for (int k = 0; k < num_states; ++k) load_pack(s[k], a.state[k] + begin);
-  } else {
-    for (int i = 0; i < per_thread && begin + i < a.count; ++i) {
-      g[i] = a.grad[begin + i], x[i] = a.value[begin + i];
-      for (int k = 0; k < num_states; ++k) s[k][i] = a.state[k][begin + i];
-    }
+  for (int n = 0; n < groups_per_thread; ++n) {
+    const int64_t begin = first + n * threads * group;
+    const int left = left_at(begin);
+    const bool whole = a.packed && left == group;
+    load_group(g[n], a.grad + begin, left, whole);
+    load_group(x[n], a.value + begin, left, whole);
+#pragma unroll
+    for (int k = 0; k < slots; ++k) load_group(s[n][k], a.state[k] + begin, Rule::num_states > 0 ? left : 0, Rule::num_states > 0 && whole);
+    decays[n] = !a.decays || left == 0 || a.decays[begin / decay_block] != 0;
   }
 #pragma unroll
-  for (int i = 0; i < per_thread; ++i) {
-    float* state[most];
+  for (int n = 0; n < groups_per_thread; ++n) {
+    const int64_t begin = first + n * threads * group;
+    const int left = left_at(begin);
+    const bool whole = a.packed && left == group;
+    Philox4 noise{};
+    if constexpr (sizeof(State) == 2) noise = philox(a.seed, a.stream, static_cast<uint64_t>(begin / group));
+    Pack<State, group> states[slots];
+    Pack<float, group> value;
+    Pack<__nv_bfloat16, group> rounded;
 #pragma unroll
-    for (int k = 0; k < most; ++k) state[k] = &s[k][i];
-    rule(x[i], state, g[i] * clip);
-  }
-  if (whole) {
-    store_pack(a.value + begin, x);
+    for (int i = 0; i < group; ++i) {
+      float state[slots];
 #pragma unroll
-    for (int k = 0; k < num_states; ++k) store_pack(a.state[k] + begin, s[k]);
-  } else {
-    for (int i = 0; i < per_thread && begin + i < a.count; ++i) {
-      a.value[begin + i] = x[i];
-      for (int k = 0; k < num_states; ++k) a.state[k][begin + i] = s[k][i];
+      for (int k = 0; k < slots; ++k) state[k] = s[n][k][i];
+      a.rule(x[n][i], state, g[n][i] * clip, decays[n]);
+      value.value[i] = x[n][i], rounded.value[i] = from_f32<__nv_bfloat16>(x[n][i]);
+#pragma unroll
+      for (int k = 0; k < slots; ++k) states[k].value[i] = rounded_state<State>(state[k], noise.word[i] >> (16 * k));
     }
+    store_group(a.value + begin, value, left, whole);
+    if (a.rounded) store_group(a.rounded + begin, rounded, left, whole);
+#pragma unroll
+    for (int k = 0; k < Rule::num_states; ++k) store_group(a.state[k] + begin, states[k], left, whole);
   }
 }
 
-bool on_16_bytes(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
-
-template <class Rule>
-void update(Context& context, const OpBase& op, Tensor value, std::initializer_list<Tensor> states, Tensor grad, Tensor clip, const Rule& rule) {
-  const int64_t count = value.dim(0);
-  check_shape(op, "value", value, {count});
-  check_shape(op, "grad", grad, {count});
-  check_shape(op, "clip", clip, {1});
-  Range<Rule::num_states> a{numbers<float>(value),      {},    numbers<const float>(grad),
-                            numbers<const float>(clip), count, on_16_bytes(value) && on_16_bytes(grad)};
+template <class State, class Rule>
+void update(Context& context, const OpBase& op, const ParamRange& range, const Rule& rule, std::initializer_list<Tensor> states, uint64_t seed = 0,
+            uint64_t stream = 0) {
+  const int64_t count = range.value.dim(0);
+  if (count == 0) return;
+  Update<Rule, State> a{.rule = rule,
+                        .value = numbers<float>(range.value),
+                        .rounded = numbers<__nv_bfloat16>(range.rounded),
+                        .state = {},
+                        .grad = numbers<const float>(range.grad),
+                        .clip = numbers<const float>(range.clip),
+                        .decays = numbers<const uint8_t>(range.decays),
+                        .count = count,
+                        .packed = true,
+                        .seed = seed,
+                        .stream = stream};
+  const auto look_at = [&](const Tensor& x) { a.packed = a.packed && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; };
+  look_at(range.value), look_at(range.rounded), look_at(range.grad);
   int k = 0;
   for (const Tensor& state : states) {
-    check_shape(op, "state", state, {count});
-    a.state[k++] = numbers<float>(state);
-    a.packed = a.packed && on_16_bytes(state);
+    a.state[k++] = numbers<State>(state);
+    look_at(state);
   }
-  if (count == 0) return;
-  constexpr int64_t per_block = int64_t{threads} * per_thread;
-  update_kernel<<<static_cast<unsigned>((count + per_block - 1) / per_block), threads, 0, cuda_stream(context)>>>(a, rule);
+  update_kernel<<<static_cast<unsigned>((count + per_block - 1) / per_block), threads, 0, cuda_stream(context)>>>(a);
   check_launch(op);
 }
 
-void adamw(Context& context, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
-  update(context, adamw_update, value, {m, v}, grad, clip, AdamwRule(step));
+void adamw(Context& context, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
+  check_range(adamw_update, range);
+  check_moments(range, m, v);
+  with_storage(adamw_update, m.dtype, [&](auto type) {
+    update<decltype(type)>(context, adamw_update, range, AdamwRule(step), {m, v}, step.seed, step.stream);
+  });
 }
-void sgd(Context& context, Tensor value, Tensor buffer, Tensor grad, Tensor clip, SgdStep step) {
-  if (step.momentum != 0)
-    update(context, sgd_update, value, {buffer}, grad, clip, MomentumRule{step});
-  else
-    update(context, sgd_update, value, {}, grad, clip, SgdRule{step});
+
+void sgd(Context& context, ParamRange range, Tensor buffer, SgdStep step) {
+  check_range(sgd_update, range);
+  if (step.momentum == 0) return update<float>(context, sgd_update, range, SgdRule{step}, {});
+  check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
+  update<float>(context, sgd_update, range, MomentumRule{step}, {buffer});
 }
-void rmsprop(Context& context, Tensor value, Tensor square, Tensor grad, Tensor clip, RmspropStep step) {
-  update(context, rmsprop_update, value, {square}, grad, clip, RmspropRule{step});
+
+void rmsprop(Context& context, ParamRange range, Tensor square, RmspropStep step) {
+  check_range(rmsprop_update, range);
+  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
+  update<float>(context, rmsprop_update, range, RmspropRule{step}, {square});
 }
 
 [[maybe_unused]] const bool added = adamw_update.add({"elementwise", DeviceKind::cuda, adamw}) &&

@@ -54,8 +54,11 @@ double squares_of_range(const float* x, int64_t count) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <algorithm>
+
 #include "core/parallel_for.h"
 #include "kernels/check_shape.h"
+#include "kernels/optimizer_range.h"
 
 namespace hone {
 namespace {
@@ -72,21 +75,28 @@ void add_squares(Context&, Tensor sum, Tensor x) {
       x.dim(0), per_piece, [&](int64_t begin, int64_t end) { return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin); });
 }
 
-void adamw(Context&, Tensor value, Tensor m, Tensor v, Tensor grad, Tensor clip, AdamwStep step) {
-  const int64_t count = value.dim(0);
-  check_shape(adamw_update, "value", value, {count});
-  check_shape(adamw_update, "m", m, {count});
-  check_shape(adamw_update, "v", v, {count});
-  check_shape(adamw_update, "grad", grad, {count});
-  check_shape(adamw_update, "clip", clip, {1});
-  parallel_for(count, per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(adamw_range)
-    (value.ptr<float>() + begin, m.ptr<float>() + begin, v.ptr<float>() + begin, grad.ptr<float>() + begin, *clip.ptr<float>(), step, end - begin);
+// Stretches of one piece that decay, and those that do not, are updated each in one go.
+void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
+  check_range(adamw_update, range);
+  check_moments(range, m, v);
+  AdamwStep kept = step;
+  kept.weight_decay = 0;
+  float *value = range.value.ptr<float>(), *first = m.ptr<float>(), *second = v.ptr<float>();
+  parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+    for (int64_t from = begin, to = begin; from < end; from = to) {
+      const bool decay = decays(range, from);
+      while (to < end && decays(range, to) == decay) to = std::min(end, to + decay_block);
+      HWY_DYNAMIC_DISPATCH(adamw_range)
+      (value + from, first + from, second + from, range.grad.ptr<float>() + from, *range.clip.ptr<float>(), decay ? step : kept, to - from);
+    }
+    if (range.rounded) std::transform(value + begin, value + end, range.rounded.ptr<bf16>() + begin, to_bf16);
   });
 }
 
+bool f32_moments(const ParamRange&, const Tensor& m, const Tensor& v, const AdamwStep&) { return m.dtype == DType::f32 && v.dtype == DType::f32; }
+
 [[maybe_unused]] const bool added =
-    adamw_update.add({"simd", DeviceKind::cpu, adamw, 10}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
+    adamw_update.add({"simd", DeviceKind::cpu, adamw, 10, f32_moments}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
 
 }  // namespace
 }  // namespace hone

@@ -1,5 +1,4 @@
 #include "core/optim/optimizer.h"
-#include "kernels/optimizer.h"
 
 namespace hone {
 namespace {
@@ -22,12 +21,13 @@ class Rmsprop : public Optimizer {
 
  protected:
   std::vector<std::string> state_names() const override { return {"square_avg"}; }
-  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t, double learning_rate) const override {
-    rmsprop_update(context, param.value.view({param.value.size()}), states[0], param.grad.view({param.grad.size()}), clip,
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t,
+                    double learning_rate) const override {
+    rmsprop_update(context, range, states[0],
                    {.learning_rate = static_cast<float>(learning_rate),
                     .alpha = static_cast<float>(alpha_),
                     .eps = static_cast<float>(eps_),
-                    .weight_decay = static_cast<float>(param.decay ? weight_decay_ : 0)});
+                    .weight_decay = static_cast<float>(weight_decay_)});
   }
 
  private:

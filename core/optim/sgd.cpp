@@ -1,5 +1,4 @@
 #include "core/optim/optimizer.h"
-#include "kernels/optimizer.h"
 
 namespace hone {
 namespace {
@@ -23,13 +22,13 @@ class Sgd : public Optimizer {
 
  protected:
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
-  void update_param(Context& context, const Param& param, std::span<const Tensor> states, Tensor clip, int64_t step,
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t step,
                     double learning_rate) const override {
-    sgd_update(context, param.value.view({param.value.size()}), states[0], param.grad.view({param.grad.size()}), clip,
+    sgd_update(context, range, states[0],
                {.learning_rate = static_cast<float>(learning_rate),
                 .momentum = static_cast<float>(momentum_),
                 .dampening = static_cast<float>(dampening_),
-                .weight_decay = static_cast<float>(param.decay ? weight_decay_ : 0),
+                .weight_decay = static_cast<float>(weight_decay_),
                 .nesterov = nesterov_,
                 .first = step == 1});
   }

@@ -28,37 +28,80 @@ class Sum {
   Buffer bytes_;
 };
 
-// Runs an update here and there, on whole ranges and on ranges that start off a 16-byte boundary: the bits are the specification's.
-template <class... A, class Call>
-void expect_equal_bits(const Op<void(A...)>&, std::vector<Floats> outputs, const Floats& grad, Call call) {
-  for (const int64_t skip : {0, 1}) {
-    if (grad.size() < skip) continue;
-    const auto part = [&](Tensor x) { return x.rows(skip, grad.size() - skip); };
-    std::vector<Floats> here = outputs;
-    std::vector<OnGpu> there;
-    std::vector<Tensor> here_parts, there_parts;
-    there.reserve(outputs.size());
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      there.emplace_back(outputs[i]);
-      here_parts.push_back(part(here[i])), there_parts.push_back(part(there[i]));
+Floats moments(int64_t n, uint64_t seed, DType dtype) { return rounded(magnitudes(n, seed), dtype); }
+
+// An update on the CPU and on the GPU from the same numbers: call(context, range, states), states of `dtype`. It is run on whole ranges and on ranges
+// that start off a 16-byte boundary, with and without the options of a range; the bits are the specification's.
+template <class Call>
+void expect_equal_bits(int64_t n, std::vector<Floats> states, DType dtype, Call call) {
+  const Floats value = normals({n}, 1), grad = normals({n}, 4), clip({1}, 0.7f);
+  for (const int64_t skip : {0, 1})
+    for (const bool options : {false, true}) {
+      if (n < skip) continue;
+      SCOPED_TRACE(concat(n, " elements from ", skip, options ? ", rounded" : ""));
+      const int64_t count = n - skip;
+      const auto part = [&](const auto& x) { return Tensor(x).rows(skip, count); };
+      std::vector<uint8_t> flags(static_cast<size_t>((count + 63) / 64));
+      for (size_t b = 0; b < flags.size(); ++b) flags[b] = b % 3 != 1;
+      const Buffer flag_bytes(gpu()->device(), flags.size());
+      const Tensor flags_there(flag_bytes.data(), DType::u8, DeviceKind::cuda, {static_cast<int64_t>(flags.size())});
+      gpu()->copy(flags_there, host_view(std::span(flags)));
+
+      Floats value_here = value;
+      Numbers<bf16> rounded_here({n});
+      OnGpu value_there(value), grad_there(grad), clip_there(clip), rounded_there = OnGpu::poisoned({n}, DType::bf16);
+      ParamRange here{part(value_here), {}, part(grad), {}, clip}, there{part(value_there), {}, part(grad_there), {}, clip_there};
+      if (options) {
+        here.rounded = part(rounded_here), there.rounded = part(rounded_there);
+        here.decays = host_view(std::span(flags)), there.decays = flags_there;
+      }
+      std::vector<Numbers<bf16>> small;
+      std::vector<Floats> large = states;
+      std::vector<OnGpu> states_there;
+      states_there.reserve(states.size());
+      std::vector<Tensor> parts_here, parts_there;
+      small.reserve(states.size());
+      for (size_t i = 0; i < states.size(); ++i) {
+        small.emplace_back(std::initializer_list<int64_t>{n});
+        for (int64_t j = 0; j < n; ++j) small[i][j] = to_bf16(states[i][j]);
+        states_there.emplace_back(states[i], dtype);
+        parts_here.push_back(dtype == DType::bf16 ? part(small[i]) : part(large[i])), parts_there.push_back(part(states_there[i]));
+      }
+      call(cpu(), here, parts_here);
+      call(*gpu(), there, parts_there);
+      EXPECT_TRUE(close(value_there.read(), value_here, {0, 0}));
+      for (size_t i = 0; i < states.size(); ++i) {
+        for (int64_t j = 0; dtype == DType::bf16 && j < n; ++j) large[i][j] = to_float(small[i][j]);
+        EXPECT_TRUE(close(states_there[i].read(), large[i], {0, 0})) << "state " << i;
+      }
+      const Floats copy = rounded_there.read();
+      for (int64_t i = 0; i < n; ++i)
+        if (options && i >= skip)
+          ASSERT_TRUE(same_bits(copy[i], to_float(rounded_here[i]))) << i;
+        else
+          ASSERT_TRUE(std::isnan(copy[i])) << i;
     }
-    const OnGpu grad_there(grad), clip_there(Floats({1}, 0.7f));
-    call(cpu(), here_parts, part(grad), Floats({1}, 0.7f).tensor());
-    call(*gpu(), there_parts, part(grad_there), clip_there.tensor());
-    for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(close(there[i].read(), here[i], {0, 0})) << "output " << i << " of " << grad.size();
-  }
 }
 
 }  // namespace
 
 TEST(AdamwOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
-  const AdamwStep step{
-      .learning_rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .correction1 = 0.271f, .correction2 = 0.1426f};
+  const AdamwStep step{.learning_rate = 1e-2f,
+                       .beta1 = 0.9f,
+                       .beta2 = 0.95f,
+                       .eps = 1e-8f,
+                       .weight_decay = 0.1f,
+                       .correction1 = 0.271f,
+                       .correction2 = 0.1426f,
+                       .seed = 3,
+                       .stream = 4};
   for (const int64_t n : sizes)
-    expect_equal_bits(
-        adamw_update, {normals({n}, 1), normals({n}, 2), magnitudes(n, 3)}, normals({n}, 4),
-        [&](Context& context, const std::vector<Tensor>& x, Tensor grad, Tensor clip) { adamw_update(context, x[0], x[1], x[2], grad, clip, step); });
+    for (const DType dtype : {DType::f32, DType::bf16})
+      expect_equal_bits(n, {rounded(normals({n}, 2), dtype), moments(n, 3, dtype)}, dtype,
+                        [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+                          adamw_update(context, range, states[0], states[1], step);
+                        });
 }
 
 TEST(SgdOnGpu, HasTheSpecificationsBits) {
@@ -68,18 +111,17 @@ TEST(SgdOnGpu, HasTheSpecificationsBits) {
                                 SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .weight_decay = 0.1f},
                                 SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
                                 SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .first = true}})
-      expect_equal_bits(
-          sgd_update, {normals({n}, 1), normals({n}, 2)}, normals({n}, 4),
-          [&](Context& context, const std::vector<Tensor>& x, Tensor grad, Tensor clip) { sgd_update(context, x[0], x[1], grad, clip, step); });
+      expect_equal_bits(n, {normals({n}, 2)}, DType::f32, [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+        sgd_update(context, range, states[0], step);
+      });
 }
 
 TEST(RmspropOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const int64_t n : sizes)
-    expect_equal_bits(rmsprop_update, {normals({n}, 1), magnitudes(n, 2)}, normals({n}, 4),
-                      [&](Context& context, const std::vector<Tensor>& x, Tensor grad, Tensor clip) {
-                        rmsprop_update(context, x[0], x[1], grad, clip, {.learning_rate = 0.1f, .weight_decay = 0.1f});
-                      });
+    expect_equal_bits(n, {magnitudes(n, 2)}, DType::f32, [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+      rmsprop_update(context, range, states[0], {.learning_rate = 0.1f, .weight_decay = 0.1f});
+    });
 }
 
 TEST(SumSquaresOnGpu, AddsToWhatIsThereAndIsTheSameEachTime) {

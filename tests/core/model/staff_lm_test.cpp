@@ -179,7 +179,7 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     EXPECT_NEAR(norm.as<float>()[0], trace[it].at("grad_norm").as_double(), 2e-5) << "step " << it;
     // Their eps stands beside the root of the uncorrected second moment, torch's beside that of the corrected one.
     const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t), correction2 = 1 - std::pow(0.95, t);
-    adamw_update(context_, values, m, v, grads, clip,
+    adamw_update(context_, {values, {}, grads, {}, clip}, m, v,
                  {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()),
                   .beta1 = 0.9f,
                   .beta2 = 0.95f,

@@ -1,6 +1,9 @@
 #include "core/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <tuple>
 
 #include "core/config.h"
 #include "core/file.h"
@@ -167,6 +170,159 @@ TEST_P(OptimizerContract, FrozenParametersStay) {
   problem.update(*optimizer, 1, 0.1);
   EXPECT_EQ(problem.values, (std::vector<float>{1, 2}));
   EXPECT_EQ(optimizer->state_bytes(), 0);
+}
+
+// A model's parameters as Model::allocate lays them: f32 or bf16, end to end at multiples of 64 elements.
+struct Laid {
+  explicit Laid(DType dtype) : values(1024), bf16_values(1024), grads(1024) {
+    int64_t at = 0;
+    for (const auto& [name, count, decay] : {std::tuple{"a", 100, true}, {"b", 7, false}, {"c", 64, true}, {"d", 130, false}, {"e", 3, true}}) {
+      const std::vector<int64_t> shape = {count};
+      params.push_back(std::make_unique<Param>());
+      Param& param = *params.back();
+      param.blocks = {{name, count}}, param.shape = shape, param.decay = decay;
+      param.value = Tensor(values.data() + at, DType::f32, DeviceKind::cpu, shape);
+      if (dtype == DType::bf16) param.value = Tensor(bf16_values.data() + at, dtype, DeviceKind::cpu, shape);
+      param.grad = Tensor(grads.data() + at, DType::f32, DeviceKind::cpu, shape);
+      for (int64_t i = 0; i < count; ++i) {
+        const auto place = static_cast<size_t>(at + i);
+        bf16_values[place] = to_bf16(std::sin(static_cast<float>(place)));
+        values[place] = to_float(bf16_values[place]);
+      }
+      at += (count + 63) / 64 * 64;
+    }
+  }
+  std::vector<Param*> pointers() const {
+    std::vector<Param*> out;
+    for (const auto& param : params) out.push_back(param.get());
+    return out;
+  }
+  // Gradients that depend on the step alone.
+  void step(Optimizer& optimizer, int64_t count, double learning_rate) {
+    for (const auto& param : params)
+      for (int64_t i = 0; i < param->grad.size(); ++i) param->grad.as<float>()[static_cast<size_t>(i)] = std::cos(static_cast<float>(count * 31 + i));
+    optimizer.update(context, host_view(std::span(&clip, 1)), count, learning_rate);
+  }
+  std::vector<float> values;
+  std::vector<bf16> bf16_values;
+  std::vector<float> grads;
+  std::vector<std::unique_ptr<Param>> params;
+  float clip = 0.5f;
+  std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context{*device};
+};
+const char* with_decay = "weight_decay = 0.1";
+
+TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
+  for (const bool frozen : {false, true}) {
+    Laid laid(DType::f32), alone(DType::f32);
+    if (frozen) laid.params[2]->trainable = alone.params[2]->trainable = false;
+    const auto together = make(GetParam().c_str(), with_decay);
+    together->attach(laid.context, laid.pointers());
+    std::vector<std::unique_ptr<Optimizer>> each;
+    for (Param* param : alone.pointers()) {
+      each.push_back(make(GetParam().c_str(), with_decay));
+      each.back()->attach(alone.context, {param});
+    }
+    for (int64_t step = 1; step <= 3; ++step) {
+      laid.step(*together, step, 0.01);
+      for (const auto& optimizer : each) alone.step(*optimizer, step, 0.01);
+    }
+    EXPECT_EQ(laid.values, alone.values);
+    // Without weight decay those that decay end elsewhere, the others do not.
+    Laid other(DType::f32);
+    const auto plain = make(GetParam().c_str());
+    plain->attach(other.context, other.pointers());
+    for (int64_t step = 1; step <= 3; ++step) other.step(*plain, step, 0.01);
+    const auto at = [](const Param& param, size_t i) { return param.value.as<float>()[i]; };
+    for (size_t p = 0; p < laid.params.size(); ++p) EXPECT_EQ(at(*laid.params[p], 0) == at(*other.params[p], 0), !laid.params[p]->decay) << p;
+  }
+}
+
+TEST_P(OptimizerContract, AddsTheSquaresOfAllGradients) {
+  Laid laid(DType::f32);
+  laid.params[1]->trainable = false;
+  const auto optimizer = make(GetParam().c_str());
+  optimizer->attach(laid.context, laid.pointers());
+  laid.step(*optimizer, 1, 0);
+  double sum = 1, expected = 1;
+  for (const auto& param : laid.params)
+    if (param->trainable)
+      for (const float g : param->grad.as<float>()) expected += double{g} * g;
+  optimizer->add_squares(laid.context, host_view(std::span(&sum, 1)));
+  EXPECT_NEAR(sum, expected, 1e-10);
+}
+
+TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeAnF32Model) {
+  Laid fine(DType::f32), coarse(DType::bf16);
+  const auto a = make(GetParam().c_str(), with_decay), b = make(GetParam().c_str(), with_decay);
+  a->attach(fine.context, fine.pointers()), b->attach(coarse.context, coarse.pointers());
+  EXPECT_EQ(b->state_bytes() - a->state_bytes(), 4 * 512);  // 512 places of 64 elements each
+  for (int64_t step = 1; step <= 5; ++step) fine.step(*a, step, 1e-4), coarse.step(*b, step, 1e-4);
+  StateSection section;
+  b->save_state(section);
+  size_t masters = 0;
+  for (const NamedTensor& named : section.tensors)
+    for (size_t p = 0; p < fine.params.size(); ++p)
+      if (named.name == "master." + fine.params[p]->blocks.front().name) {
+        ++masters;
+        const std::span<const float> master = named.tensor.as<float>(), value = fine.params[p]->value.as<float>();
+        EXPECT_TRUE(std::ranges::equal(master, value)) << named.name;
+        for (size_t i = 0; i < value.size(); ++i) ASSERT_EQ(coarse.params[p]->value.as<bf16>()[i].bits, to_bf16(value[i]).bits) << named.name;
+      }
+  EXPECT_EQ(masters, fine.params.size());
+}
+
+TEST_P(OptimizerContract, Bf16ParametersGoOnFromASavedStateBitForBit) {
+  for (const char* settings : {"", "moments = \"bf16\""}) {
+    if (*settings && GetParam() != "adamw") continue;
+    Laid whole(DType::bf16), resumed(DType::bf16);
+    const auto a = make(GetParam().c_str(), settings), b = a->fresh();
+    a->attach(whole.context, whole.pointers()), b->attach(resumed.context, resumed.pointers());
+    for (int64_t step = 1; step <= 3; ++step) whole.step(*a, step, 1e-3);
+    StateSection section, ends[2];
+    a->save_state(section);
+    b->load_state(section);
+    std::ranges::copy(whole.bf16_values, resumed.bf16_values.begin());
+    whole.step(*a, 4, 1e-3), resumed.step(*b, 4, 1e-3);
+    a->save_state(ends[0]), b->save_state(ends[1]);
+    ASSERT_EQ(ends[0].tensors.size(), ends[1].tensors.size());
+    for (size_t i = 0; i < ends[0].tensors.size(); ++i) {
+      const Tensor &x = ends[0].tensors[i].tensor, &y = ends[1].tensors[i].tensor;
+      EXPECT_EQ(ends[0].tensors[i].name, ends[1].tensors[i].name);
+      EXPECT_EQ(std::memcmp(x.data, y.data, x.bytes()), 0) << ends[0].tensors[i].name;
+    }
+  }
+}
+
+TEST_P(OptimizerContract, ValuesOfOtherTypesAreRefused) {
+  Laid laid(DType::f32);
+  laid.params[3]->value.dtype = DType::f16;
+  EXPECT_THROW(make(GetParam().c_str())->attach(laid.context, laid.pointers()), Error);
+}
+
+// Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded up now and then.
+TEST(Adamw, Bf16MomentsFollowF32OnesOnAverage) {
+  Laid fine(DType::bf16), coarse(DType::bf16);
+  const auto a = make("adamw"), b = make("adamw", "moments = \"bf16\"");
+  a->attach(fine.context, fine.pointers()), b->attach(coarse.context, coarse.pointers());
+  EXPECT_EQ(a->state_bytes() - b->state_bytes(), 2 * 2 * 512);
+  for (int64_t step = 1; step <= 200; ++step) fine.step(*a, step, 1e-3), coarse.step(*b, step, 1e-3);
+  StateSection states[2];
+  a->save_state(states[0]), b->save_state(states[1]);
+  ASSERT_EQ(states[0].tensors.size(), states[1].tensors.size());
+  for (size_t t = 0; t < states[0].tensors.size(); ++t) {
+    const Tensor &x = states[0].tensors[t].tensor, &y = states[1].tensors[t].tensor;
+    if (!states[0].tensors[t].name.starts_with("exp_avg_sq")) continue;
+    double sum = 0, error = 0;
+    for (size_t i = 0; i < x.as<float>().size(); ++i) sum += x.as<float>()[i], error += to_float(y.as<bf16>()[i]) - x.as<float>()[i];
+    EXPECT_LT(std::fabs(error), 0.03 * sum) << states[0].tensors[t].name;
+  }
+}
+
+TEST(Adamw, MomentsAreF32OrBf16) {
+  EXPECT_THROW(make("adamw", "moments = \"f16\""), Error);
+  EXPECT_NO_THROW(make("adamw", "moments = \"bf16\""));
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, OptimizerContract, testing::ValuesIn(optimizers().names()), [](const auto& param) { return param.param; });
