@@ -43,14 +43,10 @@ __device__ int64_t slot_of(const Call<T>& call, const Sequence& sequence, int s,
 struct Tile {
   int sequence, first_row;
 };
-template <class T>
-int tile_bound(const Call<T>& call, int rows) {
-  return static_cast<int>(int64_t{call.tokens} * call.group / rows) + call.sequences;
-}
-template <class T>
-__device__ Tile tile_at(const Call<T>& call, int rows, int i) {
-  const auto start = [&](int s) { return static_cast<int>(int64_t{call.offsets[s]} * call.group / rows) + s; };
-  int low = 0, high = call.sequences;  // start(low) <= i < start(high)
+inline int tile_bound(int tokens, int sequences, int group, int rows) { return static_cast<int>(int64_t{tokens} * group / rows) + sequences; }
+__device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group, int rows, int i) {
+  const auto start = [&](int s) { return static_cast<int>(int64_t{offsets[s]} * group / rows) + s; };
+  int low = 0, high = sequences;  // start(low) <= i < start(high)
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     (start(middle) <= i ? low : high) = middle;

@@ -26,7 +26,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   constexpr int sums = rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
   __shared__ float m[rows], l[rows], alpha[rows], total_m[rows], total_l[rows];
-  const Tile tile = tile_at(call, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
   const int tile_end = min(tile.first_row + rows, sequence.tokens * call.group);
   if (tile.first_row >= tile_end) return;
@@ -125,7 +125,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 
 void launch(Context& context, const OpBase& op, const Call<float>& call) {
   if (call.tokens == 0) return;
-  const dim3 grid(static_cast<unsigned>(tile_bound(call, rows)), static_cast<unsigned>(call.kv_heads));
+  const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)), static_cast<unsigned>(call.kv_heads));
   const auto run = [&](auto width) { plain_kernel<width()><<<grid, threads, 0, cuda_stream(context)>>>(call); };
   if (call.dim <= 64)
     run(std::integral_constant<int, 64>{});

@@ -99,7 +99,7 @@ __global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_
   constexpr int units = P::units, threads = P::threads;
   extern __shared__ __align__(128) unsigned char shared[];
   // The last queries of a sequence have the most keys: they go first.
-  const Tile tile = tile_at(call, P::rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile = tile_at(call.offsets, call.sequences, call.group, P::rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
   const int num_rows = sequence.tokens * call.group;
   if (tile.first_row >= num_rows || (skips_decoded && decodes(sequence.tokens, call.group))) return;
@@ -173,10 +173,12 @@ __global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_
     load_keys(v_tile, call.v, call.v_stride, block);
     wait_copies<1>();
     __syncthreads();  // k is there
-    if constexpr (P::keeps_queries)
-      if (block == block_begin)
+    if constexpr (P::keeps_queries) {
+      if (block == block_begin) {
 #pragma unroll
         for (int d = 0; d < D / 16; ++d) load_matrices(q[d], left_at<units>(q_tile, warp * 16, 2 * d, lane));
+      }
+    }
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
@@ -250,7 +252,7 @@ void launch_tiles(Context& context, const Call<Bf16>& call) {
   with_width(call.dim, [&](auto width) {
     using P = Plan<width()>;
     allow_shared_memory(tile_kernel<width()>, P::bytes);
-    const dim3 grid(static_cast<unsigned>(tile_bound(call, P::rows)), static_cast<unsigned>(call.kv_heads));
+    const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, P::rows)), static_cast<unsigned>(call.kv_heads));
     tile_kernel<width()><<<grid, P::threads, P::bytes, cuda_stream(context)>>>(call, call.table != nullptr);
   });
 }
