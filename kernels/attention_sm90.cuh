@@ -1,0 +1,150 @@
+#pragma once
+// Hopper's instructions as attention uses them: memory barriers, copies of tensor boxes to shared memory, and warpgroup matrix products.
+#include <cuda.h>
+
+#include "kernels/cuda.cuh"
+
+namespace hone::sm90 {
+
+__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+// A barrier in shared memory. A phase ends when all arrivals and all announced bytes have come; wait(parity) returns once the phase of that
+// parity has ended.
+struct Barrier {
+  uint64_t word;
+  __device__ void init(int arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory"); }
+  __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory"); }
+  __device__ void arrive_expecting(uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes) : "memory");
+  }
+  __device__ void wait(uint32_t parity) {
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}" ::"r"(shared_address(&word)),
+        "r"(parity)
+        : "memory");
+  }
+};
+__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+// A ring's place and the parity of its current round.
+template <int Stages>
+struct Place {
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ void next() {
+    if (++stage == Stages) stage = 0, parity ^= 1;
+  }
+};
+
+// A box of a tensor [tokens, heads, dim] at (token, head, column), to shared memory; its bytes count at the barrier.
+__device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
+  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+               "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
+               : "memory");
+}
+__device__ inline void prefetch_map(const CUtensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+
+// Ordinary writes to shared memory become visible to the copy engine and the tensor cores.
+__device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Named barriers; 0 is __syncthreads()'s.
+__device__ inline void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ inline void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+template <int Registers>
+__device__ inline void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+template <int Registers>
+__device__ inline void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
+}
+
+// Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8 rows). leading: bytes
+// between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
+__device__ inline uint64_t describe(uint32_t tile, uint32_t leading = 16) {
+  return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
+}
+__device__ inline uint64_t describe(const void* tile, uint32_t leading = 16) { return describe(shared_address(tile), leading); }
+// The descriptor of a place further on in the tile.
+__device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
+  return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
+}
+
+__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int Pending>
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
+// Keeps the compiler from moving reads or writes of registers across: products run while the program goes on.
+template <int N>
+__device__ inline void pin(float (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
+}
+template <int N>
+__device__ inline void pin(uint32_t (&x)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
+}
+
+#define HONE_R8(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), "+f"(x[i + 7])
+#define HONE_R32(x, i) HONE_R8(x, i), HONE_R8(x, i + 8), HONE_R8(x, i + 16), HONE_R8(x, i + 24)
+#define HONE_REGISTERS_32 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define HONE_REGISTERS_64  \
+  HONE_REGISTERS_32        \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+
+// c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, 16 columns contiguous in both.
+__device__ inline void product(float (&c)[64], uint64_t a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
+               "}, %64, %65, p, 1, 1, 0, 0;\n}"
+               : HONE_R32(c, 0), HONE_R32(c, 32)
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+// c [64, 64] = (add ? c : 0) + a [64, 16] . b [64, 16]^T.
+__device__ inline void product(float (&c)[32], uint64_t a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
+               "}, %32, %33, p, 1, 1, 0, 0;\n}"
+               : HONE_R32(c, 0)
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+// c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.
+__device__ inline void product_of_columns(float (&c)[32], uint64_t a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
+               "}, %32, %33, p, 1, 1, 1, 1;\n}"
+               : HONE_R32(c, 0)
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+// c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64], a in registers, b's rows contiguous.
+__device__ inline void product(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
+               "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
+               : HONE_R32(c, 0), HONE_R32(c, 32)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+}
+__device__ inline void product(float (&c)[32], const uint32_t* a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
+               "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
+               : HONE_R32(c, 0)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+}
+
+#undef HONE_REGISTERS_64
+#undef HONE_REGISTERS_32
+#undef HONE_R32
+#undef HONE_R8
+
+// Two numbers rounded to bf16, the first in the lower half.
+__device__ inline uint32_t pack_bf16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+
+}  // namespace hone::sm90

@@ -1,0 +1,111 @@
+#include <numeric>
+
+#include "kernels/attention.h"
+#include "tests/gpu/gpu_check.h"
+
+namespace hone::test {
+namespace {
+
+struct Case {
+  std::vector<int32_t> lengths;
+  int64_t heads = 1, kv_heads = 1, window = 0;
+
+  int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  Ids offsets() const {
+    Ids out({static_cast<int64_t>(lengths.size()) + 1});
+    std::partial_sum(lengths.begin(), lengths.end(), &out[1]);
+    return out;
+  }
+};
+
+const std::vector<Case> cases = {
+    {{1}, 1, 1},      {{128}, 1, 1},          {{0, 5, 0, 0, 300, 0}, 2, 2}, {{7, 64, 65, 1, 130, 129}, 4, 1}, {{33, 515}, 7, 1},
+    {{700}, 4, 1, 1}, {{259, 385}, 2, 1, 64}, {{640, 40}, 2, 2, 100},       {{513, 40}, 4, 2, 300},           {std::vector<int32_t>(70, 9), 2, 1},
+};
+
+// The place of the body among the op's; -1 where it has none.
+int body() {
+  for (size_t i = 0; i < attention_backward.bodies().size(); ++i)
+    if (attention_backward.bodies()[i].device == DeviceKind::cuda && std::string_view(attention_backward.bodies()[i].name) == "sm90")
+      return static_cast<int>(i);
+  return -1;
+}
+
+struct Gradients {
+  Floats dq, dk, dv;
+};
+
+struct Call {
+  Call(const Case& c, int64_t head_dim)
+      : tokens(c.tokens()),
+        heads(c.heads),
+        kv_heads(c.kv_heads),
+        dim(head_dim),
+        shape{.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = c.window, .max_length = *std::ranges::max_element(c.lengths)},
+        offsets(c.offsets()) {
+    attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
+    out = rounded(out, DType::bf16);
+  }
+  Gradients on_cpu() const {
+    Gradients g{poisoned({tokens, heads, dim}), poisoned({tokens, kv_heads, dim}), poisoned({tokens, kv_heads, dim})};
+    attention_backward(cpu(), g.dq, g.dk, g.dv, dout, out, lse, q, k, v, offsets, shape);
+    return g;
+  }
+  Gradients on_gpu() const {
+    constexpr DType type = DType::bf16;
+    OnGpu dq = OnGpu::poisoned({tokens, heads, dim}, type), dk = OnGpu::poisoned({tokens, kv_heads, dim}, type, 8),
+          dv = OnGpu::poisoned({tokens, kv_heads, dim}, type, 72);
+    const OnGpu gpu_dout(dout, type), gpu_out(out, type), gpu_lse(lse), gpu_q(q, type), gpu_k(k, type), gpu_v(v, type), gpu_offsets(offsets);
+    EXPECT_TRUE(
+        attention_backward.supported(static_cast<size_t>(body()), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q, gpu_k, gpu_v, gpu_offsets, shape));
+    attention_backward.run_body(static_cast<size_t>(body()), *gpu(), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q, gpu_k, gpu_v, gpu_offsets, shape);
+    return {dq.read(), dk.read(), dv.read()};
+  }
+
+  int64_t tokens, heads, kv_heads, dim;
+  AttentionShape shape;
+  Ids offsets;
+  Floats q = normal(heads, 7, 0), k = normal(kv_heads, 8, 24), v = normal(kv_heads, 9, 40), dout = normal(heads, 10, 0);
+  Floats out = poisoned({tokens, heads, dim}, 16), lse = poisoned({tokens, heads}, 3);
+
+ private:
+  Floats normal(int64_t rows, uint64_t seed, int64_t gap) const { return rounded(normals({tokens, rows, dim}, seed, 1, gap), DType::bf16); }
+};
+
+TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  ASSERT_GE(body(), 0);
+  for (const int64_t dim : {64, 128})
+    for (const Case& c : cases) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                         concat(c.tokens(), " tokens, ", c.heads, "/", c.kv_heads, " heads of ", dim, ", window ", c.window));
+      const Call call(c, dim);
+      const Gradients expected = call.on_cpu(), actual = call.on_gpu();
+      EXPECT_TRUE(agrees(actual.dq, expected.dq, DType::bf16, 3));
+      EXPECT_TRUE(agrees(actual.dk, expected.dk, DType::bf16, 3));
+      EXPECT_TRUE(agrees(actual.dv, expected.dv, DType::bf16, 3));
+    }
+}
+
+TEST(AttentionBackwardOnHopper, HasTheSameBitsInEveryRun) {
+  HONE_GPU_OR_SKIP();
+  ASSERT_GE(body(), 0);
+  for (const int64_t dim : {64, 128}) {
+    const Call call({{1000, 0, 257, 130}, 6, 2, 0}, dim);
+    const Gradients first = call.on_gpu();
+    for (int run = 0; run < 3; ++run) {
+      const Gradients again = call.on_gpu();
+      EXPECT_TRUE(close(again.dq, first.dq, {0, 0}) && close(again.dk, first.dk, {0, 0}) && close(again.dv, first.dv, {0, 0}));
+    }
+  }
+}
+
+TEST(AttentionBackwardOnHopper, NoTokensAreNoWork) {
+  HONE_GPU_OR_SKIP();
+  ASSERT_GE(body(), 0);
+  const Call call({{0, 0}, 2, 1, 0}, 64);
+  EXPECT_EQ(call.on_gpu().dq.size(), 0);
+}
+
+}  // namespace
+}  // namespace hone::test
