@@ -44,17 +44,17 @@ void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidd
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
 
-// Calls visit(first column, logits of the block's rows) for the pieces of the vocabulary.
+// Calls visit(first column, logits of the rows) for the pieces of the vocabulary.
 template <class Visit>
-void for_each_piece(Context& context, const Head& head, int64_t first_row, int64_t rows, Tensor memory, Visit visit) {
-  for (int64_t first = 0; first < head.V(); first += columns_at_once) {
-    const Tensor logits = memory.rows(0, rows).columns(0, std::min(columns_at_once, head.V() - first));
-    gemm_forward(context, logits, head.hidden.rows(first_row, rows), head.w.rows(first, logits.dim(1)), {}, {});
+void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Visit visit) {
+  const ScratchScope scope(context);
+  const int64_t V = w.dim(0);
+  const Tensor memory = context.scratch().take(DType::f32, {hidden.dim(0), std::min(columns_at_once, rounded_up(V, column_multiple))});
+  for (int64_t first = 0; first < V; first += columns_at_once) {
+    const Tensor logits = memory.columns(0, std::min(columns_at_once, V - first));
+    gemm_forward(context, logits, hidden, w.rows(first, logits.dim(1)), {}, {});
     visit(first, logits);
   }
-}
-Tensor take_logits(Context& context, const Head& head, int64_t rows) {
-  return context.scratch().take(DType::f32, {rows, std::min(columns_at_once, rounded_up(head.V(), column_multiple))});
 }
 
 // Memory of one block's columns.
@@ -81,13 +81,14 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = block_rows(R, most_rows);
-  const Tensor memory = take_logits(context, head, step);
   HeadRows rows = take_rows(context, head, step, static_cast<bool>(entropy));
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
     rows.entropy = some_rows(entropy, first, count);
-    for_each_piece(context, head, first, count, memory, [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
+    const Tensor block = hidden.rows(first, count);
+    if (!head_sums_direct(context, rows, block, w))
+      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
     head_finish(context, rows, head.V());
   }
 }
@@ -114,18 +115,18 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = gradient_rows(head);
-  const Tensor gradients = take_gradient(context, head, step), memory = take_logits(context, head, step);
+  const Tensor gradients = take_gradient(context, head, step);
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     HeadRows rows;
     rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
     if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
     rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
-    const Tensor gradient = gradients.rows(0, count);
-    for_each_piece(context, head, first, count, memory,
-                   [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
+    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
+    if (!head_gradient_direct(context, rows, gradient, block, w))
+      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
     gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
-    gemm_backward_weight(context, dw, {}, gradient, hidden.rows(first, count));
+    gemm_backward_weight(context, dw, {}, gradient, block);
   }
 }
 
@@ -146,7 +147,7 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
     return backward(context, dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
   }
   const int64_t step = gradient_rows(head);
-  const Tensor gradients = take_gradient(context, head, step), memory = take_logits(context, head, step);
+  const Tensor gradients = take_gradient(context, head, step);
   const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
   HeadRows rows = take_rows(context, head, step, false);
   rows.guess = arena.take(DType::f32, {step}), rows.scale = arena.take(DType::f32, {step});
@@ -157,8 +158,8 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
     rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
     rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
     head_guess(context, rows, block, w);
-    for_each_piece(context, head, first, count, memory,
-                   [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
+    if (!head_exponentials_direct(context, rows, gradient, block, w))
+      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
     head_finish(context, rows, head.V());
     head_scale(context, rows, gradient, block, w);
     gemm_backward_input(context, unscaled.rows(0, count), gradient, w);

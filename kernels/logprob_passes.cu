@@ -1,38 +1,11 @@
-#include "kernels/logprob_cuda.h"
-#include "kernels/logsumexp.cuh"
+// The passes over logits in memory: any dtype, any alignment.
+#include "kernels/logprob_rows.cuh"
 
 namespace hone {
 namespace {
 
 constexpr int threads = 256, warps = threads / 32;
 constexpr float guess_margin = 30, most_shift = 50;
-
-// HeadRows as kernels take them.
-struct Rows {
-  const int32_t* targets;
-  const float *dlogp, *dentropy;
-  float *logp, *lse, *entropy;
-  float2* chunks;
-  float *chunk_weighted, *target_z, *guess, *scale;
-  float inv_temperature, z_loss;
-  int num_chunks;
-
-  explicit Rows(const HeadRows& rows)
-      : targets(numbers<const int32_t>(rows.targets)),
-        dlogp(numbers<const float>(rows.dlogp)),
-        dentropy(numbers<const float>(rows.dentropy)),
-        logp(numbers<float>(rows.logp)),
-        lse(numbers<float>(rows.lse)),
-        entropy(numbers<float>(rows.entropy)),
-        chunks(numbers<float2>(rows.chunks)),
-        chunk_weighted(numbers<float>(rows.chunk_weighted)),
-        target_z(numbers<float>(rows.target_z)),
-        guess(numbers<float>(rows.guess)),
-        scale(numbers<float>(rows.scale)),
-        inv_temperature(rows.inv_temperature),
-        z_loss(rows.z_loss),
-        num_chunks(rows.chunks ? static_cast<int>(rows.chunks.dim(1) / 2) : 0) {}
-};
 
 // A block of logits and where it lies.
 struct Logits {
@@ -51,15 +24,18 @@ struct Logits {
         packed(x.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0) {}
 };
 
-// A warp takes four chunks of one row, eight lanes each.
+// A warp takes eight chunks of one row, eight lanes two of them.
+constexpr int chunks_per_warp = 8;
 struct Place {
-  int row, column;
-  __device__ Place()
-      : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)),
-        column(static_cast<int>(blockIdx.x * 4 + threadIdx.x % 32 / 8) * logsumexp_cuda_chunk) {}
+  int row, columns[2];
+  __device__ Place() : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)) {
+    const int chunk = static_cast<int>(blockIdx.x * chunks_per_warp + threadIdx.x % 32 / 8);
+    columns[0] = chunk * logsumexp_cuda_chunk, columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
+  }
 };
 dim3 grid_of(const Tensor& logits) {
-  return dim3(static_cast<unsigned>((num_logsumexp_chunks(logits.dim(1)) + 3) / 4), static_cast<unsigned>((logits.dim(0) + warps - 1) / warps));
+  return dim3(static_cast<unsigned>((num_logsumexp_chunks(logits.dim(1)) + chunks_per_warp - 1) / chunks_per_warp),
+              static_cast<unsigned>((logits.dim(0) + warps - 1) / warps));
 }
 
 // Four numbers to y; only those before `count`.
@@ -79,9 +55,9 @@ bool fours(const Tensor& x) {
   return x.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % (4 * sizeof(T)) == 0;
 }
 template <class T>
-__device__ void store_chunk(T* row, const float (&x)[16], int column, int columns, bool packed) {
+__device__ void store_chunk(T* row, const float (&x)[8], int column, int columns, bool packed) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const int at = column + 32 * i + 4 * static_cast<int>(threadIdx.x % 8);
     store_four(row + at, x + 4 * i, columns - at, packed);
   }
@@ -89,31 +65,36 @@ __device__ void store_chunk(T* row, const float (&x)[16], int column, int column
 
 // T: float or bf16, what exponentials are written as; void: they are not.
 template <bool weighted, class T>
-__global__ void __launch_bounds__(threads) sums_kernel(Rows rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
+__global__ void __launch_bounds__(threads) sums_kernel(HeadRowsView rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
   const Place at;
   if (at.row >= logits.rows) return;
   const float* row = logits.data + at.row * logits.stride;
-  float x[16];
-  load_chunk(x, row, at.column, logits.columns, logits.packed);
-  const ChunkSums sums = chunk_sums<weighted>(x, rows.inv_temperature);
-  if (at.column >= logits.columns) return;
-  if (threadIdx.x % 8 == 0) {
-    const int64_t chunk = int64_t{at.row} * rows.num_chunks + (logits.first + at.column) / logsumexp_cuda_chunk;
-    rows.chunks[chunk] = {sums.max, sums.sum};
-    if constexpr (weighted) rows.chunk_weighted[chunk] = sums.weighted;
-    const int64_t target = rows.targets[at.row] - logits.first - at.column;
-    if (target >= 0 && target < logsumexp_cuda_chunk) rows.target_z[at.row] = row[at.column + target] * rows.inv_temperature;
-  }
-  if constexpr (!std::is_void_v<T>) {
-    const float factor = exp_approx(fminf(sums.max - rows.guess[at.row], 80));
+  float x[2][8];
 #pragma unroll
-    for (float& e : x) e *= factor;
-    store_chunk(exponentials + at.row * stride + logits.first, x, at.column, logits.columns, packed);
+  for (int c = 0; c < 2; ++c) load_chunk(x[c], row, at.columns[c], logits.columns, logits.packed);
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const int column = at.columns[c];
+    const ChunkSums sums = chunk_sums_of_lanes<weighted>(x[c], rows.inv_temperature);
+    if (column >= logits.columns) continue;
+    if (threadIdx.x % 8 == 0) {
+      const int64_t chunk = int64_t{at.row} * rows.num_chunks + (logits.first + column) / logsumexp_cuda_chunk;
+      rows.chunks[chunk] = {sums.max, sums.sum};
+      if constexpr (weighted) rows.chunk_weighted[chunk] = sums.weighted;
+      const int64_t target = rows.targets[at.row] - logits.first - column;
+      if (target >= 0 && target < logsumexp_cuda_chunk) rows.target_z[at.row] = row[column + target] * rows.inv_temperature;
+    }
+    if constexpr (!std::is_void_v<T>) {
+      const float factor = rows.from_chunk(sums.max, at.row);
+#pragma unroll
+      for (float& e : x[c]) e *= factor;
+      store_chunk(exponentials + at.row * stride + logits.first, x[c], column, logits.columns, packed);
+    }
   }
 }
 
 // A warp a row.
-__global__ void __launch_bounds__(threads) finish_kernel(Rows rows, int count, int64_t V) {
+__global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int count, int64_t V) {
   const int row = static_cast<int>(blockIdx.x * warps + threadIdx.x / 32);
   if (row >= count) return;
   const int64_t first = int64_t{row} * rows.num_chunks;
@@ -126,31 +107,23 @@ __global__ void __launch_bounds__(threads) finish_kernel(Rows rows, int count, i
   if (rows.entropy) rows.entropy[row] = sums.entropy();
 }
 
-// dLoss/dlse of the z-loss.
-__device__ float dlse_of(const Rows& rows, int row) { return 2 * rows.z_loss * fabsf(rows.dlogp[row]) * rows.lse[row]; }
-
 template <class T>
-__global__ void __launch_bounds__(threads) gradient_kernel(Rows rows, Logits logits, T* gradient, int64_t stride, bool packed) {
+__global__ void __launch_bounds__(threads) gradient_kernel(HeadRowsView rows, Logits logits, T* gradient, int64_t stride, bool packed) {
   const Place at;
-  if (at.row >= logits.rows || at.column >= logits.columns) return;
-  const float dlogp = rows.dlogp[at.row], dentropy = rows.dentropy ? rows.dentropy[at.row] : 0;
-  float x[16];
-  if (dlogp == 0 && dentropy == 0) {
+  if (at.row >= logits.rows) return;
+  const RowGradient of(rows, at.row);
+  float x[2][8];
 #pragma unroll
-    for (float& d : x) d = 0;
-  } else {
-    load_chunk(x, logits.data + at.row * logits.stride, at.column, logits.columns, logits.packed);
-    const float lse = rows.lse[at.row], entropy = rows.dentropy ? rows.entropy[at.row] : 0, base = dlse_of(rows, at.row) - dlogp;
-    const int64_t target = rows.targets[at.row] - logits.first - at.column - 4 * (threadIdx.x % 8);
+  for (int c = 0; c < 2; ++c) load_chunk(x[c], logits.data + at.row * logits.stride, at.columns[c], logits.columns, logits.packed);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      const float log_p = x[i] * rows.inv_temperature - lse, p = exp_approx(log_p);
-      float dz = p * fmaf(-dentropy, finite_log(log_p) + entropy, base);
-      if (target == 32 * (i / 4) + i % 4) dz += dlogp;
-      x[i] = dz * rows.inv_temperature;
+  for (int c = 0; c < 2; ++c) {
+    const int64_t target = rows.targets[at.row] - logits.first - at.columns[c] - 4 * (threadIdx.x % 8);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      x[c][i] = of.dlogit(x[c][i], target == 32 * (i / 4) + i % 4);
     }
+    store_chunk(gradient + at.row * stride + logits.first, x[c], at.columns[c], logits.columns, packed);
   }
-  store_chunk(gradient + at.row * stride + logits.first, x, at.column, logits.columns, packed);
 }
 
 // a . b, by a warp; the result on all lanes.
@@ -164,7 +137,7 @@ __device__ float dot(const T* a, const T* b, int64_t count) {
 // lse lies above the target's z, seldom by more than the margin and most_shift.
 template <class T>
 __global__ void __launch_bounds__(threads)
-    guess_kernel(Rows rows, const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int count, int64_t V, int64_t D) {
+    guess_kernel(HeadRowsView rows, const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int count, int64_t V, int64_t D) {
   const int row = static_cast<int>(blockIdx.x * warps + threadIdx.x / 32);
   if (row >= count) return;
   const int32_t target = rows.targets[row];
@@ -175,10 +148,10 @@ __global__ void __launch_bounds__(threads)
 
 // A block a row; most have one number to correct.
 template <class T>
-__global__ void __launch_bounds__(threads) scale_kernel(Rows rows, T* gradients, int64_t stride, const T* hidden, const T* w, int64_t hidden_stride,
-                                                        int64_t w_stride, int64_t V, int64_t D) {
+__global__ void __launch_bounds__(threads) scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, const T* hidden, const T* w,
+                                                        int64_t hidden_stride, int64_t w_stride, int64_t V, int64_t D) {
   const int row = static_cast<int>(blockIdx.x);
-  const float dlogp = rows.dlogp[row], lse = rows.lse[row], shift = rows.guess[row] - lse, p_factor = dlse_of(rows, row) - dlogp;
+  const float dlogp = rows.dlogp[row], lse = rows.lse[row], shift = rows.guess[row] - lse, p_factor = rows.dlse(row) - dlogp;
   const int64_t target = rows.targets[row];
   T* gradient = gradients + row * stride;
   const bool good_guess = !(fabsf(shift) > most_shift), good_factor = !(fabsf(p_factor) * 16 < fabsf(dlogp));
@@ -216,7 +189,7 @@ unsigned warp_rows(int64_t rows) { return static_cast<unsigned>((rows + warps - 
 template <class T>
 void launch_sums(Context& context, const HeadRows& rows, const Tensor& logits, int64_t first, T* exponentials, int64_t stride, bool packed) {
   const auto kernel = rows.chunk_weighted ? sums_kernel<true, T> : sums_kernel<false, T>;
-  kernel<<<grid_of(logits), threads, 0, cuda_stream(context)>>>(Rows(rows), Logits(logits, first), exponentials, stride, packed);
+  kernel<<<grid_of(logits), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), Logits(logits, first), exponentials, stride, packed);
   check_launch(logprob_forward);
 }
 
@@ -228,14 +201,14 @@ void head_sums(Context& context, const HeadRows& rows, Tensor logits, int64_t fi
 
 void head_finish(Context& context, const HeadRows& rows, int64_t V) {
   const int64_t count = rows.targets.dim(0);
-  finish_kernel<<<warp_rows(count), threads, 0, cuda_stream(context)>>>(Rows(rows), static_cast<int>(count), V);
+  finish_kernel<<<warp_rows(count), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), static_cast<int>(count), V);
   check_launch(logprob_forward);
 }
 
 void head_gradient(Context& context, const HeadRows& rows, Tensor gradient, Tensor logits, int64_t first) {
   with_storage(logprob_backward, gradient.dtype, [&](auto type) {
     using T = decltype(type);
-    gradient_kernel<T><<<grid_of(logits), threads, 0, cuda_stream(context)>>>(Rows(rows), Logits(logits, first), numbers<T>(gradient),
+    gradient_kernel<T><<<grid_of(logits), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), Logits(logits, first), numbers<T>(gradient),
                                                                               gradient.row_stride, fours<T>(gradient));
   });
   check_launch(logprob_backward);
@@ -245,8 +218,9 @@ void head_guess(Context& context, const HeadRows& rows, Tensor hidden, Tensor w)
   with_storage(logprob_fused, hidden.dtype, [&](auto type) {
     using T = decltype(type);
     const int64_t count = hidden.dim(0);
-    guess_kernel<T><<<warp_rows(count), threads, 0, cuda_stream(context)>>>(
-        Rows(rows), numbers<const T>(hidden), numbers<const T>(w), hidden.row_stride, w.row_stride, static_cast<int>(count), w.dim(0), w.dim(1));
+    guess_kernel<T><<<warp_rows(count), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), numbers<const T>(hidden), numbers<const T>(w),
+                                                                            hidden.row_stride, w.row_stride, static_cast<int>(count), w.dim(0),
+                                                                            w.dim(1));
   });
   check_launch(logprob_fused);
 }
@@ -261,9 +235,9 @@ void head_exponentials(Context& context, const HeadRows& rows, Tensor numbers_, 
 void head_scale(Context& context, const HeadRows& rows, Tensor numbers_, Tensor hidden, Tensor w) {
   with_storage(logprob_fused, hidden.dtype, [&](auto type) {
     using T = decltype(type);
-    scale_kernel<T><<<static_cast<unsigned>(hidden.dim(0)), threads, 0, cuda_stream(context)>>>(Rows(rows), numbers<T>(numbers_), numbers_.row_stride,
-                                                                                                numbers<const T>(hidden), numbers<const T>(w),
-                                                                                                hidden.row_stride, w.row_stride, w.dim(0), w.dim(1));
+    scale_kernel<T><<<static_cast<unsigned>(hidden.dim(0)), threads, 0, cuda_stream(context)>>>(
+        HeadRowsView(rows), numbers<T>(numbers_), numbers_.row_stride, numbers<const T>(hidden), numbers<const T>(w), hidden.row_stride, w.row_stride,
+        w.dim(0), w.dim(1));
   });
   check_launch(logprob_fused);
 }

@@ -2,8 +2,8 @@
 // Log-sum-exp of rows of logits on a GPU, in one order for every kernel, so that the log-prob a sampler records has the bits of the one that
 // logprob_forward computes. .cu files alone include it.
 //
-// A row is cut into chunks of 128. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 32 i + 2 p and 32 i + 2 p + 1, pair by pair
-// for i = 0..3; places are then folded by their bits 2, 3, 0 and 1. A matrix product's accumulators lie so that four threads hold a row of a chunk,
+// A row is cut into chunks of 64. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 2 p and 2 p + 1 to that of columns 2 p + 32
+// and 2 p + 33; places are then folded by their bits 2, 3, 0 and 1. A matrix product's accumulators lie so that four threads hold a row of a chunk,
 // four places each; a row in memory is read by eight lanes, two places each. Chunks are rescaled to the maximum of the row and added by a warp: lane
 // l those at l, l + 32, ..., then a butterfly.
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace hone {
 
-inline constexpr int logsumexp_cuda_chunk = 128;
+inline constexpr int logsumexp_cuda_chunk = 64;
 inline int64_t num_logsumexp_chunks(int64_t V) { return (V + logsumexp_cuda_chunk - 1) / logsumexp_cuda_chunk; }
 
 // Of z = logits * inv_temperature in a chunk: weighted is the sum of (z - max) exp(z - max).
@@ -25,9 +25,9 @@ __device__ inline float origin_of(float max) { return max == -INFINITY ? 0 : max
 __device__ inline float finite_log(float log_p) { return fmaxf(log_p, -87.0f); }
 
 // Lane l of each eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed: the row may be read in 16 bytes.
-__device__ inline void load_chunk(float (&x)[16], const float* row, int64_t first, int64_t V, bool packed) {
+__device__ inline void load_chunk(float (&x)[8], const float* row, int64_t first, int64_t V, bool packed) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const int64_t column = first + 32 * i + 4 * (threadIdx.x % 8);
     if (packed && column + 4 <= V) {
       const float4 four = *reinterpret_cast<const float4*>(row + column);
@@ -39,38 +39,60 @@ __device__ inline void load_chunk(float (&x)[16], const float* row, int64_t firs
   }
 }
 
-// Folds the places of eight lanes that hold two each.
-__device__ inline float fold_places(float even, float odd) {
-#pragma unroll
-  for (int lanes = 2; lanes <= 4; lanes *= 2) {
-    even += __shfl_xor_sync(0xffffffffu, even, lanes);
-    odd += __shfl_xor_sync(0xffffffffu, odd, lanes);
-  }
-  const float both = even + odd;
-  return both + __shfl_xor_sync(0xffffffffu, both, 1);
+// Adds what the lanes `first` and its double apart hold, in turn.
+__device__ inline float fold_lanes(float x, int first) {
+  x += __shfl_xor_sync(0xffffffffu, x, first);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2 * first);
 }
 
-// Of a chunk as load_chunk leaves it, on all of its eight lanes; the whole warp takes part. x becomes exp(z - max).
-template <bool weighted>
-__device__ inline ChunkSums chunk_sums(float (&x)[16], float inv_temperature) {
-  float max = x[0];
+// One row of a chunk, of which this thread has `places` places: x[at(i, p, b)] is column b (0, 1) of step i (0, 1) in its p-th place. x becomes
+// exp(z - max). The whole warp takes part.
+template <bool weighted, int places, int size, class At>
+__device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temperature, At at) {
+  float max = -INFINITY;
 #pragma unroll
-  for (int i = 1; i < 16; ++i) max = fmaxf(max, x[i]);
+  for (int i = 0; i < 2; ++i)
 #pragma unroll
-  for (int lanes = 4; lanes > 0; lanes /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
+    for (int p = 0; p < places; ++p) max = fmaxf(max, fmaxf(x[at(i, p, 0)], x[at(i, p, 1)]));
+#pragma unroll
+  for (int lanes = 8 / places; lanes > 0; lanes /= 2) max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, lanes));
   max *= inv_temperature;
   const float origin = origin_of(max);
-  float sum[2] = {}, weight[2] = {};
+  float sum[places], weight[places];
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 2; ++i)
 #pragma unroll
-    for (int p = 0; p < 2; ++p) {
-      const float z0 = x[4 * i + 2 * p] * inv_temperature - origin, z1 = x[4 * i + 2 * p + 1] * inv_temperature - origin;
-      const float e0 = x[4 * i + 2 * p] = exp_approx(z0), e1 = x[4 * i + 2 * p + 1] = exp_approx(z1);
-      sum[p] += e0 + e1;
-      if constexpr (weighted) weight[p] += fmaf(finite_log(z1), e1, finite_log(z0) * e0);
+    for (int p = 0; p < places; ++p) {
+      float &e0 = x[at(i, p, 0)], &e1 = x[at(i, p, 1)];
+      const float z0 = e0 * inv_temperature - origin, z1 = e1 * inv_temperature - origin;
+      e0 = exp_approx(z0), e1 = exp_approx(z1);
+      const float pair = e0 + e1;
+      sum[p] = i == 0 ? pair : sum[p] + pair;
+      if constexpr (weighted) {
+        const float both = fmaf(finite_log(z1), e1, finite_log(z0) * e0);
+        weight[p] = i == 0 ? both : weight[p] + both;
+      }
     }
-  return {max, fold_places(sum[0], sum[1]), weighted ? fold_places(weight[0], weight[1]) : 0};
+  const auto folded = [](const float(&of)[places]) {
+    if constexpr (places == 2) {  // lanes: bits 1, 2, 3 of the place
+      const float both = fold_lanes(of[0], 2) + fold_lanes(of[1], 2);
+      return both + __shfl_xor_sync(0xffffffffu, both, 1);
+    } else {  // lanes: bits 0 and 1
+      return fold_lanes((of[0] + of[1]) + (of[2] + of[3]), 1);
+    }
+  };
+  return {max, folded(sum), weighted ? folded(weight) : 0};
+}
+
+// A chunk as load_chunk leaves it; the result on all eight lanes.
+template <bool weighted>
+__device__ inline ChunkSums chunk_sums_of_lanes(float (&x)[8], float inv_temperature) {
+  return chunk_sums<weighted, 2>(x, inv_temperature, [](int i, int p, int b) { return 4 * i + 2 * p + b; });
+}
+// A chunk of accumulators: thread t of each four has column 8 j + 2 t + b in x[first + 4 * j + b]; the result on all four.
+template <bool weighted, int size>
+__device__ __forceinline__ ChunkSums chunk_sums_of_quad(float (&x)[size], int first, float inv_temperature) {
+  return chunk_sums<weighted, 4>(x, inv_temperature, [first](int i, int p, int b) { return first + 16 * i + 4 * p + b; });
 }
 
 struct RowSums {

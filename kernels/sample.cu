@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-constexpr int sum_threads = 256;
+constexpr int sum_threads = 256, chunks_per_block = sum_threads / 4;
 
 struct Rows {
   const float* logits;
@@ -22,23 +22,29 @@ struct Rows {
 
 __device__ float inverse_temperature_of(const SampleParams& params) { return params.temperature == 0 ? 1 : 1 / params.temperature; }
 
-// A warp takes four chunks of a row, eight lanes each.
+// Eight lanes take two chunks of a row.
 __global__ void __launch_bounds__(sum_threads) sums_kernel(Rows rows) {
   const int64_t r = blockIdx.y;
-  const int chunk = static_cast<int>(blockIdx.x * (sum_threads / 8) + threadIdx.x / 8);
+  const int chunk = static_cast<int>(blockIdx.x * chunks_per_block + threadIdx.x / 8);
   const float inv_temperature = inverse_temperature_of(rows.params[r]);
-  float x[16];
-  load_chunk(x, rows.logits + r * rows.stride, int64_t{chunk} * logsumexp_cuda_chunk, rows.V, rows.packed);
-  const bool writes = chunk < rows.chunks && threadIdx.x % 8 == 0;
-  if (inv_temperature != 1) {
-    float copy[16];
+  float x[2][8];
 #pragma unroll
-    for (int i = 0; i < 16; ++i) copy[i] = x[i];
-    const ChunkSums raw = chunk_sums<false>(copy, 1);
-    if (writes) rows.raw_sums[r * rows.chunks + chunk] = {raw.max, raw.sum};
+  for (int c = 0; c < 2; ++c)
+    load_chunk(x[c], rows.logits + r * rows.stride, int64_t{chunk + c * (sum_threads / 8)} * logsumexp_cuda_chunk, rows.V, rows.packed);
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    const int at = chunk + c * (sum_threads / 8);
+    const bool writes = at < rows.chunks && threadIdx.x % 8 == 0;
+    if (inv_temperature != 1) {
+      float copy[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) copy[i] = x[c][i];
+      const ChunkSums raw = chunk_sums_of_lanes<false>(copy, 1);
+      if (writes) rows.raw_sums[r * rows.chunks + at] = {raw.max, raw.sum};
+    }
+    const ChunkSums sums = chunk_sums_of_lanes<false>(x[c], inv_temperature);
+    if (writes) rows.sums[r * rows.chunks + at] = {sums.max, sums.sum};
   }
-  const ChunkSums sums = chunk_sums<false>(x, inv_temperature);
-  if (writes) rows.sums[r * rows.chunks + chunk] = {sums.max, sums.sum};
 }
 
 // The lowest id of the largest logit.
@@ -152,7 +158,6 @@ void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tenso
   rows.truncated_logp = numbers<float>(truncated_logp), rows.raw_logp = numbers<float>(raw_logp);
   constexpr int64_t most_rows = 65535;
   HONE_CHECK(S <= most_rows, "sample_rows: ", S, " rows, at most ", most_rows);
-  constexpr int chunks_per_block = sum_threads / 8;
   sums_kernel<<<dim3(static_cast<unsigned>((chunks + chunks_per_block - 1) / chunks_per_block), static_cast<unsigned>(S)), sum_threads, 0,
                 cuda_stream(context)>>>(rows);
   draw_kernel<<<static_cast<unsigned>(S), draw_threads, 0, cuda_stream(context)>>>(rows);

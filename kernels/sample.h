@@ -16,8 +16,8 @@ inline float inverse_temperature(float temperature) { return temperature == 0 ? 
 
 // The tokens that may be drawn: the top_k most likely (ties to the lower id); of these, most likely first, the shortest run that holds at least top_p
 // of their mass; of these, those at least min_p times as likely as the most likely one. One uniform draw then picks by cumulated mass in ascending
-// id. A row whose logits hold a NaN or +infinity, or nothing but -infinity, is an Error; on a GPU, where a body cannot throw, its id is -1 and its log-probs are NaN, and params are not
-// checked: both are the caller's, on the host.
+// id. A row whose logits hold a NaN or +infinity, or nothing but -infinity, is an Error. On a GPU, where a body cannot throw, such a row's id is -1
+// and its log-probs are NaN, and params are not checked: both are the caller's, on the host.
 //
 // logits [S, V] f32 (penalties and biases already applied); params: u8 [S * sizeof(SampleParams)].
 // ids [S] i32; logp [S] f32: log_softmax(logits / temperature)[id], before truncation, with logprob_forward's bits; truncated_logp [S] f32: after

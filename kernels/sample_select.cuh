@@ -188,7 +188,7 @@ __device__ inline Truncated draw_truncated(const RowLogits& row, const SamplePar
       const uint64_t part = static_cast<uint64_t>(ceil(static_cast<double>(params.top_p) * all));
       return max(uint64_t{1}, min(part, mass));
     };
-    last = select<false>(each_key, 64, wanted, memory).last;
+    last = min(last, select<false>(each_key, 64, wanted, memory).last);  // its low bits may be unknown
   }
   const auto each_id = [&](auto add) {
     each_token([&](int v, float z) {
