@@ -77,12 +77,26 @@ __device__ inline void load_pack(float (&to)[N], const T* from) {
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = to_f32(pack.value[i]);
 }
+// Numbers of a pack as 32-bit words, the first of them at `from`.
+__device__ inline uint32_t packed_word(const float* from, float) { return __float_as_uint(*from); }
+__device__ inline uint32_t packed_word(const float* from, __nv_bfloat16) {
+  const __nv_bfloat162 two = __floats2bfloat162_rn(from[0], from[1]);
+  return static_cast<uint32_t>(__bfloat16_as_ushort(two.y)) << 16 | __bfloat16_as_ushort(two.x);
+}
+// To global memory. Spelt out, since the compiler splits most stores of a Pack into words.
 template <int N, class T>
 __device__ inline void store_pack(T* to, const float (&from)[N]) {
-  Pack<T, N> pack;
-#pragma unroll
-  for (int i = 0; i < N; ++i) pack.value[i] = from_f32<T>(from[i]);
-  *reinterpret_cast<Pack<T, N>*>(to) = pack;
+  constexpr int words = N * sizeof(T) / 4, n = 4 / sizeof(T);
+  if constexpr (words == 4)
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(packed_word(from, T{})), "r"(packed_word(from + n, T{})),
+                 "r"(packed_word(from + 2 * n, T{})), "r"(packed_word(from + 3 * n, T{}))
+                 : "memory");
+  else if constexpr (words == 2)
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(packed_word(from, T{})), "r"(packed_word(from + n, T{})) : "memory");
+  else if constexpr (words == 1)
+    *reinterpret_cast<uint32_t*>(to) = packed_word(from, T{});
+  else
+    *to = from_f32<T>(*from);
 }
 
 // Whether rows can be read in packs of 16 bytes: base, stride and length agree.

@@ -11,22 +11,13 @@ template <int N, class T>
 __device__ inline void load_numbers(float (&to)[N], const T* from) {
   constexpr int step = N < pack_size<T> ? N : pack_size<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += step) {
-    const auto pack = *reinterpret_cast<const Pack<T, step>*>(from + i);
-#pragma unroll
-    for (int j = 0; j < step; ++j) to[i + j] = to_f32(pack.value[j]);
-  }
+  for (int i = 0; i < N; i += step) load_pack(reinterpret_cast<float(&)[step]>(to[i]), from + i);
 }
 template <int N, class T>
 __device__ inline void store_numbers(T* to, const float (&from)[N]) {
   constexpr int step = N < pack_size<T> ? N : pack_size<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += step) {
-    Pack<T, step> pack;
-#pragma unroll
-    for (int j = 0; j < step; ++j) pack.value[j] = from_f32<T>(from[i + j]);
-    *reinterpret_cast<Pack<T, step>*>(to + i) = pack;
-  }
+  for (int i = 0; i < N; i += step) store_pack(to + i, reinterpret_cast<const float(&)[step]>(from[i]));
 }
 
 // Rows and columns to go through: a single row where no tensor has gaps between its own.

@@ -51,6 +51,7 @@ struct Row {
   T* first;
   int dim;
 
+  __device__ static uint32_t word(const float (&from)[N], int i) { return packed_word(from + i * (N / 4), std::remove_const_t<T>{}); }
   // Numbers from `column` on, zeros behind the end.
   __device__ uint4 load(int column) const {
     if constexpr (whole) return column < dim ? *reinterpret_cast<const uint4*>(first + column) : uint4{};
@@ -62,7 +63,10 @@ struct Row {
   }
   __device__ void store(int column, const float (&from)[N]) const {
     if constexpr (whole) {
-      if (column < dim) store_pack(first + column, from);
+      // Without a memory clobber: loads of the packs that follow may come first.
+      if (column < dim)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + column), "r"(word(from, 0)), "r"(word(from, 1)), "r"(word(from, 2)),
+                     "r"(word(from, 3)));
     } else {
 #pragma unroll
       for (int j = 0; j < N; ++j)
