@@ -18,6 +18,8 @@ void sampling_arguments(Arguments& a, Sampling& sampling) {
 void ModelArguments::arguments(Arguments& a) {
   a.option("model", folder_, "model folder (config.json, safetensors, tokenizer)", true);
   a.option("device", device_name_, "cpu | cuda | auto");
+  a.option("dtype", dtype_, "of weights and activations: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
+  a.option("numerics", numerics_, "exact | fast (a GPU's matrix products may depend on the number of rows)");
 }
 
 static bool holds_tokenizer(const std::filesystem::path& folder) {
@@ -31,7 +33,8 @@ void ModelArguments::open() {
   const std::filesystem::path folder = expand_path(folder_);
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);
-  model_ = load_model(*context_, folder);
+  context_->set_numerics(numerics_of(numerics_));
+  model_ = load_model(*context_, folder, {.dtype = model_dtype(dtype_, context_->kind())});
   if (holds_tokenizer(folder)) tokenizer_ = Tokenizer::load(folder);
   if (tokenizer_)
     HONE_CHECK(tokenizer_->vocab_size() <= model_->shape().vocab_size, folder.string(), ": the tokenizer has ids up to ",

@@ -11,7 +11,7 @@
 
 namespace hone {
 
-// --model and --device, and what they stand for once opened.
+// --model, --device, --dtype and --numerics, and what they stand for once opened.
 class ModelArguments {
  public:
   void arguments(Arguments& a);
@@ -24,7 +24,7 @@ class ModelArguments {
   const Tokenizer& tokenizer() const;
 
  private:
-  std::string folder_, device_name_ = "auto";
+  std::string folder_, device_name_ = "auto", dtype_ = "auto", numerics_ = "exact";
   std::unique_ptr<Device> device_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Model> model_;

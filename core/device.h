@@ -1,9 +1,11 @@
 #pragma once
 // Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp, device_meta.cpp) that joins
 // devices(); which of them exist is the build's choice.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/registry.h"
@@ -25,6 +27,8 @@ class Event {
   virtual void record(void* stream) = 0;
   // Returns when the work before the last record() is done; throws what it failed of.
   virtual void wait() = 0;
+  // Between the moments at which both were reached, of the same device and timed.
+  virtual double seconds_since(const Event& earlier) const = 0;
 };
 
 // One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is free, and which recipe
@@ -53,19 +57,33 @@ class Device {
   virtual bool asynchronous() const { return false; }
   // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA graph; elsewhere the work itself.
   virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
-  virtual std::unique_ptr<Event> make_event();
+  // timed: for Event::seconds_since().
+  virtual std::unique_ptr<Event> make_event(bool timed = false);
+  // What Buffers have of its memory now, and had at most.
+  size_t used_bytes() const { return used_; }
+  size_t peak_bytes() const { return peak_; }
+  void reset_peak() { peak_ = used_.load(); }
+
+ private:
+  friend class Buffer;
+  void count(size_t bytes);
+  std::atomic<size_t> used_{0}, peak_{0};
 };
 
 using DeviceFactory = std::unique_ptr<Device> (*)(int index);
 Registry<DeviceFactory>& devices();
-// The device a recipe or a command line names; "auto" is cuda where the build has it, else cpu. An unknown name is an Error.
+// The device a recipe or a command line names; "auto" is cuda where the build and the machine have it, else cpu. An unknown name is an Error.
 std::unique_ptr<Device> open_device(const std::string& name);
+// Its kind without opening it; of "auto" what the build has.
+DeviceKind device_kind(const std::string& name);
 
-// Owns bytes on a device.
+enum class Place : uint8_t { device, host };  // host: what a device copies from and to while the program goes on
+
+// Owns bytes on a device, or on the host for it.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device& device, size_t bytes);
+  Buffer(Device& device, size_t bytes, Place place = Place::device);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -76,13 +94,14 @@ class Buffer {
   Device* device_ = nullptr;
   void* data_ = nullptr;
   size_t size_ = 0;
+  Place place_ = Place::device;
 };
 
 // A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first rounds and are kept, so
 // the steady state of a loop allocates nothing. One owner thread. Peak and capacity count bytes, on meta too.
 class Arena {
  public:
-  explicit Arena(Device& device, size_t first_block = size_t{1} << 20);
+  explicit Arena(Device& device, size_t first_block = size_t{1} << 20, Place place = Place::device);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -94,6 +113,8 @@ class Arena {
   Tensor take(DType dtype, std::span<const int64_t> dims);
   Mark mark() const { return at_; }
   void release(Mark mark) { at_ = mark; }
+  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is.
+  void reserve(size_t bytes);
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }
   size_t peak_bytes() const { return peak_; }
@@ -102,6 +123,7 @@ class Arena {
  private:
   Device& device_;
   size_t first_block_;
+  Place place_;
   std::vector<Buffer> blocks_;
   Mark at_;
   size_t peak_ = 0;
@@ -110,6 +132,12 @@ class Arena {
 // exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits (docs/architecture.md). fast: bodies
 // may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no difference on the CPU).
 enum class Numerics : uint8_t { exact, fast };
+
+// As a recipe or a command line names them; an unknown name is an Error.
+Numerics numerics_of(const std::string& name);
+// The dtype of a model's weights and activations: f32, bf16, or auto, which is bf16 on cuda and f32 elsewhere. bf16 where no body computes with it
+// (cpu) is an Error.
+DType model_dtype(const std::string& name, DeviceKind kind);
 
 // What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a trainer that run at
 // the same time have one each.
@@ -127,15 +155,26 @@ class Context {
   Numerics numerics() const { return numerics_; }
   void set_numerics(Numerics numerics) { numerics_ = numerics; }
 
+  // Whose bodies' scratch memory an op takes here: kind(), but that a meta context counts for the device it was told to stand for.
+  DeviceKind target() const { return target_; }
+  void stand_for(DeviceKind target) { target_ = target; }
+
   void zero(Tensor x);
-  // Sizes and dtypes must agree; both contiguous. A copy from or to the host is done when the call returns.
+  // Sizes and dtypes must agree; both contiguous. The host's side is the caller's again when the call returns: what comes from the host is on its way
+  // then (through staging memory, so that a step of a loop need not wait), what goes to the host is there.
   void copy(Tensor to, Tensor from);
+  // As copy(), but what goes to the host is there after the next synchronize(). Memory of Place::host makes it worth while.
+  void copy_later(Tensor to, Tensor from);
   void synchronize();
 
  private:
+  void check_copy(const Tensor& to, const Tensor& from) const;
+
   Device& device_;
   void* stream_;
   Arena scratch_;
+  Arena staging_;  // of copies from the host since the last synchronize()
+  DeviceKind target_;
   Numerics numerics_ = Numerics::exact;
 };
 

@@ -20,10 +20,15 @@ class Graph : public Recording {
 
 class CudaEvent : public Event {
  public:
-  CudaEvent() { HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  explicit CudaEvent(bool timed) { HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming)); }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   void record(void* stream) override { HONE_CUDA_CHECK(cudaEventRecord(event_, static_cast<cudaStream_t>(stream))); }
   void wait() override { HONE_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  double seconds_since(const Event& earlier) const override {
+    float milliseconds = 0;
+    HONE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_));
+    return milliseconds * 1e-3;
+  }
 
  private:
   cudaEvent_t event_ = nullptr;
@@ -71,7 +76,7 @@ class CudaDevice : public Device {
     if (code == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(),
-           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"block\", needs less");
+           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"selective\" or \"block\", needs less");
     }
     HONE_CUDA_CHECK(code);
     return data;
@@ -101,7 +106,6 @@ class CudaDevice : public Device {
   }
   void zero(void* data, size_t bytes, void* stream) override { HONE_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream))); }
   void synchronize(void* stream) override { HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream))); }
-
   bool asynchronous() const override { return true; }
   std::unique_ptr<Recording> record(void* stream, std::function<void()> work) override {
     use();
@@ -111,9 +115,9 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
     return std::make_unique<Graph>(graph);
   }
-  std::unique_ptr<Event> make_event() override {
+  std::unique_ptr<Event> make_event(bool timed) override {
     use();
-    return std::make_unique<CudaEvent>();
+    return std::make_unique<CudaEvent>(timed);
   }
 
  private:

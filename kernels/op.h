@@ -2,7 +2,7 @@
 // Op<Signature>: one operation = a contract (its header), a readable CPU specification (NAME.cpp) and faster bodies that add themselves with
 // one line. A call runs the body of the highest (priority, name) among those made for the context's device whose supports() accepts the arguments;
 // supports() may look at dtype and inner dims, never at the number of rows, so that which body runs never depends on batching. On the meta
-// device a call computes nothing.
+// device a call computes nothing and counts its scratch memory.
 //
 //   inline constinit Op<void(Tensor y, Tensor x)> copy_rows{"copy_rows"};                       // the header
 //   [[maybe_unused]] const bool added = copy_rows.add({"specification", DeviceKind::cpu, run});  // a body's file
@@ -46,6 +46,33 @@ class OpBase {
   OpBase* next_ = nullptr;
 };
 
+// Told when an op is called and when that call returns (on a GPU its work is queued then), on the caller's thread, and of ranges of them: a profiler.
+// At most one; without it a call has one test more.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+  virtual void begin(Context& context, const char* name) = 0;
+  virtual void end(Context& context) = 0;
+};
+inline constinit OpObserver* op_observer = nullptr;
+
+// What runs in its scope has a name for the observer.
+class OpRange {
+ public:
+  OpRange(Context& context, const char* name) : context_(context), observer_(op_observer) {
+    if (observer_) observer_->begin(context_, name);
+  }
+  ~OpRange() {
+    if (observer_) observer_->end(context_);
+  }
+  OpRange(const OpRange&) = delete;
+  OpRange& operator=(const OpRange&) = delete;
+
+ private:
+  Context& context_;
+  OpObserver* observer_;
+};
+
 template <class Signature>
 class Op;
 
@@ -54,12 +81,14 @@ class Op<void(A...)> : public OpBase {
  public:
   using Run = void (*)(Context&, A...);
   using Supports = bool (*)(const A&...);
+  using ScratchBytes = size_t (*)(const A&...);
   struct Body {
     const char* name;
     DeviceKind device;
     Run run;
     int priority = 0;
-    Supports supports = nullptr;  // nullptr: everything
+    Supports supports = nullptr;     // nullptr: everything
+    ScratchBytes scratch = nullptr;  // what it takes of context.scratch(), where that is worth planning for
   };
   using OpBase::OpBase;
 
@@ -72,17 +101,30 @@ class Op<void(A...)> : public OpBase {
     return true;
   }
   void operator()(Context& context, std::type_identity_t<A>... arguments) const {
-    if (context.kind() == DeviceKind::meta) return;
-    for (size_t i = 0; i < bodies().size(); ++i)
-      if (bodies_[i].device == context.kind() && (!bodies_[i].supports || bodies_[i].supports(arguments...)))
-        return bodies_[i].run(context, arguments...);
-    refuse(context.kind());
+    if (context.kind() == DeviceKind::meta) return count_scratch(context, arguments...);
+    const Body* body = find(context.kind(), arguments...);
+    if (!body) refuse(context.kind());
+    const OpRange range(context, name().data());
+    body->run(context, arguments...);
   }
   // One body by its place in bodies(), for tests and benchmarks that compare them; supported says whether it takes the arguments.
   void run_body(size_t i, Context& context, std::type_identity_t<A>... arguments) const { bodies_[i].run(context, arguments...); }
   bool supported(size_t i, const A&... arguments) const { return !bodies_[i].supports || bodies_[i].supports(arguments...); }
 
  private:
+  const Body* find(DeviceKind device, const A&... arguments) const {
+    for (size_t i = 0; i < bodies().size(); ++i)
+      if (bodies_[i].device == device && (!bodies_[i].supports || bodies_[i].supports(arguments...))) return &bodies_[i];
+    return nullptr;
+  }
+  // On meta: what the body would take on the device that is planned for.
+  void count_scratch(Context& context, const A&... arguments) const {
+    const Body* body = find(context.target(), arguments...);
+    if (!body || !body->scratch) return;
+    const ScratchScope scope(context);
+    context.scratch().take(DType::u8, {static_cast<int64_t>(body->scratch(arguments...))});
+  }
+
   std::array<Body, max_bodies> bodies_{};
 };
 

@@ -42,8 +42,10 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const StepShape step = spec.stage->step_shape(shape);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
+  context.stand_for(device_kind(recipe.device));
+  context.set_numerics(numerics_of(recipe.numerics));
   const std::unique_ptr<Model> model = shape_only(recipe);
-  model->allocate(context, DType::f32, true);
+  model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
   const int64_t length = std::min({step.length, shape.max_positions > 0 ? shape.max_positions : step.length, step.trainer->micro_batch_tokens});
   const Sample sample = widest_sample(length);
@@ -52,12 +54,12 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   int64_t kv_bytes = 0;
   if (step.rollout) {
     const int64_t tokens = recipe.rollout.kv_cache_tokens / recipe.rollout.kv_block_size * recipe.rollout.kv_block_size;
-    kv_bytes = 2 * shape.num_blocks * tokens * shape.num_kv_heads * shape.head_dim * static_cast<int64_t>(size_of(DType::f32));
+    kv_bytes = 2 * shape.num_blocks * tokens * shape.num_kv_heads * shape.head_dim * static_cast<int64_t>(size_of(model->dtype()));
   }
   const ModelPlan plan = plan_model(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
-  const int64_t scratch = static_cast<int64_t>(context.scratch().capacity_bytes()), tokens = step.updates * step.sequences * length;
+  const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},
                           {"gradients", gradients},
                           {"optimizer", memory.optimizer},
@@ -87,6 +89,7 @@ std::string time_text(double seconds) {
 }  // namespace
 
 void check_recipe(const Recipe& recipe) {
+  model_dtype(recipe.dtype, device_kind(recipe.device));
   for (const StageSpec& spec : recipe.stage) spec.stage->check(recipe);
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task);
   bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();

@@ -22,8 +22,8 @@ void ModelSource::fields(Fields& f) {
   f("rms_norm_eps", rms_norm_eps, "of the norms");
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "the head is the embedding");
-  f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 (f32 keeps a resumed run exact)");
-  f.require("save_dtype", save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be f32 or bf16");
+  f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 | auto (as in memory, which keeps a resumed run exact)");
+  f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be auto, f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
   for (const auto& [key, size] :
        {std::pair{"hidden_size", hidden_size}, {"num_attention_heads", num_attention_heads}, {"num_hidden_layers", num_hidden_layers}})
@@ -80,6 +80,11 @@ void Recipe::fields(Fields& f) {
   f("runs", runs, "folder that holds run folders");
   f("seed", seed, "of random weights, data order and sampling");
   f("device", device, "cpu | cuda | auto (cuda where there is one)");
+  f("dtype", dtype,
+    "of weights and activations: f32 | bf16 (cuda alone; the optimizer keeps f32 masters) | auto (bf16 on cuda, f32 on cpu, and what a run's own "
+    "recipe "
+    "says then)");
+  f("numerics", numerics, "exact: sampler and learner compute the same bits | fast: matrix products of a GPU may depend on the number of rows");
   f("threads", threads, "CPU threads; 0 = all. Results do not depend on it");
   f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
@@ -88,6 +93,8 @@ void Recipe::fields(Fields& f) {
   f("stage", stage, "what is done, in order");
   f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "name is a folder's: not empty, without /");
   f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
+  f.require("dtype", dtype == "auto" || dtype == "f32" || dtype == "bf16", "dtype must be auto, f32 or bf16");
+  f.require("numerics", numerics == "exact" || numerics == "fast", "numerics must be exact or fast");
   f.require("threads", threads >= 0 && threads <= 4096, "threads must be in [0, 4096]");
   f.require("stage", !stage.empty(), "a recipe needs at least one [[stage]]");
   for (size_t i = 0; i < stage.size(); ++i)

@@ -22,7 +22,7 @@ struct ModelSource {
   int64_t vocab_size = 0, max_position_embeddings = 512;
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
-  std::string save_dtype = "f32";
+  std::string save_dtype = "auto";
   void fields(Fields& f);
   // config.json for random weights; vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;
@@ -42,7 +42,7 @@ struct StageSpec {
 };
 
 struct Recipe {
-  std::string name = "run", runs = "runs", device = "auto", tokenizer;
+  std::string name = "run", runs = "runs", device = "auto", dtype = "auto", numerics = "exact", tokenizer;
   int64_t seed = 0, threads = 0;
   ModelSource model;
   EngineConfig rollout;

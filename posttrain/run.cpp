@@ -20,11 +20,12 @@ Json StageReport::to_json() const {
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
-  if (!folder.empty()) return load_model(run.context, folder, {.gradients = gradients});
+  const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
+  if (!folder.empty()) return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients});
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   const std::string& config = run.recipe.model.config;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), config.empty() ? "[model]" : config);
-  model->allocate(run.context, DType::f32, gradients);
+  model->allocate(run.context, dtype, gradients);
   model->initialise(run.context, static_cast<uint64_t>(run.recipe.seed));
   return model;
 }
@@ -133,16 +134,16 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   save_progress(run, progress);
 }
 
-std::filesystem::path execute(const Recipe& recipe, const std::filesystem::path& folder, Progress progress) {
+std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder, Progress progress) {
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
-  const std::unique_ptr<Device> device = open_device(recipe.device);
-  Context context(*device);
+  Context context(device);
+  context.set_numerics(numerics_of(recipe.numerics));
   RunLog run_log(folder);
   Run run{.recipe = recipe,
           .folder = folder,
-          .device = *device,
+          .device = device,
           .context = context,
           .log = run_log,
           .tokenizer = {},
@@ -188,20 +189,24 @@ std::filesystem::path new_folder(const Recipe& recipe) {
 
 std::filesystem::path run_recipe(const Recipe& recipe) {
   check_recipe(recipe);
-  const std::filesystem::path folder = new_folder(recipe);
+  const std::unique_ptr<Device> device = open_device(recipe.device);
   Recipe resolved = recipe;
+  resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
+  const std::filesystem::path folder = new_folder(recipe);
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
   Progress progress;
   progress.save(folder, recipe);
   log::info("run folder: ", folder.string());
-  return execute(recipe, folder, progress);
+  return execute(resolved, *device, folder, progress);
 }
 
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"), folder.string(),
              ": not a run folder (recipe.toml and run.json are not there)");
   const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
-  return execute(recipe, folder, Progress::load(folder));
+  const std::unique_ptr<Device> device = open_device(recipe.device);
+  model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
+  return execute(recipe, *device, folder, Progress::load(folder));
 }
 
 }  // namespace hone

@@ -1,5 +1,7 @@
 #include "posttrain/train_loop.h"
 
+#include <algorithm>
+
 #include "core/file.h"
 #include "core/format.h"
 #include "core/interrupt.h"
@@ -24,7 +26,8 @@ void LoopConfig::fields(Fields& f) {
 void save_model_folder(Run& run, const std::filesystem::path& folder) {
   Json generation = JsonObject{};
   if (run.tokenizer && run.tokenizer->eos()) generation.set("eos_token_id", int64_t{*run.tokenizer->eos()});
-  save_model(run.context, *run.model, folder, run.recipe.model.save_dtype == "bf16" ? DType::bf16 : DType::f32, generation);
+  const std::string& dtype = run.recipe.model.save_dtype;
+  save_model(run.context, *run.model, folder, dtype == "auto" ? run.model->dtype() : dtype == "bf16" ? DType::bf16 : DType::f32, generation);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 
@@ -55,6 +58,13 @@ Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, d
   row["num_tokens"] = static_cast<double>(totals.tokens);
   row["step_time"] = seconds;
   row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
+  const StepTimes& times = report.times;
+  row["time/forward"] = times.forward;
+  row["time/head"] = times.head;
+  row["time/backward"] = times.backward;
+  row["time/optimizer"] = times.optimizer;
+  row["time/data"] = times.data + std::max(0.0, seconds - report.seconds - report.sampling_seconds);
+  if (report.sampling_seconds > 0) row["time/sampling"] = report.sampling_seconds;
   return row;
 }
 

@@ -32,14 +32,25 @@ Critic::Critic(Context& context, int64_t hidden_size, std::unique_ptr<Optimizer>
   optimizer_->attach(context, {&weight_, &bias_});
 }
 
-void Critic::forward(Tensor value, Tensor hidden) { gemm_forward(context_, value, hidden, weight_.value, bias_.value, Tensor()); }
+Tensor Critic::in_f32(Tensor x) {
+  if (x.dtype == DType::f32) return x;
+  const Tensor out = context_.scratch().take(DType::f32, x.dims());
+  cast(context_, out, x);
+  return out;
+}
+
+void Critic::forward(Tensor value, Tensor hidden) {
+  const ScratchScope scope(context_);
+  gemm_forward(context_, value, in_f32(hidden), weight_.value, bias_.value, Tensor());
+}
 
 void Critic::backward(Tensor dhidden, Tensor dvalue, Tensor hidden) {
-  gemm_backward_weight(context_, weight_.grad, bias_.grad, dvalue, hidden);
   const ScratchScope scope(context_);
-  const Tensor part = context_.scratch().take(DType::f32, dhidden.dims());
+  gemm_backward_weight(context_, weight_.grad, bias_.grad, dvalue, in_f32(hidden));
+  const Tensor part = context_.scratch().take(DType::f32, dhidden.dims()), total = in_f32(dhidden);
   gemm_backward_input(context_, part, dvalue, weight_.value);
-  add_into(context_, dhidden, part);
+  add_into(context_, total, part);
+  if (dhidden.dtype != DType::f32) cast(context_, dhidden, total);
 }
 
 void Critic::zero_grad() { context_.zero(grads_); }

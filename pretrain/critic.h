@@ -7,7 +7,7 @@
 
 namespace hone {
 
-// Starts at zero, so that every value is 0 until it has learnt. It owns its parameters and their optimizer.
+// Starts at zero, so that every value is 0 until it has learnt. It owns its parameters (f32, whatever the trunk's dtype) and their optimizer.
 class Critic : public Stateful {
  public:
   Critic(Context& context, int64_t hidden_size, std::unique_ptr<Optimizer> optimizer);
@@ -25,6 +25,9 @@ class Critic : public Stateful {
   void load_state(const StateSection& section) override;
 
  private:
+  // x itself, or a copy in scratch.
+  Tensor in_f32(Tensor x);
+
   Context& context_;
   Buffer bytes_;
   Tensor values_, grads_;  // [D + 1]: weight, then bias

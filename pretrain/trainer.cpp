@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/stopwatch.h"
 #include "kernels/logprob.h"
@@ -13,16 +14,24 @@
 
 namespace hone {
 
+static std::optional<Recompute> recompute_of(const std::string& name) {
+  if (name == "none") return Recompute::none;
+  if (name == "selective") return Recompute::selective;
+  if (name == "block") return Recompute::block;
+  return std::nullopt;
+}
+
 void TrainerConfig::fields(Fields& f) {
   f("micro_batch_tokens", micro_batch_tokens, "packed tokens of one forward and backward pass; a step's samples are cut into as many as needed");
   f("max_grad_norm", max_grad_norm, "clips the gradient's global norm; 0: no clip");
   f("z_loss", z_loss, "weight of the squared log-sum-exp of the logits; 0: none");
-  f("recompute", recompute, "none | block: keep a block's input alone and run its forward pass again in backward");
+  f("recompute", recompute,
+    "none | selective: make outputs of norms and activations again in backward | block: keep a block's input alone and run its forward pass again");
   f("optimizer", optimizer, "adamw | sgd | rmsprop");
   f.require("micro_batch_tokens", micro_batch_tokens > 0, "micro_batch_tokens must be positive");
   f.require("max_grad_norm", max_grad_norm >= 0, "max_grad_norm must be 0 or more");
   f.require("z_loss", z_loss >= 0, "z_loss must be 0 or more");
-  f.require("recompute", recompute == "none" || recompute == "block", "recompute must be none or block");
+  f.require("recompute", recompute_of(recompute).has_value(), "recompute must be none, selective or block");
   f.require("optimizer", optimizers().contains(optimizer), optimizers().unknown(optimizer));
   if (f.reading() || !optimizer_settings) optimizer_settings = optimizers().at(optimizer)();
   optimizer_settings->fields(f);
@@ -58,8 +67,12 @@ struct Trainer::Impl {
         model(model_),
         config(std::move(config_)),
         optimizer(make_optimizer(config)),
-        pass(context, model, config.recompute == "block" ? Recompute::block : Recompute::none),
+        pass(context, model, recompute_of(config.recompute).value()),
         arena(context.device()),
+        step_arena(context.device()),
+        host(context.device(), size_t{1} << 16, Place::host),
+        phases(context),
+        update_phases(context),
         inv_temperature(static_cast<float>(1 / config.temperature)) {
     HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
     optimizer->attach(context, model.params());
@@ -71,30 +84,44 @@ struct Trainer::Impl {
     if (!critic) critic = std::make_unique<Critic>(context, model.shape().hidden_size, make_optimizer(config));
     return *critic;
   }
+  bool counts_only() const { return context.kind() == DeviceKind::meta; }
 
-  // Reads a tensor of rows into the entries of a column.
-  void read_rows(Tensor rows, std::vector<float>& column) {
-    row_values.resize(static_cast<size_t>(rows.size()));
-    context.copy(host_view(std::span(row_values)), rows.view({rows.size()}));
-    staging.to_tokens(row_values, column);
+  // Queues a copy to the host, there after the next synchronize(), until host.release().
+  Tensor fetch(Tensor values) {
+    const Tensor out = host.take(values.dtype, {values.size()});
+    context.copy_later(out, values.view({values.size()}));
+    return out;
   }
-  Tensor rows_of(std::span<const float> column) {
+  // Fetched numbers of rows into the entries of a column.
+  void read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const {
+    if (!counts_only()) staging.to_tokens(rows.as<float>(), column);
+  }
+  Tensor rows_of(const Staging& staging, std::span<const float> column) {
     staging.to_rows(column, row_values);
     return upload(context, arena, std::span<const float>(row_values));
   }
 
   // The objective's loss of what is staged; its gradient is staged too.
-  double evaluate(const Objective& objective, double scale, MetricSums& metrics) {
+  double evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const {
+    const TokenGrad grad = staging.zeroed_grad();
+    if (counts_only()) return 0;
     const TokenBatch batch = staging.batch(scale);
     check_batch(objective.needs(), batch);
-    return objective.loss(batch, staging.zeroed_grad(), metrics);
+    return objective.loss(batch, grad, metrics);
   }
 
-  double forward_backward(std::span<const Sample* const> samples, const Objective& objective, double scale, MetricSums& metrics);
-  void linear_head(const Objective& objective, double scale, Tensor hidden, Tensor targets, Tensor dhidden);
-  double general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
-                      Tensor dhidden);
-  double global_norm(Tensor clip);
+  void reserve(std::span<const Sample* const> samples, const Objective& objective);
+  void queue_linear(Staging& staging, const Objective& objective, double scale, Tensor logp);
+  double run_general(Staging& staging, const Objective& objective, double scale, MetricSums& metrics);
+  double general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, Tensor hidden, Tensor targets, Tensor dhidden);
+  // What is staged, on the device: its batch, the rows that the head reads and their targets.
+  struct Packed {
+    Batch batch;
+    Tensor rows, targets;
+  };
+  Packed pack(const Staging& staging);
+  Tensor dhidden_for(Tensor rows) { return arena.take(model.dtype(), {rows.size(), model.shape().hidden_size}); }
+  void queue_global_norm(Tensor clip, Tensor norm);
   [[noreturn]] void refuse(const char* what, double value, std::span<const Sample* const> samples) const;
 
   Context& context;
@@ -103,12 +130,16 @@ struct Trainer::Impl {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Critic> critic;
   Pass pass;
-  Arena arena;  // of one micro-batch
+  Arena arena;       // of one micro-batch
+  Arena step_arena;  // of one step
+  Arena host;        // what is fetched
+  Phases phases, update_phases;
   float inv_temperature;
   std::filesystem::path dump_path;
   int64_t steps = 0;
+  int64_t reserved_tokens = 0;
   std::vector<Tensor> trained;  // gradients of the trainable parameters, flat
-  Staging staging;
+  std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<float> row_values;
 };
@@ -122,75 +153,126 @@ void Trainer::Impl::refuse(const char* what, double value, std::span<const Sampl
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
-// The gradient is known before the log-probs are: one pass over the vocabulary.
-void Trainer::Impl::linear_head(const Objective& objective, double scale, Tensor hidden, Tensor targets, Tensor dhidden) {
-  MetricSums unused;
-  evaluate(objective, scale, unused);
-  const Tensor logp = arena.take(DType::f32, {targets.size()}), lse = arena.take(DType::f32, {targets.size()});
-  const LogprobGrad grad{.logp = rows_of(staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
-  Param& head = model.head();
-  logprob_fused(context, logp, lse, dhidden, head.grad, grad, hidden, head.value, targets, inv_temperature);
-  read_rows(logp, staging.logp);
+Trainer::Impl::Packed Trainer::Impl::pack(const Staging& staging) {
+  arena.release({});
+  const Batch batch = pack_batch(context, arena, staging.parts());
+  const std::vector<Tensor> columns = upload(context, arena, {staging.rows(), staging.targets()});
+  return {batch, columns[0], columns[1]};
 }
 
-double Trainer::Impl::general_head(const Objective& objective, const Needs& needs, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
+// The gradient is known before the log-probs are: one pass over the vocabulary, and nothing waits for the host.
+void Trainer::Impl::queue_linear(Staging& staging, const Objective& objective, double scale, Tensor logp) {
+  if (staging.rows().empty()) return;
+  MetricSums unused;
+  evaluate(staging, objective, scale, unused);
+  const Packed packed = pack(staging);
+  const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
+  phases.mark(Phase::data);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows);
+  phases.mark(Phase::forward);
+  const Tensor lse = arena.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
+  Param& head = model.head();
+  logprob_fused(context, logp, lse, dhidden, head.grad, grad, hidden, head.value, packed.targets, inv_temperature);
+  phases.mark(Phase::head);
+  pass.backward(dhidden);
+  phases.mark(Phase::backward);
+}
+
+double Trainer::Impl::general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
                                    Tensor dhidden) {
+  const Needs needs = objective.needs();
   const int64_t rows = targets.size();
   const Tensor logp = arena.take(DType::f32, {rows}), lse = arena.take(DType::f32, {rows});
   const Tensor entropy = needs.entropy ? arena.take(DType::f32, {rows}) : Tensor();
+  const Tensor value = needs.critic ? arena.take(DType::f32, {rows, 1}) : Tensor();
   Param& head = model.head();
   logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, inv_temperature);
-  read_rows(logp, staging.logp);
-  if (needs.entropy) read_rows(entropy, staging.entropy);
-  if (needs.critic) {
-    const Tensor value = arena.take(DType::f32, {rows, 1});
-    critic->forward(value, hidden);
-    read_rows(value, staging.value);
-  }
-  const double loss = evaluate(objective, scale, metrics);
+  if (needs.critic) critic->forward(value, hidden);
+  phases.mark(Phase::head);
+  host.release({});
+  const Tensor host_logp = fetch(logp), host_entropy = needs.entropy ? fetch(entropy) : Tensor(), host_value = needs.critic ? fetch(value) : Tensor();
+  context.synchronize();
+  read_rows(staging, host_logp, staging.logp);
+  if (needs.entropy) read_rows(staging, host_entropy, staging.entropy);
+  if (needs.critic) read_rows(staging, host_value, staging.value);
+  const double loss = evaluate(staging, objective, scale, metrics);
   if (!std::isfinite(loss)) return loss;
 
-  LogprobGrad grad{.logp = rows_of(staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
-  if (any(staging.grad_entropy)) grad.entropy = rows_of(staging.grad_entropy);
+  LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
+  if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
+  const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
+  phases.mark(Phase::data);
   logprob_backward(context, dhidden, head.grad, grad, lse, grad.entropy ? entropy : Tensor(), hidden, head.value, targets, inv_temperature);
-  if (needs.critic) critic->backward(dhidden, rows_of(staging.grad_value).view({rows, 1}), hidden);
+  if (needs.critic) critic->backward(dhidden, dvalue, hidden);
+  phases.mark(Phase::head);
   return loss;
 }
 
-double Trainer::Impl::forward_backward(std::span<const Sample* const> samples, const Objective& objective, double scale, MetricSums& metrics) {
-  const Needs needs = objective.needs();
-  staging.fill(samples);
+double Trainer::Impl::run_general(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) {
   if (staging.rows().empty()) {
-    if (needs.critic) staging.value.assign(staging.logp.size(), 0);
-    return evaluate(objective, scale, metrics);
+    if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
+    return evaluate(staging, objective, scale, metrics);
   }
-  arena.release({});
-  const Batch batch = pack_batch(context, arena, staging.parts());
-  const Tensor rows = upload(context, arena, staging.rows()), targets = upload(context, arena, staging.targets());
-  const Tensor hidden = pass.forward(batch, rows);
-  const Tensor dhidden = arena.take(DType::f32, {rows.size(), model.shape().hidden_size});
-  double loss;
-  if (needs.linear) {
-    linear_head(objective, scale, hidden, targets, dhidden);
-    loss = evaluate(objective, scale, metrics);
-  } else {
-    loss = general_head(objective, needs, scale, metrics, hidden, targets, dhidden);
-  }
-  if (!std::isfinite(loss)) refuse("loss", loss, samples);
+  const Packed packed = pack(staging);
+  phases.mark(Phase::data);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows);
+  phases.mark(Phase::forward);
+  const Tensor dhidden = dhidden_for(packed.rows);
+  const double loss = general_head(staging, objective, scale, metrics, hidden, packed.targets, dhidden);
+  if (!std::isfinite(loss)) return loss;
   pass.backward(dhidden);
+  phases.mark(Phase::backward);
   return loss;
 }
 
-// The norm of all gradients; clip [1] is written.
-double Trainer::Impl::global_norm(Tensor clip) {
-  const Tensor sum = arena.take(DType::f64, {1}), norm = arena.take(DType::f32, {1});
+// The norm of all gradients; clip [1] and norm [1] are written.
+void Trainer::Impl::queue_global_norm(Tensor clip, Tensor norm) {
+  const Tensor sum = step_arena.take(DType::f64, {1});
   context.zero(sum);
-  for (const Tensor& grad : trained) sum_squares(context, sum, grad);
+  // On a GPU launches of small kernels would take longer than the numbers: all at once, the zeros between parameters included.
+  if (context.target() == DeviceKind::cuda && trained.size() == model.params().size())
+    sum_squares(context, sum, model.flat_grads());
+  else
+    for (const Tensor& grad : trained) sum_squares(context, sum, grad);
   if (critic) sum_squares(context, sum, critic->flat_grads());
   clip_factor(context, clip, norm, sum, static_cast<float>(config.max_grad_norm));
-  float out = 0;
-  context.copy(host_view(std::span(&out, 1)), norm);
-  return out;
+}
+
+// Takes the memory of the step's largest micro-batch in one piece each, as the same code counts it on the meta device: arenas that grow would hold
+// more than they need.
+void Trainer::Impl::reserve(std::span<const Sample* const> samples, const Objective& objective) {
+  if (counts_only()) return;
+  int64_t tokens = 0;
+  size_t sequences = 0;
+  for (const MicroBatch& micro : micro_batches) {
+    int64_t sum = 0;
+    for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin)) sum += static_cast<int64_t>(sample->tokens.size());
+    tokens = std::max(tokens, sum), sequences = std::max(sequences, micro.end - micro.begin);
+  }
+  if (tokens <= reserved_tokens) return;
+  if (reserved_tokens > 0) tokens = std::max(tokens, std::min(config.micro_batch_tokens, tokens + tokens / 4));  // sizes vary
+  reserved_tokens = tokens;
+  const std::unique_ptr<Device> device = devices().at("meta")(0);
+  Context counting(*device);
+  counting.stand_for(context.kind());
+  counting.set_numerics(context.numerics());
+  const std::unique_ptr<Model> shape = make_model(model.config(), "trainer");
+  shape->allocate(counting, model.dtype(), true);
+  Trainer trainer(counting, *shape, config);
+  trainer.impl_->config.micro_batch_tokens = tokens;
+  std::vector<Sample> widest(sequences);
+  std::vector<const Sample*> batch;
+  for (size_t i = 0; i < sequences; ++i) {
+    const auto count = static_cast<int64_t>(sequences), at = static_cast<int64_t>(i);
+    widest[i].tokens.assign(static_cast<size_t>(tokens * (at + 1) / count - tokens * at / count), 0);
+    widest[i].mask.assign(widest[i].tokens.size(), 1);
+    if (!widest[i].mask.empty()) widest[i].mask[0] = 0;
+    batch.push_back(&widest[i]);
+  }
+  trainer.step(batch, objective, 0);
+  pass.reserve(trainer.impl_->pass.peak_bytes());
+  arena.reserve(trainer.impl_->arena.peak_bytes());
+  context.scratch().reserve(counting.scratch().peak_bytes());
 }
 
 Trainer::Trainer(Context& context, Model& model, TrainerConfig config) : impl_(std::make_unique<Impl>(context, model, std::move(config))) {}
@@ -212,21 +294,59 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     report.num_trained_tokens += std::count_if(samples[i]->mask.begin(), samples[i]->mask.end(), [](float v) { return v != 0; });
   }
   cut_micro_batches(samples, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  m.reserve(samples, objective);
+  const auto samples_of = [&](const MicroBatch& micro) { return samples.subspan(micro.begin, micro.end - micro.begin); };
 
+  m.phases.begin();
   m.model.zero_grad(m.context);
   if (needs.critic) m.the_critic();
   if (m.critic) m.critic->zero_grad();
+  m.step_arena.release({});
   MetricSums metrics;
-  for (const MicroBatch& micro : m.micro_batches)
-    report.loss += m.forward_backward(samples.subspan(micro.begin, micro.end - micro.begin), objective, scale_of(count), metrics);
+  const double scale = scale_of(count);
+  const auto add_loss = [&](double loss, const MicroBatch& micro) {
+    if (!std::isfinite(loss)) m.refuse("loss", loss, samples_of(micro));
+    report.loss += loss;
+  };
+  const Tensor logp = needs.linear ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
+  m.stagings.resize(std::max(m.stagings.size(), needs.linear ? m.micro_batches.size() : 1));
+  int64_t first_row = 0;
+  for (size_t i = 0; i < m.micro_batches.size(); ++i) {
+    Staging& staging = m.stagings[needs.linear ? i : 0];
+    staging.fill(samples_of(m.micro_batches[i]));
+    const auto rows = static_cast<int64_t>(staging.rows().size());
+    if (needs.linear)
+      m.queue_linear(staging, objective, scale, logp.rows(first_row, rows));
+    else
+      add_loss(m.run_general(staging, objective, scale, metrics), m.micro_batches[i]);
+    first_row += rows;
+  }
 
-  m.arena.release({});
-  const Tensor clip = m.arena.take(DType::f32, {1});
-  report.grad_norm = m.global_norm(clip);
+  const Tensor clip = m.step_arena.take(DType::f32, {1}), norm = m.step_arena.take(DType::f32, {1});
+  m.queue_global_norm(clip, norm);
+  m.phases.mark(Phase::optimizer);
+  m.host.release({});
+  const Tensor host_norm = m.fetch(norm), host_logp = needs.linear ? m.fetch(logp) : Tensor();
+  m.context.synchronize();
+  if (needs.linear) {
+    first_row = 0;
+    for (size_t i = 0; i < m.micro_batches.size(); ++i) {
+      Staging& staging = m.stagings[i];
+      const auto rows = static_cast<int64_t>(staging.rows().size());
+      m.read_rows(staging, host_logp.rows(first_row, rows), staging.logp);
+      add_loss(m.evaluate(staging, objective, scale, metrics), m.micro_batches[i]);
+      first_row += rows;
+    }
+  }
+  if (!m.counts_only()) report.grad_norm = host_norm.ptr<float>()[0];
   if (!std::isfinite(report.grad_norm)) m.refuse("gradient's norm", report.grad_norm, samples);
+  report.times = m.phases.read();
+  report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
+  m.update_phases.begin();
+  const OpRange range(m.context, "optimizer");
   m.optimizer->update(m.context, clip, m.steps + 1, learning_rate);
   if (m.critic) m.critic->update(clip, m.steps + 1, learning_rate);
-  m.context.synchronize();
+  m.update_phases.mark(Phase::optimizer);
   ++m.steps;
   report.metrics = metrics.means();
   report.seconds = watch.seconds();
@@ -241,16 +361,20 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
   for (size_t i = 0; i < samples.size(); ++i) check_sample(*samples[i], i, m.model.shape());
   cut_micro_batches(samples, 1, m.config.micro_batch_tokens, m.micro_batches);
   std::vector<float> tokens;
+  m.stagings.resize(std::max<size_t>(m.stagings.size(), 1));
+  Staging& staging = m.stagings.front();
   for (const MicroBatch& micro : m.micro_batches) {
-    m.staging.fill(samples.subspan(micro.begin, micro.end - micro.begin));
-    m.arena.release({});
-    tokens.assign(m.staging.logp.size(), 0);
-    if (!m.staging.rows().empty()) {
+    staging.fill(samples.subspan(micro.begin, micro.end - micro.begin));
+    tokens.assign(staging.logp.size(), 0);
+    if (!staging.rows().empty()) {
       const ScratchScope scope(m.context);
-      const Batch batch = pack_batch(m.context, m.arena, m.staging.parts());
-      const Tensor rows = upload(m.context, m.arena, m.staging.rows()), value = m.arena.take(DType::f32, {rows.size(), 1});
-      m.the_critic().forward(value, infer(m.context, m.model, batch, rows, nullptr));
-      m.read_rows(value, tokens);
+      const Impl::Packed packed = m.pack(staging);
+      const Tensor value = m.arena.take(DType::f32, {packed.rows.size(), 1});
+      m.the_critic().forward(value, infer(m.context, m.model, packed.batch, packed.rows, nullptr));
+      m.host.release({});
+      const Tensor host_value = m.fetch(value);
+      m.context.synchronize();
+      m.read_rows(staging, host_value, tokens);
     }
     auto begin = tokens.begin();
     for (size_t i = micro.begin; i < micro.end; ++i) {
@@ -265,8 +389,11 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
 int64_t Trainer::steps_done() const { return impl_->steps; }
 
 TrainerMemory Trainer::memory() const {
-  return {.optimizer = impl_->optimizer->state_bytes(),
-          .activations = static_cast<int64_t>(impl_->pass.peak_bytes() + impl_->arena.capacity_bytes())};
+  const Impl& m = *impl_;
+  const bool counted = m.counts_only();  // its arenas grow as if memory were free
+  const size_t activations = counted ? m.pass.peak_bytes() + m.arena.peak_bytes() + m.step_arena.peak_bytes()
+                                     : m.pass.capacity_bytes() + m.arena.capacity_bytes() + m.step_arena.capacity_bytes();
+  return {.optimizer = m.optimizer->state_bytes(), .activations = static_cast<int64_t>(activations)};
 }
 
 void Trainer::save_state(StateSection& section) const {

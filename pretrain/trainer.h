@@ -8,6 +8,7 @@
 #include "core/model/run.h"
 #include "core/model/score.h"
 #include "core/optim/optimizer.h"
+#include "pretrain/phases.h"
 
 namespace hone {
 
@@ -15,7 +16,7 @@ struct TrainerConfig {
   int64_t micro_batch_tokens = 8192;  // packed tokens of one forward and backward; a step's samples are cut into as many as needed
   double max_grad_norm = 1;           // 0 = no clip
   double z_loss = 0;
-  std::string recompute = "none";  // none | block
+  std::string recompute = "none";  // none | selective | block
   std::string optimizer = "adamw";
   double temperature = 1;                         // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
   std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
@@ -25,8 +26,9 @@ struct TrainerConfig {
 struct StepReport {
   double loss = 0, grad_norm = 0, learning_rate = 0;  // loss: the objective's, without the z-loss; grad_norm: before the clip
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
-  double seconds = 0;
-  Metrics metrics;  // the objective's, as means over the step
+  double seconds = 0, sampling_seconds = 0;  // sampling: of the samples, the caller's to fill in
+  StepTimes times;                           // on the device; the optimizer's are of the update before this step
+  Metrics metrics;                           // the objective's, as means over the step
 };
 
 // Bytes a trainer holds besides the model's weights and gradients.
@@ -42,7 +44,9 @@ class Trainer : public Stateful {
 
   // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
   // A sample longer than micro_batch_tokens, or than the model's positions, is an Error that names it; so is a loss or gradient norm that is not
-  // finite (the weights are then as before the step). The gradients stay in the model until the next step.
+  // finite (the weights are then as before the step). The gradients stay in the model until the next step. The step's work is queued without waiting
+  // for the device, but once for the gradient's norm and, unless the objective is linear, once a micro-batch for what the objective reads; the update
+  // may be under way when the call returns.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
   // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.

@@ -17,8 +17,8 @@ SelfAttention::Kept SelfAttention::keep(Context& context, Tape* tape, int64_t nu
   const DType dtype = qkv.weight.value.dtype;
   Kept kept;
   kept.qkv = hone::keep(context, tape, dtype, {num_tokens, qkv.num_outputs()});
-  kept.q = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
-  kept.k = hone::keep(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
+  kept.q = keep_cheap(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
+  kept.k = keep_cheap(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
   if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
   kept.mixed = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
   if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
@@ -30,8 +30,8 @@ SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
   kept.lse = tape.pop();
   kept.mixed = tape.pop();
   if (q_norm.value) kept.norm_rstd = tape.pop();
-  kept.k = tape.pop();
-  kept.q = tape.pop();
+  kept.k = take_back_cheap(tape);
+  kept.q = take_back_cheap(tape);
   kept.qkv = tape.pop();
   return kept;
 }
@@ -51,8 +51,13 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
   output.forward(context, out, kept.mixed, residual);
 }
 
-void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, const Kept& kept) const {
+void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
   ScratchScope scope(context);
+  if (!kept.q) {
+    kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
+    kept.k = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
+    qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, {});
+  }
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
   const Tensor dmixed = like(kept.mixed), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
   output.backward(context, dmixed, dout, kept.mixed);

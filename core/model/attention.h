@@ -22,7 +22,7 @@ struct SelfAttention {
   // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's plane and everything is read from
   // there, with the bits of attention over the packed sequences.
   void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*, int64_t block) const;
-  void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, const Kept&) const;
+  void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
 };
 

@@ -24,6 +24,22 @@ std::vector<float> download(Context& context, Tensor values) {
   return out;
 }
 
+std::vector<Tensor> upload(Context& context, Arena& arena, std::initializer_list<std::span<const int32_t>> columns) {
+  constexpr size_t alignment = 64;  // elements
+  std::vector<int32_t> together;
+  std::vector<size_t> begins;
+  for (const auto& column : columns) {
+    together.resize((together.size() + alignment - 1) / alignment * alignment, 0);
+    begins.push_back(together.size());
+    together.insert(together.end(), column.begin(), column.end());
+  }
+  const Tensor all = upload(context, arena, std::span<const int32_t>(together));
+  std::vector<Tensor> out;
+  size_t i = 0;
+  for (const auto& column : columns) out.push_back(all.rows(static_cast<int64_t>(begins[i++]), static_cast<int64_t>(column.size())));
+  return out;
+}
+
 Batch pack_batch(Context& context, Arena& arena, std::span<const BatchPart> parts) {
   Batch batch{.num_sequences = static_cast<int64_t>(parts.size())};
   std::vector<int32_t> tokens, positions, offsets{0};
@@ -36,9 +52,8 @@ Batch pack_batch(Context& context, Arena& arena, std::span<const BatchPart> part
     batch.num_positions = std::max<int64_t>(batch.num_positions, int64_t{part.start} + length);
   }
   batch.num_tokens = static_cast<int64_t>(tokens.size());
-  batch.tokens = upload(context, arena, std::span<const int32_t>(tokens));
-  batch.positions = upload(context, arena, std::span<const int32_t>(positions));
-  batch.offsets = upload(context, arena, std::span<const int32_t>(offsets));
+  const std::vector<Tensor> columns = upload(context, arena, {tokens, positions, offsets});
+  batch.tokens = columns[0], batch.positions = columns[1], batch.offsets = columns[2];
   return batch;
 }
 

@@ -23,11 +23,13 @@ struct BatchPart {
   int32_t start = 0;
 };
 
-// Packs parts into `arena` (device memory, via host staging); valid until the arena is released below it.
+// Packs parts into `arena` (device memory) in one copy; valid until the arena is released below it.
 Batch pack_batch(Context& context, Arena& arena, std::span<const BatchPart> parts);
 // values as an i32/f32 tensor in `arena`.
 Tensor upload(Context& context, Arena& arena, std::span<const int32_t> values);
 Tensor upload(Context& context, Arena& arena, std::span<const float> values);
+// Several columns in one copy.
+std::vector<Tensor> upload(Context& context, Arena& arena, std::initializer_list<std::span<const int32_t>> columns);
 // A device tensor of f32 on the host; synchronizes. On meta: zeros.
 std::vector<float> download(Context& context, Tensor values);
 

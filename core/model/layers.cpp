@@ -30,8 +30,8 @@ Linear::Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std
 void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const { gemm_forward(context, y, x, weight.value, bias.value, residual); }
 
 void Linear::backward(Context& context, Tensor dx, Tensor dy, Tensor x) const {
-  gemm_backward_input(context, dx, dy, weight.value);
   gemm_backward_weight(context, weight.grad, bias.grad, dy, x);
+  gemm_backward_input(context, dx, dy, weight.value);
 }
 
 void Linear::add_params(std::vector<Param*>& out) {
@@ -88,12 +88,12 @@ void LayerNorm::add_params(std::vector<Param*>& out) {
 GatedMlp::Kept GatedMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = gate_up.weight.value.dtype;
   return {hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
-          hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
+          keep_cheap(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
 }
 
 GatedMlp::Kept GatedMlp::take_back(Tape& tape) const {
   Kept kept;
-  kept.activated = tape.pop();
+  kept.activated = take_back_cheap(tape);
   kept.gate_up = tape.pop();
   return kept;
 }
@@ -104,9 +104,13 @@ void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, 
   down.forward(context, out, kept.activated, residual);
 }
 
-void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, const Kept& kept) const {
+void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
   ScratchScope scope(context);
-  const Tensor dactivated = context.scratch().take(kept.activated.dtype, kept.activated.dims());
+  if (!kept.activated) {
+    kept.activated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]});
+    swiglu_forward(context, kept.activated, kept.gate_up);
+  }
+  const Tensor dactivated = kept.activated;
   const Tensor dgate_up = context.scratch().take(kept.gate_up.dtype, kept.gate_up.dims());
   down.backward(context, dactivated, dout, kept.activated);
   swiglu_backward(context, dgate_up, dactivated, kept.gate_up);
@@ -120,12 +124,12 @@ void GatedMlp::add_params(std::vector<Param*>& out) {
 
 GeluMlp::Kept GeluMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = up.weight.value.dtype;
-  return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}), hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()})};
+  return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}), keep_cheap(context, tape, dtype, {num_tokens, up.num_outputs()})};
 }
 
 GeluMlp::Kept GeluMlp::take_back(Tape& tape) const {
   Kept kept;
-  kept.activated = tape.pop();
+  kept.activated = take_back_cheap(tape);
   kept.up = tape.pop();
   return kept;
 }
@@ -136,9 +140,13 @@ void GeluMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, c
   down.forward(context, out, kept.activated, residual);
 }
 
-void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, const Kept& kept) const {
+void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
   ScratchScope scope(context);
-  const Tensor dactivated = context.scratch().take(kept.activated.dtype, kept.activated.dims());
+  if (!kept.activated) {
+    kept.activated = context.scratch().take(kept.up.dtype, kept.up.dims());
+    gelu_forward(context, kept.activated, kept.up);
+  }
+  const Tensor dactivated = kept.activated;
   const Tensor dup = context.scratch().take(kept.up.dtype, kept.up.dims());
   down.backward(context, dactivated, dout, kept.activated);
   gelu_backward(context, dup, dactivated, kept.up);

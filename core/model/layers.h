@@ -3,7 +3,7 @@
 //
 // Kept is what a layer's forward leaves for its backward. keep() makes room for it (on the tape when training, in scratch otherwise), in the order
 // in which take_back() pops it in reverse. Popped tensors stay valid until the next push, so a block takes everything back first and computes then.
-// Parameter gradients are added to, activation gradients are written unless said otherwise.
+// Parameter gradients are added to, activation gradients are written unless said otherwise. An MLP's and attention's backward use up what was kept.
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +25,7 @@ struct Linear {
   int64_t num_outputs() const { return weight.shape[0]; }
   // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
+  // dx may be x.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
   void add_params(std::vector<Param*>& out);
 };
@@ -72,7 +73,7 @@ struct GatedMlp {
   Kept keep(Context&, Tape*, int64_t num_tokens) const;
   Kept take_back(Tape&) const;
   void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
-  void backward(Context&, Tensor dx, Tensor dout, Tensor x, const Kept&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
 };
 
@@ -86,7 +87,7 @@ struct GeluMlp {
   Kept keep(Context&, Tape*, int64_t num_tokens) const;
   Kept take_back(Tape&) const;
   void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
-  void backward(Context&, Tensor dx, Tensor dout, Tensor x, const Kept&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
 };
 

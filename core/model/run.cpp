@@ -12,9 +12,14 @@ void check_positions(const Model& model, const Batch& batch) {
 
 }  // namespace
 
-Pass::Pass(Context& context, Model& model, Recompute recompute) : context_(context), model_(model), recompute_(recompute), tape_(context.device()) {}
+Pass::Pass(Context& context, Model& model, Recompute recompute)
+    : context_(context),
+      model_(model),
+      recompute_(recompute),
+      tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
 
 Tensor Pass::forward(const Batch& batch, Tensor rows) {
+  const OpRange range(context_, "forward");
   check_positions(model_, batch);
   batch_ = batch;
   rows_ = rows;
@@ -26,7 +31,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows) {
   model_.embed(context_, batch, inputs_.back());
   for (int64_t block = 0; block < model_.shape().num_blocks; ++block) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
-    model_.forward_block(block, context_, batch, out, in, recompute_ == Recompute::none ? &tape_ : nullptr, nullptr);
+    model_.forward_block(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);
     inputs_.push_back(out);
   }
   read_ = push(rows.dim(0));
@@ -37,6 +42,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows) {
 }
 
 void Pass::backward(Tensor dhidden) {
+  const OpRange range(context_, "backward");
   ScratchScope scope(context_);
   const int64_t width = model_.shape().hidden_size;
   const Tensor dx = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});

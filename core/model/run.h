@@ -6,8 +6,9 @@
 
 namespace hone {
 
-// What is kept from forward to backward: everything, or each block's input alone (the block's forward then runs twice).
-enum class Recompute : uint8_t { none, block };
+// What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each block's input alone (the block's forward
+// then runs twice).
+enum class Recompute : uint8_t { none, selective, block };
 
 // A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and again, and allocates
 // nothing once it has seen its largest batch.
@@ -18,6 +19,8 @@ class Pass {
   Tensor forward(const Batch& batch, Tensor rows);
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/logprob.h).
   void backward(Tensor dhidden);
+  // Room for a forward pass that keeps so much, in one piece; between passes.
+  void reserve(size_t bytes) { tape_.reserve(bytes); }
   size_t peak_bytes() const { return tape_.peak_bytes(); }
   size_t capacity_bytes() const { return tape_.capacity_bytes(); }
 

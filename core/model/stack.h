@@ -24,13 +24,12 @@ struct PreNormBlock {
 
   Kept keep(Context& context, Tape* tape, Tensor x) const {
     const int64_t num_tokens = x.dim(0), width = x.dim(1);
-    const auto row = [&] { return hone::keep(context, tape, x.dtype, {num_tokens, width}); };
     Kept kept;
-    kept.attention_in = row();
+    kept.attention_in = keep_cheap(context, tape, x.dtype, {num_tokens, width});
     kept.attention_norm = attention_norm.keep(tape, num_tokens);
     kept.attention = attention.keep(context, tape, num_tokens);
-    kept.mid = row();
-    kept.mlp_in = row();
+    kept.mid = hone::keep(context, tape, x.dtype, {num_tokens, width});
+    kept.mlp_in = keep_cheap(context, tape, x.dtype, {num_tokens, width});
     kept.mlp_norm = mlp_norm.keep(tape, num_tokens);
     kept.mlp = mlp.keep(context, tape, num_tokens);
     return kept;
@@ -39,11 +38,11 @@ struct PreNormBlock {
     Kept kept;
     kept.mlp = mlp.take_back(tape);
     kept.mlp_norm = mlp_norm.take_back(tape);
-    kept.mlp_in = tape.pop();
+    kept.mlp_in = take_back_cheap(tape);
     kept.mid = tape.pop();
     kept.attention = attention.take_back(tape);
     kept.attention_norm = attention_norm.take_back(tape);
-    kept.attention_in = tape.pop();
+    kept.attention_in = take_back_cheap(tape);
     return kept;
   }
   void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv, int64_t block) const {
@@ -56,10 +55,21 @@ struct PreNormBlock {
   }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
     ScratchScope scope(context);
-    const Kept kept = take_back(tape);
+    Kept kept = take_back(tape);
     const Tensor dnormed = context.scratch().take(dx.dtype, dx.dims());
-    mlp.backward(context, dnormed, dx, kept.mlp_in, kept.mlp);
+    // What a norm gave, once more where it was not kept.
+    const auto again = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Kept& with) {
+      if (normed) return;
+      normed = context.scratch().take(from.dtype, from.dims());
+      norm.forward(context, normed, from, with);
+    };
+    {
+      ScratchScope inner(context);
+      again(kept.mlp_in, mlp_norm, kept.mid, kept.mlp_norm);
+      mlp.backward(context, dnormed, dx, kept.mlp_in, kept.mlp);
+    }
     mlp_norm.backward(context, dx, dnormed, kept.mid, kept.mlp_norm, true);
+    again(kept.attention_in, attention_norm, x, kept.attention_norm);
     attention.backward(context, batch, dnormed, dx, kept.attention_in, kept.attention);
     attention_norm.backward(context, dx, dnormed, x, kept.attention_norm, true);
   }

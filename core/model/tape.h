@@ -7,9 +7,15 @@
 
 namespace hone {
 
+// costly: backward makes again what a pass over rows can make from what is kept: outputs of norms and activations, rotated queries and keys.
+enum class Keep : uint8_t { all, costly };
+
 class Tape {
  public:
-  explicit Tape(Device& device) : arena_(device) {}
+  explicit Tape(Device& device, Keep keep = Keep::all) : arena_(device), keep_(keep) {}
+  bool keeps_cheap() const { return keep_ == Keep::all; }
+  // Room for `bytes` in one piece; the tape is empty.
+  void reserve(size_t bytes) { arena_.reserve(bytes); }
 
   // A new tensor on the tape, to be pop()ped by backward.
   Tensor push(DType dtype, std::initializer_list<int64_t> dims) {
@@ -39,6 +45,7 @@ class Tape {
     Tensor tensor;
   };
   Arena arena_;
+  Keep keep_;
   std::vector<Entry> entries_;
 };
 
@@ -46,5 +53,10 @@ class Tape {
 inline Tensor keep(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return tape ? tape->push(dtype, dims) : context.scratch().take(dtype, dims);
 }
+// The same for what backward can make again: take_back_cheap() is empty where the tape does not have it.
+inline Tensor keep_cheap(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
+  return keep(context, tape && tape->keeps_cheap() ? tape : nullptr, dtype, dims);
+}
+inline Tensor take_back_cheap(Tape& tape) { return tape.keeps_cheap() ? tape.pop() : Tensor(); }
 
 }  // namespace hone

@@ -26,6 +26,7 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_trained_tokens += update.num_trained_tokens;
     out.num_sequences += update.num_sequences;
     out.seconds += update.seconds;
+    out.times += update.times;
     for (const auto& [name, value] : update.metrics) {
       double& sum = out.metrics[name];
       sum = name.ends_with("/max") ? std::max(sum, value) : sum + share * value;
@@ -98,7 +99,7 @@ class Rl : public Stage {
       StepReport report = combine(updates);
       report.metrics.merge(credit.means());
       report.metrics.merge(experience.metrics());
-      report.metrics["sampling_time"] = sampling_seconds;
+      report.sampling_seconds = sampling_seconds;
       experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
       return report;
     });

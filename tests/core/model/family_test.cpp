@@ -137,8 +137,10 @@ TEST_P(FamilyTest, RecomputationHasTheSameBits) {
   Loss loss(context_, *model, parts());
   loss.gradient(Recompute::none);
   const std::vector<float> kept = download(context_, model->flat_grads());
-  loss.gradient(Recompute::block);
-  EXPECT_EQ(download(context_, model->flat_grads()), kept);
+  for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+    loss.gradient(recompute);
+    EXPECT_EQ(download(context_, model->flat_grads()), kept);
+  }
 }
 
 TEST_P(FamilyTest, ThreadsDoNotChangeTheBits) {
