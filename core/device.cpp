@@ -125,7 +125,7 @@ void Arena::reserve(size_t bytes) {
   bytes = std::max(bytes, peak_);
   blocks_.clear();  // before the new one is asked for: both may not fit
   blocks_.emplace_back(device_, bytes, place_);
-  at_ = {};
+  at_ = {.generation = at_.generation + 1};
 }
 
 size_t Arena::capacity_bytes() const {

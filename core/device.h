@@ -106,14 +106,15 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   struct Mark {
-    size_t block = 0, used = 0, total = 0;
+    size_t block = 0, used = 0, total = 0, generation = 0;  // generation: of the blocks
     bool operator==(const Mark&) const = default;
   };
   Tensor take(DType dtype, std::initializer_list<int64_t> dims) { return take(dtype, std::span<const int64_t>(dims.begin(), dims.size())); }
   Tensor take(DType dtype, std::span<const int64_t> dims);
   Mark mark() const { return at_; }
-  void release(Mark mark) { at_ = mark; }
-  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is.
+  void release(Mark mark) { at_ = {mark.block, mark.used, mark.total, at_.generation}; }
+  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is. Marks before differ from those
+  // after.
   void reserve(size_t bytes);
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }
