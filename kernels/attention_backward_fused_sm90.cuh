@@ -46,7 +46,7 @@ __device__ inline void load_steps(FusedMemory<dim>& memory, const CUtensorMap& q
   memory.keys.arrive_expecting(2 * sizeof memory.k);
   load_tile<tile_rows, dim>(memory.k, k, memory.keys, kv_head, tile.begin + key);
   load_tile<tile_rows, dim>(memory.v, v, memory.keys, kv_head, tile.begin + key);
-  Place<Memory::stages> at;
+  RingPlace<Memory::stages> at;
   Step step = walk.begin();
   for (int i = 0; i < walk.steps; ++i, at.next(), walk.advance(step)) {
     auto& stage = memory.stage[at.stage];
@@ -107,8 +107,8 @@ __device__ inline void compute_steps(FusedMemory<dim>& memory, const Call& call,
 
   float dk[dim / 2] = {}, dv[dim / 2] = {}, dq[32];
   uint32_t weights[queries / 4] = {}, score_gradients[queries / 4] = {};
-  Place<Memory::stages> at;
-  Place<2> gradients;
+  RingPlace<Memory::stages> at;
+  RingPlace<2> gradients;
   Barrier* used = nullptr;  // of the stage that the products of the step before read
   Step step = walk.begin();
   uint32_t dq_parity = 1;

@@ -34,7 +34,7 @@ __device__ inline void load_queries(KeyMemory<dim>& memory, const CUtensorMap& q
   memory.keys.arrive_expecting(2 * sizeof memory.k);
   load_tile<tile_rows, dim>(memory.k, k, memory.keys, kv_head, tile.begin + key);
   load_tile<tile_rows, dim>(memory.v, v, memory.keys, kv_head, tile.begin + key);
-  Place<Memory::stages> at;
+  RingPlace<Memory::stages> at;
   for (int head = kv_head * call.group; head < (kv_head + 1) * call.group; ++head)
     for (int i = walk.first; i < walk.first + walk.count; ++i, at.next()) {
       auto& stage = memory.stage[at.stage];
@@ -59,7 +59,7 @@ __device__ inline void sum_key_gradients(KeyMemory<dim>& memory, const Call& cal
 
   float dk[dim / 2] = {}, dv[dim / 2] = {};
   uint32_t weights[queries / 4] = {}, score_gradients[queries / 4] = {};
-  Place<Memory::stages> at;
+  RingPlace<Memory::stages> at;
   Barrier* used = nullptr;  // of the stage that the products of the step before read
   memory.keys.wait(0);
   int tile_index = walk.first;

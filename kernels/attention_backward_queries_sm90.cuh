@@ -30,7 +30,7 @@ __device__ inline void load_keys(QueryMemory<dim>& memory, const CUtensorMap& q,
   memory.queries.arrive_expecting(2 * sizeof memory.q);
   load_tile<tile_rows, dim>(memory.q, q, memory.queries, head, tile.begin + query);
   load_tile<tile_rows, dim>(memory.dout, dout, memory.queries, head, tile.begin + query);
-  Place<Memory::stages> at;
+  RingPlace<Memory::stages> at;
   for (int i = walk.first; i < walk.end; ++i, at.next()) {
     auto& stage = memory.stage[at.stage];
     Barrier& full = memory.full[at.stage];
@@ -53,7 +53,7 @@ __device__ inline void sum_query_gradients(QueryMemory<dim>& memory, const Call&
 
   float dq[dim / 2] = {};
   uint32_t score_gradients[keys / 4] = {};
-  Place<Memory::stages> at;
+  RingPlace<Memory::stages> at;
   Barrier* used = nullptr;  // of the stage that the products of the step before read
   memory.queries.wait(0);
 #pragma unroll 1

@@ -50,7 +50,7 @@ __device__ Blocks blocks_of(const ListedTile& tile, int rows, int window) {
 template <class P>
 __device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v, const Arguments& a) {
   const int count = *a.list.count;
-  sm90::Place<P::stages> to;
+  sm90::RingPlace<P::stages> to;
   for (uint32_t parity = 0;; parity ^= 1) {
     const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, P::rows, atomicAdd(a.list.taken, 1));
     shared.q_empty.wait(parity ^ 1);
@@ -233,7 +233,7 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
   if (consumer == P::consumers - 1) named_arrive(1, 256);
 
   const uint64_t q = describe(shared.q + consumer * 64 * 128);
-  sm90::Place<P::stages> keys, values;
+  sm90::RingPlace<P::stages> keys, values;
   for (uint32_t parity = 0;; parity ^= 1) {
     shared.q_full.wait(parity);
     const ListedTile tile = shared.tile;

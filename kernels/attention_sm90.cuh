@@ -31,7 +31,7 @@ __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.re
 
 // A ring's place and the parity of its current round.
 template <int Stages>
-struct Place {
+struct RingPlace {
   int stage = 0;
   uint32_t parity = 0;
   __device__ void next() {
