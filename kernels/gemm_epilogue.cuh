@@ -29,6 +29,19 @@ struct GemmEpilogue {
     if (residual) total += load(residual, residual_bf16, m * residual_stride + n);
     return total;
   }
+  // Columns n and n + 1, as far as they are among N; `pairs`: y can be written two numbers at a time, and n is even.
+  __device__ void store_pair(float first, float second, int64_t m, int64_t n, int64_t N, bool pairs) const {
+    if (n + 1 >= N || !pairs) {
+      if (n < N) store(first, m, n);
+      if (n + 1 < N) store(second, m, n + 1);
+      return;
+    }
+    first = finish(first, m, n), second = finish(second, m, n + 1);
+    if (y_bf16)
+      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(y) + m * y_stride + n) = __floats2bfloat162_rn(first, second);
+    else
+      *reinterpret_cast<float2*>(static_cast<float*>(y) + m * y_stride + n) = make_float2(first, second);
+  }
   __device__ void store(float total, int64_t m, int64_t n) const {
     total = finish(total, m, n);
     if (y_bf16)
