@@ -11,8 +11,7 @@ namespace {
 
 constexpr int threads = 256;
 constexpr int group = 4;  // elements that a thread moves at once
-constexpr int groups_per_thread = 2;
-constexpr int64_t per_block = int64_t{threads} * group * groups_per_thread;
+constexpr int64_t per_block = int64_t{threads} * group;
 
 // A rule updates x and its states, given the clipped gradient and whether weight decay applies.
 struct AdamwRule {
@@ -78,79 +77,64 @@ struct Update {
   uint64_t seed = 0, stream = 0;  // of bf16 states
 };
 
-// Moves `left` elements, the whole group at once where it can be; elements past them load as zero.
-template <class T>
-__device__ void load_group(float (&to)[group], const T* from, int left, bool whole) {
-  if (whole) return load_pack(to, from);
+// Moves a group at once, or element by element: those past `left` load as zero and stay unwritten.
+template <bool whole, class T>
+__device__ void load_group(float (&to)[group], const T* from, int64_t left) {
+  if constexpr (whole) return load_pack(to, from);
 #pragma unroll
   for (int i = 0; i < group; ++i) to[i] = i < left ? to_f32(from[i]) : 0;
 }
-template <class T>
-__device__ void store_group(T* to, const Pack<T, group>& from, int left, bool whole) {
-  if (whole) {
-    *reinterpret_cast<Pack<T, group>*>(to) = from;
-    return;
-  }
+template <bool whole, class T>
+__device__ void store_group(T* to, const float (&from)[group], int64_t left) {
+  if constexpr (whole) return store_pack(to, from);
 #pragma unroll
   for (int i = 0; i < group; ++i)
-    if (i < left) to[i] = from.value[i];
+    if (i < left) to[i] = from_f32<T>(from[i]);
 }
 
+// A state's new number as one that State holds exactly.
 template <class State>
-__device__ State rounded_state(float x, uint32_t noise);
-template <>
-__device__ float rounded_state(float x, uint32_t) {
-  return x;
+__device__ float held(float x, uint32_t noise) {
+  if constexpr (sizeof(State) == 4) return x;
+  return __uint_as_float(uint32_t{stochastic_bf16(x, noise)} << 16);
 }
-template <>
-__device__ __nv_bfloat16 rounded_state(float x, uint32_t noise) {
-  return __ushort_as_bfloat16(stochastic_bf16(x, noise));
+
+// A thread's group. More groups a thread, all loaded before the first is used, were slower: fewer threads have room.
+template <bool whole, class Rule, class State>
+__device__ void update_group(const Update<Rule, State>& a) {
+  constexpr int slots = state_slots<Rule>;
+  const int64_t begin = int64_t{blockIdx.x} * per_block + int64_t{threadIdx.x} * group, left = a.count - begin;
+  if (!whole && left <= 0) return;
+  float x[group], g[group], s[slots][group] = {};
+  load_group<whole>(g, a.grad + begin, left);
+  load_group<whole>(x, a.value + begin, left);
+#pragma unroll
+  for (int k = 0; k < Rule::num_states; ++k) load_group<whole>(s[k], a.state[k] + begin, left);
+  const bool decays = !a.decays || a.decays[begin / decay_block] != 0;
+  const float clip = *a.clip;
+  Philox4 noise{};
+  if constexpr (sizeof(State) == 2) noise = philox(a.seed, a.stream, static_cast<uint64_t>(begin / group));
+#pragma unroll
+  for (int i = 0; i < group; ++i) {
+    float state[slots];
+#pragma unroll
+    for (int k = 0; k < slots; ++k) state[k] = s[k][i];
+    a.rule(x[i], state, g[i] * clip, decays);
+#pragma unroll
+    for (int k = 0; k < slots; ++k) s[k][i] = held<State>(state[k], noise.word[i] >> (16 * k));
+  }
+  store_group<whole>(a.value + begin, x, left);
+  if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
+#pragma unroll
+  for (int k = 0; k < Rule::num_states; ++k) store_group<whole>(a.state[k] + begin, s[k], left);
 }
 
 template <class Rule, class State>
 __global__ void __launch_bounds__(threads) update_kernel(const Update<Rule, State> a) {
-  constexpr int slots = state_slots<Rule>;
-  const int64_t first = int64_t{blockIdx.x} * per_block + int64_t{threadIdx.x} * group;
-  const float clip = *a.clip;
-  float x[groups_per_thread][group], g[groups_per_thread][group], s[groups_per_thread][slots][group];
-  bool decays[groups_per_thread];
-  const auto left_at = [&](int64_t begin) { return begin >= a.count ? 0 : a.count - begin < group ? static_cast<int>(a.count - begin) : group; };
-#pragma unroll
-  for (int n = 0; n < groups_per_thread; ++n) {
-    const int64_t begin = first + n * threads * group;
-    const int left = left_at(begin);
-    const bool whole = a.packed && left == group;
-    load_group(g[n], a.grad + begin, left, whole);
-    load_group(x[n], a.value + begin, left, whole);
-#pragma unroll
-    for (int k = 0; k < slots; ++k) load_group(s[n][k], a.state[k] + begin, Rule::num_states > 0 ? left : 0, Rule::num_states > 0 && whole);
-    decays[n] = !a.decays || left == 0 || a.decays[begin / decay_block] != 0;
-  }
-#pragma unroll
-  for (int n = 0; n < groups_per_thread; ++n) {
-    const int64_t begin = first + n * threads * group;
-    const int left = left_at(begin);
-    const bool whole = a.packed && left == group;
-    Philox4 noise{};
-    if constexpr (sizeof(State) == 2) noise = philox(a.seed, a.stream, static_cast<uint64_t>(begin / group));
-    Pack<State, group> states[slots];
-    Pack<float, group> value;
-    Pack<__nv_bfloat16, group> rounded;
-#pragma unroll
-    for (int i = 0; i < group; ++i) {
-      float state[slots];
-#pragma unroll
-      for (int k = 0; k < slots; ++k) state[k] = s[n][k][i];
-      a.rule(x[n][i], state, g[n][i] * clip, decays[n]);
-      value.value[i] = x[n][i], rounded.value[i] = from_f32<__nv_bfloat16>(x[n][i]);
-#pragma unroll
-      for (int k = 0; k < slots; ++k) states[k].value[i] = rounded_state<State>(state[k], noise.word[i] >> (16 * k));
-    }
-    store_group(a.value + begin, value, left, whole);
-    if (a.rounded) store_group(a.rounded + begin, rounded, left, whole);
-#pragma unroll
-    for (int k = 0; k < Rule::num_states; ++k) store_group(a.state[k] + begin, states[k], left, whole);
-  }
+  if (a.packed && (int64_t{blockIdx.x} + 1) * per_block <= a.count)
+    update_group<true>(a);
+  else
+    update_group<false>(a);
 }
 
 template <class State, class Rule>
