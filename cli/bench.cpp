@@ -12,7 +12,10 @@ namespace {
 class BenchCommand : public Command {
  public:
   std::string summary() const override { return "speeds of operations and models beside this machine's limits"; }
-  std::string example() const override { return "hone bench ops --filter gemm\n  hone bench train --shape llama-124m --tokens 256 --json"; }
+  std::string example() const override {
+    return "hone bench ops --filter gemm\n  hone bench train --shape qwen2.5-0.5b --batch 16 --tokens 1024 --device cuda --recompute selective "
+           "--json";
+  }
   void arguments(Arguments& a) override {
     a.choice("what", what_, {"ops", "train", "prefill", "decode"}, "ops | train | prefill | decode");
     a.option("filter", filter_, "operations whose name holds this");
@@ -21,15 +24,24 @@ class BenchCommand : public Command {
     a.option("batch", model_.batch, "sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
     a.option("repeats", model_.repeats, "the median counts");
+    a.option("device", device_, "cpu | cuda | auto");
+    a.option("dtype", model_.dtype, "of a model: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
+    a.option("numerics", model_.numerics, "exact | fast");
+    a.option("micro-batch-tokens", model_.micro_batch_tokens, "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
+    a.option("recompute", model_.recompute, "of training: none | selective | block");
+    a.option("moments", model_.moments, "of training: f32 | bf16");
     a.flag("json", json_, "JSON Lines");
   }
   int run() override {
     require_usage(seconds_ > 0 && seconds_ <= 3600, "bench: --seconds is ", seconds_, ", it must be in (0, 3600]");
     for (const auto& [name, count] : {std::pair{"batch", model_.batch}, {"tokens", model_.tokens}, {"repeats", model_.repeats}})
       require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count, ", it must be in [1, 1048576]");
-    const std::unique_ptr<Device> device = open_device("cpu");
+    require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24, "bench: --micro-batch-tokens is ",
+                  model_.micro_batch_tokens, ", it must be in [0, 16777216]");
+    const std::unique_ptr<Device> device = open_device(device_);
     Context context(*device);
-    const MachineLimits limits = measure_limits();
+    if (what_ == "ops") context.set_numerics(numerics_of(model_.numerics));
+    const MachineLimits limits = measure_limits(context);
     return what_ == "ops" ? ops(context, limits) : model(context, limits);
   }
 
@@ -38,7 +50,7 @@ class BenchCommand : public Command {
     const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
     HONE_CHECK(!rows.empty(), "bench: no operation's name holds '", filter_, "'");
     if (!json_) {
-      std::printf("%s", bench_table(limits, rows).c_str());
+      std::printf("%s", bench_table(limits, rows, context.device().description()).c_str());
       return 0;
     }
     for (const BenchRow& row : rows)
@@ -70,7 +82,7 @@ class BenchCommand : public Command {
                   arithmetic ? "measured arithmetic peak" : "measured read bandwidth");
     return 0;
   }
-  std::string what_, filter_;
+  std::string what_, filter_, device_ = "cpu";
   double seconds_ = 0.3;
   ModelBench model_;
   bool json_ = false;

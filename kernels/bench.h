@@ -1,5 +1,5 @@
 #pragma once
-// How fast the CPU bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a file of cases for an op is
+// How fast the bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a file of cases for an op is
 // one more bench_NAME.cpp. A machine that others use at the same time gives low and uneven figures; ratios of neighbouring rows last longer than
 // rows.
 #include <functional>
@@ -10,12 +10,13 @@
 
 namespace hone {
 
-// Of all threads of the pool together.
+// Of a CPU, all threads of the pool together: f32 fused multiply-adds a second, times two, all in registers; bytes a second read from a buffer larger
+// than caches. Of a GPU: the vendor's product of bf16 matrices of 8192 x 8192; bytes read and written by a copy.
 struct MachineLimits {
-  double flops = 0;           // f32 fused multiply-adds a second, times two, all in registers
-  double read_bandwidth = 0;  // bytes a second, from a buffer larger than caches
+  double flops = 0, read_bandwidth = 0;
 };
-MachineLimits measure_limits(double seconds = 0.5);
+MachineLimits measure_limits(double seconds = 0.5);  // of the CPU
+MachineLimits measure_limits(Context& context);
 
 // One operation at one shape. Its tensors live as long as `context`'s scratch does.
 struct BenchCase {
@@ -30,21 +31,21 @@ struct BenchCase {
 using BenchCases = std::function<std::vector<BenchCase>(Context&)>;
 Registry<BenchCases>& bench_cases();
 
-// A case whose bodies are those of op on the CPU that take the arguments; the specification is left out.
+// A case whose bodies are those of op on the context's device that take the arguments; the specification is left out.
 template <class... A>
 BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string shape, double flops, double bytes,
                      std::type_identity_t<A>... arguments) {
   BenchCase out{std::string(op.name()), std::move(shape), flops, bytes, {}};
   for (size_t i = 0; i < op.bodies().size(); ++i)
     if (const auto& body = op.bodies()[i];
-        body.device == DeviceKind::cpu && std::string_view(body.name) != "specification" && op.supported(i, arguments...))
+        body.device == context.kind() && std::string_view(body.name) != "specification" && op.supported(i, arguments...))
       out.bodies.push_back({body.name, [&op, &context, i, arguments...] { op.run_body(i, context, arguments...); }});
   return out;
 }
 
 struct BenchRow {
   std::string op, shape, body;
-  double seconds = 0;           // median of the repeats
+  double seconds = 0;           // median of the repeats; on a GPU of runs one after the other
   double flops = 0, bytes = 0;  // a second
   double share = 0;             // of the least time that the limits allow; above 1 where the data fit a cache
   bool compute_bound = false;   // which limit that is: arithmetic, else reading
@@ -52,7 +53,7 @@ struct BenchRow {
 // Every case of the registry entries whose name contains `filter`, each body repeated for about `seconds`.
 std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "", double seconds = 0.3);
 
-// Rows as an aligned text table.
-std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows);
+// Rows as an aligned text table, below `machine`, a line that says what the limits are of.
+std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows, const std::string& machine = {});
 
 }  // namespace hone

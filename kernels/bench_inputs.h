@@ -1,21 +1,21 @@
 #pragma once
-// Tensors for benchmark cases, from the context's scratch.
-#include "core/rng.h"
+// Tensors for benchmark cases, on the context's device.
 #include "kernels/op.h"
 
 namespace hone {
 
-// Uniform in [-0.5, 0.5) times `scale`.
-inline Tensor bench_floats(Context& context, std::initializer_list<int64_t> dims, float scale = 1) {
-  const Tensor out = context.scratch().take(DType::f32, dims);
-  for (int64_t i = 0; i < out.size(); ++i) out.ptr<float>()[i] = scale * (unit_float(static_cast<uint32_t>(i) * 2654435769u) - 0.5f);
-  return out;
-}
+// What a model's numbers are there.
+inline DType bench_dtype(const Context& context) { return context.kind() == DeviceKind::cuda ? DType::bf16 : DType::f32; }
+
+// Uniform in [-0.5, 0.5) times `scale`, f32 or bench_dtype().
+Tensor bench_floats(Context& context, std::initializer_list<int64_t> dims, float scale = 1);
+Tensor bench_numbers(Context& context, std::initializer_list<int64_t> dims, float scale = 1);
+Tensor bench_numbers(Context& context, Arena& arena, std::initializer_list<int64_t> dims, float scale = 1);
 // In [0, limit).
-inline Tensor bench_ids(Context& context, int64_t count, int64_t limit) {
-  const Tensor out = context.scratch().take(DType::i32, {count});
-  for (int64_t i = 0; i < count; ++i) out.ptr<int32_t>()[i] = static_cast<int32_t>(i * 7919 % limit);
-  return out;
-}
+Tensor bench_ids(Context& context, int64_t count, int64_t limit);
+// i32 as given.
+Tensor bench_values(Context& context, const std::vector<int32_t>& values);
+// 0, length, 2 length, ...: sequences of one length.
+Tensor bench_offsets(Context& context, int64_t sequences, int64_t length);
 
 }  // namespace hone

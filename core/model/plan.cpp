@@ -18,6 +18,8 @@ ModelPlan plan_model(Model& model, int64_t context_length) {
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
   plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_blocks) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token;
+  plan.multiplied_params = multiplied;
+  plan.causal_train_flops_per_token = 6 * multiplied + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
   return plan;
 }
 

@@ -11,6 +11,9 @@ struct ModelPlan {
   // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention: attention included, embedding
   // look-up not).
   double forward_flops_per_token = 0, train_flops_per_token = 0;
+  // The count that published training speeds use: 6 for each weight that a token is multiplied with, the head once, and causal attention (half of
+  // what is above); without norms and biases.
+  double multiplied_params = 0, causal_train_flops_per_token = 0;
 };
 ModelPlan plan_model(Model& model, int64_t context_length);
 
