@@ -60,10 +60,11 @@ void each_gpu_body(const Op<void(A...)>& op, Test test) {
   }
 }
 
-// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has larger outputs.
-::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype, double factor = 1) {
+// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has larger outputs. `least` is
+// what numbers that cancel are measured against: a query with one key has no gradient.
+::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype, double factor = 1, double least = 0) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
-  const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5), all = rms(expected);
+  const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5), all = std::max(least, rms(expected));
   const int64_t dim = actual.tensor().dim(2);
   for (int64_t i = 0; i < actual.size(); i += dim) {
     double sum = 0;
@@ -310,9 +311,9 @@ TEST(AttentionOnGpu, BackwardAgreesWithTheSpecificationAndWithItself) {
                    OnGpu(in.v, dtype), OnGpu(offsets), c.shape()))
             return;
           const std::vector<Floats> now = {dq_gpu.read(), dk_gpu.read(), dv_gpu.read()};
-          EXPECT_TRUE(heads_agree(now[0], dq, dtype, 2)) << "dq, " << c.name();
-          EXPECT_TRUE(heads_agree(now[1], dk, dtype, 2)) << "dk, " << c.name();
-          EXPECT_TRUE(heads_agree(now[2], dv, dtype, 2)) << "dv, " << c.name();
+          EXPECT_TRUE(heads_agree(now[0], dq, dtype, 2, 0.05)) << "dq, " << c.name();
+          EXPECT_TRUE(heads_agree(now[1], dk, dtype, 2, 0.05)) << "dk, " << c.name();
+          EXPECT_TRUE(heads_agree(now[2], dv, dtype, 2, 0.05)) << "dv, " << c.name();
           if (first.empty()) first = now;
           for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i << ", " << c.name();
         }
@@ -336,9 +337,9 @@ TEST(AttentionOnGpu, BackwardOfALongSequence) {
           dv_gpu = OnGpu::poisoned({c.tokens(), c.kv_heads, c.dim}, dtype);
     attention_backward(*gpu(), dq_gpu, dk_gpu, dv_gpu, OnGpu(in.dout, dtype), OnGpu(out, dtype), OnGpu(lse), OnGpu(in.q, dtype), OnGpu(in.k, dtype),
                        OnGpu(in.v, dtype), OnGpu(offsets), c.shape());
-    EXPECT_TRUE(heads_agree(dq_gpu.read(), dq, dtype, 2));
-    EXPECT_TRUE(heads_agree(dk_gpu.read(), dk, dtype, 2));
-    EXPECT_TRUE(heads_agree(dv_gpu.read(), dv, dtype, 2));
+    EXPECT_TRUE(heads_agree(dq_gpu.read(), dq, dtype, 2, 0.05));
+    EXPECT_TRUE(heads_agree(dk_gpu.read(), dk, dtype, 2, 0.05));
+    EXPECT_TRUE(heads_agree(dv_gpu.read(), dv, dtype, 2, 0.05));
   }
 }
 
