@@ -11,13 +11,14 @@ struct Shape {
   int64_t R, V, D;
 };
 // One chunk and parts of it, more than one piece of the vocabulary, more than one block of rows.
-constexpr Shape shapes[] = {{1, 1, 1}, {0, 7, 3}, {1, 33, 5}, {5, 128, 8}, {7, 2500, 17}, {131, 300, 64}, {9, 16500, 40}, {2100, 130, 16}};
+constexpr Shape shapes[] = {{1, 1, 1},      {0, 7, 3},      {1, 33, 5},      {5, 128, 8},     {7, 2500, 17},
+                            {131, 300, 64}, {9, 16500, 40}, {2100, 130, 16}, {200, 1000, 520}};
 
 struct Inputs {
   Floats hidden, w, dlogp, dentropy;
   Ids targets;
   Inputs(const Shape& s, DType dtype, float scale = 1)
-      : hidden(rounded(normals({s.R, s.D}, 1, scale / std::sqrt(static_cast<float>(s.D)), 3), dtype)),
+      : hidden(rounded(normals({s.R, s.D}, 1, scale / std::sqrt(static_cast<float>(s.D)), s.D % 8 == 0 ? 8 : 3), dtype)),
         w(rounded(normals({s.V, s.D}, 2, 1, 8), dtype)),
         dlogp(normals({s.R}, 3)),
         dentropy(normals({s.R}, 4)),
@@ -157,7 +158,8 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
         const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), " scale ", scale));
         const Inputs in(s, dtype, scale);
         const float inv_temperature = 1.25f;
-        // Rounded logits' gradients cancel in dhidden. The second z_loss makes the factor of p nothing, or next to it, in the first row.
+        // Rounded logits' gradients cancel in dhidden, and log-sum-exps of hundreds have few bits behind the point. The second z_loss makes the
+        // factor of p nothing, or next to it, in the first row.
         for (const float z_loss : {0.01f, s.R == 0 ? 0.0f : 0.5f / on_cpu(in, inv_temperature).lse[0]}) {
           const Gradients expected = expected_gradients(in, {in.dlogp, {}, z_loss}, inv_temperature);
           const OnGpu hidden(in.hidden, dtype), w(in.w, dtype), targets(in.targets), dlogp(in.dlogp);
@@ -167,8 +169,8 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
           logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, {}, z_loss}, hidden, w, targets, inv_temperature);
           EXPECT_TRUE(close(logp.read(), forward.logp, {0, 0}));
           EXPECT_TRUE(close(lse.read(), forward.lse, {0, 0}));
-          EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype, 3));
-          EXPECT_TRUE(agrees(dw.read(), expected.dw, dtype, 3));
+          EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype, scale > 10 ? 20 : 3));
+          EXPECT_TRUE(agrees(dw.read(), expected.dw, dtype, scale > 10 ? 20 : 3));
         }
       }
 }
