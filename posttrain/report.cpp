@@ -12,14 +12,17 @@
 namespace hone {
 namespace {
 
-// The figures of one evaluation that a stage is known by: those of the first task that has an accuracy.
-void add_accuracy(Json& out, const Json& results) {
+// The figures of one evaluation that a stage is known by: those of the first task that has an accuracy, and each task's bits per byte.
+void add_figures(Json& out, const Json& results) {
+  JsonObject bits;
   for (const Json& result : results.as_array("eval")) {
-    if (!result.find("accuracy")) continue;
-    for (const char* name : {"accuracy", "ci95", "sampled_accuracy", "sampled_ci95"})
-      if (const Json* value = result.find(name)) out.set(name, *value);
-    return;
+    if (result.find("accuracy") && !out.find("accuracy"))
+      for (const char* name : {"accuracy", "ci95", "sampled_accuracy", "sampled_ci95"})
+        if (const Json* value = result.find(name)) out.set(name, *value);
+    const Json* metrics = result.find("metrics");
+    if (const Json* value = metrics ? metrics->find("bits_per_byte") : nullptr) bits.emplace_back(result.at("task").as_string(), *value);
   }
+  if (!bits.empty()) out.set("bits_per_byte", std::move(bits));
 }
 
 // Every metric's points over the run's steps.
@@ -43,17 +46,42 @@ std::string percent(const Json& entry, const char* value, const char* interval) 
   return format_text("%.1f%% [%.1f, %.1f]", 100 * v->as_double(), 100 * ends[0].as_double(), 100 * ends[1].as_double());
 }
 
-// The cells of the table, a row a stage, the state before the first one on top.
-std::vector<std::vector<std::string>> table_rows(const Json& report) {
-  std::vector<std::vector<std::string>> rows{{"stage", "greedy accuracy", "sampled accuracy", "steps", "tokens", "seconds"}};
+// A row a stage, the state before the first one on top. Columns that no stage fills are left out.
+struct Table {
+  std::vector<std::vector<std::string>> rows;
+  size_t text_columns = 0;  // the first ones; numbers follow
+};
+
+Table make_table(const Json& report) {
   const JsonArray& stages = report.at("stages").as_array();
-  if (const Json* before = stages.empty() ? nullptr : stages.front().find("before"))
-    rows.push_back({"(start)", percent(*before, "accuracy", "ci95"), percent(*before, "sampled_accuracy", "sampled_ci95"), "", "", ""});
-  for (const Json& stage : stages)
-    rows.push_back({stage.at("name").as_string(), percent(stage, "accuracy", "ci95"), percent(stage, "sampled_accuracy", "sampled_ci95"),
-                    std::to_string(stage.at("steps").as_int()), std::to_string(stage.at("tokens").as_int()),
-                    format_text("%.1f", stage.at("seconds").as_double())});
-  return rows;
+  std::vector<std::pair<std::string, const Json*>> entries;
+  if (const Json* before = stages.empty() ? nullptr : stages.front().find("before")) entries.emplace_back("(start)", before);
+  for (const Json& stage : stages) entries.emplace_back(stage.at("name").as_string(), &stage);
+  const bool accuracy = std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.second->find("accuracy"); });
+  std::vector<std::string> tasks;  // with bits per byte
+  for (const auto& [name, entry] : entries)
+    if (const Json* bits = entry->find("bits_per_byte"); bits && tasks.empty())
+      for (const auto& [task, value] : bits->as_object()) tasks.push_back(task);
+
+  Table out{{{"stage"}}, 1};
+  if (accuracy) out.rows[0].insert(out.rows[0].end(), {"greedy accuracy", "sampled accuracy"}), out.text_columns = 3;
+  for (const std::string& task : tasks) out.rows[0].push_back(task + " bits/byte");
+  out.rows[0].insert(out.rows[0].end(), {"steps", "tokens", "seconds"});
+  for (const auto& [name, entry] : entries) {
+    std::vector<std::string> row{name};
+    if (accuracy) row.insert(row.end(), {percent(*entry, "accuracy", "ci95"), percent(*entry, "sampled_accuracy", "sampled_ci95")});
+    const Json* bits = entry->find("bits_per_byte");
+    for (const std::string& task : tasks) {
+      const Json* value = bits ? bits->find(task) : nullptr;
+      row.push_back(value ? format_text("%.4f", value->as_double()) : "-");
+    }
+    if (entry->find("steps"))
+      row.insert(row.end(), {std::to_string(entry->at("steps").as_int()), std::to_string(entry->at("tokens").as_int()),
+                             format_text("%.1f", entry->at("seconds").as_double())});
+    row.resize(out.rows[0].size());
+    out.rows.push_back(std::move(row));
+  }
+  return out;
 }
 
 // A fence that the text itself does not hold.
@@ -80,14 +108,16 @@ std::string sample_text(const std::filesystem::path& path) {
 }
 
 std::string markdown(const Json& report, const std::vector<std::string>& charts, const std::filesystem::path& folder) {
-  std::string out =
-      "# " + report.at("name").as_string() + "\n\nAccuracies with their 95% Wilson intervals, on held-out problems, after each stage.\n\n";
-  const auto rows = table_rows(report);
-  for (size_t r = 0; r < rows.size(); ++r) {
+  std::string out = "# " + report.at("name").as_string() + "\n\nOn held-out data, after each stage; accuracies with their 95% Wilson intervals.\n\n";
+  const Table table = make_table(report);
+  for (size_t r = 0; r < table.rows.size(); ++r) {
     out += "|";
-    for (const std::string& words : rows[r]) out += " " + words + " |";
+    for (const std::string& words : table.rows[r]) out += " " + words + " |";
     out += "\n";
-    if (r == 0) out += "|---|---|---|---:|---:|---:|\n";
+    if (r > 0) continue;
+    out += "|";
+    for (size_t c = 0; c < table.rows[0].size(); ++c) out += c < table.text_columns ? "---|" : "---:|";
+    out += "\n";
   }
   out += "\n## Curves\n\nOver the optimizer steps of all stages.\n\n";
   for (const std::string& chart : charts) out += "![" + chart + "](" + chart + ".svg)\n";
@@ -100,7 +130,7 @@ Json write_report(const std::filesystem::path& folder) {
   const std::string path = (folder / "run.json").string();
   const Json state = parse_json(read_file(path), path);
   Json before = JsonObject{};
-  add_accuracy(before, state.at("initial", path));
+  add_figures(before, state.at("initial", path));
   JsonArray stages, preparation;
   for (const Json& done : state.at("stages", path).as_array(path)) {
     if (done.at("eval", path).as_array(path).empty() && done.at("steps", path).as_int(path) == 0) {
@@ -108,7 +138,7 @@ Json write_report(const std::filesystem::path& folder) {
       continue;
     }
     Json stage = done, after = JsonObject{};
-    add_accuracy(after, done.at("eval", path));
+    add_figures(after, done.at("eval", path));
     for (const auto& [name, value] : after.as_object()) stage.set(name, value);
     stage.set("before", before);
     before = after;
@@ -135,6 +165,10 @@ Json write_report(const std::filesystem::path& folder) {
   for (const auto& [name, curve] : curves)
     if (name.starts_with("eval/") && name.ends_with("accuracy")) accuracies.push_back(name);
   draw("accuracy", "accuracy", accuracies);
+  std::vector<std::string> bits;
+  for (const auto& [name, curve] : curves)
+    if (name.starts_with("eval/") && name.ends_with("bits_per_byte")) bits.push_back(name);
+  draw("bits_per_byte", "bits per byte", bits);
   draw("length", "mean length of completions", {"completions/mean_length"});
   draw("grad_norm", "gradient norm", {"grad_norm"});
   draw("learning_rate", "learning rate", {"learning_rate"});
@@ -144,14 +178,16 @@ Json write_report(const std::filesystem::path& folder) {
 }
 
 std::string report_table(const Json& report) {
-  const auto rows = table_rows(report);
-  std::vector<size_t> widths(rows[0].size());
-  for (const auto& row : rows)
+  const Table table = make_table(report);
+  std::vector<size_t> widths(table.rows[0].size());
+  for (const auto& row : table.rows)
     for (size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
   std::string out;
-  for (const auto& row : rows) {
-    for (size_t c = 0; c < row.size(); ++c)
-      out += (c < 3 ? row[c] + std::string(widths[c] - row[c].size(), ' ') : std::string(widths[c] - row[c].size(), ' ') + row[c]) + "  ";
+  for (const auto& row : table.rows) {
+    for (size_t c = 0; c < row.size(); ++c) {
+      const std::string space(widths[c] - row[c].size(), ' ');
+      out += (c < table.text_columns ? row[c] + space : space + row[c]) + "  ";
+    }
     out += "\n";
   }
   return out;

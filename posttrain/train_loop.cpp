@@ -7,6 +7,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
+#include "posttrain/run_eval.h"
 
 namespace hone {
 
@@ -15,11 +16,13 @@ void LoopConfig::fields(Fields& f) {
   f("save_steps", save_steps, "a checkpoint every so many steps; 0 = at the end alone");
   f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
   f("logging_steps", logging_steps, "a row of metrics every so many steps");
+  f("eval_steps", eval_steps, "the recipe's evaluation tasks every so many steps; 0 = before and after the stage alone");
   schedule.fields(f);
   trainer.fields(f);
   f.require("steps", steps > 0, "steps must be positive");
   f.require("save_steps", save_steps >= 0, "save_steps must be 0 or more");
   f.require("save_total_limit", save_total_limit >= 0, "save_total_limit must be 0 or more");
+  f.require("eval_steps", eval_steps >= 0, "eval_steps must be 0 or more");
   f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
 }
 
@@ -108,6 +111,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     totals.seconds += seconds;
     if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
     progress.update(step, note_of(report));
+    if (config.eval_steps > 0 && step % config.eval_steps == 0 && step < config.steps) evaluate(run, run.first_step + step);
     if (config.save_steps > 0 && step % config.save_steps == 0) save();
     if (interrupted() && step < config.steps) {
       if (last_saved != step) save();

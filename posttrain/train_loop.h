@@ -15,6 +15,7 @@ struct LoopConfig {
   int64_t save_steps = 0;        // a checkpoint every so many steps; 0 = at the end alone
   int64_t save_total_limit = 2;  // checkpoints kept
   int64_t logging_steps = 1;
+  int64_t eval_steps = 0;  // the recipe's tasks every so many steps, too
   ScheduleConfig schedule;
   TrainerConfig trainer;
   void fields(Fields& f);

@@ -28,6 +28,9 @@ intermediate_size = 64
 num_hidden_layers = 2
 num_attention_heads = 2
 max_position_embeddings = 64
+[[eval]]
+task = "arithmetic"
+limit = 4
 [[stage]]
 kind = "tokenizer"
 generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
@@ -39,6 +42,7 @@ packing = "documents"
 max_length = 32
 batch_size = 8
 steps = 12
+eval_steps = 5
 save_steps = 5
 save_total_limit = 0
 [[stage]]
@@ -185,6 +189,11 @@ TEST_F(RunTest, LeavesWhatItPromises) {
                            "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
     EXPECT_TRUE(fs::exists(at / name)) << name;
   EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
+  std::vector<int64_t> evaluated;  // before the first stage, every eval_steps of it, after each stage
+  read_jsonl(at / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (row.find("eval/arithmetic/accuracy")) evaluated.push_back(row.at("step").as_int());
+  });
+  EXPECT_EQ(evaluated, (std::vector<int64_t>{0, 5, 10, 12, 22}));
   const Finished again = run_hone({"run", (at / "recipe.toml").string(), "name=b"});
   EXPECT_EQ(again.code, 0) << again.err;
   expect_same_bits(at, folder.path() / "b");

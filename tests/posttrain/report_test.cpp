@@ -48,6 +48,20 @@ TEST_F(ReportTest, TheTableHasALineAStageAndTheStart) {
     EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
 }
 
+TEST_F(ReportTest, BitsPerByteOfEachTaskAreColumnsAndMissingAccuraciesAreNot) {
+  write("run.json", R"({"name": "lm", "stages_done": 1, "num_stages": 1, "evaluated": true,
+    "initial": [{"task": "stories", "metrics": {"bits_per_byte": 3.25}}, {"task": "books", "metrics": {"bits_per_byte": 3.5}}],
+    "stages": [{"name": "pretrain", "kind": "pretrain", "steps": 10, "tokens": 1000, "seconds": 2, "eval": [
+      {"task": "stories", "metrics": {"bits_per_byte": 0.875}}, {"task": "books", "metrics": {"bits_per_byte": 1.5}}]}], "log": {}})");
+  const Json report = write_report(folder.path());
+  EXPECT_EQ(report.at("stages").as_array()[0].at("bits_per_byte").at("books").as_double(), 1.5);
+  const std::string table = report_table(report);
+  for (const char* words : {"stories bits/byte", "books bits/byte", "3.2500", "3.5000", "0.8750", "1.5000"})
+    EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
+  EXPECT_EQ(table.find("accuracy"), std::string::npos);
+  EXPECT_NE(page().find("| pretrain | 0.8750 | 1.5000 | 10 | 1000 | 2.0 |"), std::string::npos);
+}
+
 TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
   write("metrics.jsonl", "{\"step\": 1, \"loss\": 2.0}\n{\"step\": 2, \"loss\": null, \"eval/sums/accuracy\": 0.5}\n{\"step\": 3, \"loss\": 1.0}\n");
   write_report(folder.path());
