@@ -78,6 +78,10 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   context.copy(all_decays, host_view(std::span(decays)));
 }
 
+void Optimizer::add_squares(Context& context, Tensor sum) const {
+  for (const Run& run : runs_) sum_squares(context, sum, run.grad);
+}
+
 void Optimizer::update(Context& context, Tensor clip, int64_t step, double learning_rate) {
   for (const Run& run : runs_) {
     const std::span<const Tensor> states(run.states);

@@ -28,6 +28,8 @@ class Optimizer : public Stateful {
   // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the optimizer. Masters start as the
   // values are now: whoever writes a bf16 value later on loads the state, too. Once.
   void attach(Context& context, const std::vector<Param*>& params);
+  // sum f64 [1] += the squares of all gradients, in an order that the parameters' layout decides.
+  void add_squares(Context& context, Tensor sum) const;
   // One update with the gradients as they are, each multiplied by clip [1] f32. step counts from 1.
   void update(Context& context, Tensor clip, int64_t step, double learning_rate);
   int64_t state_bytes() const;

@@ -239,6 +239,20 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
   }
 }
 
+TEST_P(OptimizerContract, AddsTheSquaresOfAllGradients) {
+  Laid laid(DType::f32);
+  laid.params[1]->trainable = false;
+  const auto optimizer = make(GetParam().c_str());
+  optimizer->attach(laid.context, laid.pointers());
+  laid.step(*optimizer, 1, 0);
+  double sum = 1, expected = 1;
+  for (const auto& param : laid.params)
+    if (param->trainable)
+      for (const float g : param->grad.as<float>()) expected += double{g} * g;
+  optimizer->add_squares(laid.context, host_view(std::span(&sum, 1)));
+  EXPECT_NEAR(sum, expected, 1e-10);
+}
+
 TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeAnF32Model) {
   Laid fine(DType::f32), coarse(DType::bf16);
   const auto a = make(GetParam().c_str(), with_decay), b = make(GetParam().c_str(), with_decay);
