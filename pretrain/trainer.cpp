@@ -76,6 +76,8 @@ struct Trainer::Impl {
         inv_temperature(static_cast<float>(1 / config.temperature)) {
     HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
     optimizer->attach(context, model.params());
+    for (const Param* param : model.params())
+      if (param->trainable) trained.push_back(param->grad.view({param->grad.size()}));
   }
 
   Critic& the_critic() {
@@ -92,7 +94,10 @@ struct Trainer::Impl {
   }
   // Fetched numbers of rows into the entries of a column.
   void read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const {
-    if (!counts_only()) staging.to_tokens(rows.as<float>(), column);
+    if (counts_only())
+      column.assign(staging.logp.size(), 0);
+    else
+      staging.to_tokens(rows.as<float>(), column);
   }
   Tensor rows_of(const Staging& staging, std::span<const float> column) {
     staging.to_rows(column, row_values);
@@ -136,6 +141,7 @@ struct Trainer::Impl {
   std::filesystem::path dump_path;
   int64_t steps = 0;
   int64_t reserved_tokens = 0;
+  std::vector<Tensor> trained;  // gradients of the trainable parameters, flat
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<float> row_values;
@@ -226,7 +232,11 @@ double Trainer::Impl::run_general(Staging& staging, const Objective& objective, 
 void Trainer::Impl::queue_global_norm(Tensor clip, Tensor norm) {
   const Tensor sum = step_arena.take(DType::f64, {1});
   context.zero(sum);
-  optimizer->add_squares(context, sum);
+  // On a GPU launches of small kernels would take longer than the numbers: all at once, the zeros between parameters included.
+  if (context.target() == DeviceKind::cuda && trained.size() == model.params().size())
+    sum_squares(context, sum, model.flat_grads());
+  else
+    for (const Tensor& grad : trained) sum_squares(context, sum, grad);
   if (critic) sum_squares(context, sum, critic->flat_grads());
   clip_factor(context, clip, norm, sum, static_cast<float>(config.max_grad_norm));
 }
