@@ -81,9 +81,11 @@ TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
                                          concat(c.tokens(), " tokens, ", c.heads, "/", c.kv_heads, " heads of ", dim, ", window ", c.window));
       const Call call(c, dim);
       const Gradients expected = call.on_cpu(), actual = call.on_gpu();
-      EXPECT_TRUE(agrees(actual.dq, expected.dq, DType::bf16, 3));
-      EXPECT_TRUE(agrees(actual.dk, expected.dk, DType::bf16, 3));
-      EXPECT_TRUE(agrees(actual.dv, expected.dv, DType::bf16, 3));
+      // Where a query sees itself alone, dq and dk are rounding errors.
+      const auto agree = [](const Floats& a, const Floats& e) { return close(a, e, {0.03, 0.03 * rms(e) + 1e-5}); };
+      EXPECT_TRUE(agree(actual.dq, expected.dq));
+      EXPECT_TRUE(agree(actual.dk, expected.dk));
+      EXPECT_TRUE(agree(actual.dv, expected.dv));
     }
 }
 
