@@ -24,33 +24,64 @@ struct Case {
   }
 };
 
-// q, and k and v as columns of one tensor.
+// q, and k and v as columns of one tensor; bf16, as plain memory: there are many cases.
 struct Inputs {
   Inputs(const Case& c, uint64_t seed = 5)
-      : dim(c.dim),
-        kv_heads(c.kv_heads),
-        q(rounded(normals({c.tokens(), c.heads, c.dim}, seed), DType::bf16)),
-        kv(rounded(normals({c.tokens(), 2 * c.kv_heads * c.dim}, seed + 1), DType::bf16)) {}
+      : q(static_cast<size_t>(c.tokens() * c.heads * c.dim)), kv(static_cast<size_t>(2 * c.tokens() * c.kv_heads * c.dim)) {
+    uint64_t state = seed;
+    for (std::vector<bf16>* x : {&q, &kv})
+      for (bf16& y : *x) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        y = to_bf16(static_cast<float>(static_cast<int64_t>(state) >> 32) * 0x1p-30f);  // between -2 and 2
+      }
+  }
   void set_sequence(const Case& c, size_t s, float value) {
     const Ids at = c.offsets();
     const auto i = static_cast<int64_t>(s);
-    for (Floats* x : {&q, &kv}) {
-      const int64_t row = x->tensor().row_size();
-      for (int64_t j = at[i] * row; j < at[i + 1] * row; ++j) (*x)[j] = value;
+    for (std::vector<bf16>* x : {&q, &kv}) {
+      const int64_t row = static_cast<int64_t>(x->size()) / c.tokens();
+      std::fill(x->begin() + at[i] * row, x->begin() + at[i + 1] * row, to_bf16(value));
     }
   }
-  int64_t dim, kv_heads;
-  Floats q, kv;
+  std::vector<bf16> q, kv;
+};
+
+template <class T>
+class Copied {
+ public:
+  Copied(const std::vector<T>& host, DType dtype, std::initializer_list<int64_t> dims)
+      : memory_(gpu()->device(), std::max<size_t>(host.size() * sizeof(T), 1)),
+        tensor_(memory_.data(), dtype, DeviceKind::cuda, dims),
+        size_(host.size()) {
+    gpu()->device().copy(memory_.data(), host.data(), size_ * sizeof(T), gpu()->stream());
+    gpu()->synchronize();
+  }
+  operator Tensor() const { return tensor_; }
+  Tensor tensor() const { return tensor_; }
+  std::vector<T> read() const {
+    std::vector<T> host(size_);
+    gpu()->device().copy(host.data(), memory_.data(), size_ * sizeof(T), gpu()->stream());
+    gpu()->synchronize();
+    return host;
+  }
+
+ private:
+  Buffer memory_;
+  Tensor tensor_;
+  size_t size_;
 };
 
 struct Result {
-  Floats out, lse;
+  std::vector<bf16> out;
+  std::vector<float> lse;
 };
 
 std::optional<Result> forward(const std::string& body, const Case& c, const Inputs& in) {
-  OnGpu out = OnGpu::poisoned({c.tokens(), c.heads, c.dim}, DType::bf16, 8), lse = OnGpu::poisoned({c.tokens(), c.heads}, DType::f32, 3);
-  const OnGpu q(in.q, DType::bf16), kv(in.kv, DType::bf16), offsets(c.offsets());
   const int64_t columns = c.kv_heads * c.dim;
+  const Copied<bf16> out(std::vector<bf16>(in.q.size(), to_bf16(nan_f32)), DType::bf16, {c.tokens(), c.heads, c.dim});
+  const Copied<float> lse(std::vector<float>(static_cast<size_t>(c.tokens() * c.heads), nan_f32), DType::f32, {c.tokens(), c.heads});
+  const Copied<bf16> q(in.q, DType::bf16, {c.tokens(), c.heads, c.dim}), kv(in.kv, DType::bf16, {c.tokens(), 2 * columns});
+  const OnGpu offsets(c.offsets());
   const auto heads_of = [&](int64_t first) { return kv.tensor().columns(first, columns).view({c.tokens(), c.kv_heads, c.dim}); };
   const Tensor k = heads_of(0), v = heads_of(columns);
   for (size_t i = 0; i < attention_forward.bodies().size(); ++i) {
@@ -62,9 +93,18 @@ std::optional<Result> forward(const std::string& body, const Case& c, const Inpu
   return {};
 }
 
-void expect_equal(const Result& actual, const Result& expected, const std::string& name) {
-  EXPECT_TRUE(close(actual.out, expected.out, {0, 0})) << name;
-  EXPECT_TRUE(close(actual.lse, expected.lse, {0, 0})) << name;
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b, size_t begin = 0, size_t count = std::numeric_limits<size_t>::max()) {
+  return a.size() == b.size() && std::memcmp(&a[begin], &b[begin], std::min(count, a.size() - begin) * sizeof(T)) == 0;
+}
+
+void expect_bits_of_the_portable_body(const Case& c) {
+  const Inputs in(c);
+  const auto fast = forward("sm90", c, in), portable = forward("mma", c, in);
+  ASSERT_TRUE(fast && portable) << c.name();
+  EXPECT_TRUE(same(fast->out, portable->out)) << c.name();
+  EXPECT_TRUE(same(fast->lse, portable->lse)) << c.name();
+  for (const bf16 x : fast->out) ASSERT_TRUE(std::isfinite(to_float(x))) << c.name();
 }
 
 // Tiles of rows, blocks of keys and splits end before, at and behind the ends of sequences.
@@ -72,33 +112,10 @@ TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
   HONE_GPU_OR_SKIP();
   for (const int64_t dim : {64, 128})
     for (const int64_t window : {0, 1, 64, 200, 1024, 1500})
-      for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {8, 2}})
-        for (const std::vector<int32_t>& lengths : {std::vector<int32_t>{1},
-                                                    {63, 0, 64, 65, 127, 128, 129},
-                                                    {191, 192, 193, 383, 384, 385},
-                                                    {1023, 1024, 1025},
-                                                    {0, 0, 3000, 5, 2049, 0}}) {
-          const Case c{lengths, heads, kv_heads, dim, window};
-          const Inputs in(c);
-          const auto fast = forward("sm90", c, in), portable = forward("mma", c, in);
-          ASSERT_TRUE(fast && portable) << c.name();
-          expect_equal(*fast, *portable, c.name());
-        }
-}
-
-TEST(AttentionSm90, AgreesWithTheSpecification) {
-  HONE_GPU_OR_SKIP();
-  for (const int64_t dim : {64, 128}) {
-    const Case c{{1300, 1, 257}, 2, 1, dim};
-    const Inputs in(c);
-    Floats k({c.tokens(), 1, dim}), v = k, out = poisoned({c.tokens(), 2, dim}), lse = poisoned({c.tokens(), 2});
-    for (int64_t i = 0; i < k.size(); ++i) k[i] = in.kv[i / dim * 2 * dim + i % dim], v[i] = in.kv[i / dim * 2 * dim + dim + i % dim];
-    attention_forward(cpu(), out, lse, in.q, k, v, c.offsets(), c.shape());
-    const auto fast = forward("sm90", c, in);
-    ASSERT_TRUE(fast);
-    EXPECT_TRUE(agrees(fast->out, out, DType::bf16));
-    EXPECT_TRUE(agrees(fast->lse, lse, DType::f32));
-  }
+      for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {4, 2}})
+        for (const std::vector<int32_t>& lengths :
+             {std::vector<int32_t>{1}, {63, 0, 64, 65, 127, 128, 129}, {191, 192, 193, 383, 384, 385}, {1023, 1024, 1025}, {0, 0, 3000, 5, 2049, 0}})
+          expect_bits_of_the_portable_body({lengths, heads, kv_heads, dim, window});
 }
 
 // Lists of tiles longer than the block that makes them, by sequences and by tiles in one sequence; heads that take turns in the cache.
@@ -106,11 +123,29 @@ TEST(AttentionSm90, ManySequencesAndLongOnes) {
   HONE_GPU_OR_SKIP();
   std::vector<int32_t> many(2500);
   for (size_t s = 0; s < many.size(); ++s) many[s] = static_cast<int32_t>(s * 37 % 211);
-  for (const Case& c : {Case{many, 3, 1, 64}, Case{many, 2, 2, 128}, Case{{500, 131500, 30}, 1, 1, 128, 300}, Case{{17000}, 7, 7, 128, 200}}) {
+  for (const Case& c : {Case{many, 1, 1, 64}, Case{many, 2, 1, 128}, Case{{500, 131500, 30}, 1, 1, 64, 300}, Case{{17000}, 7, 7, 128, 200}})
+    expect_bits_of_the_portable_body(c);
+}
+
+TEST(AttentionSm90, AgreesWithTheSpecification) {
+  HONE_GPU_OR_SKIP();
+  for (const int64_t dim : {64, 128}) {
+    const Case c{{1100, 1, 157}, 2, 1, dim};
     const Inputs in(c);
-    const auto fast = forward("sm90", c, in), portable = forward("mma", c, in);
-    ASSERT_TRUE(fast && portable) << c.name();
-    expect_equal(*fast, *portable, c.name());
+    const int64_t rows = c.tokens();
+    Floats q({rows, 2, dim}), k({rows, 1, dim}), v = k, out = poisoned({rows, 2, dim}), lse = poisoned({rows, 2}), fast_out = out, fast_lse = lse;
+    for (int64_t i = 0; i < q.size(); ++i) q[i] = to_float(in.q[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < k.size(); ++i) {
+      const auto at = static_cast<size_t>(i / dim * 2 * dim + i % dim);
+      k[i] = to_float(in.kv[at]), v[i] = to_float(in.kv[at + static_cast<size_t>(dim)]);
+    }
+    attention_forward(cpu(), out, lse, q, k, v, c.offsets(), c.shape());
+    const auto fast = forward("sm90", c, in);
+    ASSERT_TRUE(fast);
+    for (int64_t i = 0; i < out.size(); ++i) fast_out[i] = to_float(fast->out[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < lse.size(); ++i) fast_lse[i] = fast->lse[static_cast<size_t>(i)];
+    EXPECT_TRUE(agrees(fast_out, out, DType::bf16, 4));  // of the mean size of long rows' numbers; short rows' are larger
+    EXPECT_TRUE(agrees(fast_lse, lse, DType::f32));
   }
 }
 
@@ -124,9 +159,9 @@ TEST(AttentionSm90, ASequenceDoesNotSeeItsNeighbours) {
       in.set_sequence(c, 0, nan_f32), in.set_sequence(c, 2, nan_f32);
       const auto after = forward("sm90", c, in);
       ASSERT_TRUE(before && after);
-      const int64_t row = 2 * dim;
-      for (int64_t i = 77 * row; i < (77 + length) * row; ++i) ASSERT_TRUE(same_bits(after->out[i], before->out[i])) << c.name() << ", number " << i;
-      for (int64_t i = 77 * 2; i < (77 + length) * 2; ++i) ASSERT_TRUE(same_bits(after->lse[i], before->lse[i])) << c.name() << ", sum " << i;
+      const size_t row = static_cast<size_t>(2 * dim), rows = static_cast<size_t>(length);
+      EXPECT_TRUE(same(after->out, before->out, 77 * row, rows * row)) << c.name();
+      EXPECT_TRUE(same(after->lse, before->lse, 77 * 2, rows * 2)) << c.name();
     }
 }
 
