@@ -27,8 +27,12 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   const int64_t t = inside ? row / a.heads_per_token : 0;
   const int h = inside ? static_cast<int>(row % a.heads_per_token) : 0, kv_h = h < a.heads ? 0 : (h - a.heads) % a.kv_heads;
   const bool is_query = h < a.heads, is_value = h >= a.heads + a.kv_heads;
+  const bool turns = inside && !is_value && layout.half > 0;
+  const int64_t position = turns ? a.positions[t] : 0;
+  const auto stored = load_head<P, N>(a.qkv + t * a.qkv_stride + int64_t{h} * layout.dim, layout, lane, inside);
+  const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
   HeadPart<P, N> x;
-  load_head<P, N>(x, a.qkv + t * a.qkv_stride + int64_t{h} * layout.dim, layout, lane, inside);
+  convert<P, N>(x, stored);
   if (a.q_norm) {
     float squares = 0;
 #pragma unroll
@@ -38,7 +42,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
     const float scale = 1 / sqrtf(head_sum(squares, layout.lanes) / static_cast<float>(layout.dim) + a.eps);
     if (inside && !is_value) {
       HeadPart<P, N> weight;
-      load_head<P, N>(weight, is_query ? a.q_norm : a.k_norm, layout, lane, true);
+      convert<P, N>(weight, load_head<P, N>(is_query ? a.q_norm : a.k_norm, layout, lane, true));
 #pragma unroll
       for (int n = 0; n < N; ++n)
 #pragma unroll
@@ -48,7 +52,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   }
   if (!inside) return;
   if (!is_value) {
-    if (layout.half) rotate_head<P, N>(x, a.cos_sin + a.positions[t] * a.cos_sin_stride, layout, lane, 1);
+    rotate_head<P, N>(x, angles, layout, lane, 1);
     store_head<P, N>(is_query ? a.q + t * a.q_stride + int64_t{h} * layout.dim : a.k + t * a.k_stride + int64_t{kv_h} * layout.dim, x, layout, lane);
   }
   if (!is_query && a.cache_k)

@@ -24,21 +24,19 @@ constexpr int qkv_threads = 256;
 template <int P, int N>
 using HeadPart = float[N][2][P];
 
-template <int P, class T>
-__device__ inline void load_item(float (&to)[P], const T* from, bool packed) {
-  constexpr int at_once = P < pack_size<T> ? P : pack_size<T>;
-  if (P > 1 && packed) {
+// The same as it lies in memory. Whatever a lane needs is asked for before any of it is looked at: a conversion between two loads would wait.
+template <class T, int P, int N>
+struct StoredPart {
+  Pack<T, P> item[N][2];
+};
+
+template <class T, int P>
+__device__ inline Pack<T, P> load_item(const T* from, bool packed) {
+  if (P > 1 && packed) return *reinterpret_cast<const Pack<T, P>*>(from);
+  Pack<T, P> out;
 #pragma unroll
-    for (int c = 0; c < P; c += at_once) {
-      float part[at_once];
-      load_pack(part, from + c);
-#pragma unroll
-      for (int i = 0; i < at_once; ++i) to[c + i] = part[i];
-    }
-  } else {
-#pragma unroll
-    for (int i = 0; i < P; ++i) to[i] = to_f32(from[i]);
-  }
+  for (int i = 0; i < P; ++i) out.value[i] = from[i];
+  return out;
 }
 template <int P, class T>
 __device__ inline void store_item(T* to, const float (&from)[P], bool packed) {
@@ -52,19 +50,25 @@ __device__ inline void store_item(T* to, const float (&from)[P], bool packed) {
 
 // Elements that a lane does not hold are zero.
 template <int P, int N, class T>
-__device__ inline void load_head(HeadPart<P, N>& to, const T* from, const HeadLayout& layout, int lane, bool inside) {
+__device__ inline StoredPart<T, P, N> load_head(const T* from, const HeadLayout& layout, int lane, bool inside) {
+  StoredPart<T, P, N> out{};
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int item = lane + n * layout.lanes;
-    const bool held = inside && item < layout.items;
-    if (held) load_item<P>(to[n][0], from + layout.element<P>(item), layout.packed);
-    if (held && layout.is_pair(item)) load_item<P>(to[n][1], from + layout.element<P>(item) + layout.half, layout.packed);
-#pragma unroll
-    for (int i = 0; i < P; ++i) {
-      if (!held) to[n][0][i] = 0;
-      if (!held || !layout.is_pair(item)) to[n][1][i] = 0;
-    }
+    const T* const first = from + layout.element<P>(item);
+    if (inside && item < layout.items) out.item[n][0] = load_item<T, P>(first, layout.packed);
+    if (inside && layout.is_pair(item)) out.item[n][1] = load_item<T, P>(first + layout.half, layout.packed);
   }
+  return out;
+}
+template <int P, int N, class T>
+__device__ inline void convert(HeadPart<P, N>& to, const StoredPart<T, P, N>& from) {
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int side = 0; side < 2; ++side)
+#pragma unroll
+      for (int i = 0; i < P; ++i) to[n][side][i] = to_f32(from.item[n][side].value[i]);
 }
 template <int P, int N, class T>
 __device__ inline void store_head(T* to, const HeadPart<P, N>& from, const HeadLayout& layout, int lane) {
@@ -76,21 +80,40 @@ __device__ inline void store_head(T* to, const HeadPart<P, N>& from, const HeadL
   }
 }
 
-// Rotates pairs by +angle, or by -angle (the transpose, which is backward's). cos_sin: the position's row.
+// Cosines and sines of the pairs that a lane holds. cos_sin: the position's row.
 template <int P, int N>
-__device__ inline void rotate_head(HeadPart<P, N>& x, const float* cos_sin, const HeadLayout& layout, int lane, float sign) {
+struct Angles {
+  float cos[N][P], sin[N][P];
+};
+template <int P, int N>
+__device__ inline Angles<P, N> load_angles(const float* cos_sin, const HeadLayout& layout, int lane, bool inside) {
+  constexpr int at_once = P < 4 ? P : 4;
+  Angles<P, N> out;
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const int item = lane + n * layout.lanes;
-    if (!layout.is_pair(item)) continue;
-    float c[P], s[P];
-    load_item<P>(c, cos_sin + item * P, layout.packed);
-    load_item<P>(s, cos_sin + layout.half + item * P, layout.packed);
+    if (!inside || !layout.is_pair(item)) continue;
+#pragma unroll
+    for (int c = 0; c < P; c += at_once) {
+      const auto cos = load_item<float, at_once>(cos_sin + item * P + c, layout.packed);
+      const auto sin = load_item<float, at_once>(cos_sin + layout.half + item * P + c, layout.packed);
+#pragma unroll
+      for (int i = 0; i < at_once; ++i) out.cos[n][c + i] = cos.value[i], out.sin[n][c + i] = sin.value[i];
+    }
+  }
+  return out;
+}
+// Rotates pairs by +angle, or by -angle (the transpose, which is backward's).
+template <int P, int N>
+__device__ inline void rotate_head(HeadPart<P, N>& x, const Angles<P, N>& angles, const HeadLayout& layout, int lane, float sign) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) {
+    if (!layout.is_pair(lane + n * layout.lanes)) continue;
 #pragma unroll
     for (int i = 0; i < P; ++i) {
-      const float a = x[n][0][i], b = x[n][1][i], turn = sign * s[i];
-      x[n][0][i] = fmaf(a, c[i], -b * turn);
-      x[n][1][i] = fmaf(b, c[i], a * turn);
+      const float a = x[n][0][i], b = x[n][1][i], turn = sign * angles.sin[n][i];
+      x[n][0][i] = fmaf(a, angles.cos[n][i], -b * turn);
+      x[n][1][i] = fmaf(b, angles.cos[n][i], a * turn);
     }
   }
 }
