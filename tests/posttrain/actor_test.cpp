@@ -39,7 +39,7 @@ class ActorTest : public ::testing::Test {
 
   TemporaryFolder folder;
   Tokenizer tokenizer = character_tokenizer(folder.path());
-  std::unique_ptr<Device> device = cpu();
+  std::unique_ptr<Device> device = cpu_device();
   Context context{*device};
   std::unique_ptr<Model> model = character_model(context, tokenizer);
   std::vector<Task> tasks;

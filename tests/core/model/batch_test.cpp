@@ -6,7 +6,7 @@ namespace hone::test {
 namespace {
 
 TEST(Batch, PacksPartsWithTheirPositions) {
-  const auto device = cpu();
+  const auto device = cpu_device();
   Context context(*device);
   Arena arena(*device);
   const std::vector<int32_t> a{5, 6, 7}, b{8}, none;

@@ -33,7 +33,7 @@ std::vector<Case> cases() {
 
 class FamilyTest : public testing::TestWithParam<Case> {
  protected:
-  FamilyTest() : device_(cpu()), context_(*device_) {
+  FamilyTest() : device_(cpu_device()), context_(*device_) {
     for (const size_t length : {11, 1, 7}) sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
   }
   std::vector<BatchPart> parts() const { return {sequences_.begin(), sequences_.end()}; }
@@ -263,7 +263,7 @@ TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
 
 // Two blocks of window 5 see 8 tokens back, no more.
 TEST(MistralTest, WindowBoundsWhatATokenSees) {
-  const auto device = cpu();
+  const auto device = cpu_device();
   Context context(*device);
   const auto model = make_tiny(context, tiny_config("mistral"), false);
   std::vector<int32_t> ids = random_tokens(20, 19, 1);
@@ -279,7 +279,7 @@ TEST(MistralTest, WindowBoundsWhatATokenSees) {
 
 // A window as long as the sequence changes nothing, and without one Mistral is Llama.
 TEST(MistralTest, WithoutWindowIsLlama) {
-  const auto device = cpu();
+  const auto device = cpu_device();
   Context context(*device);
   const std::vector<int32_t> ids = random_tokens(20, 19, 1);
   const auto hidden = [&](const Json& config) { return hidden_of(context, *make_tiny(context, config, false), {{BatchPart{ids}}}); };

@@ -65,7 +65,7 @@ class ModelIoTest : public testing::Test {
     return "made";
   }
 
-  std::unique_ptr<Device> device_ = cpu();
+  std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
   TemporaryFolder folder_;
 };

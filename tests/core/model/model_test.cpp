@@ -16,7 +16,7 @@ class ModelTest : public testing::Test {
     model->initialise(context_, seed);
     return model;
   }
-  std::unique_ptr<Device> device_ = cpu();
+  std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
 };
 

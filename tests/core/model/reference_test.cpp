@@ -28,7 +28,7 @@ int32_t likeliest(std::span<const float> logits) { return static_cast<int32_t>(s
 
 class ReferenceTest : public testing::Test {
  protected:
-  std::unique_ptr<Device> device_ = cpu();
+  std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
 };
 

@@ -40,7 +40,7 @@ TEST(Pass, RecomputationKeepsLess) {
 }
 
 TEST(Pass, SequencesLongerThanThePositionsAreRefused) {
-  const auto device = cpu();
+  const auto device = cpu_device();
   Context context(*device);
   const auto model = make_tiny(context, tiny_config("gpt2"), false);
   const std::vector<int32_t> fits = random_tokens(40, 19, 1), one(1);

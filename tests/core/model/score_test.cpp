@@ -10,7 +10,7 @@ namespace {
 
 class ScoreTest : public testing::Test {
  protected:
-  std::unique_ptr<Device> device_ = cpu();
+  std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
   std::unique_ptr<Model> model_ = make_tiny(context_, tiny_config("llama"), false);
 };

@@ -131,7 +131,7 @@ class StaffLm : public testing::Test {
   }
   void make_pass() { pass_ = std::make_unique<Pass>(context_, *model_, Recompute::none); }
 
-  std::unique_ptr<Device> device_ = cpu();
+  std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
   std::filesystem::path folder_;
   Json case_;

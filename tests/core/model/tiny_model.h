@@ -10,7 +10,7 @@
 
 namespace hone::test {
 
-inline std::unique_ptr<Device> cpu() { return devices().at("cpu")(0); }
+inline std::unique_ptr<Device> cpu_device() { return devices().at("cpu")(0); }
 
 // A config.json that every family reads as a tiny model: the families' spellings side by side.
 inline Json tiny_config(const std::string& family) {

@@ -1,0 +1,56 @@
+"""Writes logits and gradients of tiny models as transformers computes them: python3 make_families.py FOLDER (needs torch and transformers).
+
+A weight is a function of its name and place, here and in tests/core/model/golden.h, so that the files hold results alone. The loss is the mean negative
+log-likelihood of every token but a sequence's first.
+"""
+import json, pathlib, sys, torch, transformers
+from safetensors.torch import save_file
+
+M = 2**32
+LLAMA = dict(vocab_size=48, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1, head_dim=8,
+             max_position_embeddings=64, rms_norm_eps=1e-5, rope_theta=100.0, tie_word_embeddings=False, hidden_act='silu')
+CONFIGS = {
+    'llama': dict(LLAMA, model_type='llama'),
+    'qwen2': dict(LLAMA, model_type='qwen2', tie_word_embeddings=True, use_sliding_window=False),
+    'qwen3': dict(LLAMA, model_type='qwen3', tie_word_embeddings=True, use_sliding_window=False),
+    'mistral': dict(LLAMA, model_type='mistral', sliding_window=5),
+    'gpt2': dict(model_type='gpt2', vocab_size=48, n_embd=24, n_inner=40, n_layer=2, n_head=3, n_positions=64, layer_norm_epsilon=1e-5,
+                 activation_function='gelu_new', tie_word_embeddings=True, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
+}
+
+
+def fnv(name):
+    h = 2166136261
+    for c in name.encode(): h = (h ^ c) * 16777619 % M
+    return h
+
+
+def weight(name, shape):
+    n = 1
+    for d in shape: n *= d
+    x = (torch.arange(n, dtype=torch.int64) + fnv(name)) % M * 2654435761 % M
+    x = (x ^ (x >> 15)) * 2246822519 % M
+    x = x ^ (x >> 13)
+    u = ((x >> 8).double() / 2**24 - 0.5).reshape(shape)
+    if len(shape) > 1: return (0.6 * u).float()
+    return (1 + 0.4 * u if name.endswith('.weight') else 0.4 * u).float()
+
+
+def main(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    ids = torch.tensor([[(7 * t * t + 11 * s + 3 * t) % 48 for t in range(14)] for s in range(2)])
+    for name, keys in CONFIGS.items():
+        config = transformers.AutoConfig.for_model(**keys, bos_token_id=None, eos_token_id=None)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation='eager').float().eval()
+        with torch.no_grad():
+            for key, p in model.named_parameters(): p.copy_(weight(key, p.shape))
+        logits = model(ids, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1))
+        loss.backward()
+        out = {'input_ids': ids.int(), 'logits': logits.detach(), 'loss': loss.detach().reshape(1)}
+        for key, p in model.named_parameters(): out['grad.' + key] = p.grad
+        save_file({k: v.contiguous() for k, v in out.items()}, str(folder / f'{name}.safetensors'), metadata={'config': json.dumps(keys)})
+        print(name, loss.item(), sum(p.numel() for p in model.parameters()))
+
+
+main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,75 @@
+#pragma once
+// Models on a GPU with the weights of one on the CPU.
+#include "core/model/run.h"
+#include "core/model/score.h"
+#include "kernels/cast.h"
+#include "kernels/logprob.h"
+#include "tests/core/model/tiny_model.h"
+#include "tests/gpu/gpu_check.h"
+
+namespace hone::test {
+
+// As tiny_config(), in sizes that are none of a tile's: 3 query heads and one of keys, and with `dim` 64 or 128 what Hopper's own bodies take.
+inline Json gpu_config(const std::string& family, int64_t dim = 16) {
+  const int64_t width = 3 * dim;
+  return with(tiny_config(family), {{"vocab_size", 211},
+                                    {"initializer_range", 0.08},
+                                    {"hidden_size", width},
+                                    {"intermediate_size", 5 * dim / 2 * 2},
+                                    {"num_attention_heads", 3},
+                                    {"num_key_value_heads", 1},
+                                    {"head_dim", dim},
+                                    {"max_position_embeddings", 512},
+                                    {"sliding_window", 37},
+                                    {"n_embd", width},
+                                    {"n_head", 3},
+                                    {"n_positions", 512}});
+}
+
+// Weights of a CPU's model, norms and biases away from their neutral values, as `dtype` rounds them.
+inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype) {
+  std::unique_ptr<Model> model = make_tiny(cpu(), config);
+  if (dtype == DType::bf16)
+    for (float& x : model->flat_values().as<float>()) x = to_float(to_bf16(x));
+  return model;
+}
+
+// The same weights there.
+inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype) {
+  std::unique_ptr<Model> model = make_model(config, "test");
+  model->allocate(*gpu(), dtype, true);
+  Arena arena(gpu()->device());
+  const Tensor staged = arena.take(DType::f32, model->flat_values().dims());
+  gpu()->copy(staged, weights.flat_values());
+  cast(*gpu(), model->flat_values(), staged);
+  gpu()->synchronize();
+  return model;
+}
+
+inline std::vector<std::vector<int32_t>> gpu_sequences(std::initializer_list<size_t> lengths, int64_t vocab_size = 211) {
+  std::vector<std::vector<int32_t>> out;
+  for (const size_t length : lengths) out.push_back(random_tokens(length, vocab_size, static_cast<uint32_t>(length)));
+  return out;
+}
+
+// Values of a model on either device, as f32.
+inline std::vector<float> on_host(Context& context, Tensor values) {
+  const Tensor flat = values.view({values.size()});
+  if (flat.dtype == DType::f32) return download(context, flat);
+  Arena arena(context.device());
+  const Tensor staged = arena.take(DType::f32, flat.dims());
+  cast(context, staged, flat);
+  return download(context, staged);
+}
+
+// |a - e| over |e|, as vectors; NaN where either holds one.
+inline double distance(std::span<const float> actual, std::span<const float> expected) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    difference += (double{actual[i]} - expected[i]) * (double{actual[i]} - expected[i]);
+    size += double{expected[i]} * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
+}  // namespace hone::test

@@ -1,0 +1,135 @@
+// Whole models on a GPU beside the CPU's.
+#include "rollout/engine.h"
+#include "tests/core/model/golden.h"
+#include "tests/gpu/gpu_model.h"
+
+namespace hone::test {
+namespace {
+
+// Log-probs, entropies and gradients of a loss that reads every one of them with a weight of its own.
+struct Outcome {
+  std::vector<float> logp, entropy, gradients;
+};
+Outcome outcome(Context& context, Model& model, const std::vector<std::vector<int32_t>>& sequences, Recompute recompute = Recompute::none) {
+  const ScratchScope scope(context);
+  Arena arena(context.device());
+  const Batch batch = pack_batch(context, arena, std::vector<BatchPart>(sequences.begin(), sequences.end()));
+  const int64_t R = batch.num_tokens;
+  const std::vector<int32_t> all = all_rows(R), next = random_tokens(all.size(), model.shape().vocab_size, 11);
+  std::vector<float> weights, entropy_weights;
+  for (int64_t t = 0; t < R; ++t) {
+    weights.push_back(std::sin(static_cast<float>(t) + 1) / static_cast<float>(R));
+    entropy_weights.push_back(0.5f * std::cos(static_cast<float>(t)) / static_cast<float>(R));
+  }
+  const auto column = [&] { return arena.take(DType::f32, {R}); };
+  const Tensor rows = upload(context, arena, std::span<const int32_t>(all)), targets = upload(context, arena, std::span<const int32_t>(next)),
+               logp = column(), lse = column(), entropy = column();
+  Pass pass(context, model, recompute);
+  const Tensor hidden = pass.forward(batch, rows), dhidden = arena.take(hidden.dtype, hidden.dims());
+  Param& head = model.head();
+  logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, 0.8f);
+  model.zero_grad(context);
+  const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)), upload(context, arena, std::span<const float>(entropy_weights))};
+  logprob_backward(context, dhidden, head.grad, grad, lse, entropy, hidden, head.value, targets, 0.8f);
+  pass.backward(dhidden);
+  return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
+}
+
+TEST(FamiliesOnGpu, AgreeWithTheCpu) {
+  HONE_GPU_OR_SKIP();
+  const auto sequences = gpu_sequences({70, 1, 133, 64});
+  for (const std::string& family : families().names())
+    for (const int64_t dim : {16, 64, 128})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
+        const Json config = gpu_config(family, dim);
+        const auto there = cpu_model(config, dtype);
+        const auto here = gpu_model(config, *there, dtype);
+        const Outcome expected = outcome(cpu(), *there, sequences), actual = outcome(*gpu(), *here, sequences);
+        const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+        EXPECT_LE(distance(actual.logp, expected.logp), tolerance);
+        EXPECT_LE(distance(actual.entropy, expected.entropy), tolerance);
+        EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
+        // No parameter is left out by being small beside the others: each within what roundings on its way may do.
+        for (const Param* param : here->params()) {
+          const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) - static_cast<const float*>(here->flat_grads().data));
+          const auto part = [&](const Outcome& from) { return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size())); };
+          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->blocks.front().name;
+        }
+      }
+}
+
+TEST(FamiliesOnGpu, RecomputationHasTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  const auto sequences = gpu_sequences({70, 133});
+  for (const std::string& family : families().names()) {
+    const Json config = gpu_config(family, 64);
+    const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
+    const Outcome kept = outcome(*gpu(), *model, sequences);
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::block}) {
+      const Outcome again = outcome(*gpu(), *model, sequences, recompute);
+      EXPECT_EQ(again.logp, kept.logp) << family;
+      EXPECT_EQ(again.gradients, kept.gradients) << family << " " << static_cast<int>(recompute);
+    }
+  }
+}
+
+TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
+  HONE_GPU_OR_SKIP();
+  for (const char* family : golden_families)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Golden::Errors errors = Golden(*gpu(), family, dtype).errors();
+      const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+      EXPECT_LE(errors.logits, tolerance) << family << " " << name_of(dtype);
+      EXPECT_LE(errors.gradients, tolerance) << family << " " << name_of(dtype) << ": " << errors.worst;
+    }
+}
+
+std::vector<Request> requests() {
+  std::vector<Request> out;
+  for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}))
+    out.push_back({prompt, 3, out.size(), {.temperature = 0.9, .max_tokens = 40, .ignore_eos = true, .stop = {}, .stop_ids = {}}});
+  return out;
+}
+
+// What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
+TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
+  HONE_GPU_OR_SKIP();
+  for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}, {"gpt2", 16}, {"mistral", 64}, {"qwen3", 128}})
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
+      const Json config = gpu_config(family, dim);
+      const auto model = gpu_model(config, *cpu_model(config, dtype), dtype);
+      std::vector<std::vector<Reply>> first;
+      for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
+        Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
+        const auto replies = engine.generate(requests());
+        if (first.empty()) first = replies;
+        for (size_t i = 0; i < replies.size(); ++i)
+          for (size_t n = 0; n < replies[i].size(); ++n) {
+            ASSERT_FALSE(replies[i][n].failed) << replies[i][n].finish_reason;
+            ASSERT_EQ(replies[i][n].ids, first[i][n].ids) << batch_tokens << " tokens, " << sequences << " sequences";
+            ASSERT_EQ(replies[i][n].logp, first[i][n].logp) << batch_tokens << " tokens, " << sequences << " sequences";
+          }
+      }
+      std::vector<std::vector<int32_t>> texts;
+      std::vector<size_t> prompts;
+      const auto asked = requests();
+      for (size_t i = 0; i < first.size(); ++i)
+        for (const Reply& reply : first[i]) {
+          texts.push_back(asked[i].prompt);
+          prompts.push_back(texts.back().size());
+          texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
+        }
+      for (const int64_t batch_tokens : {1, 300, 100000}) {
+        const auto scores = score_sequences(*gpu(), *model, texts, {.temperature = 0.9, .batch_tokens = batch_tokens});
+        for (size_t i = 0; i < texts.size(); ++i) {
+          const std::vector<float> learner(scores[i].logp.begin() + static_cast<std::ptrdiff_t>(prompts[i]), scores[i].logp.end());
+          ASSERT_EQ(learner, first[i / 3][i % 3].logp) << "reply " << i << ", " << batch_tokens << " tokens a pass";
+        }
+      }
+    }
+}
+
+}  // namespace
+}  // namespace hone::test

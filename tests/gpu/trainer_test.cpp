@@ -1,0 +1,174 @@
+// Training on a GPU: its bits, its memory, and what it does with numbers that are none.
+#include "pretrain/trainer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "posttrain/plan_recipe.h"
+#include "tests/gpu/gpu_model.h"
+
+namespace hone::test {
+namespace {
+
+std::vector<Sample> samples_of(std::initializer_list<size_t> lengths) {
+  std::vector<Sample> out;
+  for (const auto& tokens : gpu_sequences(lengths)) {
+    Sample& sample = out.emplace_back();
+    sample.tokens = tokens;
+    sample.mask.assign(tokens.size(), 1);
+    sample.mask[0] = 0;
+    sample.behavior_logp.assign(tokens.size(), -5);
+    sample.reference_logp.assign(tokens.size(), -5);
+    sample.advantage.assign(tokens.size(), out.size() % 2 == 0 ? 1.f : -1.f);
+    sample.value.assign(tokens.size(), 0.1f);
+    sample.returns.assign(tokens.size(), 0.3f);
+  }
+  return out;
+}
+std::vector<const Sample*> pointers(const std::vector<Sample>& samples) {
+  std::vector<const Sample*> out;
+  for (const Sample& sample : samples) out.push_back(&sample);
+  return out;
+}
+std::unique_ptr<Objective> objective(const char* name) { return objectives().at(name)(); }
+
+struct Trained {
+  std::vector<float> weights;
+  std::vector<double> losses, norms;
+  bool operator==(const Trained&) const = default;
+};
+Trained train(Context& context, Model& model, const char* name, TrainerConfig config, int steps) {
+  Trainer trainer(context, model, std::move(config));
+  const std::vector<Sample> samples = samples_of({70, 133, 64, 90, 5, 40});
+  Trained out;
+  for (int i = 0; i < steps; ++i) {
+    const StepReport report = trainer.step(pointers(samples), *objective(name), 0.003);
+    out.losses.push_back(report.loss), out.norms.push_back(report.grad_norm);
+  }
+  out.weights = on_host(context, model.flat_values());
+  return out;
+}
+
+const Json& config() {
+  static const Json json = gpu_config("qwen2", 64);
+  return json;
+}
+std::unique_ptr<Model> fresh(DType dtype) { return gpu_model(config(), *cpu_model(config(), dtype), dtype); }
+TrainerConfig in_pieces(int64_t tokens = 200) {
+  TrainerConfig out;
+  out.micro_batch_tokens = tokens;
+  return out;
+}
+
+TEST(TrainerOnGpu, TwoRunsHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::bf16, DType::f32})
+    for (const char* name : {"sft", "grpo", "ppo"}) {
+      const Trained one = train(*gpu(), *fresh(dtype), name, in_pieces(), 4), two = train(*gpu(), *fresh(dtype), name, in_pieces(), 4);
+      EXPECT_EQ(one, two) << name;
+    }
+}
+
+TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
+  HONE_GPU_OR_SKIP();
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const char* name : {"sft", "grpo", "ppo"}) {
+      const auto there = cpu_model(config(), dtype);
+      const Trained expected = train(cpu(), *there, name, in_pieces(), 4), actual = train(*gpu(), *fresh(dtype), name, in_pieces(), 4);
+      const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
+      for (size_t i = 0; i < 4; ++i) {
+        EXPECT_NEAR(actual.losses[i], expected.losses[i], tolerance * (std::fabs(expected.losses[i]) + 0.1)) << name << " step " << i;
+        EXPECT_NEAR(actual.norms[i], expected.norms[i], 2 * tolerance * expected.norms[i]) << name << " step " << i;
+      }
+    }
+}
+
+TEST(TrainerOnGpu, RecomputationHasTheSameBitsAndMicroBatchesTheSameLoss) {
+  HONE_GPU_OR_SKIP();
+  const Trained whole = train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(), 3);
+  for (const char* recompute : {"selective", "block"}) {
+    TrainerConfig config = in_pieces();
+    config.recompute = recompute;
+    EXPECT_EQ(train(*gpu(), *fresh(DType::bf16), "sft", config, 3), whole) << recompute;
+  }
+  // The first step's loss is of log-probs, which have the same bits in any packing; their sum has another order.
+  EXPECT_NEAR(train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(1000), 1).losses[0], whole.losses[0], 1e-12);
+}
+
+TEST(TrainerOnGpu, ResumedIsUninterruptedBitForBit) {
+  HONE_GPU_OR_SKIP();
+  const TemporaryFolder folder;
+  const std::vector<Sample> samples = samples_of({70, 133, 64, 90});
+  const auto model = fresh(DType::bf16);
+  Trainer trainer(*gpu(), *model, in_pieces());
+  const auto sft = objective("sft");
+  for (int i = 0; i < 3; ++i) trainer.step(pointers(samples), *sft, 0.003);
+  StateSection section;
+  trainer.save_state(section);
+  save_model(*gpu(), *model, folder.path(), DType::bf16);
+  const auto loaded = load_model(*gpu(), folder.path(), {.dtype = DType::bf16, .gradients = true});
+  Trainer resumed(*gpu(), *loaded, in_pieces());
+  resumed.load_state(section);
+  for (int i = 0; i < 3; ++i) {
+    const StepReport a = trainer.step(pointers(samples), *sft, 0.003), b = resumed.step(pointers(samples), *sft, 0.003);
+    EXPECT_EQ(a.loss, b.loss);
+    EXPECT_EQ(a.grad_norm, b.grad_norm);
+  }
+  EXPECT_EQ(on_host(*gpu(), model->flat_values()), on_host(*gpu(), loaded->flat_values()));
+}
+
+TEST(TrainerOnGpu, NumbersThatAreNotFiniteLeaveTheWeights) {
+  HONE_GPU_OR_SKIP();
+  const auto model = fresh(DType::bf16);
+  Trainer trainer(*gpu(), *model, in_pieces());
+  std::vector<Sample> samples = samples_of({70, 133});
+  const std::vector<float> before = on_host(*gpu(), model->flat_values());
+  samples[1].advantage[9] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THROW(trainer.step(pointers(samples), *objective("grpo"), 0.01), Error);
+  EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
+  samples[1].mask[9] = std::numeric_limits<float>::infinity();  // of a linear objective: the loss is known after everything was queued
+  EXPECT_THROW(trainer.step(pointers(samples), *objective("sft"), 0.01), Error);
+  EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
+  samples[1].mask[9] = 1;
+  EXPECT_TRUE(std::isfinite(trainer.step(pointers(samples), *objective("sft"), 0.01).loss));
+  EXPECT_NE(on_host(*gpu(), model->flat_values()), before);
+}
+
+// The first steps take what the later ones need, and what the plan says that they will.
+TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
+  HONE_GPU_OR_SKIP();
+  for (const char* recompute : {"none", "selective", "block"}) {
+    const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
+    Context context(*device), planned(*meta);
+    planned.stand_for(DeviceKind::cuda);
+    const Json shape = with(gpu_config("qwen2", 64), {{"vocab_size", 32000}, {"num_hidden_layers", 8}});
+    TrainerConfig config;
+    config.micro_batch_tokens = 4096, config.recompute = recompute;
+    const auto sft = objective("sft");
+    std::vector<Sample> samples;
+    for (int i = 0; i < 24; ++i) samples.push_back(samples_of({512})[0]);
+    size_t after_two = 0;
+    {
+      const auto model = make_model(shape, "test");
+      model->allocate(context, DType::bf16, true);
+      model->initialise(context, 1);
+      Trainer trainer(context, *model, config);
+      for (int i = 0; i < 6; ++i) {
+        trainer.step(pointers(samples), *sft, 0.001);
+        if (i == 1) after_two = device->peak_bytes();
+      }
+      EXPECT_EQ(device->peak_bytes(), after_two) << recompute;
+    }
+    const auto model = make_model(shape, "test");
+    model->allocate(planned, DType::bf16, true);
+    Trainer trainer(planned, *model, config);
+    trainer.step(pointers(samples), *sft, 0.001);
+    const TrainerMemory memory = trainer.memory();
+    const double plan = static_cast<double>(model->flat_values().bytes() + model->flat_grads().bytes() + planned.scratch().peak_bytes()) +
+                        static_cast<double>(memory.optimizer + memory.activations);
+    EXPECT_NEAR(plan, static_cast<double>(after_two), 0.05 * static_cast<double>(after_two)) << recompute;
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
