@@ -128,7 +128,7 @@ void print_double(std::string& out, double value) {
 
 void print(std::string& out, const Json& value, int indent, int depth) {
   const auto line = [&](int levels) {
-    if (indent >= 0) out += '\n', out.append(static_cast<size_t>(indent * levels), ' ');
+    if (indent >= 0) out += '\n', out.append(static_cast<size_t>(indent) * static_cast<size_t>(levels), ' ');
   };
   const auto separate = [&](bool first) {
     if (!first) out += indent >= 0 ? "," : ", ";
