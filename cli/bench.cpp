@@ -30,6 +30,7 @@ class BenchCommand : public Command {
     a.option("micro-batch-tokens", model_.micro_batch_tokens, "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
     a.option("recompute", model_.recompute, "of training: none | selective | block");
     a.option("moments", model_.moments, "of training: f32 | bf16");
+    a.flag("profile", model_.profile, "of training: the time of each op in a step, too");
     a.flag("json", json_, "JSON Lines");
   }
   int run() override {
@@ -80,6 +81,10 @@ class BenchCommand : public Command {
       std::printf("%s %s, batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's %s\n", what_.c_str(), model_.shape.c_str(),
                   static_cast<long long>(model_.batch), static_cast<long long>(model_.tokens), row.at("tokens_per_second").as_double(), 100 * share,
                   arithmetic ? "measured arithmetic peak" : "measured read bandwidth");
+    if (const Json* rows = row.find("ops"); rows && !json_)
+      for (const Json& op : rows->as_array())
+        std::printf("  %-24s %6lld calls %10.3f ms\n", op.at("op").as_string().c_str(), static_cast<long long>(op.at("calls").as_int()),
+                    1e3 * op.at("seconds").as_double());
     return 0;
   }
   std::string what_, filter_, device_ = "cpu";

@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/stopwatch.h"
 #include "kernels/cast.h"
+#include "kernels/op_times.h"
 #include "pretrain/trainer.h"
 #include "rollout/engine.h"
 
@@ -110,6 +111,13 @@ void train(Context& context, Model& model, const ModelBench& options, Json& out)
   trainer.step(batch, *objective, 1e-4);  // takes memory
   StepReport report;
   const double seconds = median_seconds(options.repeats, [&] { report = trainer.step(batch, *objective, 1e-4); });
+  if (options.profile) {
+    const OpTimes times;
+    trainer.step(batch, *objective, 1e-4);
+    JsonArray rows;
+    for (const OpTime& op : times.read(context)) rows.push_back(JsonObject{{"op", op.name}, {"calls", op.calls}, {"seconds", op.seconds}});
+    out.set("ops", std::move(rows));
+  }
   const double tokens = as_double(options.batch * options.tokens), rate = tokens / seconds;
   const ModelPlan plan = plan_model(model, options.tokens);
   out.set("seconds", seconds);

@@ -15,6 +15,7 @@ struct ModelBench {
   // Of training.
   int64_t micro_batch_tokens = 0;  // 0: 8192, or as many as the batch has, or a sequence
   std::string recompute = "none", moments = "f32";
+  bool profile = false;  // one step more, with the time of each op in it
 };
 std::vector<std::string> model_bench_shapes();
 

@@ -76,8 +76,6 @@ struct Trainer::Impl {
         inv_temperature(static_cast<float>(1 / config.temperature)) {
     HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
     optimizer->attach(context, model.params());
-    for (const Param* param : model.params())
-      if (param->trainable) trained.push_back(param->grad.view({param->grad.size()}));
   }
 
   Critic& the_critic() {
@@ -141,7 +139,6 @@ struct Trainer::Impl {
   std::filesystem::path dump_path;
   int64_t steps = 0;
   int64_t reserved_tokens = 0;
-  std::vector<Tensor> trained;  // gradients of the trainable parameters, flat
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<float> row_values;
@@ -232,11 +229,7 @@ double Trainer::Impl::run_general(Staging& staging, const Objective& objective, 
 void Trainer::Impl::queue_global_norm(Tensor clip, Tensor norm) {
   const Tensor sum = step_arena.take(DType::f64, {1});
   context.zero(sum);
-  // On a GPU launches of small kernels would take longer than the numbers: all at once, the zeros between parameters included.
-  if (context.target() == DeviceKind::cuda && trained.size() == model.params().size())
-    sum_squares(context, sum, model.flat_grads());
-  else
-    for (const Tensor& grad : trained) sum_squares(context, sum, grad);
+  optimizer->add_squares(context, sum);
   if (critic) sum_squares(context, sum, critic->flat_grads());
   clip_factor(context, clip, norm, sum, static_cast<float>(config.max_grad_norm));
 }
