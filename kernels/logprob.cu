@@ -9,7 +9,7 @@ namespace hone {
 namespace {
 
 constexpr int64_t most_rows = 2048, columns_at_once = 8192;  // logits in f32
-constexpr size_t most_gradient_bytes = size_t{384} << 20;    // dlogits of a block of rows
+constexpr size_t most_gradient_bytes = size_t{600} << 20;    // dlogits of a block of rows
 constexpr int64_t row_multiple = 128, column_multiple = 64;
 
 struct Head {
@@ -150,21 +150,21 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   const Tensor gradients = take_gradient(context, head, step);
   const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
   HeadRows rows = take_rows(context, head, step, false);
-  rows.guess = arena.take(DType::f32, {step}), rows.scale = arena.take(DType::f32, {step});
-  rows.z_loss = grad.z_loss;
+  const Tensor guess = arena.take(DType::f32, {R});
+  rows.targets = targets, rows.guess = guess;
+  head_guess(context, rows, hidden, w);
+  rows.scale = arena.take(DType::f32, {step}), rows.z_loss = grad.z_loss;
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count), scale = rows.scale.rows(0, count);
     rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
-    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
-    head_guess(context, rows, block, w);
+    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
     if (!head_exponentials_direct(context, rows, gradient, block, w))
       for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
     head_finish(context, rows, head.V());
-    head_scale(context, rows, gradient, block, w);
+    head_scale(context, rows, gradient, scaled.rows(0, count), block, w);
     gemm_backward_input(context, unscaled.rows(0, count), gradient, w);
     scale_rows(context, dhidden.rows(first, count), unscaled.rows(0, count), scale);
-    scale_rows(context, scaled.rows(0, count), block, scale);
     gemm_backward_weight(context, dw, {}, gradient, scaled.rows(0, count));
   }
 }

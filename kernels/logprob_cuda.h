@@ -25,11 +25,11 @@ void head_finish(Context& context, const HeadRows& rows, int64_t V);
 void head_gradient(Context& context, const HeadRows& rows, Tensor gradient, Tensor logits, int64_t first);
 
 // Where lse is not known yet: head_guess puts `guess` near it, head_exponentials makes the chunk sums and writes exp(z - guess), and head_scale, when
-// all of a row is done, finds the `scale` by which its numbers are the gradient once that of the target is corrected: dlogits = scale * numbers. A
-// row whose guess was bad, or whose gradient is no multiple of p, is computed anew, with scale 1.
+// all of a row is done, corrects the target's number and finds the `scale` by which the row is its gradient: dlogits = scale * numbers. It writes
+// scaled = scale * hidden too. A row whose guess was bad, or that is next to no multiple of p, is computed anew, with scale 1.
 void head_guess(Context& context, const HeadRows& rows, Tensor hidden, Tensor w);
 void head_exponentials(Context& context, const HeadRows& rows, Tensor numbers, Tensor logits, int64_t first);
-void head_scale(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w);
+void head_scale(Context& context, const HeadRows& rows, Tensor numbers, Tensor scaled, Tensor hidden, Tensor w);
 
 // The same for the whole vocabulary, from hidden and w: the logits stay in registers, with gemm_forward's bits. false, nothing done: they are not
 // bf16 matrices that the copy engine reads, or too few rows to be worth a tile.

@@ -148,29 +148,31 @@ __global__ void __launch_bounds__(threads)
 
 // A block a row; most have one number to correct.
 template <class T>
-__global__ void __launch_bounds__(threads) scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, const T* hidden, const T* w,
-                                                        int64_t hidden_stride, int64_t w_stride, int64_t V, int64_t D) {
+__global__ void __launch_bounds__(threads) scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, T* scaled, int64_t scaled_stride,
+                                                        const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int64_t V, int64_t D) {
   const int row = static_cast<int>(blockIdx.x);
   const float dlogp = rows.dlogp[row], lse = rows.lse[row], shift = rows.guess[row] - lse, p_factor = rows.dlse(row) - dlogp;
+  const float by_p = p_factor * exp_approx(shift);
   const int64_t target = rows.targets[row];
   T* gradient = gradients + row * stride;
-  const bool good_guess = !(fabsf(shift) > most_shift), good_factor = !(fabsf(p_factor) * 16 < fabsf(dlogp));
-  if (good_guess && good_factor) {
-    if (threadIdx.x != 0) return;
-    const float by_p = p_factor * exp_approx(shift);
-    rows.scale[row] = by_p * rows.inv_temperature;
-    if (dlogp == 0 || target < 0 || target >= V) return;
-    const float p = exp_approx(rows.target_z[row] - lse);  // near 1 the rounded exponential would leave 1 - p with few bits
-    gradient[target] = from_f32<T>(fmaf(p_factor, p, dlogp) / by_p);
-    return;
+  const T* from = hidden + row * hidden_stride;
+  const bool good_guess = !(fabsf(shift) > most_shift), good = good_guess && !(fabsf(p_factor) * 16 < fabsf(dlogp));
+  const float scale = good ? by_p * rows.inv_temperature : 1;
+  for (int64_t d = threadIdx.x; d < D; d += threads) scaled[row * scaled_stride + d] = from_f32<T>(to_f32(from[d]) * scale);
+  if (threadIdx.x == 0) {
+    rows.scale[row] = scale;
+    if (good && dlogp != 0 && target >= 0 && target < V) {
+      const float p = exp_approx(rows.target_z[row] - lse);  // near 1 the rounded exponential would leave 1 - p with few bits
+      gradient[target] = from_f32<T>(fmaf(p_factor, p, dlogp) / by_p);
+    }
   }
-  if (threadIdx.x == 0) rows.scale[row] = 1;
-  const bool none = dlogp == 0;
+  if (good) return;
   for (int64_t v = threadIdx.x / 32; v < V; v += warps) {
     // exponentials under a good guess serve as well as logits, which are gone
-    const float p = good_guess || none ? to_f32(gradient[v]) * exp_approx(shift)
-                                       : exp_approx(dot(hidden + row * hidden_stride, w + v * w_stride, D) * rows.inv_temperature - lse);
-    const float dz = none ? 0 : fmaf(p_factor, p, v == target ? dlogp : 0);
+    float p = 0;
+    if (dlogp != 0)
+      p = good_guess ? to_f32(gradient[v]) * exp_approx(shift) : exp_approx(dot(from, w + v * w_stride, D) * rows.inv_temperature - lse);
+    const float dz = fmaf(p_factor, p, v == target ? dlogp : 0);
     __syncwarp();
     if (threadIdx.x % 32 == 0) gradient[v] = from_f32<T>(dz * rows.inv_temperature);
   }
@@ -232,12 +234,12 @@ void head_exponentials(Context& context, const HeadRows& rows, Tensor numbers_, 
   });
 }
 
-void head_scale(Context& context, const HeadRows& rows, Tensor numbers_, Tensor hidden, Tensor w) {
+void head_scale(Context& context, const HeadRows& rows, Tensor numbers_, Tensor scaled, Tensor hidden, Tensor w) {
   with_storage(logprob_fused, hidden.dtype, [&](auto type) {
     using T = decltype(type);
     scale_kernel<T><<<static_cast<unsigned>(hidden.dim(0)), threads, 0, cuda_stream(context)>>>(
-        HeadRowsView(rows), numbers<T>(numbers_), numbers_.row_stride, numbers<const T>(hidden), numbers<const T>(w), hidden.row_stride, w.row_stride,
-        w.dim(0), w.dim(1));
+        HeadRowsView(rows), numbers<T>(numbers_), numbers_.row_stride, numbers<T>(scaled), scaled.row_stride, numbers<const T>(hidden),
+        numbers<const T>(w), hidden.row_stride, w.row_stride, w.dim(0), w.dim(1));
   });
   check_launch(logprob_fused);
 }

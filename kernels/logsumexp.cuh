@@ -4,8 +4,8 @@
 //
 // A row is cut into chunks of 64. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 2 p and 2 p + 1 to that of columns 2 p + 32
 // and 2 p + 33; places are then folded by their bits 2, 3, 0 and 1. A matrix product's accumulators lie so that four threads hold a row of a chunk,
-// four places each; a row in memory is read by eight lanes, two places each. Chunks are rescaled to the maximum of the row and added by a warp: lane
-// l those at l, l + 32, ..., then a butterfly.
+// four places each; a row in memory is read by eight lanes, two places each. Chunks are rescaled to the maximum of the row; slot s of lane l
+// adds those at l + 32 s + 256 i, then slots are folded, then lanes by a butterfly.
 #include <cmath>
 
 #include "kernels/cuda.cuh"
@@ -101,21 +101,48 @@ struct RowSums {
   __device__ float entropy() const { return static_cast<float>(log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum); }
 };
 
+// A row's sum and weighted sum, or parts of them.
+struct MergedSums {
+  float sum, weighted;
+  __device__ void add(float2 chunk, float chunk_weighted, float origin) {
+    const float shift = chunk.x - origin, scale = exp_approx(shift);
+    sum = fmaf(chunk.y, scale, sum);
+    weighted = fmaf(fmaf(finite_log(shift), chunk.y, chunk_weighted), scale, weighted);
+  }
+};
+inline constexpr int merge_slots = 8;
+template <class X>
+__device__ float fold_slots(X x) {
+  return ((x(0) + x(1)) + (x(2) + x(3))) + ((x(4) + x(5)) + (x(6) + x(7)));
+}
+
 // Of a row, from its chunks' (max, sum) and, unless nullptr, weighted; a warp's work, the result on all lanes.
 __device__ inline RowSums merge_chunks(const float2* chunks, const float* weighted, int count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   float max = -INFINITY;
+#pragma unroll 4
   for (int c = lane; c < count; c += 32) max = fmaxf(max, chunks[c].x);
   max = warp_max(max);
   const float origin = origin_of(max);
-  float sum = 0, weight = 0;
-  for (int c = lane; c < count; c += 32) {
-    const float2 chunk = chunks[c];
-    const float shift = chunk.x - origin, scale = exp_approx(shift);
-    sum = fmaf(chunk.y, scale, sum);
-    if (weighted) weight = fmaf(fmaf(finite_log(shift), chunk.y, weighted[c]), scale, weight);
-  }
-  return {max, warp_sum(sum), weighted ? warp_sum(weight) : 0};
+  MergedSums slots[merge_slots] = {};
+  for (int c = lane; c < count; c += 32 * merge_slots)
+#pragma unroll
+    for (int s = 0; s < merge_slots; ++s)
+      if (const int at = c + 32 * s; at < count) slots[s].add(chunks[at], weighted ? weighted[at] : 0, origin);
+  return {max, warp_sum(fold_slots([&](int s) { return slots[s].sum; })), warp_sum(fold_slots([&](int s) { return slots[s].weighted; }))};
+}
+// The same (but weighted) by a slot a warp. `shared` holds merge_slots * 32 floats; max: of all chunks. What the slots' warps leave there, any warp
+// folds after a __syncthreads().
+__device__ inline void merge_slot(float* shared, const float2* chunks, int count, int slot, float max) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  MergedSums sums{};
+#pragma unroll 4
+  for (int c = lane + 32 * slot; c < count; c += 32 * merge_slots) sums.add(chunks[c], 0, origin_of(max));
+  shared[32 * slot + lane] = sums.sum;
+}
+__device__ inline RowSums merged(const float* shared, float max) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  return {max, warp_sum(fold_slots([&](int s) { return shared[32 * s + lane]; })), 0};
 }
 
 }  // namespace hone

@@ -2,7 +2,7 @@
 // have one sum in any order, and what truncation keeps is found by radix selection over tokens that a bound from the chunks' maxima lets through.
 #include "kernels/check_shape.h"
 #include "kernels/sample.h"
-#include "kernels/sample_select.cuh"
+#include "kernels/sample_draw.cuh"
 
 namespace hone {
 namespace {
@@ -16,6 +16,7 @@ struct Rows {
   bool packed;
   const SampleParams* params;
   float2 *sums, *raw_sums;  // [S, chunks], raw_sums where the temperature is not 1
+  uint64_t* masses;         // [S, chunks], where tokens are truncated
   int32_t* ids;
   float *logp, *truncated_logp, *raw_logp;
 };
@@ -47,82 +48,45 @@ __global__ void __launch_bounds__(sum_threads) sums_kernel(Rows rows) {
   }
 }
 
-// The lowest id of the largest logit.
-__device__ int greedy(const RowLogits& row, SelectMemory& memory) {
-  if (threadIdx.x == 0) memory.found = row.V;
+// merge_chunks by a block; the result on all threads.
+__device__ RowSums merge_row(const float2* chunks, int count) {
+  __shared__ float maxima[32], slots[32 * merge_slots];
+  float max = -INFINITY;
+  for (int c = static_cast<int>(threadIdx.x); c < count; c += draw_threads) max = fmaxf(max, chunks[c].x);
+  __syncthreads();  // a call before this one has read
+  max = block_max(max, maxima);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  if (warp < merge_slots) merge_slot(slots, chunks, count, warp, max);
   __syncthreads();
-  for (int c = static_cast<int>(threadIdx.x); c < row.chunks; c += draw_threads)
-    if (row.sums[c].x == row.max) atomicMin(&memory.found, c);
-  __syncthreads();
-  const int first = memory.found * logsumexp_cuda_chunk, v = first + static_cast<int>(threadIdx.x);
-  __syncthreads();
-  if (threadIdx.x == 0) memory.found = row.V;
-  __syncthreads();
-  if (threadIdx.x < logsumexp_cuda_chunk && v < row.V && row.z(v) == row.max) atomicMin(&memory.found, v);
-  __syncthreads();
-  return memory.found;
-}
-
-// One of all tokens: first the chunk, then the token in it.
-__device__ int draw_plain(const RowLogits& row, double uniform, SelectMemory& memory) {
-  const int each = (row.chunks + draw_threads - 1) / draw_threads, begin = static_cast<int>(threadIdx.x) * each;
-  const int end = min(begin + each, row.chunks);
-  const auto mass_of = [&](int c) { return fixed(row.sums[c].y * exp_approx(row.sums[c].x - row.max)); };
-  uint64_t own = 0;
-  for (int c = begin; c < end; ++c) own += mass_of(c);
-  uint64_t total = 0;
-  uint64_t before = block_scan(own, total, memory);
-  const uint64_t drawn = part_of(total, uniform);
-  if (before <= drawn && drawn < before + own) {
-    int c = begin;
-    for (uint64_t mass = mass_of(c); before + mass <= drawn; mass = mass_of(c)) before += mass, ++c;
-    memory.found = c, memory.rest = drawn - before;
-  }
-  __syncthreads();
-  const int first = memory.found * logsumexp_cuda_chunk, v = first + static_cast<int>(threadIdx.x);
-  const uint64_t rest = memory.rest;
-  const bool inside = threadIdx.x < logsumexp_cuda_chunk && v < row.V;
-  const float weight = inside ? row.weight(row.z(v)) : 0;
-  __syncthreads();
-  if (threadIdx.x == 0) memory.found = 0;
-  before = block_scan(fixed(weight), total, memory);
-  // The chunk's mass was rounded: what lies behind its last token goes to that token.
-  if (weight > 0 && before <= rest) atomicMax(&memory.found, v);
-  __syncthreads();
-  return memory.found;
+  return merged(slots, max);
 }
 
 __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   __shared__ SelectMemory memory;
-  __shared__ RowSums shared_sums[2];
   const int64_t r = blockIdx.x;
   const SampleParams params = rows.params[r];
   RowLogits row;
   row.logits = rows.logits + r * rows.stride, row.sums = rows.sums + r * rows.chunks;
   row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = inverse_temperature_of(params);
   const bool scaled = row.inv_temperature != 1;
-  const int warp = static_cast<int>(threadIdx.x / 32);
-  if (warp < (scaled ? 2 : 1)) {
-    const RowSums sums = merge_chunks(warp == 0 ? row.sums : rows.raw_sums + r * rows.chunks, nullptr, rows.chunks);
-    if (threadIdx.x % 32 == 0) shared_sums[warp] = sums;
-  }
-  __syncthreads();
-  const float lse = shared_sums[0].value(), raw_lse = shared_sums[scaled ? 1 : 0].value();
-  row.max = shared_sums[0].max, row.sum = shared_sums[0].sum;
+  const RowSums sums = merge_row(row.sums, row.chunks), raw_sums = scaled ? merge_row(rows.raw_sums + r * rows.chunks, row.chunks) : sums;
+  const float lse = sums.value(), raw_lse = raw_sums.value();
+  row.max = sums.max, row.sum = sums.sum;
 
   int id = -1;
   float truncated_logp = 0;
   if (isfinite(lse)) {
-    const Philox4 words = philox(params.seed, params.stream, params.position);
-    const double uniform = static_cast<double>(((uint64_t{words.word[1]} << 32) | words.word[0]) >> 11) * 0x1p-53;
     if (params.temperature == 0) {
-      id = greedy(row, memory);
+      id = draw_greedy(row, memory);
     } else if ((params.top_k > 0 && params.top_k < row.V) || params.top_p < 1 || params.min_p > 0) {
-      const Truncated drawn = draw_truncated(row, params, uniform, memory);
+      const Truncated drawn = draw_truncated(row, params, uniform_of(params), rows.masses + r * rows.chunks, memory);
       id = drawn.id;
       truncated_logp = drawn.whole ? row.z(id) - lse : static_cast<float>(static_cast<double>(row.z(id) - row.max) - log(drawn.mass));
     } else {
-      id = draw_plain(row, uniform, memory);
+      const auto mass_of = [&](int c) { return fixed(row.sums[c].y * exp_approx(row.sums[c].x - row.max)); };
+      id = draw_by_mass(
+               row, uniform_of(params), mass_of, [](int, float) { return true; }, memory)
+               .id;
       truncated_logp = row.z(id) - lse;
     }
   }
@@ -154,6 +118,7 @@ void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tenso
   rows.params = static_cast<const SampleParams*>(params.data);
   rows.sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   rows.raw_sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
+  rows.masses = numbers<uint64_t>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   rows.ids = numbers<int32_t>(ids), rows.logp = numbers<float>(logp);
   rows.truncated_logp = numbers<float>(truncated_logp), rows.raw_logp = numbers<float>(raw_logp);
   constexpr int64_t most_rows = 65535;
