@@ -1,5 +1,6 @@
 // gemm_forward on Hopper. Every kernel here has the bits of the "tiles" body, so that which one runs, and with which tiles, may be chosen by the
 // number of rows (tests/gpu/gemm_test.cpp holds them to it).
+#include "kernels/gemm_split_sm90.cuh"
 #include "kernels/gemm_store.cuh"
 
 namespace hone {
@@ -7,38 +8,103 @@ namespace {
 
 bool supports(const Tensor&, const Tensor& x, const Tensor& w, const Tensor&, const Tensor&) { return maps(x) && maps(w) && w.dim(1) > 0; }
 
+int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+struct Call {
+  Context& context;
+  const Tensor &y, &x, &w, &bias, &residual;
+  bool pairs;  // y can be written two numbers at a time
+  int64_t M() const { return x.dim(0); }
+  int64_t N() const { return w.dim(0); }
+  int64_t K() const { return w.dim(1); }
+  int64_t stages() const { return pieces(K(), 64); }
+};
+
+// A way to run a call and the microseconds that it is expected to take on an H200; the constants are fitted to measurements.
+struct Plan {
+  double time = 1e30;
+  void (*run)(const Call&, int splits) = nullptr;
+  int splits = 1;
+  void consider(const Plan& other) {
+    if (other.time < time) *this = other;
+  }
+};
+
 template <class Tile>
-void run_tile(Context& context, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
-  if (maps(y) && (!residual || maps(residual))) {
-    const GemmStoreBox store{map_of(y, 64),
-                             map_of(residual ? residual : y, 64),
-                             bias ? bias.data : nullptr,
-                             static_cast<int>(w.dim(0)),
-                             bias.dtype == DType::bf16,
-                             static_cast<bool>(residual)};
-    launch_gemm_sm90<Tile>(cuda_stream(context), x, w, store);
+void run_tile(const Call& c, int) {
+  if (maps(c.y) && (!c.residual || maps(c.residual))) {
+    const GemmStoreBox store{map_of(c.y, 64),
+                             map_of(c.residual ? c.residual : c.y, 64),
+                             c.bias ? c.bias.data : nullptr,
+                             static_cast<int>(c.N()),
+                             c.bias.dtype == DType::bf16,
+                             static_cast<bool>(c.residual)};
+    launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, store);
   } else {
-    const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-    with_storage(gemm_forward, y.dtype, [&](auto type) {
-      launch_gemm_sm90<Tile>(cuda_stream(context), x, w, GemmStore<decltype(type)>{GemmEpilogue(y, bias, residual), x.dim(0), w.dim(0), pairs});
+    with_storage(gemm_forward, c.y.dtype, [&](auto type) {
+      launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w,
+                             GemmStore<decltype(type)>{GemmEpilogue(c.y, c.bias, c.residual), c.M(), c.N(), c.pairs});
     });
   }
 }
 
-// Time of a launch with these tiles in products' columns: rounds of tiles over the multiprocessors.
-int64_t rounds(int64_t M, int64_t N, int64_t columns) {
-  const int64_t tiles = (M + 127) / 128 * ((N + columns - 1) / columns);
-  return (tiles + num_multiprocessors() - 1) / num_multiprocessors() * columns;
+template <class Tile>
+Plan tile_plan(const Call& c, double stage_time) {
+  const int64_t units = pieces(c.M(), Tile::rows * Tile::cluster) * pieces(c.N(), Tile::columns) * Tile::cluster;
+  return {3.5 + static_cast<double>(pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4), run_tile<Tile>};
+}
+
+template <class Split>
+void run_split(const Call& c, int splits) {
+  launch_gemm_split<Split>(c.context, c.x, c.w, GemmEpilogue(c.y, c.bias, c.residual), c.pairs, splits);
+}
+
+// The best number of blocks that share a tile's chunks.
+template <class Split>
+Plan split_plan(const Call& c, double stage_time) {
+  const int64_t tiles = pieces(c.N(), Split::rows) * pieces(c.M(), Split::tokens), chunks = pieces(c.K(), gemm_cuda_chunk);
+  const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
+  const double memory = 2 * N * K / 4.2e6, cache = static_cast<double>(tiles) * (Split::rows + Split::tokens) * 2 * K / 10e6;
+  Plan best;
+  for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, 16); ++splits) {
+    const int64_t per_block = pieces(chunks, splits);
+    if (pieces(chunks, per_block) != splits) continue;
+    const auto rounds = static_cast<double>(pieces(tiles * splits, int64_t{num_multiprocessors()} * 2));
+    const double chain = rounds * static_cast<double>(std::min(c.stages(), per_block * 8)) * stage_time;
+    const double join = splits > 1 ? 1.2 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 8e6 : 0;
+    best.consider({3 + std::max({memory, cache, chain}) + join, run_split<Split>, static_cast<int>(splits)});
+  }
+  return best;
 }
 
 void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
   check_gemm_forward_cuda(y, x, w, bias, residual);
   if (y.size() == 0 || run_gemm_forward_fast(context, y, x, w, bias, residual)) return;
-  const int64_t M = x.dim(0), N = w.dim(0);
-  if (rounds(M, N, 128) * 105 < rounds(M, N, 192) * 100)  // the narrow tile's products are slower by some 5%
-    run_tile<GemmTile<128, 6, 1>>(context, y, x, w, bias, residual);
-  else
-    run_tile<GemmTile<192, 4, 1>>(context, y, x, w, bias, residual);
+  const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
+  const Call call{context, y, x, w, bias, residual, pairs};
+  const int64_t M = x.dim(0);
+  Plan plan;
+  if (M <= 16) {
+    plan.consider(split_plan<GemmSplit<1, 16, 8>>(call, 0.1));
+  } else if (M <= 32) {
+    plan.consider(split_plan<GemmSplit<1, 32, 8>>(call, 0.1));
+  } else if (M <= 512) {
+    plan.consider(split_plan<GemmSplit<1, 32, 8>>(call, 0.1));
+    plan.consider(split_plan<GemmSplit<1, 64, 6>>(call, 0.13));
+    plan.consider(split_plan<GemmSplit<2, 64, 4>>(call, 0.16));
+  }
+  if (M > 32) {
+    plan.consider(tile_plan<GemmTile<192, 4, 1>>(call, 0.46));
+    plan.consider(tile_plan<GemmTile<128, 6, 1>>(call, 0.31));
+  }
+  if (M > 1024) {
+    // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some 5%.
+    const auto rounds = [&](int64_t columns) {
+      return static_cast<double>(pieces(pieces(M, 256) * pieces(call.N(), columns), num_multiprocessors() / 2) * columns);
+    };
+    plan.run = rounds(128) * 1.05 < rounds(192) ? run_tile<GemmTile<128, 6, 2>> : run_tile<GemmTile<192, 4, 2>>;
+  }
+  plan.run(call, plan.splits);
   check_launch(gemm_forward);
 }
 

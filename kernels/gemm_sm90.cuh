@@ -89,6 +89,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     if (warp == 8 && threadIdx.x % 32 == 0) {
       prefetch_map(x_map), prefetch_map(w_map);
       wait_for_previous();
+      let_next_start();
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);
@@ -195,10 +196,12 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   config.blockDim = dim3(Tile::threads);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
-  cudaLaunchAttribute attributes[1];
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim.x = Tile::cluster, attributes[0].val.clusterDim.y = 1, attributes[0].val.clusterDim.z = 1;
-  config.attrs = attributes, config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1, attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, map_of(x, Tile::rows), map_of(w, Tile::columns / Tile::cluster), epilogue, shape));
 }
 
