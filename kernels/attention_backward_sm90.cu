@@ -1,7 +1,7 @@
-// attention_backward for bf16 heads of 64 and 128 on Hopper (attention_backward_sm90.cuh says how).
+// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks (attention_backward_walk_sm90.cuh),
+// then dq from its sums.
 #include "kernels/attention.h"
-#include "kernels/attention_backward_keys_sm90.cuh"
-#include "kernels/attention_backward_queries_sm90.cuh"
+#include "kernels/attention_backward_walk_sm90.cuh"
 #include "kernels/check_shape.h"
 
 namespace hone {
@@ -9,7 +9,7 @@ namespace {
 
 using namespace attention_gradients;
 
-constexpr int prepare_threads = 256;
+constexpr int prepare_threads = 256, finish_threads = 256;
 constexpr float log2_e = 1.44269504f;
 
 struct Preparation {
@@ -22,6 +22,8 @@ struct Preparation {
   int64_t dout_stride, out_stride, lse_stride, tokens;
   int heads;
   const int32_t* offsets;
+  int* counters;  // set to zero
+  int64_t num_counters;
 };
 
 // Sequences in lse and delta start at multiples of 128, far enough apart whatever the lengths.
@@ -64,6 +66,8 @@ __device__ void list_tiles(const Preparation& p) {
 template <int dim>
 __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant__ Preparation p) {
   if (blockIdx.x == 0) return list_tiles(p);
+  for (int64_t i = int64_t{blockIdx.x - 1} * prepare_threads + threadIdx.x; i < p.num_counters; i += int64_t{gridDim.x - 1} * prepare_threads)
+    p.counters[i] = 0;
   const int64_t token = int64_t{blockIdx.x - 1} * (prepare_threads / 32) + threadIdx.x / 32;
   if (token >= p.tokens) return;
   int s = 0;
@@ -96,6 +100,48 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   for (int i = lane; i < p.heads * rest; i += 32) {
     p.lse_rows[i / rest * p.padded + row + 1 + i % rest] = INFINITY;
     p.delta_rows[i / rest * p.padded + row + 1 + i % rest] = 0;
+  }
+}
+
+// dq from its sums: a block has a tile of queries of one head.
+template <int dim>
+__global__ void __launch_bounds__(finish_threads) finish_queries(const __grid_constant__ Call call) {
+  constexpr int queries = Memory<dim>::queries, parts = tile_rows * dim / 4096;  // of 64 x 64 numbers
+  const Tile tile = call.tiles[blockIdx.y];
+  if (tile.length == 0) return;
+  const int head = static_cast<int>(blockIdx.x), query = (tile.rank - 1) * tile_rows, thread = threadIdx.x % 128, lane = thread % 4;
+  const float4* from = reinterpret_cast<const float4*>(call.dq_sums) + (head * call.padded + tile.row + query) * (dim / 4) + thread;
+#pragma unroll
+  for (int part = threadIdx.x / 128; part < parts; part += 2) {
+    const int row = query + (dim == 64 ? part * 64 : part / 2 * queries) + thread / 32 * 16 + thread % 32 / 4;
+    const int column = head * dim + (dim == 64 ? 0 : part % 2 * 64);
+    float4 x[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) x[j] = from[part * 1024 + j * 128];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int j = 0; j < 8; j += 4) {
+        // The four lanes of a row trade numbers until each has 16 bytes of it.
+        uint32_t y[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float4 z = x[j + i];
+          y[i] = r ? pack_bf16(z.z * call.scale, z.w * call.scale) : pack_bf16(z.x * call.scale, z.y * call.scale);
+        }
+#pragma unroll
+        for (int bit = 1; bit < 4; bit *= 2)
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            if (!(i & bit)) {
+              const bool high = lane & bit;
+              const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? y[i] : y[i | bit], bit);
+              (high ? y[i] : y[i | bit]) = got;
+            }
+        if (row + 8 * r < tile.length)
+          *reinterpret_cast<uint4*>(call.dq + int64_t{tile.begin + row + 8 * r} * call.dq_stride + column + (j + lane) * 8) =
+              make_uint4(y[0], y[1], y[2], y[3]);
+      }
   }
 }
 
@@ -148,6 +194,8 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   const ScratchScope scope(context);
   Tile* tiles = numbers<Tile>(context.scratch().take(DType::i32, {num_tiles, 4}));
   const Tensor rows = context.scratch().take(DType::f32, {2, heads, padded});
+  const int64_t num_counters = heads * padded / Memory<dim>::queries + 1;
+  int* counters = numbers<int>(context.scratch().take(DType::i32, {num_counters}));
 
   const Preparation preparation{.tiles = tiles,
                                 .num_tiles = static_cast<int>(num_tiles),
@@ -164,7 +212,9 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                                 .lse_stride = lse.row_stride,
                                 .tokens = tokens,
                                 .heads = static_cast<int>(heads),
-                                .offsets = numbers<int32_t>(offsets)};
+                                .offsets = numbers<int32_t>(offsets),
+                                .counters = counters,
+                                .num_counters = num_counters};
   const auto warps = prepare_threads / 32;
   prepare<dim><<<static_cast<unsigned>((tokens + warps - 1) / warps + 1), prepare_threads, max_rank * sizeof(int), stream>>>(preparation);
   check_launch(attention_backward);
@@ -180,18 +230,19 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                   .dk_stride = dk.row_stride,
                   .dv_stride = dv.row_stride,
                   .group = static_cast<int>(heads / k.dim(1)),
+                  .kv_heads = static_cast<int>(k.dim(1)),
                   .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
                   .scale = shape.scale,
-                  .exponent_scale = shape.scale * log2_e};
-  const CUtensorMap maps[] = {map_of(q), map_of(k), map_of(v), map_of(dout)};
-  const auto launch = [&](auto* kernel, int64_t columns, size_t bytes) {
-    allow_shared_memory(kernel, bytes);
-    kernel<<<dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)), threads, bytes, stream>>>(maps[0], maps[1], maps[2], maps[3],
-                                                                                                               call);
-    check_launch(attention_backward);
-  };
-  launch(key_gradients<dim>, k.dim(1), sizeof(KeyMemory<dim>));
-  launch(query_gradients<dim>, heads, sizeof(QueryMemory<dim>));
+                  .exponent_scale = shape.scale * log2_e,
+                  .dq_sums = numbers<float>(context.scratch().take(DType::f32, {heads, padded, dim})),
+                  .turns = counters + 1,
+                  .next = counters};
+  allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
+  gradients<dim><<<static_cast<unsigned>(num_tiles * call.kv_heads), threads, sizeof(Memory<dim>), stream>>>(map_of(q), map_of(k), map_of(v),
+                                                                                                             map_of(dout), call);
+  check_launch(attention_backward);
+  finish_queries<dim><<<dim3(static_cast<unsigned>(heads), static_cast<unsigned>(num_tiles)), finish_threads, 0, stream>>>(call);
+  check_launch(attention_backward);
 }
 
 void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,

@@ -1,8 +1,5 @@
 #pragma once
-// What the kernels of attention's backward on Hopper share: which tile a block owns, products of whole tiles, and how results leave.
-//
-// Two kernels compute the scores each: key_gradients owns 128 keys and walks over queries, query_gradients owns 128 queries and walks over keys.
-// Every gradient is so one sum in one order, without a reduction between blocks.
+// What attention's backward on Hopper is made of: what a call is, products of whole tiles, and how results leave.
 #include "kernels/attention_sm90.cuh"
 
 namespace hone::attention_gradients {
@@ -10,27 +7,30 @@ namespace hone::attention_gradients {
 using namespace sm90;
 using Value = __nv_bfloat16;
 
-inline constexpr int tile_rows = 128;        // keys or queries that a block owns
-inline constexpr int threads = 3 * 128;      // a warpgroup that loads, two that compute
+inline constexpr int tile_rows = 128;        // keys that a block owns
+inline constexpr int threads = 3 * 128;      // a warpgroup that moves data, two that compute
 inline constexpr int box_rows = 64;          // of a copy; its columns are 64 too
 inline constexpr int column_bytes = 64 * 2;  // a row of a box
 
-// The count-th longest walk of a call: the tile of `sequence` that has `rank` - 1 tiles before it (queries) or after it (keys). length is 0 when
-// there are no more.
+// 128 tokens of a sequence: as keys, those with rank - 1 tiles behind them; as queries, those with rank - 1 tiles before them. length is 0 where a
+// list has no more.
 struct Tile {
   int begin, length;  // tokens of the sequence
   int rank;
-  int row;  // of the sequence's first token in lse and delta
+  int row;  // of the sequence's first token among padded rows
 };
 
 struct Call {
-  const Tile* tiles;
-  const float *lse, *delta;  // [H, padded], lse times log2(e); a sequence's rows start at a multiple of 128 and end at one, with infinity and 0
-  int64_t padded;
+  const Tile* tiles;         // by descending rank
+  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up to a multiple of 128
+  int64_t padded;            // rows of a head; a sequence starts at a multiple of 128
   Value *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
-  int group, window;
+  int group, kv_heads, window;
   float scale, exponent_scale;
+  float* dq_sums;  // [H, padded, dim] in blocks of the walk's queries, a block's numbers as threads hold them
+  int* turns;      // tiles of keys that have been added to each block of dq_sums
+  int* next;       // places taken by blocks of threads
 };
 
 // A tile of rows [rows, dim] in shared memory: dim / 64 blocks of rows * 128 bytes.
@@ -48,9 +48,6 @@ __device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Ba
                "r"(bytes), "r"(shared_address(&barrier.word))
                : "memory");
 }
-
-// Keeps what depends on x from being computed ahead of a loop and held in registers.
-__device__ inline void keep_computing(uint32_t& x) { asm volatile("" : "+r"(x)); }
 
 // c [64, N] = a [64, dim] . b [N, dim]^T; a is 64 rows of a tile of a_rows.
 template <int dim, int a_rows, int b_rows, int N>
