@@ -28,10 +28,6 @@ __device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t from
                : "r"(from)
                : "memory");
 }
-__device__ inline void load_two_matrices_transposed(uint32_t (&to)[2], uint32_t from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
-}
-
 __device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
@@ -62,7 +58,10 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return both;
 }
 
-// 16 bytes from device memory, or zeros.
+// 16 bytes from device memory; in the second form zeros where they are not real.
+__device__ inline void copy_async(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 __device__ inline void copy_async(uint32_t to, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(real ? 16 : 0) : "memory");
 }
@@ -84,12 +83,11 @@ void with_width(int dim, Body body) {
 inline bool reads_in_units(const Tensor& x) { return x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
 inline bool has_units(const Tensor& q) { return q.dtype == DType::bf16 && q.dim(2) % 8 == 0 && q.dim(2) <= 256; }
 
-// Whether a paged call's sequence of so many tokens is decoded (attention_decode.cu) or taken in tiles of queries (attention_tiles.cu): the same
+// Whether a paged call's sequence of so many tokens is decoded (attention_decode.cuh) or taken in tiles of queries (attention_tiles.cu): the same
 // bits.
 __host__ __device__ inline int decoded_rows(int group) { return (group + 15) / 16 * 16; }
 __host__ __device__ inline bool decodes(int tokens, int group) { return tokens * group <= decoded_rows(group); }
 
 void launch_tiles(Context& context, const Call<Bf16>& call);
-void launch_decode(Context& context, const Call<Bf16>& call, int most_tokens, int most_keys);
 
 }  // namespace hone::attention

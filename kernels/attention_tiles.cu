@@ -1,15 +1,17 @@
-// Attention in tiles of queries for bf16: a block of threads has W warps of 16 rows each and walks the keys that its rows see.
+// Attention in tiles of queries for bf16: a block of threads has four warps of 16 rows each and walks the keys that its rows see.
 #include "kernels/attention_mma.cuh"
 
 namespace hone::attention {
 namespace {
 
+constexpr int warps = 4, threads = 32 * warps, rows = 16 * warps;
+static_assert(threads == block_keys);  // a thread finds one key of a block
+
 template <int D>
 struct Plan {
-  static constexpr int units = D / 8, warps = D > 128 ? 4 : 8, rows = 16 * warps, threads = 32 * warps;
-  static constexpr bool keeps_queries = D <= 128;  // as fragments in registers
-  static constexpr size_t q_bytes = size_t{2} * rows * D, k_bytes = size_t{2} * block_keys * D, total_bytes = size_t{4} * rows * D;
+  static constexpr uint32_t units = D / 8, q_bytes = 2 * rows * D, k_bytes = 2 * block_keys * D, total_bytes = 4 * rows * D;
   static constexpr size_t bytes = q_bytes + 2 * k_bytes + total_bytes;
+  static constexpr int ctas = D == 64 ? 3 : D == 128 ? 2 : 1;
 };
 
 // Rows and keys of one warp.
@@ -18,28 +20,24 @@ struct View {
   int low, high, all_low, all_high;  // keys that any row sees, and that all rows see
 };
 
-// s = q . k of 16 rows and one block of keys; -inf where a row does not see the key.
+// s = q . k of 16 rows and one block of keys; -inf where a row does not see the key. q_at and k_at are a lane's row in the tiles.
 template <int D, bool masked>
-__device__ void score(float (&s)[16][4], const uint32_t (*q)[4], uint32_t q_tile, uint32_t k_tile, int key, const View& view, int warp, int lane) {
-  constexpr int units = Plan<D>::units;
+__device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t q_turn, uint32_t k_at, uint32_t k_turn, int key, const View& view,
+                                      int lane) {
+  constexpr uint32_t row_bytes = 2 * D;
 #pragma unroll
   for (int n = 0; n < 16; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) s[n][i] = 0;
 #pragma unroll
-  for (int d = 0; d < D / 16; ++d) {
+  for (uint32_t d = 0; d < D / 16; ++d) {
     uint32_t a[4];
-    if constexpr (Plan<D>::keeps_queries) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a[i] = q[d][i];
-    } else {
-      load_matrices(a, left_at<units>(q_tile, warp * 16, 2 * d, lane));
-    }
+    load_matrices(a, q_at + (q_turn ^ d * 32));
 #pragma unroll
     for (int n = 0; n < 8; ++n)
       if (!masked || (key + 16 * n <= view.high && key + 16 * n + 15 >= view.low)) {
         uint32_t b[4];
-        load_matrices(b, right_at<units>(k_tile, 16 * n, 2 * d, lane));
+        load_matrices(b, k_at + (k_turn ^ d * 32) + n * 16 * row_bytes);
         multiply_add(s[2 * n], a, b[0], b[1]);
         multiply_add(s[2 * n + 1], a, b[2], b[3]);
       }
@@ -77,16 +75,17 @@ __device__ inline void soften(float (&s)[16][4], float (&m)[2], float (&l)[2], f
 }
 
 template <int D, bool masked>
-__device__ void mix(float (&o)[D / 8][4], const float (&p)[16][4], uint32_t v_tile, int key, const View& view, int lane) {
+__device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4], uint32_t v_at, uint32_t v_turn, int key, const View& view) {
+  constexpr uint32_t row_bytes = 2 * D;
 #pragma unroll
   for (int n = 0; n < 8; ++n)
     if (!masked || (key + 16 * n <= view.high && key + 16 * n + 15 >= view.low)) {
       const uint32_t a[4] = {pack_bf16(p[2 * n][0], p[2 * n][1]), pack_bf16(p[2 * n][2], p[2 * n][3]), pack_bf16(p[2 * n + 1][0], p[2 * n + 1][1]),
                              pack_bf16(p[2 * n + 1][2], p[2 * n + 1][3])};
 #pragma unroll
-      for (int d = 0; d < D / 16; ++d) {
+      for (uint32_t d = 0; d < D / 16; ++d) {
         uint32_t b[4];
-        load_matrices_transposed(b, summed_at<Plan<D>::units>(v_tile, 16 * n, 2 * d, lane));
+        load_matrices_transposed(b, v_at + (v_turn ^ d * 32) + n * 16 * row_bytes);
         multiply_add(o[2 * d], a, b[0], b[1]);
         multiply_add(o[2 * d + 1], a, b[2], b[3]);
       }
@@ -94,44 +93,59 @@ __device__ void mix(float (&o)[D / 8][4], const float (&p)[16][4], uint32_t v_ti
 }
 
 template <int D>
-__global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_constant__ Call<Bf16> call, bool skips_decoded) {
+__global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call, bool skips_decoded) {
   using P = Plan<D>;
-  constexpr int units = P::units, threads = P::threads;
-  extern __shared__ __align__(128) unsigned char shared[];
+  constexpr uint32_t units = P::units;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ uint32_t slots[2][block_keys];
   // The last queries of a sequence have the most keys: they go first.
-  const Tile tile = tile_at(call.offsets, call.sequences, call.group, P::rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
   const int num_rows = sequence.tokens * call.group;
   if (tile.first_row >= num_rows || (skips_decoded && decodes(sequence.tokens, call.group))) return;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, kv_head = static_cast<int>(blockIdx.y);
+  const uint32_t thread = threadIdx.x;
+  const int warp = static_cast<int>(thread / 32), lane = static_cast<int>(thread % 32), kv_head = static_cast<int>(blockIdx.y);
   const uint32_t q_tile = shared_address(shared), k_tile = q_tile + P::q_bytes, v_tile = k_tile + P::k_bytes;
   float* const total = reinterpret_cast<float*>(shared + P::q_bytes + 2 * P::k_bytes) + thread;  // element i at i * threads
 
-  const int tile_end = min(tile.first_row + P::rows, num_rows);
+  const int tile_end = min(tile.first_row + rows, num_rows);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
-  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys, block_end = position(tile_end - 1) / block_keys + 1;
+  const int last_key = position(tile_end - 1);
+  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys, block_end = last_key / block_keys + 1;
 
-  const auto load_keys = [&](uint32_t to, const Bf16* from, int64_t stride, int block) {
-    if (block < block_end) {
-#pragma unroll 8
-      for (int i = thread; i < block_keys * units; i += threads) {
-        const int row = i / units, unit = i % units, key = block * block_keys + row;
-        const bool real = key < sequence.length && unit * 8 < call.dim;
-        const Bf16* source = from;
-        if (real) source += slot_of(call, sequence, tile.sequence, key) * stride + kv_head * call.dim + unit * 8;
-        copy_async(unit_at<units>(to, row, unit), source, real);
-      }
+  // Keys that no row sees lie where the last seen one does: their weight is zero.
+  const auto find_keys = [&](int block) {
+    const int key = min(block * block_keys + static_cast<int>(thread), last_key);
+    slots[block % 2][thread] = static_cast<uint32_t>(slot_of(call, sequence, tile.sequence, key));
+  };
+  // A thread copies one unit of each `step`th row.
+  constexpr uint32_t step = threads / units;
+  const uint32_t unit = thread % units, unit_row = thread / units;
+  const bool real = static_cast<int>(unit * 8) < call.dim;
+  const auto load_keys = [&](uint32_t to, const Bf16* from, uint32_t row_bytes, int block) {
+    if (block < block_end && real) {
+      const uint32_t* const at = slots[block % 2] + unit_row;
+      const char* const column = reinterpret_cast<const char*>(from + kv_head * call.dim + unit * 8);
+#pragma unroll
+      for (uint32_t i = 0; i < block_keys; i += step)
+        copy_async(unit_at<units>(to, static_cast<int>(unit_row + i), static_cast<int>(unit)), column + uint64_t{at[i]} * row_bytes);
     }
     close_copies();
   };
-  for (int i = thread; i < P::rows * units; i += threads) {
-    const int row = i / units, unit = i % units, at = tile.first_row + row;
-    const bool real = at < num_rows && unit * 8 < call.dim;
-    const Bf16* source = call.q;
-    if (real) source += (sequence.begin + at / call.group) * call.q_stride + (kv_head * call.group + at % call.group) * call.dim + unit * 8;
-    copy_async(unit_at<units>(q_tile, row, unit), source, real);
+  const uint32_t k_row_bytes = static_cast<uint32_t>(call.k_stride) * 2, v_row_bytes = static_cast<uint32_t>(call.v_stride) * 2;
+  if (call.dim < D)  // columns past the head are never copied
+    for (uint32_t i = thread * 16; i < P::q_bytes + 2 * P::k_bytes; i += threads * 16) *reinterpret_cast<uint4*>(shared + i) = {};
+  find_keys(block_begin);
+  __syncthreads();
+  if (real) {
+#pragma unroll 4
+    for (uint32_t i = unit_row; i < rows; i += step) {
+      const int row = min(tile.first_row + static_cast<int>(i), num_rows - 1), token = row / call.group;
+      copy_async(unit_at<units>(q_tile, static_cast<int>(i), static_cast<int>(unit)),
+                 call.q + (sequence.begin + token) * call.q_stride + (kv_head * call.group + row - token * call.group) * call.dim + unit * 8);
+    }
   }
-  load_keys(k_tile, call.k, call.k_stride, block_begin);
+  load_keys(k_tile, call.k, k_row_bytes, block_begin);
 
   View view{};
   const int warp_row = tile.first_row + warp * 16, warp_end = min(warp_row + 16, tile_end);
@@ -147,7 +161,6 @@ __global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_
     view.low = first_seen(view.all_high, call.window), view.all_low = first_seen(view.high, call.window);
   }
 
-  uint32_t q[P::keeps_queries ? D / 16 : 1][4];
   float o[D / 8][4], m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0}, total_m[2], total_l[2];
 #pragma unroll
   for (int d = 0; d < D / 8; ++d)
@@ -155,30 +168,31 @@ __global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_
     for (int i = 0; i < 4; ++i) o[d][i] = 0;
   bool merges = false;  // total holds the splits before this one
   const auto close_split = [&] {
+    if (!merges) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const MergeFactors factors = merge_factors(total_m[r], m[r], call.c);
-      if (merges) m[r] = factors.m, l[r] = merged(total_l[r], l[r], factors);
+      m[r] = factors.m, l[r] = merged(total_l[r], l[r], factors);
 #pragma unroll
       for (int d = 0; d < D / 8; ++d)
 #pragma unroll
-        for (int i = 2 * r; i < 2 * r + 2; ++i)
-          if (merges) o[d][i] = merged(total[(4 * d + i) * threads], o[d][i], factors);
+        for (int i = 2 * r; i < 2 * r + 2; ++i) o[d][i] = merged(total[(4 * d + i) * threads], o[d][i], factors);
     }
   };
+  // A lane's places in the tiles: row r of U units, unit u ^ r % 8.
+  constexpr uint32_t row_bytes = 2 * D;
+  const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
+  const uint32_t turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16, key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
+  const uint32_t q_at = q_tile + (static_cast<uint32_t>(warp) * 16 + lane_row) * row_bytes, k_at = k_tile + key_row * row_bytes,
+                 v_at = v_tile + lane_row * row_bytes;
 
   for (int block = block_begin; block < block_end; ++block) {
     const int key = block * block_keys;
     __syncthreads();  // v is free
-    load_keys(v_tile, call.v, call.v_stride, block);
+    load_keys(v_tile, call.v, v_row_bytes, block);
+    if (block + 1 < block_end) find_keys(block + 1);
     wait_copies<1>();
     __syncthreads();  // k is there
-    if constexpr (P::keeps_queries) {
-      if (block == block_begin) {
-#pragma unroll
-        for (int d = 0; d < D / 16; ++d) load_matrices(q[d], left_at<units>(q_tile, warp * 16, 2 * d, lane));
-      }
-    }
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
@@ -193,25 +207,27 @@ __global__ __launch_bounds__(Plan<D>::threads, 1) void tile_kernel(const __grid_
     const bool sees_all = key >= view.all_low && key + block_keys - 1 <= view.all_high;
     float s[16][4];
     if (sees_all)
-      score<D, false>(s, q, q_tile, k_tile, key, view, warp, lane);
+      score<D, false>(s, q_at, turn, k_at, key_turn, key, view, lane);
     else if (sees)
-      score<D, true>(s, q, q_tile, k_tile, key, view, warp, lane);
+      score<D, true>(s, q_at, turn, k_at, key_turn, key, view, lane);
     __syncthreads();  // k is free
-    load_keys(k_tile, call.k, call.k_stride, block + 1);
-    float alpha[2];
+    load_keys(k_tile, call.k, k_row_bytes, block + 1);
     if (sees) {
+      float alpha[2];
       soften(s, m, l, alpha, call.c);
+      if (!__all_sync(0xffffffffu, alpha[0] == 1 && alpha[1] == 1)) {
 #pragma unroll
-      for (int d = 0; d < D / 8; ++d)
+        for (int d = 0; d < D / 8; ++d)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) o[d][i] *= alpha[i / 2];
+          for (int i = 0; i < 4; ++i) o[d][i] *= alpha[i / 2];
+      }
     }
     wait_copies<1>();
     __syncthreads();  // v is there
     if (sees_all)
-      mix<D, false>(o, s, v_tile, key, view, lane);
+      mix<D, false>(o, s, v_at, turn, key, view);
     else if (sees)
-      mix<D, true>(o, s, v_tile, key, view, lane);
+      mix<D, true>(o, s, v_at, turn, key, view);
   }
   wait_copies<0>();
   close_split();
@@ -252,8 +268,8 @@ void launch_tiles(Context& context, const Call<Bf16>& call) {
   with_width(call.dim, [&](auto width) {
     using P = Plan<width()>;
     allow_shared_memory(tile_kernel<width()>, P::bytes);
-    const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, P::rows)), static_cast<unsigned>(call.kv_heads));
-    tile_kernel<width()><<<grid, P::threads, P::bytes, cuda_stream(context)>>>(call, call.table != nullptr);
+    const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)), static_cast<unsigned>(call.kv_heads));
+    tile_kernel<width()><<<grid, threads, P::bytes, cuda_stream(context)>>>(call, call.table != nullptr);
   });
 }
 

@@ -240,6 +240,24 @@ TEST(AttentionOnGpu, PrefillAndDecodeInOneCallHaveTheSameBits) {
     }
 }
 
+TEST(AttentionOnGpu, ManySequencesDecodeToTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  std::vector<int32_t> lengths = {0, 1, 1024, 1025, 1300, 2100};
+  while (lengths.size() < 40) lengths.push_back(static_cast<int32_t>(lengths.size() * 37 % 500));
+  for (const Case& c : {Case{lengths, 7, 1, 64}, Case{lengths, 2, 2, 128, 600}, Case{lengths, 2, 1, 256}, Case{lengths, 16, 1, 80}}) {
+    const Inputs in(c, DType::bf16);
+    const Cache cache(c, in, DType::bf16, 16);
+    const Floats out = forward_on_gpu(c, in, DType::bf16).out;
+    for (const int32_t tokens : {1, 2}) {
+      std::vector<Part> parts;
+      for (const int32_t length : lengths) parts.push_back({std::max(length - tokens, 0), length});
+      Floats decoded = out;
+      run_parts(decoded, c, in, cache, DType::bf16, parts);
+      EXPECT_TRUE(close(decoded, out, {0, 0})) << c.name() << ", " << tokens << " tokens";
+    }
+  }
+}
+
 TEST(AttentionOnGpu, ASequenceHasTheSameBitsAloneAndPacked) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})

@@ -1,0 +1,196 @@
+// Attention of few queries for bf16, where whole splits would leave multiprocessors idle: a cluster of eight blocks of threads has a split. Each
+// scores one block of keys and sends its weights to those that sum columns of v, which walk the keys in order.
+#include "kernels/attention_decode.cuh"
+
+namespace hone::attention {
+namespace {
+
+constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32;
+static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
+
+template <int D, int N>  // head dim rounded up; eights of rows
+struct Plan {
+  static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32, mixers = D / columns;  // ranks that sum columns of v
+  static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns, p_tile = 2 * 8 * N * block_keys;
+  static constexpr uint32_t bytes = k_bytes + v_bytes + split_blocks * p_tile;
+};
+
+__device__ inline uint32_t of_rank(uint32_t address, uint32_t rank) {
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
+  return there;
+}
+__device__ inline void send(uint32_t to, uint32_t x) { asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
+__device__ inline void arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ inline void wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+template <int D, int N>
+__global__ __cluster_dims__(ranks, 1, 1)
+    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
+  using P = Plan<D, N>;
+  constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
+  extern __shared__ __align__(1024) unsigned char shared[];
+  __shared__ __align__(16) uint32_t slots[split_keys];
+  __shared__ __align__(16) float weights[rows][block_keys + 4], warp_most[warps][rows];
+  __shared__ __align__(16) float block_most[split_blocks][rows], block_alpha[split_blocks][rows], block_sum[split_blocks][rows];
+  const uint32_t thread = threadIdx.x, lane = thread % 32, rank = blockIdx.x % ranks;
+  const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
+
+  const Sequence sequence = sequence_of(call, s);
+  find_slots<threads>(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
+  DecodeTile tile;
+  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows)) return;
+  const bool scores = static_cast<int>(rank) < tile.num_blocks, mixes = rank < P::mixers;
+  uint32_t q[N][D / 16][2];
+  load_queries<D, N>(q, call, tile, lane);
+  const uint32_t k_tile = shared_address(shared), v_tile = k_tile + P::k_bytes, p_tiles = v_tile + P::v_bytes;
+  if (call.dim < D)  // columns past the head are never copied
+    for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16) *reinterpret_cast<uint4*>(shared + i) = {};
+  __syncthreads();
+  hide_slots<threads>(slots, tile);
+  __syncthreads();
+
+  // The warp's 16 keys of the rank's block, then the rank's columns of all values.
+  const int part_begin = (tile.block_begin + static_cast<int>(rank)) * block_keys + 16 * warp;  // of the split
+  constexpr uint32_t k_step = 32 / units;
+  const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
+  const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;
+  if (scores && static_cast<int>(k_lane * 8) < call.dim) {
+    const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i += k_step)
+      copy_async(k_warp + (k_row + i) * units * 16 + ((k_lane ^ k_row ^ i % 8) * 16), from + uint64_t{slots[part_begin + k_row + i]} * k_bytes);
+  }
+  close_copies();
+  constexpr uint32_t v_units = columns / 8, v_step = threads / v_units;
+  const uint32_t v_lane = thread % v_units, v_row = thread / v_units, v_bytes = static_cast<uint32_t>(call.v_stride) * 2;
+  const int column = static_cast<int>(rank * columns), v_column = column + static_cast<int>(v_lane * 8), num_keys = tile.num_blocks * block_keys;
+  if (mixes && v_column < call.dim) {
+    const char* const from = reinterpret_cast<const char*>(call.v + tile.kv_head * call.dim + v_column);
+    const uint32_t* const at = slots + tile.block_begin * block_keys;
+#pragma unroll 4
+    for (uint32_t row = v_row; static_cast<int>(row) < num_keys; row += v_step)
+      copy_async(value_at<columns>(v_tile, row, v_lane), from + uint64_t{at[row]} * v_bytes);
+  }
+  close_copies();
+
+  float score[1][N][4] = {};
+  if (scores) {
+    wait_copies<1>();
+    __syncwarp();
+    const uint32_t k_at = k_warp + lane % 16 * units * 16, k_at_turn = (lane / 16 ^ lane % 8) * 16;
+#pragma unroll
+    for (uint32_t d = 0; d < D / 16; ++d) {
+      uint32_t a[4];
+      load_matrices(a, k_at + (k_at_turn ^ d * 32));
+#pragma unroll
+      for (int e = 0; e < N; ++e) multiply_add(score[0][e], a, q[e][d][0], q[e][d][1]);
+    }
+    exchange<N>(score[0], lane);
+    hide_keys<1, N>(score, tile.split_begin + part_begin, call, tile, lane);
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const float most = row_max(fmaxf(fmaxf(score[0][e][0], score[0][e][1]), fmaxf(score[0][e][2], score[0][e][3])));
+      if (lane < 8) warp_most[warp][8 * e + row_of(lane)] = most;
+    }
+  }
+  __syncthreads();
+  if (scores && thread < ranks * rows) {
+    const uint32_t row = thread % rows;
+    float most = warp_most[0][row];
+#pragma unroll
+    for (int w = 1; w < warps; ++w) most = fmaxf(most, warp_most[w][row]);
+    send(of_rank(shared_address(&block_most[rank][row]), thread / rows), __float_as_uint(most));
+  }
+  arrive();
+  wait();
+
+  if (scores) {
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const uint32_t row = 8 * e + row_of(lane);
+      float m = -INFINITY, before = m;
+#pragma unroll 1
+      for (uint32_t b = 0; b <= rank; ++b) before = m, m = fmaxf(m, block_most[b][row]);
+      const float base = base_of(m), shift = shift_of(base, call.c);
+      if (warp == 0 && lane < 8) {
+        const uint32_t alpha = __float_as_uint(rescaling(before, base, call.c));
+#pragma unroll
+        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_alpha[rank][row]), to), alpha);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const float a = weight(score[0][e][i], call.c, shift), b = weight(score[0][e][i + 1], call.c, shift);
+        *reinterpret_cast<float2*>(&weights[row][16 * warp + 4 * i + static_cast<int>(lane / 8 * 2)]) = {a, b};
+        const uint32_t unit = static_cast<uint32_t>(2 * warp + i / 2);
+        const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + (unit ^ row % 8) * 16 + lane / 8 * 4, both = pack_bf16(a, b);
+#pragma unroll
+        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(at, to), both);
+      }
+    }
+  }
+  wait_copies<0>();
+  arrive();
+  wait();
+
+  // The rows' sums reach the mixing ranks while they mix.
+  if (scores && warp == 1) {
+#pragma unroll
+    for (int e = 0; e < N; ++e) {
+      const uint32_t row = 8 * e + row_of(lane);
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < block_keys; j += 8) {
+        const float2 two = *reinterpret_cast<const float2*>(&weights[row][j + static_cast<int>(lane / 8 * 2)]);
+        sum += two.x, sum += two.y;
+      }
+      sum = row_sum(sum);
+      if (lane < 8)
+#pragma unroll
+        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_sum[rank][row]), to), __float_as_uint(sum));
+    }
+  }
+  arrive();
+  if (warp > 0 || !mixes) return;
+  float o[columns / 16][N][4] = {};
+#pragma unroll 2
+  for (int stage = 0; stage < num_keys / v_keys; ++stage) {
+    if (stage % 4 == 0) rescale<columns, N>(o, block_alpha[stage / 4], lane);
+    mix<columns, N>(o, p_tiles + static_cast<uint32_t>(stage / 4) * P::p_tile + lane % 8 * 256, static_cast<uint32_t>(stage % 4),
+                    v_tile + static_cast<uint32_t>(stage) * 2 * v_keys * columns, lane);
+  }
+  wait();
+  const auto m_of = [&](int row) {
+    float m = -INFINITY;
+    for (int b = 0; b < tile.num_blocks; ++b) m = fmaxf(m, block_most[b][row]);
+    return m;
+  };
+  const auto l_of = [&](int row) {
+    float l = 0;
+#pragma unroll 1
+    for (int b = 0; b < tile.num_blocks; ++b) l = fmaf(l, block_alpha[b][row], block_sum[b][row]);
+    return l;
+  };
+  write_rows<columns, N>(o, call, partials, tile, column, lane, m_of, l_of);
+}
+
+}  // namespace
+
+void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials) {
+  with_width(call.dim, [&](auto width) {
+    const auto run = [&](auto eights) {
+      constexpr size_t bytes = Plan<width(), eights()>::bytes;
+      allow_shared_memory(cluster_kernel<width(), eights()>, bytes);
+      const int tiles = (partials.rows + 8 * eights() - 1) / (8 * eights());
+      const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),
+                      static_cast<unsigned>(partials.splits * tiles));
+      cluster_kernel<width(), eights()><<<grid, threads, bytes, stream>>>(call, partials);
+    };
+    if (partials.rows <= 8)
+      run(std::integral_constant<int, 1>{});
+    else
+      run(std::integral_constant<int, 2>{});
+  });
+}
+
+}  // namespace hone::attention
