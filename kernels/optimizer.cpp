@@ -43,7 +43,7 @@ void publish(const ParamRange& range, int64_t i) {
 float read(const Tensor& moment, int64_t i) { return moment.dtype == DType::bf16 ? to_float(moment.ptr<bf16>()[i]) : moment.ptr<float>()[i]; }
 void write(const Tensor& moment, int64_t i, float x, uint32_t noise) {
   if (moment.dtype == DType::bf16)
-    moment.ptr<bf16>()[i].bits = stochastic_bf16(x, noise);
+    moment.ptr<bf16>()[i] = to_bf16(stochastic_bf16(x, noise));
   else
     moment.ptr<float>()[i] = x;
 }

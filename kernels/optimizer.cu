@@ -10,8 +10,9 @@ namespace hone {
 namespace {
 
 constexpr int threads = 256;
-constexpr int group = 4;  // elements that a thread moves at once
-constexpr int64_t per_block = int64_t{threads} * group;
+// Elements of a thread: the narrowest numbers move in 16 bytes.
+template <class State>
+constexpr int group = pack_size<State>;
 
 // A rule updates x and its states, given the clipped gradient and whether weight decay applies.
 struct AdamwRule {
@@ -77,35 +78,40 @@ struct Update {
   uint64_t seed = 0, stream = 0;  // of bf16 states
 };
 
-// Moves a group at once, or element by element: those past `left` load as zero and stay unwritten.
-template <bool whole, class T>
-__device__ void load_group(float (&to)[group], const T* from, int64_t left) {
-  if constexpr (whole) return load_pack(to, from);
+// Moves a group in packs, or element by element: those past `left` load as zero and stay unwritten.
+template <bool whole, int G, class T>
+__device__ void load_group(float (&to)[G], const T* from, int64_t left) {
+  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
 #pragma unroll
-  for (int i = 0; i < group; ++i) to[i] = i < left ? to_f32(from[i]) : 0;
-}
-template <bool whole, class T>
-__device__ void store_group(T* to, const float (&from)[group], int64_t left) {
-  if constexpr (whole) return store_pack(to, from);
+  for (int c = 0; c < G; c += n) {
+    float part[n];
+    if constexpr (whole) load_pack(part, from + c);
 #pragma unroll
-  for (int i = 0; i < group; ++i)
-    if (i < left) to[i] = from_f32<T>(from[i]);
+    for (int i = 0; i < n; ++i) to[c + i] = whole ? part[i] : c + i < left ? to_f32(from[c + i]) : 0;
+  }
 }
-
-// A state's new number as one that State holds exactly.
-template <class State>
-__device__ float held(float x, uint32_t noise) {
-  if constexpr (sizeof(State) == 4) return x;
-  return __uint_as_float(uint32_t{stochastic_bf16(x, noise)} << 16);
+template <bool whole, int G, class T>
+__device__ void store_group(T* to, const float (&from)[G], int64_t left) {
+  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
+#pragma unroll
+  for (int c = 0; c < G; c += n) {
+    float part[n];
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      part[i] = from[c + i];
+      if (!whole && c + i < left) to[c + i] = from_f32<T>(part[i]);
+    }
+    if constexpr (whole) store_pack(to + c, part);
+  }
 }
 
 // A thread's group. More groups a thread, all loaded before the first is used, were slower: fewer threads have room.
 template <bool whole, class Rule, class State>
 __device__ void update_group(const Update<Rule, State>& a) {
-  constexpr int slots = state_slots<Rule>;
-  const int64_t begin = int64_t{blockIdx.x} * per_block + int64_t{threadIdx.x} * group, left = a.count - begin;
+  constexpr int slots = state_slots<Rule>, G = group<State>;
+  const int64_t begin = (int64_t{blockIdx.x} * threads + threadIdx.x) * G, left = a.count - begin;
   if (!whole && left <= 0) return;
-  float x[group], g[group], s[slots][group] = {};
+  float x[G], g[G], s[slots][G] = {};
   load_group<whole>(g, a.grad + begin, left);
   load_group<whole>(x, a.value + begin, left);
 #pragma unroll
@@ -113,15 +119,15 @@ __device__ void update_group(const Update<Rule, State>& a) {
   const bool decays = !a.decays || a.decays[begin / decay_block] != 0;
   const float clip = *a.clip;
   Philox4 noise{};
-  if constexpr (sizeof(State) == 2) noise = philox(a.seed, a.stream, static_cast<uint64_t>(begin / group));
 #pragma unroll
-  for (int i = 0; i < group; ++i) {
+  for (int i = 0; i < G; ++i) {
     float state[slots];
 #pragma unroll
     for (int k = 0; k < slots; ++k) state[k] = s[k][i];
     a.rule(x[i], state, g[i] * clip, decays);
+    if (sizeof(State) == 2 && i % 4 == 0) noise = philox(a.seed, a.stream, static_cast<uint64_t>((begin + i) / 4));
 #pragma unroll
-    for (int k = 0; k < slots; ++k) s[k][i] = held<State>(state[k], noise.word[i] >> (16 * k));
+    for (int k = 0; k < slots; ++k) s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
   }
   store_group<whole>(a.value + begin, x, left);
   if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
@@ -131,7 +137,7 @@ __device__ void update_group(const Update<Rule, State>& a) {
 
 template <class Rule, class State>
 __global__ void __launch_bounds__(threads) update_kernel(const Update<Rule, State> a) {
-  if (a.packed && (int64_t{blockIdx.x} + 1) * per_block <= a.count)
+  if (a.packed && (int64_t{blockIdx.x} + 1) * threads * group<State> <= a.count)
     update_group<true>(a);
   else
     update_group<false>(a);
@@ -160,6 +166,7 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
     a.state[k++] = numbers<State>(state);
     look_at(state);
   }
+  constexpr int64_t per_block = int64_t{threads} * group<State>;
   update_kernel<<<static_cast<unsigned>((count + per_block - 1) / per_block), threads, 0, cuda_stream(context)>>>(a);
   check_launch(op);
 }

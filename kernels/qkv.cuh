@@ -1,16 +1,19 @@
 #pragma once
-// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across `lanes` neighbouring lanes, in items of P elements;
-// an item of the rotated part also holds its partners half a rotary_dim further on. Types and dims alone decide the layout, hence the bits.
+// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across neighbouring lanes, in items of P elements; an item of
+// the rotated part also holds its partners half a rotary_dim further on. Types and dims alone decide the layout, hence the bits.
 #include "kernels/cuda.cuh"
 #include "kernels/qkv.h"
 
 namespace hone {
 
 struct HeadLayout {
-  int dim = 0, half = 0;     // half of rotary_dim
-  int pairs = 0, items = 0;  // items of the rotated part, of the whole head
-  int lanes = 1;             // a power of two
-  bool packed = false;       // whether items move 16 bytes at once
+  int dim = 0, half = 0;         // half of rotary_dim
+  int pairs = 0, items = 0;      // items of the rotated part, of the whole head
+  int lanes = 1, lane_bits = 0;  // a power of two
+  bool packed = false;           // whether items move 16 bytes at once
+  __device__ int lane() const { return static_cast<int>(threadIdx.x) & (lanes - 1); }
+  __device__ int group() const { return static_cast<int>(threadIdx.x) >> lane_bits; }
+  __host__ __device__ int groups() const;  // of a block
   __device__ bool is_pair(int item) const { return item < pairs; }
   template <int P>
   __device__ int element(int item) const {
@@ -19,6 +22,7 @@ struct HeadLayout {
 };
 
 constexpr int qkv_threads = 256;
+__host__ __device__ inline int HeadLayout::groups() const { return qkv_threads >> lane_bits; }
 
 // One lane's part of a head: [item][first or partner][element].
 template <int P, int N>
@@ -124,10 +128,34 @@ __device__ inline float head_sum(float x, int lanes) {
   return x;
 }
 
-// (token, head) pairs are counted in 32 bits on the device, where division is then cheap.
-inline uint32_t num_rows(const OpBase& op, int64_t rows) {
-  HONE_CHECK(rows < int64_t{1} << 31, "op ", op.name(), ": ", rows, " heads of all tokens, wants fewer than 2^31");
-  return static_cast<uint32_t>(rows);
+// Heads of one token that a group of lanes takes at once, under the same angles.
+template <int N>
+constexpr int heads_at_once = N == 1 ? 2 : 1;
+
+// The heads of blockIdx.x: chunks of q heads, then of k heads, then of v heads.
+struct HeadChunk {
+  int first, count;  // within their kind
+  int column;        // of the first among all of a token's heads
+  bool is_query, is_value;
+  __device__ HeadChunk(int heads, int kv_heads, int at_once) {
+    const int q_chunks = (heads + at_once - 1) / at_once, kv_chunks = (kv_heads + at_once - 1) / at_once;
+    int chunk = static_cast<int>(blockIdx.x);
+    is_query = chunk < q_chunks, is_value = chunk >= q_chunks + kv_chunks;
+    if (!is_query) chunk -= is_value ? q_chunks + kv_chunks : q_chunks;
+    first = chunk * at_once;
+    count = min((is_query ? heads : kv_heads) - first, at_once);
+    column = first + (is_query ? 0 : is_value ? heads + kv_heads : heads);
+  }
+};
+// Neighbouring blocks take neighbouring heads of the same tokens. kv: 1 for k, 2 for k and v.
+inline dim3 chunk_grid(const HeadLayout& layout, const QkvShape& shape, int at_once, int kv, int tokens) {
+  const auto chunks = [&](int64_t heads) { return static_cast<unsigned>((heads + at_once - 1) / at_once); };
+  return dim3(chunks(shape.num_heads) + static_cast<unsigned>(kv) * chunks(shape.num_kv_heads),
+              static_cast<unsigned>((tokens - 1) / layout.groups() + 1));
+}
+inline int num_tokens(const OpBase& op, const Tensor& qkv) {
+  HONE_CHECK(qkv.dim(0) < 65536 * 8, "op ", op.name(), ": ", qkv.dim(0), " tokens, wants fewer than ", 65536 * 8, " on cuda");
+  return static_cast<int>(qkv.dim(0));
 }
 
 inline bool on_16_bytes(const Tensor& x) {
@@ -138,7 +166,7 @@ inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) 
   HeadLayout out;
   out.dim = static_cast<int>(shape.head_dim), out.half = static_cast<int>(shape.rotary_dim / 2), out.packed = packed;
   out.pairs = out.half / per_item, out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
-  while (out.lanes < 32 && out.lanes < out.items) out.lanes *= 2;
+  while (out.lanes < 32 && out.lanes < out.items) out.lanes = 1 << ++out.lane_bits;
   return out;
 }
 

@@ -7,13 +7,15 @@
 
 namespace hone {
 
-// The bits of a bf16 beside x: the one further from zero if the low 16 bits of `noise` carry over x's own. NaN and infinity stay what they are.
-HONE_HOST_DEVICE inline uint16_t stochastic_bf16(float x, uint32_t noise) {
+// A bf16 beside x, as the float that it holds exactly: the one further from zero if the low 16 bits of `noise` carry over x's own. What is not finite
+// is returned as it is, for the conversion to bf16 to keep.
+HONE_HOST_DEVICE inline float stochastic_bf16(float x, uint32_t noise) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
-  const bool finite = (bits & 0x7f800000u) != 0x7f800000u, nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  if (finite) bits += noise & 0xffffu;
-  return static_cast<uint16_t>((bits >> 16) | (nan ? 0x40u : 0u));
+  bits = (bits + (noise & 0xffffu)) & 0xffff0000u;
+  float out;
+  memcpy(&out, &bits, sizeof out);
+  return x - x == 0 ? out : x;
 }
 
 }  // namespace hone
