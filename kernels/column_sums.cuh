@@ -5,37 +5,48 @@
 
 namespace hone {
 
-// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 264 blocks are two for each multiprocessor of an H100
+// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 132 blocks are one for each multiprocessor of an H100
 // or H200; the number is fixed, since it decides the order of sums.
 struct RowBlocks {
+  static constexpr int most = 132, most_warps = 12;
   int groups, threads, rows_a_block, count;
-  RowBlocks(int64_t rows, int warps) : groups(std::max(1, 8 / warps)), threads(32 * warps * groups) {
-    const int64_t share = (rows + 263) / 264;
-    rows_a_block = static_cast<int>((share + groups - 1) / groups * groups);
+  RowBlocks(int64_t rows, int warps) : groups(std::max(1, most_warps / warps)), threads(32 * warps * groups) {
+    rows_a_block = static_cast<int>((rows + most - 1) / most);
     count = static_cast<int>((rows + rows_a_block - 1) / rows_a_block);
   }
 };
 
-// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats where there are several.
+// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of the block is here.
 template <class T, int P>
-__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim, RowThread at, int groups) {
-  for (int group = 0; group < groups; ++group) {
-    if (group > 0) __syncthreads();
-    if (at.row != group) continue;
+__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim, RowThread at) {
+  __syncthreads();
 #pragma unroll
-    for (int p = 0; p < P; ++p)
+  for (int p = 0; p < P; ++p)
 #pragma unroll
-      for (int j = 0; j < pack_size<T>; ++j)
-        if (const int i = RowTile<T, P>::column(p, at) + j; i < dim)
-          (group == groups - 1 ? to : shared)[i] = group > 0 ? shared[i] + sums[p][j] : sums[p][j];
+    for (int j = 0; j < pack_size<T>; ++j)
+      if (const int i = RowTile<T, P>::column(p, at) + j; i < dim) shared[at.row * dim + i] = sums[p][j];
+  __syncthreads();
+  const int groups = static_cast<int>(blockDim.x) / at.threads;
+  for (int i = static_cast<int>(threadIdx.x); i < dim; i += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+    for (int group = 0; group < groups; ++group) sum += shared[group * dim + i];
+    to[i] = sum;
   }
 }
+
+// Up to two vectors [dim] and what is to be added to each: partial sums [blocks, dim].
+struct ColumnSums {
+  float* to[2];
+  const float* from[2];
+};
 
 namespace column_sums {
 constexpr int columns = 32, lanes = 32;  // of a block; each lane adds a range of rows
 
-__global__ static void __launch_bounds__(columns* lanes) kernel(float* to, const float* from, int rows, int dim) {
+__global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums, int rows, int dim) {
   __shared__ float part[lanes][columns];
+  const bool second = blockIdx.y > 0;  // an index would put the pointers into local memory
+  const float* const from = second ? sums.from[1] : sums.from[0];
   const int lane = static_cast<int>(threadIdx.x) / columns, i = static_cast<int>(threadIdx.x) % columns;
   const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes, end = min(rows, (lane + 1) * share);
   float sum = 0;
@@ -48,16 +59,22 @@ __global__ static void __launch_bounds__(columns* lanes) kernel(float* to, const
   float total = 0;
 #pragma unroll
   for (int l = 0; l < lanes; ++l) total += part[l][i];
-  to[column] += total;
+  (second ? sums.to[1] : sums.to[0])[column] += total;
 }
 }  // namespace column_sums
 
-// to [dim] += the sums of from [rows, dim] over rows.
-inline void add_column_sums(Context& context, const OpBase& op, Tensor to, Tensor from) {
-  const int dim = static_cast<int>(from.dim(1));
-  column_sums::
-      kernel<<<(dim + column_sums::columns - 1) / column_sums::columns, column_sums::columns * column_sums::lanes, 0, cuda_stream(context)>>>(
-          numbers<float>(to), numbers<const float>(from), static_cast<int>(from.dim(0)), dim);
+// Adds the sums over rows of from [rows, dim] to `to`, both for as many vectors as there are; empty ones are left out.
+inline void add_column_sums(Context& context, const OpBase& op, std::initializer_list<std::pair<Tensor, Tensor>> to_and_from) {
+  ColumnSums sums{};
+  int count = 0, rows = 0, dim = 0;
+  for (const auto& [to, from] : to_and_from)
+    if (to) {
+      sums.to[count] = numbers<float>(to), sums.from[count] = numbers<const float>(from);
+      rows = static_cast<int>(from.dim(0)), dim = static_cast<int>(from.dim(1)), ++count;
+    }
+  if (count == 0) return;
+  const dim3 blocks(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns), static_cast<unsigned>(count));
+  column_sums::kernel<<<blocks, column_sums::columns * column_sums::lanes, 0, cuda_stream(context)>>>(sums, rows, dim);
   check_launch(op);
 }
 

@@ -88,7 +88,8 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
   check_launch(scatter_rows);
 }
 
-constexpr int threads = 128, rows_in_flight = 16;
+constexpr int threads = 128, warps = threads / 32;
+constexpr int64_t many = 32;  // rows of one id, from which on they are fetched far ahead
 
 // (id, t) as one number; ids outside the table come last.
 __global__ void key_kernel(uint64_t* keys, const int32_t* ids, int64_t count, int64_t limit) {
@@ -98,35 +99,69 @@ __global__ void key_kernel(uint64_t* keys, const int32_t* ids, int64_t count, in
   keys[t] = static_cast<uint64_t>(id >= 0 && id < limit ? id : limit) << 32 | static_cast<uint64_t>(t);
 }
 
-// A block for each place in the sorted keys; the one where an id begins adds that id's rows one after another.
-template <class T, int N>
-__global__ void __launch_bounds__(threads) add_kernel(float* dtable, const T* dy, const uint64_t* keys, int64_t count, int64_t limit, int64_t dim,
-                                                      int64_t dtable_stride, int64_t dy_stride) {
-  const int64_t place = blockIdx.x, column = (int64_t{blockIdx.y} * threads + threadIdx.x) * N;
-  const uint64_t id = keys[place] >> 32;
-  if (id >= static_cast<uint64_t>(limit) || (place > 0 && keys[place - 1] >> 32 == id)) return;
-  const bool live = column < dim;
-  float* to = dtable + static_cast<int64_t>(id) * dtable_stride + column;
+// The sorted keys and what their rows are added to.
+template <class T>
+struct Sums {
+  float* dtable;
+  const T* dy;
+  const uint64_t* keys;
+  int64_t count, limit, dim, dtable_stride, dy_stride;
+  __device__ uint64_t id(int64_t place) const { return place >= 0 && place < count ? keys[place] >> 32 : ~uint64_t{0}; }
+  __device__ bool begins(int64_t place) const { return place < count && id(place) < static_cast<uint64_t>(limit) && id(place - 1) != id(place); }
+  __device__ bool has_many(int64_t place) const { return id(place) == id(place + many); }
+};
+
+// A warp adds the rows of the id at `place` to N columns a lane, in order, with R rows on their way.
+template <int N, int R, class T>
+__device__ void add_rows(const Sums<T>& s, int64_t place, int64_t column) {
+  static_assert(R <= 32);
+  const int lane = threadIdx.x % 32;
+  const uint64_t id = s.id(place);
+  const bool live = column < s.dim;
+  float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
+  const auto key_at = [&](int64_t first) { return first + lane < s.count && lane < R ? s.keys[first + lane] : ~uint64_t{0}; };
+  const auto rows_in = [&](uint64_t key) { return __popc(__ballot_sync(0xffffffffu, key >> 32 == id)); };
+  Pack<T, N> pack[R];
+  const auto fetch = [&](Pack<T, N>& row, uint64_t key, int r) {
+    const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), r);
+    if (live) row = *reinterpret_cast<const Pack<T, N>*>(s.dy + int64_t{t} * s.dy_stride + column);
+  };
+  uint64_t key = key_at(place), next_key = key_at(place + R);
+  int rows = rows_in(key);
   float sum[N];
   if (live) load_numbers(sum, to);
-  const int lane = threadIdx.x % 32;
-  for (int64_t first = place;; first += rows_in_flight) {
-    const uint64_t key = lane < rows_in_flight && first + lane < count ? keys[first + lane] : ~uint64_t{0};
-    const int found = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
-    Pack<T, N> pack[rows_in_flight];
 #pragma unroll
-    for (int r = 0; r < rows_in_flight; ++r) {
-      const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), r);
-      if (live && r < found) pack[r] = *reinterpret_cast<const Pack<T, N>*>(dy + int64_t{t} * dy_stride + column);
-    }
+  for (int r = 0; r < R; ++r)
+    if (r < rows) fetch(pack[r], key, r);
+  while (rows > 0) {
+    key = next_key, place += R;
+    const int next_rows = rows == R ? rows_in(key) : 0;
+    if (next_rows == R) next_key = key_at(place + R);
 #pragma unroll
-    for (int r = 0; r < rows_in_flight; ++r)
-      if (live && r < found)
+    for (int r = 0; r < R; ++r) {
+      if (r < rows && live)
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[i] += to_f32(pack[r].value[i]);
-    if (found < rows_in_flight) break;
+      if (r < next_rows) fetch(pack[r], key, r);
+    }
+    if (rows < R) break;
+    rows = next_rows;
   }
   if (live) store_numbers(to, sum);
+}
+
+// A warp for each place of the sorted keys and 32 * N columns; it works where an id begins that has not many rows.
+template <int N, class T>
+__global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
+  const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32;
+  if (s.begins(place) && !s.has_many(place)) add_rows<N, 8>(s, place, (int64_t{blockIdx.y} * 32 + threadIdx.x % 32) * N);
+}
+// A warp for every 32 places: at most one of them begins an id of so many rows.
+template <int N, class T>
+__global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
+  const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32, place = first + threadIdx.x % 32;
+  const unsigned found = __ballot_sync(0xffffffffu, s.begins(place) && s.has_many(place));
+  if (found) add_rows<N, 32>(s, first + __ffs(found) - 1, (int64_t{blockIdx.y} * 32 + threadIdx.x % 32) * N);
 }
 
 void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
@@ -150,13 +185,17 @@ void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
   sort(context.scratch().take(DType::f32, {static_cast<int64_t>(bytes / sizeof(float) + 1)}).data, bytes);
   with_storage(embedding_backward, dy.dtype, [&](auto type) {
     using T = decltype(type);
+    const Sums<T> sums{numbers<float>(dtable), numbers<const T>(dy), sorted, count, limit, dim, dtable.row_stride, dy.row_stride};
     const auto add = [&]<int N>() {
-      const dim3 blocks(static_cast<unsigned>(count), static_cast<unsigned>((dim + threads * N - 1) / (threads * N)));
-      add_kernel<T, N>
-          <<<blocks, threads, 0, stream>>>(numbers<float>(dtable), numbers<const T>(dy), sorted, count, limit, dim, dtable.row_stride, dy.row_stride);
+      const auto blocks = [&](int64_t places) {
+        return dim3(static_cast<unsigned>((count + places - 1) / places), static_cast<unsigned>((dim + 32 * N - 1) / (32 * N)));
+      };
+      few_kernel<N><<<blocks(warps), threads, 0, stream>>>(sums);
+      if (count > many) many_kernel<N><<<blocks(32 * warps), threads, 0, stream>>>(sums);
     };
-    if (dim % 4 == 0 && packs_of(4, limit, dtable) && packs_of(4, count, dy))
-      add.template operator()<4>();
+    constexpr int N = 8 / sizeof(T);
+    if (dim % N == 0 && packs_of(N, limit, dtable) && packs_of(N, count, dy))
+      add.template operator()<N>();
     else
       add.template operator()<1>();
   });

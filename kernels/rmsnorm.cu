@@ -6,7 +6,9 @@
 namespace hone {
 namespace {
 
-constexpr int forward_packs = 8, forward_warps = 32, backward_packs = 6, backward_warps = 16;  // at most
+constexpr int most_packs = 6, most_warps = 8, forward_warps = 8;  // of a thread, of a row, of a block
+template <int P>
+constexpr int forward_blocks = P > 4 ? 2 : 3;  // of a multiprocessor
 
 struct Forward {
   int64_t rows, y_stride, x_stride;
@@ -14,36 +16,43 @@ struct Forward {
   float eps;
 };
 
+// Each group of warps goes through rows at a stride, the next row's numbers on their way while it works on one.
 template <class T, int P, bool whole>
-__global__ void forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
+__global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>) forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
   constexpr int N = pack_size<T>;
   using Tile = RowTile<T, P>;
-  __shared__ float shared[32];
+  __shared__ float shared[2][32];
   const RowThread at(s.warps);
-  const int64_t row = int64_t{blockIdx.x} * (blockDim.x / at.threads) + at.row;
+  const int groups = static_cast<int>(blockDim.x) / at.threads;
+  const int64_t step = int64_t{gridDim.x} * groups;
+  int64_t row = int64_t{blockIdx.x} * groups + at.row;
   if (row >= s.rows) return;
-  Tile in, weight;
-  in.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  Tile weight, next;
+  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   weight.load(Row<const T, whole>{w, s.dim}, at);
-  float part[2] = {};
+  for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
+    Tile in = next;
+    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    float part[2] = {};
 #pragma unroll
-  for (int p = 0; p < P; ++p) {
-    float v[N];
-    in.get(p, v);
+    for (int p = 0; p < P; ++p) {
+      float v[N];
+      in.get(p, v);
 #pragma unroll
-    for (int j = 0; j < N; ++j) part[j % 2] = fmaf(v[j], v[j], part[j % 2]);
+      for (int j = 0; j < N; ++j) part[j % 2] = fmaf(v[j], v[j], part[j % 2]);
+    }
+    const float scale = rsqrtf(row_sum(part[0] + part[1], at, shared[parity]) / static_cast<float>(s.dim) + s.eps);
+    in.forget_unpacked(), weight.forget_unpacked();
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      float v[N], factor[N];
+      in.get(p, v), weight.get(p, factor);
+#pragma unroll
+      for (int j = 0; j < N; ++j) v[j] = v[j] * scale * factor[j];
+      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+    }
+    if (rstd && at.thread == 0) rstd[row] = scale;
   }
-  const float scale = rsqrtf(row_sum(part[0] + part[1], at, shared) / static_cast<float>(s.dim) + s.eps);
-  in.forget_unpacked();
-#pragma unroll
-  for (int p = 0; p < P; ++p) {
-    float v[N], factor[N];
-    in.get(p, v), weight.get(p, factor);
-#pragma unroll
-    for (int j = 0; j < N; ++j) v[j] = v[j] * scale * factor[j];
-    Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
-  }
-  if (rstd && at.thread == 0) rstd[row] = scale;
 }
 
 struct Backward {
@@ -51,52 +60,67 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them; partial [blocks, dim] gets the block's part of dw, or is null.
+// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial [blocks, dim] gets the block's part
+// of dw, or is null.
 template <class T, int P, bool whole, bool accumulate>
-__global__ void __launch_bounds__(512) backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
+__global__ void __launch_bounds__(32 * RowBlocks::most_warps)
+    backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
   constexpr int N = pack_size<T>;
-  using Tile = RowTile<T, P>;
-  extern __shared__ float sums[];
-  __shared__ float shared[2][16];
+  extern __shared__ uint4 memory[];
+  __shared__ float shared[2][32];
   const RowThread at(s.warps);
   const int groups = static_cast<int>(blockDim.x) / at.threads;
   const int64_t begin = int64_t{blockIdx.x} * s.rows_a_block, end = min(begin + s.rows_a_block, s.rows);
-  const Row<const T, whole> weight{w, s.dim};
+  using Fetched = FetchedTile<T, P>;
+  enum { of_x, of_dy, of_dx, inputs = accumulate ? 3 : 2 };
+  const auto tile = [&](int stage, int input) { return Fetched{memory + (stage * inputs + input) * P * blockDim.x + threadIdx.x}; };
+  const auto fetch = [&](int64_t row, int stage) {
+    if (row < end) {
+      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+    }
+    end_fetches();
+  };
+  fetch(begin + at.row, 0);
+  fetch(begin + at.row + groups, 1);
+  RowTile<T, P> weight;
+  weight.load(Row<const T, whole>{w, s.dim}, at);
+  const auto scale_of = [&](int64_t row) { return row < end ? rstd[row] : 0.0f; };
+  float next_scale = scale_of(begin + at.row);
   float dw[P][N] = {};
-  int parity = 0;
-  for (int64_t row = begin + at.row; row < end; row += groups, parity ^= 1) {
-    Tile in, grad;
-    in.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-    grad.load(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-    const float scale = rstd[row];
+  int stage = 0;
+  for (int64_t row = begin + at.row; row < end; row += groups, stage ^= 1) {
+    const float scale = next_scale;
+    next_scale = scale_of(row + groups);
+    wait_fetches<1>();
+    const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      unpack(factor, weight.load(Tile::column(p, at)));
-      in.get(p, v), grad.get(p, g);
+      in.get(p, v), grad.get(p, g), weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
     }
-    const float pull = row_sum(part[0] + part[1], at, shared[parity]) * scale * scale / static_cast<float>(s.dim);
-    in.forget_unpacked(), grad.forget_unpacked();
-    const Row<T, whole> out{dx + row * s.dx_stride, s.dim};
+    const float pull = row_sum(part[0] + part[1], at, shared[stage]) * scale * scale / static_cast<float>(s.dim);
+    weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
-      float v[N], g[N], factor[N], value[N];
-      unpack(factor, weight.load(Tile::column(p, at)));
-      in.get(p, v), grad.get(p, g);
-      if (accumulate) unpack(value, out.load(Tile::column(p, at)));
+      float v[N], g[N], factor[N], value[N] = {};
+      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const float change = scale * fmaf(-pull, v[j], g[j] * factor[j]);
-        value[j] = accumulate ? value[j] + change : change;
+        value[j] += scale * fmaf(-pull, v[j], g[j] * factor[j]);
         dw[p][j] = fmaf(g[j], v[j] * scale, dw[p][j]);
       }
-      out.store(Tile::column(p, at), value);
+      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
+    weight.forget_unpacked();
+    fetch(row + 2 * groups, stage);
   }
-  if (partial) add_groups<T, P>(partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at, groups);
+  if (partial) add_groups<T, P>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }
 
 void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
@@ -108,13 +132,13 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   if (rows == 0 || dim == 0) return;
   with_storage(rmsnorm_forward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = row_shape(rmsnorm_forward, dim, pack_size<T>, forward_packs, forward_warps);
+    const RowShape shape = row_shape(rmsnorm_forward, dim, pack_size<T>, most_packs, most_warps);
     const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
-    const int rows_a_block = shape.warps == 1 ? 4 : 1;
-    with_shape<forward_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
-      forward_kernel<T, P, whole>
-          <<<static_cast<unsigned>((rows + rows_a_block - 1) / rows_a_block), 32 * shape.warps * rows_a_block, 0, cuda_stream(context)>>>(
-              numbers<T>(y), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), s);
+    const int groups = forward_warps / shape.warps;
+    with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
+      const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks<P>);
+      forward_kernel<T, P, whole><<<static_cast<unsigned>(blocks), 32 * shape.warps * groups, 0, cuda_stream(context)>>>(
+          numbers<T>(y), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), s);
     });
   });
   check_launch(rmsnorm_forward);
@@ -132,19 +156,20 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   const ScratchScope scope(context);
   with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = row_shape(rmsnorm_backward, dim, pack_size<T>, backward_packs, backward_warps);
+    const RowShape shape = row_shape(rmsnorm_backward, dim, pack_size<T>, most_packs, most_warps);
     const RowBlocks blocks(rows, shape.warps);
     const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
     const Backward s{rows, dx.row_stride, dy.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, blocks.rows_a_block};
     const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
-    const size_t shared = blocks.groups > 1 ? static_cast<size_t>(dim) * sizeof(float) : 0;
-    with_shape<backward_packs>(shape, whole_rows, [&](auto P, auto whole) {
+    with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
       const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
+      const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
+      allow_shared_memory(kernel, shared);
       kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy),
                                                                              numbers<const T>(x), numbers<const float>(rstd), numbers<const T>(w), s);
     });
     check_launch(rmsnorm_backward);
-    if (dw) add_column_sums(context, rmsnorm_backward, dw, partial);
+    add_column_sums(context, rmsnorm_backward, {{dw, partial}});
   });
 }
 

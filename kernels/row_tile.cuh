@@ -15,18 +15,16 @@ inline RowShape row_shape(const OpBase& op, int64_t dim, int numbers_a_pack, int
   while (warps < most_warps && (needed + warps - 1) / warps > most_packs) warps *= 2;
   const int64_t packs = (needed + warps - 1) / warps;
   HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ", a_warp * most_packs * most_warps);
-  return {static_cast<int>(std::max<int64_t>(2, (packs + 1) / 2 * 2)), warps};
+  return {static_cast<int>(packs > 4 ? 6 : std::max<int64_t>(packs, 2)), warps};
 }
-// Calls body(packs, whole), both integral constants; packs is 2, 4, 6 or 8.
+// Calls body(packs, whole), both integral constants; packs is 2, 3, 4 or 6.
 template <int most_packs, class Body>
 void with_shape(RowShape shape, bool whole, Body body) {
   const auto with_packs = [&](auto constant) {
     if (shape.packs == 2) return body(std::integral_constant<int, 2>{}, constant);
+    if (shape.packs == 3) return body(std::integral_constant<int, 3>{}, constant);
     if (shape.packs == 4) return body(std::integral_constant<int, 4>{}, constant);
-    if constexpr (most_packs >= 6)
-      if (shape.packs == 6) return body(std::integral_constant<int, 6>{}, constant);
-    if constexpr (most_packs >= 8)
-      if (shape.packs == 8) return body(std::integral_constant<int, 8>{}, constant);
+    if constexpr (most_packs > 4) return body(std::integral_constant<int, 6>{}, constant);
   };
   whole ? with_packs(std::true_type{}) : with_packs(std::false_type{});
 }
@@ -104,6 +102,37 @@ struct RowTile {
       for (int p = 0; p < P; ++p) asm volatile("" : "+r"(pack[p].x), "+r"(pack[p].y), "+r"(pack[p].z), "+r"(pack[p].w));
   }
 };
+
+// A part of a row on its way to shared memory. A thread reads only what it has fetched, so it waits for its own copies and for no other thread.
+template <class T, int P>
+struct FetchedTile {
+  static constexpr int N = pack_size<T>;
+  uint4* first;  // of P, blockDim.x apart
+  template <bool whole>
+  __device__ void fetch(Row<const T, whole> row, RowThread at) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      uint4* const to = first + p * blockDim.x;
+      const int i = RowTile<T, P>::column(p, at);
+      if constexpr (whole) {
+        if (i < row.dim)
+          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(row.first + i)
+                       : "memory");
+        else
+          *to = {};
+      } else {
+        *to = row.load(i);
+      }
+    }
+  }
+  __device__ void get(int p, float (&to)[N]) const { unpack(to, first[p * blockDim.x]); }
+};
+// Closes the group of this thread's fetches so far; waits until at most `groups` of the latest are on their way.
+__device__ inline void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int groups>
+__device__ inline void wait_fetches() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+}
 
 // The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier of their own; `shared`, a
 // float for each warp of the block, is free again after the row's next barrier.

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float eps = 1e-5f;
 constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1},    {0, 8},    {3, 7},      {5, 64},   {130, 100},
-                                                  {2, 1025}, {40, 896}, {600, 1536}, {7, 4100}, {3, 12288}};
+                                                  {2, 1025}, {40, 896}, {600, 1536}, {7, 4100}, {3, 6144}};
 constexpr DType dtypes[] = {DType::f32, DType::bf16};
 constexpr int64_t gaps[] = {0, 3, 8};
 
