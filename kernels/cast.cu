@@ -46,7 +46,7 @@ void run_cast(Context& context, Tensor y, Tensor x) {
     with_storage(cast, x.dtype, [&](auto from) {
       using To = decltype(to);
       using From = decltype(from);
-      constexpr int N = std::max(pack_size<To>, pack_size<From>);
+      constexpr int N = pack_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in a row give 86%
       launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                             Cast<To, From>{numbers<To>(y), numbers<const From>(x), y.row_stride, x.row_stride});
     });

@@ -111,57 +111,83 @@ struct Sums {
   __device__ bool has_many(int64_t place) const { return id(place) == id(place + many); }
 };
 
-// A warp adds the rows of the id at `place` to N columns a lane, in order, with R rows on their way.
-template <int N, int R, class T>
-__device__ void add_rows(const Sums<T>& s, int64_t place, int64_t column) {
-  static_assert(R <= 32);
+// A warp for each place of the sorted keys and 32 * N columns; it works where an id begins that has not many rows.
+template <int N, class T>
+__global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
+  constexpr int R = 8;  // rows on their way
   const int lane = threadIdx.x % 32;
-  const uint64_t id = s.id(place);
+  const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
+  if (!s.begins(place) || s.has_many(place)) return;
+  const uint64_t key = place + lane < s.count ? s.keys[place + lane] : ~uint64_t{0}, id = __shfl_sync(0xffffffffu, key, 0) >> 32;
+  const int rows = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
   const bool live = column < s.dim;
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
-  const auto key_at = [&](int64_t first) { return first + lane < s.count && lane < R ? s.keys[first + lane] : ~uint64_t{0}; };
-  const auto rows_in = [&](uint64_t key) { return __popc(__ballot_sync(0xffffffffu, key >> 32 == id)); };
-  Pack<T, N> pack[R];
-  const auto fetch = [&](Pack<T, N>& row, uint64_t key, int r) {
-    const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), r);
-    if (live) row = *reinterpret_cast<const Pack<T, N>*>(s.dy + int64_t{t} * s.dy_stride + column);
-  };
-  uint64_t key = key_at(place), next_key = key_at(place + R);
-  int rows = rows_in(key);
   float sum[N];
   if (live) load_numbers(sum, to);
-#pragma unroll
-  for (int r = 0; r < R; ++r)
-    if (r < rows) fetch(pack[r], key, r);
-  while (rows > 0) {
-    key = next_key, place += R;
-    const int next_rows = rows == R ? rows_in(key) : 0;
-    if (next_rows == R) next_key = key_at(place + R);
+  for (int first = 0; first < rows; first += R) {
+    Pack<T, N> pack[R];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      if (r < rows && live)
+      const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), (first + r) % 32);
+      if (live && first + r < rows) pack[r] = *reinterpret_cast<const Pack<T, N>*>(s.dy + int64_t{t} * s.dy_stride + column);
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+      if (live && first + r < rows)
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[i] += to_f32(pack[r].value[i]);
-      if (r < next_rows) fetch(pack[r], key, r);
-    }
-    if (rows < R) break;
-    rows = next_rows;
   }
   if (live) store_numbers(to, sum);
 }
 
-// A warp for each place of the sorted keys and 32 * N columns; it works where an id begins that has not many rows.
-template <int N, class T>
-__global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
-  const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32;
-  if (s.begins(place) && !s.has_many(place)) add_rows<N, 8>(s, place, (int64_t{blockIdx.y} * 32 + threadIdx.x % 32) * N);
-}
-// A warp for every 32 places: at most one of them begins an id of so many rows.
+// A warp for every 32 places: at most one of them begins an id of so many rows. They pass through a ring in shared memory, where each lane reads what
+// it has fetched itself. (Registers that are refilled one by one wait for the latest load with each: six barriers serve all of a warp's loads.)
 template <int N, class T>
 __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
-  const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32, place = first + threadIdx.x % 32;
-  const unsigned found = __ballot_sync(0xffffffffu, s.begins(place) && s.has_many(place));
-  if (found) add_rows<N, 32>(s, first + __ffs(found) - 1, (int64_t{blockIdx.y} * 32 + threadIdx.x % 32) * N);
+  constexpr int R = 8, batches = 6;
+  __shared__ Pack<T, N> ring[batches * R][threads];
+  const int lane = threadIdx.x % 32;
+  const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
+  const unsigned found = __ballot_sync(0xffffffffu, s.begins(first + lane) && s.has_many(first + lane));
+  if (!found) return;
+  const int64_t place = first + __ffs(found) - 1;
+  const uint64_t id = s.id(place);
+  const bool live = column < s.dim;
+  const auto keys_from = [&](int64_t from) { return from + lane < s.count ? s.keys[from + lane] : ~uint64_t{0}; };
+  uint64_t key = 0, next_key = keys_from(place);
+  int64_t rows = 0;  // known so far
+  const auto fetch = [&](int64_t batch) {
+    if (batch % (32 / R) == 0) {
+      key = next_key, next_key = keys_from(place + batch * R + 32);
+      rows += __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), static_cast<int>(batch * R % 32) + r);
+      if (!live || batch * R + r >= rows) continue;
+      const T* const from = s.dy + int64_t{t} * s.dy_stride + column;
+      Pack<T, N>& to = ring[batch % batches * R + r][threadIdx.x];
+      if constexpr (sizeof(to) == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(&to))), "l"(from) : "memory");
+      else
+        to = *reinterpret_cast<const Pack<T, N>*>(from);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+  for (int64_t batch = 0; batch < batches - 1; ++batch) fetch(batch);
+  float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
+  float sum[N] = {};
+  if (live) load_numbers(sum, to);
+  for (int64_t batch = 0; batch * R < rows; ++batch) {
+    fetch(batch + batches - 1);
+    asm volatile("cp.async.wait_group %0;" ::"n"(batches - 1) : "memory");
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+      if (live && batch * R + r < rows)
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum[i] += to_f32(ring[batch % batches * R + r][threadIdx.x].value[i]);
+  }
+  if (live) store_numbers(to, sum);
 }
 
 void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {

@@ -76,8 +76,9 @@ struct Backward {
 // Each block has a range of rows, each group of warps every so many of them, two on their way at a time; dw_partial, db_partial [blocks, dim] get the
 // block's part, or are null.
 template <class T, int P, bool whole, bool accumulate>
-__global__ void __launch_bounds__(32 * RowBlocks::most_warps) backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x,
-                                                                              const float* mean, const float* rstd, const T* w, Backward s) {
+__global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
+    backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean, const float* rstd, const T* w,
+                    Backward s) {
   constexpr int N = pack_size<T>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][2][32];
@@ -137,8 +138,8 @@ __global__ void __launch_bounds__(32 * RowBlocks::most_warps) backward_kernel(T*
     fetch(row + 2 * groups, stage);
   }
   float* const sums = reinterpret_cast<float*>(memory);
-  if (dw_partial) add_groups<T, P>(dw_partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at);
-  if (db_partial) add_groups<T, P>(db_partial + int64_t{blockIdx.x} * s.dim, sums, db, s.dim, at);
+  if (dw_partial) add_groups<T, P, whole>(dw_partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at);
+  if (db_partial) add_groups<T, P, whole>(db_partial + int64_t{blockIdx.x} * s.dim, sums, db, s.dim, at);
 }
 
 void forward(Context& context, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, Tensor b, float eps) {
@@ -179,7 +180,7 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tens
   with_storage(layernorm_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = row_shape(layernorm_backward, dim, pack_size<T>, most_packs, most_warps);
-    const RowBlocks blocks(rows, shape.warps);
+    const RowBlocks blocks(rows, shape);
     const auto partial_of = [&](const Tensor& sum) { return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor(); };
     const Tensor dw_partial = partial_of(dw), db_partial = partial_of(db);
     const Backward s{rows, dx.row_stride, dy.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, blocks.rows_a_block};

@@ -63,7 +63,7 @@ struct Backward {
 // Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial [blocks, dim] gets the block's part
 // of dw, or is null.
 template <class T, int P, bool whole, bool accumulate>
-__global__ void __launch_bounds__(32 * RowBlocks::most_warps)
+__global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
   constexpr int N = pack_size<T>;
   extern __shared__ uint4 memory[];
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(32 * RowBlocks::most_warps)
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
   }
-  if (partial) add_groups<T, P>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
+  if (partial) add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }
 
 void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
@@ -157,7 +157,7 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = row_shape(rmsnorm_backward, dim, pack_size<T>, most_packs, most_warps);
-    const RowBlocks blocks(rows, shape.warps);
+    const RowBlocks blocks(rows, shape);
     const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
     const Backward s{rows, dx.row_stride, dy.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, blocks.rows_a_block};
     const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
