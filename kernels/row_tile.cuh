@@ -5,14 +5,14 @@
 
 namespace hone {
 
-// `packs` packs a thread, `warps` warps a row: a power of two.
+// `packs` packs a thread, `warps` warps a row: a power of two, two or more rather than five packs a thread.
 struct RowShape {
   int packs = 0, warps = 0;
 };
 inline RowShape row_shape(const OpBase& op, int64_t dim, int numbers_a_pack, int most_packs, int most_warps) {
   const int64_t a_warp = int64_t{32} * numbers_a_pack, needed = (dim + a_warp - 1) / a_warp;  // packs, were it one warp
   int warps = 1;
-  while (warps < most_warps && (needed + warps - 1) / warps > most_packs) warps *= 2;
+  while (warps < most_warps && (needed + warps - 1) / warps > 4) warps *= 2;
   const int64_t packs = (needed + warps - 1) / warps;
   HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ", a_warp * most_packs * most_warps);
   return {static_cast<int>(packs > 4 ? 6 : std::max<int64_t>(packs, 2)), warps};
