@@ -24,30 +24,39 @@ struct GemmEpilogue {
   static __device__ float load(const void* from, bool from_bf16, int64_t i) {
     return from_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]) : static_cast<const float*>(from)[i];
   }
-  __device__ float finish(float total, int64_t m, int64_t n) const {
-    if (bias) total += load(bias, bias_bf16, n);
-    if (residual) total += load(residual, residual_bf16, m * residual_stride + n);
+  // What is added to an element, which can be read before its total is there.
+  struct Extra {
+    float bias, residual;
+  };
+  __device__ Extra fetch(int64_t m, int64_t n) const {
+    return {bias ? load(bias, bias_bf16, n) : 0, residual ? load(residual, residual_bf16, m * residual_stride + n) : 0};
+  }
+  __device__ float finish(float total, Extra extra) const {
+    if (bias) total += extra.bias;
+    if (residual) total += extra.residual;
     return total;
   }
+  __device__ void put(float x, int64_t m, int64_t n) const {
+    if (y_bf16)
+      static_cast<__nv_bfloat16*>(y)[m * y_stride + n] = __float2bfloat16_rn(x);
+    else
+      static_cast<float*>(y)[m * y_stride + n] = x;
+  }
+  __device__ void store(float total, int64_t m, int64_t n) const { put(finish(total, fetch(m, n)), m, n); }
   // Columns n and n + 1, as far as they are among N; `pairs`: y can be written two numbers at a time, and n is even.
   __device__ void store_pair(float first, float second, int64_t m, int64_t n, int64_t N, bool pairs) const {
-    if (n + 1 >= N || !pairs) {
-      if (n < N) store(first, m, n);
-      if (n + 1 < N) store(second, m, n + 1);
-      return;
-    }
-    first = finish(first, m, n), second = finish(second, m, n + 1);
-    if (y_bf16)
+    const bool both = n + 1 < N;
+    if (n >= N) return;
+    first = finish(first, fetch(m, n));
+    if (both) second = finish(second, fetch(m, n + 1));
+    if (!both || !pairs) {
+      put(first, m, n);
+      if (both) put(second, m, n + 1);
+    } else if (y_bf16) {
       *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(y) + m * y_stride + n) = __floats2bfloat162_rn(first, second);
-    else
+    } else {
       *reinterpret_cast<float2*>(static_cast<float*>(y) + m * y_stride + n) = make_float2(first, second);
-  }
-  __device__ void store(float total, int64_t m, int64_t n) const {
-    total = finish(total, m, n);
-    if (y_bf16)
-      static_cast<__nv_bfloat16*>(y)[m * y_stride + n] = __float2bfloat16_rn(total);
-    else
-      static_cast<float*>(y)[m * y_stride + n] = total;
+    }
   }
 };
 

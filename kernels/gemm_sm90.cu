@@ -1,5 +1,6 @@
 // gemm_forward on Hopper. Every kernel here has the bits of the "tiles" body, so that which one runs, and with which tiles, may be chosen by the
 // number of rows (tests/gpu/gemm_test.cpp holds them to it).
+#include "kernels/gemm_few_sm90.cuh"
 #include "kernels/gemm_split_sm90.cuh"
 #include "kernels/gemm_store.cuh"
 
@@ -83,6 +84,7 @@ void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
   const Call call{context, y, x, w, bias, residual, pairs};
   const int64_t M = x.dim(0);
+  if (few_rows(M, w.dim(1))) return launch_gemm_few(cuda_stream(context), x, w, GemmEpilogue(y, bias, residual));
   Plan plan;
   if (M <= 16) {
     plan.consider(split_plan<GemmSplit<1, 16, 8>>(call, 0.1));

@@ -29,9 +29,11 @@ std::string text(const Shape& s) { return concat(s.M, " x ", s.N, " x ", s.K); }
 TEST(GemmForwardOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const auto& [in, out] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
-    for (const Shape& s : shapes)
+    for (size_t index = 0; index < std::size(shapes); ++index)
       for (const int64_t gap : {0, 8, 3})
-        for (const int extras : {0, 1, 2, 3}) {
+        for (const size_t turn : {0, 1}) {
+          const Shape& s = shapes[index];
+          const size_t extras = (index + static_cast<size_t>(gap) + 2 * turn) % 4;  // bias, residual
           const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), in), w = rounded(normals({s.N, s.K}, 2, 1, gap), in);
           const Floats bias = rounded(normals({s.N}, 3), out), residual = rounded(normals({s.M, s.N}, 4, 1, gap), out);
           Floats expected = poisoned({s.M, s.N});
@@ -62,7 +64,16 @@ TEST(GemmForwardOnGpu, ResidualMayBeTheOutput) {
 TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})
-    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{264, 2440}, {896, 896}, {1152, 896}, {77, 1203}, {520, 512}, {72, 4864}, {200, 8}}) {
+    for (const auto& [N, K] : {std::pair<int64_t, int64_t>{264, 2440},
+                               {896, 896},
+                               {1152, 896},
+                               {77, 1203},
+                               {520, 512},
+                               {72, 4864},
+                               {200, 8},
+                               {40, 8960},
+                               {136, 14336},
+                               {2304, 4096}}) {
       const int64_t most = 1000;
       const OnGpu x(normals({most, K}, 1), dtype), w(normals({N, K}, 2), dtype), bias(normals({N}, 3), dtype);
       const OnGpu residual(normals({most, N}, 4), dtype);
@@ -125,7 +136,7 @@ TEST(GemmBackwardWeightOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const Shape& s : shapes)
-      for (const int64_t gap : {0, 8, 3}) {
+      for (const int64_t gap : {0, 3}) {
         const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), dtype), dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype);
         Floats dw = normals({s.N, s.K}, 5, 1, gap), dbias = normals({s.N}, 6);
         OnGpu gdw(dw), gdbias(dbias), without(dw);

@@ -1,0 +1,253 @@
+#pragma once
+// y = x . w^T in bf16 for a few rows of x, near the speed of reading w once. .cu files alone include it.
+//
+// A warp owns one or two chunks of gemm_cuda_chunk along k for as long as it lives: x's part of them stays in registers as mma.sync operands, and
+// strips of 16 rows of w stream past through a ring in shared memory that the warp's own copies keep full. The warps that share a strip leave their
+// chunk sums in shared memory, where they are added in ascending order: the bits of gemm_sm90.cuh.
+#include "kernels/gemm_cuda.h"
+#include "kernels/gemm_epilogue.cuh"
+#include "kernels/hopper.cuh"
+#include "kernels/launch_dependent.cuh"
+
+namespace hone {
+
+struct GemmFewShape {
+  int M, N, K;
+  int strips, chunks;
+  int cluster;  // blocks that share a strip's chunks
+  int warps;    // of a strip, in a block
+  int slots;    // strips that a block works on at a time
+  int stages;   // of each warp's ring
+};
+
+// Groups: of 8 rows of x. Chunks: of a warp. Warps: at most, of a block.
+template <int Groups_, int Chunks, int Warps, int Blocks, int Depth = 256, int Grid = Blocks, int Early = 1>
+struct GemmFew {
+  static constexpr int early = Early, grid = Grid;
+  static constexpr int Groups = Groups_, chunks = Chunks, warps = Warps, blocks = Blocks;
+  static constexpr int strip = 16, depth = Depth, stage_bytes = strip * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
+  static constexpr int elements = strip * 8 * Groups;
+  static int shared_bytes(const GemmFewShape& s) {
+    return 1024 + s.warps * (s.slots * (s.stages * stage_bytes + 2 * s.cluster * chunks * elements * 4) +
+                             s.M * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
+  }
+};
+
+__device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+__device__ inline void store_at_first_block(const float* at, float x) {
+  asm volatile(
+      "{\n.reg .b32 there;\n"
+      "mapa.shared::cluster.u32 there, %0, 0;\n"
+      "st.shared::cluster.f32 [there], %1;\n}" ::"r"(hopper::shared_address(at)),
+      "f"(x)
+      : "memory");
+}
+// 16 bytes, of which the first `count` are read and the others are zero; kept out of L1.
+__device__ inline void copy_16_bytes(uint32_t to, const void* from, int count) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(count) : "memory");
+}
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int Pending>
+__device__ inline void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
+}
+
+template <class Few, int Stages>
+__global__ void __launch_bounds__(Few::warps * 32, Few::blocks)
+    gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x, int64_t x_stride, GemmEpilogue epilogue, GemmFewShape shape) {
+  using namespace hopper;
+  extern __shared__ char unaligned[];
+  char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int rank = static_cast<int>(blockIdx.x) % shape.cluster, block = static_cast<int>(blockIdx.x) / shape.cluster;
+  const int slot = warp / shape.warps, chunk = (rank * shape.warps + warp % shape.warps) * Few::chunks;
+  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * Few::stage_bytes);
+  char* x_shared = shared + shape.warps * shape.slots * Stages * Few::stage_bytes;
+  const int sums_size = shape.cluster * shape.warps * Few::chunks * Few::elements;  // of a strip
+  float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * Few::chunks * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
+  const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.slots * blocks;
+  const int begin = chunk * static_cast<int>(gemm_cuda_chunk), end = min(shape.K, begin + Few::chunks * static_cast<int>(gemm_cuda_chunk));
+
+  // The copies of this warp, in order: strip after strip, stage after stage; a copy of a warp is 512 bytes of one row.
+  int ahead_strip = first, ahead_stage = 0, ahead_place = 0;
+  const auto copy_next = [&] {
+    if (ahead_strip < shape.strips) {
+      constexpr int lanes = Few::depth / 8, together = 32 / lanes;  // of a row; rows of one copy
+      const int part = lane % lanes, k = begin + ahead_stage * Few::depth + part * 8, bytes = min(16, max(0, (end - k) * 2));
+      const uint32_t to = ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes + part / 8 * (Few::strip * 128));
+      const __nv_bfloat16* from = w + (bytes > 0 ? k : 0);
+#pragma unroll
+      for (int i = 0; i < Few::strip; i += together) {
+        const int r = i + lane / lanes, row = min(ahead_strip * Few::strip + r, shape.N - 1);
+        copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
+      }
+      if (++ahead_place == Stages) ahead_place = 0;
+      if (++ahead_stage == Few::chunks * Few::chunk_stages) ahead_stage = 0, ahead_strip += step;
+    }
+    commit_copies();
+  };
+  if (Few::early != 1) {
+    if (Few::early == 2 && lane < Few::strip && end - begin >= 8) {
+      for (int strip = first, i = 0; i < 4 && strip < shape.strips; strip += step, ++i)
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(w + min(strip * Few::strip + lane, shape.N - 1) * w_stride + begin),
+                     "r"((end - begin) / 8 * 16)
+                     : "memory");
+    }
+    wait_for_previous();
+    let_next_start();
+  }
+#pragma unroll
+  for (int s = 0; s < Stages; ++s) copy_next();
+  if (Few::early == 1) {
+    wait_for_previous();
+    let_next_start();
+  }
+
+  // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero.
+  {
+    const int pieces = shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8, from_k = rank * pieces * 8;
+    for (int i = static_cast<int>(threadIdx.x); i < shape.M * pieces; i += static_cast<int>(blockDim.x)) {
+      const int row = i / pieces, piece = i % pieces, k = from_k + piece * 8;
+      const __nv_bfloat16* from = x + row * x_stride + k;
+      Pack<__nv_bfloat16, 8> numbers{};
+      if (k + 8 <= shape.K) {
+        numbers = *reinterpret_cast<const Pack<__nv_bfloat16, 8>*>(from);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+          if (k + j < shape.K) numbers.value[j] = from[j];
+      }
+      *reinterpret_cast<Pack<__nv_bfloat16, 8>*>(x_shared + (row * pieces + (piece ^ (row & 7))) * 16) = numbers;
+    }
+    if (shape.cluster > 1)
+      cluster_sync();  // and the first block is there to be written to
+    else
+      __syncthreads();
+  }
+  // Rows of x beyond M are other rows, and what comes of them is not stored.
+  const int g = lane / 4, t = lane % 4;
+  uint32_t b[Few::Groups][Few::chunks * gemm_cuda_chunk / 16][2];
+#pragma unroll
+  for (int i = 0; i < Few::Groups; ++i) {
+    const int row = min(lane % 8 + 8 * i, shape.M - 1), pieces = shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8;
+    const uint32_t from = shared_address(x_shared) + static_cast<uint32_t>(row * pieces * 16);
+    const int piece = warp % shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8 + lane / 8;
+#pragma unroll
+    for (int s = 0; s < Few::chunks * gemm_cuda_chunk / 16; s += 2)
+      load_matrices(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1], b[i][s + 1][0], b[i][s + 1][1]);
+  }
+
+  int place = 0, odd = 0;
+  const int threads = shape.warps * 32, thread = warp % shape.warps * 32 + lane;
+  for (int strip = first; strip < shape.strips; strip += step, odd ^= 1) {
+    float* to = sums + odd * sums_size;
+    constexpr int early = 2;  // elements whose extras are read ahead: all of a thread's but for a single warp's
+    GemmEpilogue::Extra extra[early];
+#pragma unroll
+    for (int i = 0; i < early; ++i) {
+      const int e = thread + i * threads, m = e / Few::strip, n = strip * Few::strip + e % Few::strip;
+      if (e < Few::elements && m < shape.M && n < shape.N && rank == 0) extra[i] = epilogue.fetch(m, n);
+    }
+#pragma unroll
+    for (int c = 0; c < Few::chunks; ++c) {
+      float d[Few::Groups][4] = {};
+#pragma unroll
+      for (int stage = 0; stage < Few::chunk_stages; ++stage) {
+        wait_copies<Stages - 1>();
+        __syncwarp();
+        const uint32_t from = ring + static_cast<uint32_t>(place * Few::stage_bytes + lane % 16 * 128);
+#pragma unroll
+        for (int s = 0; s < Few::depth / 16; ++s) {
+          uint32_t a[4];
+          load_matrices(from + static_cast<uint32_t>(s / 4 * (Few::strip * 128) + (((s % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
+                        a[3]);
+#pragma unroll
+          for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][(c * Few::chunk_stages + stage) * (Few::depth / 16) + s]);
+        }
+        if (++place == Stages) place = 0;
+        __syncwarp();
+        copy_next();
+      }
+#pragma unroll
+      for (int i = 0; i < Few::Groups; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          float* at = to + (chunk + c) * Few::elements + (i * 8 + 2 * t + e % 2) * Few::strip + g + e / 2 * 8;
+          if (shape.cluster > 1)
+            store_at_first_block(at, d[i][e]);
+          else
+            *at = d[i][e];
+        }
+    }
+    if (shape.cluster > 1)
+      cluster_sync();
+    else
+      meet(slot + 1, threads);
+    if (rank > 0) continue;
+    const auto total = [&](int e) {
+      float sum = to[e];
+      for (int c = 1; c < shape.chunks; ++c) sum += to[c * Few::elements + e];
+      return sum;
+    };
+    const auto inside = [&](int e) { return e < Few::elements && e / Few::strip < shape.M && strip * Few::strip + e % Few::strip < shape.N; };
+#pragma unroll
+    for (int i = 0; i < early; ++i) {
+      const int e = thread + i * threads;
+      if (inside(e)) epilogue.put(epilogue.finish(total(e), extra[i]), e / Few::strip, strip * Few::strip + e % Few::strip);
+    }
+    for (int e = thread + early * threads; e < Few::elements; e += threads)
+      if (inside(e)) epilogue.store(total(e), e / Few::strip, strip * Few::strip + e % Few::strip);
+  }
+}
+
+// Whether launch_gemm_few takes this many rows and columns of x; x and w as maps() wants them.
+inline bool few_rows(int64_t M, int64_t K) {
+  const int64_t chunks = (K + gemm_cuda_chunk - 1) / gemm_cuda_chunk, warps = (chunks + 1) / 2;  // with two blocks
+  return M <= 8 && (chunks <= 12 || (warps <= 14 && 1024 + warps * (2 * 4096 + 4 * 512 + M * 1024) <= 225 * 1024));
+}
+
+template <class Few, int Stages>
+void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const GemmEpilogue& epilogue, GemmFewShape s) {
+  const auto kernel = gemm_few_kernel<Few, Stages>;
+  const int blocks = std::min(s.strips, num_multiprocessors() * Few::grid / s.cluster) * s.cluster;
+  allow_shared_memory(kernel, 227 * 1024);
+  s.stages = Stages;
+  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.slots * 32, Few::shared_bytes(s), s.cluster,
+                   numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride, epilogue, s);
+}
+
+template <class Few>
+void launch_gemm_few_shape(cudaStream_t stream, const Tensor& x, const Tensor& w, const GemmEpilogue& epilogue, int cluster = 1) {
+  GemmFewShape s{};
+  s.M = static_cast<int>(x.dim(0)), s.N = static_cast<int>(w.dim(0)), s.K = static_cast<int>(w.dim(1));
+  const auto pieces = [](int count, int size) { return (count + size - 1) / size; };
+  s.strips = pieces(s.N, Few::strip), s.chunks = pieces(s.K, static_cast<int>(gemm_cuda_chunk));
+  s.cluster = cluster;
+  s.warps = pieces(s.chunks, Few::chunks * cluster);
+  const auto fits = [&](int stages) { return s.stages = stages, Few::shared_bytes(s) <= 226 * 1024 / Few::blocks - 1024; };
+  const int blocks = std::min(s.strips, num_multiprocessors() * Few::grid / cluster);
+  s.slots = cluster > 1 ? 1 : std::clamp(Few::warps / s.warps, 1, pieces(s.strips, blocks));
+  while (s.slots > 1 && !fits(2)) --s.slots;
+  if (fits(4))
+    launch_gemm_few_stages<Few, 4>(stream, x, w, epilogue, s);
+  else if (fits(3))
+    launch_gemm_few_stages<Few, 3>(stream, x, w, epilogue, s);
+  else
+    launch_gemm_few_stages<Few, 2>(stream, x, w, epilogue, s);
+}
+
+inline void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const GemmEpilogue& epilogue) {
+  const int64_t K = w.dim(1);
+  if (K <= 8 * gemm_cuda_chunk)
+    launch_gemm_few_shape<GemmFew<1, 1, 12, 1>>(stream, x, w, epilogue);
+  else if (K <= 12 * gemm_cuda_chunk)
+    launch_gemm_few_shape<GemmFew<1, 1, 12, 1, 128>>(stream, x, w, epilogue);
+  else
+    launch_gemm_few_shape<GemmFew<1, 1, 14, 1, 128>>(stream, x, w, epilogue, 2);
+}
+
+}  // namespace hone
