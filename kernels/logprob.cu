@@ -69,7 +69,7 @@ HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entrop
   return out;
 }
 
-Tensor some_rows(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
+Tensor rows_of(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
 
 void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
   const Head head{hidden, w, targets, inv_temperature};
@@ -85,9 +85,11 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
-    rows.entropy = some_rows(entropy, first, count);
+    rows.entropy = rows_of(entropy, first, count);
     const Tensor block = hidden.rows(first, count);
-    if (!head_sums_direct(context, rows, block, w))
+    if (head_is_direct(block, w))
+      head_sums_direct(context, rows, block, w);
+    else
       for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
     head_finish(context, rows, head.V());
   }
@@ -123,7 +125,9 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
     if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
     rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
-    if (!head_gradient_direct(context, rows, gradient, block, w))
+    if (head_is_direct(block, w))
+      head_gradient_direct(context, rows, gradient, block, w);
+    else
       for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
     gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
     gemm_backward_weight(context, dw, {}, gradient, block);
@@ -159,7 +163,9 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count), scale = rows.scale.rows(0, count);
     rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
     rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
-    if (!head_exponentials_direct(context, rows, gradient, block, w))
+    if (head_is_direct(block, w))
+      head_exponentials_direct(context, rows, gradient, block, w);
+    else
       for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
     head_finish(context, rows, head.V());
     head_scale(context, rows, gradient, scaled.rows(0, count), block, w);
@@ -169,9 +175,50 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   }
 }
 
-[[maybe_unused]] const bool added = logprob_forward.add({"row_blocks", DeviceKind::cuda, forward}) &&
-                                    logprob_backward.add({"row_blocks", DeviceKind::cuda, backward}) &&
-                                    logprob_fused.add({"row_blocks", DeviceKind::cuda, fused});
+// What the bodies take of scratch memory.
+struct Scratch {
+  Head head;
+  int64_t step;
+
+  size_t rows(bool entropy) const { return 4 * static_cast<size_t>(step * ((entropy ? 3 : 2) * num_logsumexp_chunks(head.V()) + 1)); }
+  size_t pieces() const {
+    const bool direct = head_is_direct(head.hidden.rows(0, step), head.w);
+    return direct ? 0 : 4 * static_cast<size_t>(step * std::min(columns_at_once, rounded_up(head.V(), column_multiple)));
+  }
+  size_t gradient() const { return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype); }
+  size_t blocks_of_hidden() const { return static_cast<size_t>(step * head.D()) * (4 + size_of(head.hidden.dtype)); }
+  // Sums of products that are split along the vocabulary.
+  size_t products() const { return std::min(size_t{64} << 20, 16 * static_cast<size_t>(step * head.D())); }
+};
+
+size_t forward_scratch(const Tensor&, const Tensor&, const Tensor& entropy, const Tensor& hidden, const Tensor& w, const Tensor& targets,
+                       const float&) {
+  if (hidden.dim(0) == 0) return 0;
+  const Scratch of{{hidden, w, targets}, block_rows(hidden.dim(0), most_rows)};
+  return of.rows(static_cast<bool>(entropy)) + of.pieces();
+}
+size_t backward_scratch(const Tensor&, const Tensor&, const LogprobGrad&, const Tensor&, const Tensor&, const Tensor& hidden, const Tensor& w,
+                        const Tensor& targets, const float&) {
+  if (hidden.dim(0) == 0) return 0;
+  const Head head{hidden, w, targets};
+  const Scratch of{head, gradient_rows(head)};
+  return of.gradient() + std::max(of.pieces(), of.products());
+}
+size_t fused_scratch(const Tensor& logp, const Tensor& lse, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& hidden,
+                     const Tensor& w, const Tensor& targets, const float& inv_temperature) {
+  if (hidden.dim(0) == 0) return 0;
+  const size_t row = 4 * static_cast<size_t>(hidden.dim(0));
+  if (grad.entropy)
+    return row + std::max(forward_scratch(logp, lse, grad.entropy, hidden, w, targets, inv_temperature),
+                          backward_scratch(dhidden, dw, grad, lse, grad.entropy, hidden, w, targets, inv_temperature));
+  const Head head{hidden, w, targets};
+  const Scratch of{head, gradient_rows(head)};
+  return row + of.gradient() + of.blocks_of_hidden() + of.rows(false) + std::max(of.pieces(), of.products());
+}
+
+[[maybe_unused]] const bool added = logprob_forward.add({"row_blocks", DeviceKind::cuda, forward, 0, nullptr, forward_scratch}) &&
+                                    logprob_backward.add({"row_blocks", DeviceKind::cuda, backward, 0, nullptr, backward_scratch}) &&
+                                    logprob_fused.add({"row_blocks", DeviceKind::cuda, fused, 0, nullptr, fused_scratch});
 
 }  // namespace
 }  // namespace hone

@@ -31,11 +31,12 @@ void head_guess(Context& context, const HeadRows& rows, Tensor hidden, Tensor w)
 void head_exponentials(Context& context, const HeadRows& rows, Tensor numbers, Tensor logits, int64_t first);
 void head_scale(Context& context, const HeadRows& rows, Tensor numbers, Tensor scaled, Tensor hidden, Tensor w);
 
-// The same for the whole vocabulary, from hidden and w: the logits stay in registers, with gemm_forward's bits. false, nothing done: they are not
-// bf16 matrices that the copy engine reads, or too few rows to be worth a tile.
-bool head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w);
-bool head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w);
-bool head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w);
+// The same for the whole vocabulary, from hidden and w: the logits stay in registers, with gemm_forward's bits. For bf16 matrices that the copy
+// engine reads, of enough rows to be worth a tile and enough columns.
+bool head_is_direct(const Tensor& hidden, const Tensor& w);
+void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w);
+void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w);
+void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w);
 
 // y[r] = scale[r] * x[r], in y's dtype.
 void scale_rows(Context& context, Tensor y, Tensor x, Tensor scale);

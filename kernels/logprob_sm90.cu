@@ -75,9 +75,7 @@ struct HeadEpilogue {
 };
 
 template <Head head>
-bool launch(Context& context, const HeadRows& rows, const Tensor& numbers, const Tensor& hidden, const Tensor& w) {
-  constexpr int64_t few = 64;
-  if (!maps(hidden) || !maps(w) || hidden.dim(0) < few || w.dim(1) == 0) return false;
+void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const Tensor& hidden, const Tensor& w) {
   HeadEpilogue<head> epilogue{HeadRowsView(rows), static_cast<int>(hidden.dim(0)), static_cast<int>(w.dim(0)), {}};
   if constexpr (HeadEpilogue<head>::stores) {
     epilogue.box.y_map = map_of(numbers, 64);
@@ -85,19 +83,25 @@ bool launch(Context& context, const HeadRows& rows, const Tensor& numbers, const
   }
   launch_gemm_sm90<GemmTile<192, HeadEpilogue<head>::stores ? 4 : 5, 1>>(cuda_stream(context), hidden, w, epilogue);
   check_launch(logprob_forward);
-  return true;
 }
 
 }  // namespace
 
-bool head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
-  return rows.chunk_weighted ? launch<Head::weighted_sums>(context, rows, {}, hidden, w) : launch<Head::sums>(context, rows, {}, hidden, w);
+bool head_is_direct(const Tensor& hidden, const Tensor& w) {
+  constexpr int64_t few = 64, least_columns = 256;
+  return maps(hidden) && maps(w) && hidden.dim(0) >= few && w.dim(1) >= least_columns;
 }
-bool head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
-  return launch<Head::exponentials>(context, rows, numbers, hidden, w);
+void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
+  if (rows.chunk_weighted)
+    launch<Head::weighted_sums>(context, rows, {}, hidden, w);
+  else
+    launch<Head::sums>(context, rows, {}, hidden, w);
 }
-bool head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
-  return launch<Head::gradient>(context, rows, gradient, hidden, w);
+void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
+  launch<Head::exponentials>(context, rows, numbers, hidden, w);
+}
+void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
+  launch<Head::gradient>(context, rows, gradient, hidden, w);
 }
 
 }  // namespace hone

@@ -129,7 +129,11 @@ void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tenso
   check_launch(sample_rows);
 }
 
-[[maybe_unused]] const bool added = sample_rows.add({"chunks", DeviceKind::cuda, run});
+size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&) {
+  return static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * (2 * sizeof(float2) + sizeof(uint64_t));
+}
+
+[[maybe_unused]] const bool added = sample_rows.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});
 
 }  // namespace
 }  // namespace hone

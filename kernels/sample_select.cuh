@@ -14,8 +14,11 @@ inline constexpr int64_t most_vocabulary = int64_t{1} << (62 - mass_bits);  // s
 inline constexpr double mass_unit = 1.0 / static_cast<double>(int64_t{1} << mass_bits);
 inline constexpr int most_listed = 4096;
 
+// Masses are added in parts of so many bits: shared memory adds 32 bits in one instruction, 64 in a loop that waits for its turn.
+inline constexpr int part_bits = 11, mass_parts = (mass_bits + part_bits) / part_bits;
+
 struct SelectMemory {
-  uint64_t mass[256];
+  uint32_t mass[mass_parts][256];
   uint32_t count[256];
   uint64_t warp_sums[draw_warps];
   uint64_t rest, before;
@@ -70,31 +73,36 @@ __device__ inline uint64_t block_scan(uint64_t own, uint64_t& total, SelectMemor
 }
 static_assert(draw_warps == 32);
 
-// Calls visit(id, z, within) for the tokens of chunks that hold a key of at most bound; within: the token's is. A warp takes four chunks at a time;
-// all of its lanes call visit together.
+// Calls visit(id, z, within) for the tokens of chunks that hold a key of at most bound; within: the token's is. A warp takes sixteen chunks at a
+// time, of those that it wants four at once; all of its lanes call visit together.
 template <class Visit>
 __device__ void each_token(const RowLogits& row, uint64_t bound, Visit visit) {
-  constexpr int chunks = 4, steps = logsumexp_cuda_chunk / 32;
+  constexpr int looked_at = 16, at_once = 4, steps = logsumexp_cuda_chunk / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int first = chunks * static_cast<int>(threadIdx.x / 32); first < row.chunks; first += chunks * draw_warps) {
-    float z[chunks][steps];
-    bool inside[chunks];
+  for (int first = looked_at * static_cast<int>(threadIdx.x / 32); first < row.chunks; first += looked_at * draw_warps) {
+    const int own = first + lane;
+    uint32_t wanted = __ballot_sync(0xffffffffu, lane < looked_at && own < row.chunks && row.key(row.sums[min(own, row.chunks - 1)].x, 0) <= bound);
+    while (wanted != 0) {
+      int begin[at_once];
+      float z[at_once][steps];
 #pragma unroll
-    for (int c = 0; c < chunks; ++c) inside[c] = first + c < row.chunks && row.key(row.sums[first + c].x, 0) <= bound;
+      for (int c = 0; c < at_once; ++c) {
+        begin[c] = wanted != 0 ? (first + __ffs(static_cast<int>(wanted)) - 1) * logsumexp_cuda_chunk : row.V;
+        wanted &= wanted - 1;
 #pragma unroll
-    for (int c = 0; c < chunks; ++c)
-#pragma unroll
-      for (int i = 0; i < steps; ++i) {
-        const int v = (first + c) * logsumexp_cuda_chunk + 32 * i + lane;
-        z[c][i] = inside[c] && v < row.V ? row.z(v) : 0;
+        for (int i = 0; i < steps; ++i) {
+          const int v = begin[c] + 32 * i + lane;
+          z[c][i] = v < row.V ? row.z(v) : 0;
+        }
       }
 #pragma unroll
-    for (int c = 0; c < chunks; ++c)
+      for (int c = 0; c < at_once; ++c)
 #pragma unroll
-      for (int i = 0; i < steps; ++i) {
-        const int v = (first + c) * logsumexp_cuda_chunk + 32 * i + lane;
-        if (inside[c]) visit(v, z[c][i], v < row.V && row.key(z[c][i], v) <= bound);
-      }
+        for (int i = 0; i < steps; ++i) {
+          const int v = begin[c] + 32 * i + lane;
+          if (begin[c] < row.V) visit(v, z[c][i], v < row.V && row.key(z[c][i], v) <= bound);
+        }
+    }
   }
 }
 
@@ -111,19 +119,27 @@ __device__ uint64_t select(Each each, Mass mass_of, Wanted wanted, SelectMemory&
       if (!inside(key)) return;
       const uint32_t digit = static_cast<uint32_t>(key >> shift) & 255u;
       atomicAdd(&memory.count[digit], 1u);
-      if (!by_count) atomicAdd(reinterpret_cast<unsigned long long*>(&memory.mass[digit]), static_cast<unsigned long long>(mass_of(key)));
+      if constexpr (!by_count) {
+        const uint64_t mass = mass_of(key);
+#pragma unroll
+        for (int i = 0; i < mass_parts; ++i)
+          atomicAdd(&memory.mass[i][digit], static_cast<uint32_t>(mass >> (i * part_bits)) & ((1u << part_bits) - 1));
+      }
     };
     __syncthreads();
-    if (threadIdx.x < 256) memory.mass[threadIdx.x] = 0, memory.count[threadIdx.x] = 0;
+    if (threadIdx.x < 256) memory.count[threadIdx.x] = 0;
+    for (int i = static_cast<int>(threadIdx.x); !by_count && i < mass_parts * 256; i += draw_threads) memory.mass[i / 256][i % 256] = 0;
     __syncthreads();
     if (listed)
       for (int i = static_cast<int>(threadIdx.x); i < memory.listed; i += draw_threads) add(memory.keys[i]);
     else
       each(add);
     __syncthreads();
-    const uint64_t count = threadIdx.x < 256 ? memory.count[threadIdx.x] : 0, mass = threadIdx.x < 256 ? memory.mass[threadIdx.x] : 0;
-    uint64_t total = 0;
-    const uint64_t own = by_count ? count : mass, from = before + block_scan(own, total, memory);
+    uint64_t own = 0, total = 0;
+    if (by_count && threadIdx.x < 256) own = memory.count[threadIdx.x];
+    for (int i = 0; !by_count && threadIdx.x < 256 && i < mass_parts; ++i)
+      own += static_cast<uint64_t>(memory.mass[i][threadIdx.x]) << (i * part_bits);
+    const uint64_t from = before + block_scan(own, total, memory);
     if (shift + 8 == key_bits) target = wanted(total);
     if (from < target && target <= from + own) memory.digit = static_cast<int>(threadIdx.x), memory.before = from;
     if (threadIdx.x == 0 && !listed) memory.listed = 0;
