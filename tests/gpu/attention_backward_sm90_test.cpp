@@ -72,6 +72,17 @@ struct Call {
   Floats normal(int64_t rows, uint64_t seed, int64_t gap) const { return rounded(normals({tokens, rows, dim}, seed, 1, gap), DType::bf16); }
 };
 
+// Scores' gradients are rounded to bf16 before they are summed: where few of them cancel, a sum is off by more than its own rounding. So single
+// numbers are compared loosely and all of them together closely. Where a query sees itself alone, dq and dk are rounding errors.
+::testing::AssertionResult near(const Floats& actual, const Floats& expected) {
+  double distance = 0;
+  for (int64_t i = 0; i < actual.size(); ++i) distance += std::pow(double{actual[i]} - expected[i], 2);
+  distance = std::sqrt(distance / static_cast<double>(actual.size()));
+  if (!(distance <= 5e-3 * rms(expected) + 1e-5))
+    return ::testing::AssertionFailure() << "off by " << distance << " where numbers are " << rms(expected);
+  return close(actual, expected, {0.1, 0.1 * rms(expected) + 1e-5});
+}
+
 TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   ASSERT_GE(body(), 0);
@@ -81,11 +92,9 @@ TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
                                          concat(c.tokens(), " tokens, ", c.heads, "/", c.kv_heads, " heads of ", dim, ", window ", c.window));
       const Call call(c, dim);
       const Gradients expected = call.on_cpu(), actual = call.on_gpu();
-      // Where a query sees itself alone, dq and dk are rounding errors.
-      const auto agree = [](const Floats& a, const Floats& e) { return close(a, e, {0.03, 0.03 * rms(e) + 1e-5}); };
-      EXPECT_TRUE(agree(actual.dq, expected.dq));
-      EXPECT_TRUE(agree(actual.dk, expected.dk));
-      EXPECT_TRUE(agree(actual.dv, expected.dv));
+      EXPECT_TRUE(near(actual.dq, expected.dq));
+      EXPECT_TRUE(near(actual.dk, expected.dk));
+      EXPECT_TRUE(near(actual.dv, expected.dv));
     }
 }
 
