@@ -75,7 +75,7 @@ __global__ __launch_bounds__(threads, Plan<D, N>::ctas) void ring_kernel(const _
       const uint32_t* const at = slots + v_begin + stage * v_keys + v_row;
       const uint32_t to = v_to + static_cast<uint32_t>(stage % P::v_stages) * P::v_stage;
 #pragma unroll
-      for (uint32_t i = 0; i < v_keys; i += v_step) copy_async(to + i * v_units * 16, v_from + uint64_t{at[i]} * v_bytes);
+      for (uint32_t i = 0; i < v_keys; i += v_step) copy_async((to ^ i % 8 * 16) + i * v_units * 16, v_from + uint64_t{at[i]} * v_bytes);
     }
     close_copies();
   };
@@ -210,6 +210,7 @@ __global__ __launch_bounds__(threads, Plan<D, N>::ctas) void ring_kernel(const _
 
   const auto m_of = [&](int row) {
     float m = -INFINITY;
+#pragma unroll 1
     for (int b = 0; b < 2 * tile.num_blocks; ++b) m = fmaxf(m, part_most[b][row]);
     return m;
   };

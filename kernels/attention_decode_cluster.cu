@@ -162,6 +162,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   wait();
   const auto m_of = [&](int row) {
     float m = -INFINITY;
+#pragma unroll 1
     for (int b = 0; b < tile.num_blocks; ++b) m = fmaxf(m, block_most[b][row]);
     return m;
   };
