@@ -8,8 +8,9 @@
 namespace hone {
 namespace {
 
-constexpr int64_t most_rows = 2048, columns_at_once = 8192;  // logits in f32
-constexpr size_t most_gradient_bytes = size_t{600} << 20;    // dlogits of a block of rows
+constexpr int64_t most_rows = 2048;                        // every block of rows reads and writes dw once
+constexpr size_t most_gradient_bytes = size_t{600} << 20;  // dlogits of a block of rows
+constexpr int64_t most_logits = int64_t{1} << 24;          // in f32, of a piece of the vocabulary
 constexpr int64_t row_multiple = 128, column_multiple = 64;
 
 struct Head {
@@ -44,12 +45,17 @@ void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidd
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
 
+// The width of a piece.
+int64_t piece_columns(int64_t rows, int64_t V) {
+  return std::min(rounded_up(V, column_multiple), std::max(column_multiple, most_logits / rows / column_multiple * column_multiple));
+}
+
 // Calls visit(first column, logits of the rows) for the pieces of the vocabulary.
 template <class Visit>
 void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Visit visit) {
   const ScratchScope scope(context);
-  const int64_t V = w.dim(0);
-  const Tensor memory = context.scratch().take(DType::f32, {hidden.dim(0), std::min(columns_at_once, rounded_up(V, column_multiple))});
+  const int64_t V = w.dim(0), columns_at_once = piece_columns(hidden.dim(0), V);
+  const Tensor memory = context.scratch().take(DType::f32, {hidden.dim(0), columns_at_once});
   for (int64_t first = 0; first < V; first += columns_at_once) {
     const Tensor logits = memory.columns(0, std::min(columns_at_once, V - first));
     gemm_forward(context, logits, hidden, w.rows(first, logits.dim(1)), {}, {});
@@ -183,7 +189,7 @@ struct Scratch {
   size_t rows(bool entropy) const { return 4 * static_cast<size_t>(step * ((entropy ? 3 : 2) * num_logsumexp_chunks(head.V()) + 1)); }
   size_t pieces() const {
     const bool direct = head_is_direct(head.hidden.rows(0, step), head.w);
-    return direct ? 0 : 4 * static_cast<size_t>(step * std::min(columns_at_once, rounded_up(head.V(), column_multiple)));
+    return direct ? 0 : 4 * static_cast<size_t>(step * piece_columns(step, head.V()));
   }
   size_t gradient() const { return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype); }
   size_t blocks_of_hidden() const { return static_cast<size_t>(step * head.D()) * (4 + size_of(head.hidden.dtype)); }
