@@ -12,7 +12,7 @@ struct Shape {
 };
 // One chunk and parts of it, more than one piece of the vocabulary, more than one block of rows.
 constexpr Shape shapes[] = {{1, 1, 1},      {0, 7, 3},      {1, 33, 5},      {5, 128, 8},     {7, 2500, 17},
-                            {131, 300, 64}, {9, 16500, 40}, {2100, 130, 16}, {200, 1000, 520}};
+                            {131, 300, 64}, {9, 16500, 40}, {2100, 130, 16}, {2048, 8300, 8}, {200, 1000, 520}};
 
 struct Inputs {
   Floats hidden, w, dlogp, dentropy;
