@@ -1,5 +1,6 @@
 #pragma once
 // Matrix products of a linear layer with weight w [N, K] (Hugging Face's [out_features, in_features]).
+// On a GPU what is queued right before gemm_forward must not write w, which is read ahead of it.
 //
 // Forward is row-invariant: y[m, n] depends on x[m, :], w[n, :] alone, bit for bit, whatever M is. K is cut into chunks of one fixed size, each
 // summed from zero, and the fp32 partial sums are added in ascending order; bias and then residual are added last. On the CPU a chunk is one chain of

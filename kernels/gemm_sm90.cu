@@ -102,9 +102,9 @@ void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor
   if (M > 1024) {
     // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some 5%.
     const auto rounds = [&](int64_t columns) {
-      return static_cast<double>(pieces(pieces(M, 256) * pieces(call.N(), columns), num_multiprocessors() / 2) * columns);
+      return static_cast<double>(pieces(pieces(M, 128) * pieces(call.N(), columns), num_multiprocessors()) * columns);
     };
-    plan.run = rounds(128) * 1.05 < rounds(192) ? run_tile<GemmTile<128, 6, 2>> : run_tile<GemmTile<192, 4, 2>>;
+    plan.run = rounds(128) * 1.05 < rounds(192) ? run_tile<GemmTile<128, 6, 1>> : run_tile<GemmTile<192, 4, 2>>;
   }
   plan.run(call, plan.splits);
   check_launch(gemm_forward);

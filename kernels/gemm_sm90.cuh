@@ -30,9 +30,8 @@ struct GemmPart {
   uint32_t round;            // tiles it has begun before
 };
 
-template <int Columns, int Stages, int Cluster, int Lag = 0>
+template <int Columns, int Stages, int Cluster>
 struct GemmTile {
-  static constexpr int lag = Lag;
   static constexpr int rows = 128, columns = Columns, stages = Stages, cluster = Cluster, depth = 64;
   static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
   static constexpr int threads = 384;
@@ -40,6 +39,7 @@ struct GemmTile {
 
 struct GemmShape {
   int m_units, n_tiles, k_stages;  // units: a cluster's tiles down the rows
+  bool ahead;                      // w may be read before the kernel that was queued before has ended
   int group;                       // units that share a sweep over the columns, so that x and w are found in L2
   // Column tile and row unit of the i-th piece of work.
   __device__ void place(int i, int& unit, int& column) const {
@@ -88,25 +88,37 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     fewer_registers<40>();
     if (warp == 8 && threadIdx.x % 32 == 0) {
       prefetch_map(x_map), prefetch_map(w_map);
+      const auto load_w = [&](int k, int column) {
+        char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
+        full[stage].arrive_expecting(Tile::stage_bytes);
+        if constexpr (Tile::cluster > 1) {
+          constexpr int share = Tile::columns / Tile::cluster;
+          load_box_to_all(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth, column * Tile::columns + rank * share,
+                          (1 << Tile::cluster) - 1);
+        } else {
+          load_box(to, w_map, full[stage], k * Tile::depth, column * Tile::columns);
+        }
+      };
+      const int ahead = shape.ahead && first < work ? min(Tile::stages, shape.k_stages) : 0;
+      for (; stage < ahead; ++stage) {
+        int unit, column;
+        shape.place(first, unit, column);
+        load_w(stage, column);
+      }
+      stage = 0;
       wait_for_previous();
       let_next_start();
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);
-        const int m = (unit * Tile::cluster + rank) * Tile::rows, n = column * Tile::columns;
+        const int m = (unit * Tile::cluster + rank) * Tile::rows;
 #pragma unroll 1
         for (int k = 0; k < shape.k_stages; ++k, next()) {
-          char* x_to = stages + stage * Tile::stage_bytes;
-          char* w_to = x_to + Tile::x_bytes;
-          empty[stage].wait(parity ^ 1);
-          full[stage].arrive_expecting(Tile::stage_bytes);
-          load_box(x_to, x_map, full[stage], k * Tile::depth, m);
-          if constexpr (Tile::cluster > 1) {
-            constexpr int share = Tile::columns / Tile::cluster;
-            load_box_to_all(w_to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth, n + rank * share, (1 << Tile::cluster) - 1);
-          } else {
-            load_box(w_to, w_map, full[stage], k * Tile::depth, n);
+          if (i > first || k >= ahead) {
+            empty[stage].wait(parity ^ 1);
+            load_w(k, column);
           }
+          load_box(stages + stage * Tile::stage_bytes, x_map, full[stage], k * Tile::depth, m);
         }
       }
     }
@@ -124,8 +136,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       if (Tile::cluster == 1 && lane == 0) empty[done].arrive();
       if (Tile::cluster > 1 && lane < Tile::cluster) empty[done].arrive_at(static_cast<uint32_t>(lane));
     };
-    if (Tile::lag > 0 && warpgroup == 1 && first < work) meet(3, 256);
-    bool ahead = Tile::lag > 0 && warpgroup == 0;
     const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
       full[stage].wait(parity);
       const char* from = stages + stage * Tile::stage_bytes;
@@ -163,11 +173,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       shape.place(i, unit, column);
       const int m = (unit * Tile::cluster + rank) * Tile::rows + warpgroup * 64, n = column * Tile::columns;
       float total[Tile::columns / 2], sum[Tile::columns / 2];
-      chunk(total, min(chunk_stages, shape.k_stages), [&] {
-        epilogue.template begin<Tile::columns>(part, m, n);
-        if (ahead) asm volatile("bar.arrive 3, 256;" ::: "memory");
-        ahead = false;
-      });
+      chunk(total, min(chunk_stages, shape.k_stages), [&] { epilogue.template begin<Tile::columns>(part, m, n); });
       for (int k = chunk_stages; k < shape.k_stages; k += chunk_stages) {
         chunk(sum, min(chunk_stages, shape.k_stages - k), [] {});
 #pragma unroll
@@ -183,10 +189,11 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 
 // M, N, K > 0; x and w as maps() wants them.
 template <class Tile, class Epilogue>
-void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 16 / Tile::cluster) {
+void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 0) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
-  const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth), group};
+  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // measured
+  const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth), M <= 1024, group};
   constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>;
   const auto kernel = gemm_sm90_kernel<Tile, Epilogue>;
   allow_shared_memory(kernel, bytes);
