@@ -2,6 +2,7 @@
 // The tiles of a packed call as a list in device memory: each has some rows of one sequence; those with the most keys come first, so that blocks of
 // threads that take the next as they get free end together. Only the device knows the sequences, so the list is made there.
 #include "kernels/attention_call.cuh"
+#include "kernels/attention_sm90.cuh"
 
 namespace hone::attention {
 
@@ -46,6 +47,7 @@ __device__ inline int sum_up_to(int x, int* shared) {
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
 __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, int levels, int rows) {
+  sm90::let_next_start();
   __shared__ int sums[32], last[2];
   const int thread = static_cast<int>(threadIdx.x);
   const auto tiles_of = [&](int s) { return (call.offsets[s + 1] - call.offsets[s] + rows - 1) / rows; };

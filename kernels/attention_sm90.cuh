@@ -1,33 +1,25 @@
 #pragma once
-// Hopper's instructions as attention uses them: memory barriers, copies of tensor boxes to shared memory, and warpgroup matrix products.
-#include <cuda.h>
-
-#include "kernels/cuda.cuh"
+// Hopper's instructions as attention uses them, beyond those of hopper.cuh: rings of stages, boxes of heads, and products whose operands lie in
+// registers or in rows.
+#include "kernels/hopper.cuh"
 
 namespace hone::sm90 {
 
-__device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
-
-// A barrier in shared memory. A phase ends when all arrivals and all announced bytes have come; wait(parity) returns once the phase of that
-// parity has ended.
-struct Barrier {
-  uint64_t word;
-  __device__ void init(int arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory"); }
-  __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory"); }
-  __device__ void arrive_expecting(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes) : "memory");
-  }
-  __device__ void wait(uint32_t parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(shared_address(&word)),
-        "r"(parity)
-        : "memory");
-  }
-};
-__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+using hopper::Barrier;
+using hopper::fence_async_proxy;
+using hopper::fewer_registers;
+using hopper::let_next_start;
+using hopper::more_registers;
+using hopper::pack_bf16;
+using hopper::pin;
+using hopper::prefetch_map;
+using hopper::product;
+using hopper::publish_barriers;
+using hopper::shared_address;
+using hopper::wait_for_previous;
+using hopper::wgmma_commit;
+using hopper::wgmma_fence;
+using hopper::wgmma_wait;
 
 // A ring's place and the parity of its current round.
 template <int Stages>
@@ -45,23 +37,13 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barri
                "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
                : "memory");
 }
-__device__ inline void prefetch_map(const CUtensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 
-// Ordinary writes to shared memory become visible to the copy engine and the tensor cores.
-__device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// What all lanes of a warp have anyway, so that the compiler knows: addresses of products, and branches, then cost no vector instructions.
+__device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 // Named barriers; 0 is __syncthreads()'s.
 __device__ inline void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 __device__ inline void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-
-template <int Registers>
-__device__ inline void more_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
-}
-template <int Registers>
-__device__ inline void fewer_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
-}
 
 // Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8 rows). leading: bytes
 // between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
@@ -74,18 +56,6 @@ __device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
   return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
 }
 
-__device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int Pending>
-__device__ inline void wgmma_wait() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
-}
-// Keeps the compiler from moving reads or writes of registers across: products run while the program goes on.
-template <int N>
-__device__ inline void pin(float (&x)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
-}
 template <int N>
 __device__ inline void pin(uint32_t (&x)[N]) {
 #pragma unroll
@@ -100,26 +70,19 @@ __device__ inline void pin(uint32_t (&x)[N]) {
   HONE_REGISTERS_32        \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-// c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, 16 columns contiguous in both.
-__device__ inline void product(float (&c)[64], uint64_t a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
-               "}, %64, %65, p, 1, 1, 0, 0;\n}"
-               : HONE_R32(c, 0), HONE_R32(c, 32)
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-}
-// c [64, 64] = (add ? c : 0) + a [64, 16] . b [64, 16]^T.
-__device__ inline void product(float (&c)[32], uint64_t a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
-               "}, %32, %33, p, 1, 1, 0, 0;\n}"
-               : HONE_R32(c, 0)
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
-}
 // c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.
 __device__ inline void product_of_columns(float (&c)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
                "}, %32, %33, p, 1, 1, 1, 1;\n}"
                : HONE_R32(c, 0)
                : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+// c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, a in registers, 16 columns contiguous in b.
+__device__ inline void product_of_rows(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
+               "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
+               : HONE_R32(c, 0), HONE_R32(c, 32)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 // c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64], a in registers, b's rows contiguous.
 __device__ inline void product(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
@@ -140,11 +103,11 @@ __device__ inline void product(float (&c)[32], const uint32_t* a, uint64_t b, bo
 #undef HONE_R32
 #undef HONE_R8
 
-// Two numbers rounded to bf16, the first in the lower half.
-__device__ inline uint32_t pack_bf16(float low, float high) {
-  uint32_t packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
-  return packed;
+// Four 8 x 8 matrices of bf16 from shared memory; lane l names row l % 8 of matrix l / 8.
+__device__ inline void load_matrices(uint32_t* to, const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(row))
+               : "memory");
 }
-
 }  // namespace hone::sm90
