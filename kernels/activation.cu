@@ -99,8 +99,8 @@ void swiglu(Context& context, Tensor y, Tensor gate_up) {
   with_storage(swiglu_forward, y.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N>(cuda_stream(context), {rows, dim}, dim % N == 0 && packs_of(N, rows, y) && packs_of(N, rows, gate_up),
-                          Swiglu<T>{numbers<T>(y), numbers<const T>(gate_up), y.row_stride, gate_up.row_stride, dim});
+    launch_elementwise<N, true>(cuda_stream(context), {rows, dim}, dim % N == 0 && packs_of(N, rows, y) && packs_of(N, rows, gate_up),
+                                Swiglu<T>{numbers<T>(y), numbers<const T>(gate_up), y.row_stride, gate_up.row_stride, dim});
   });
   check_launch(swiglu_forward);
 }

@@ -1,5 +1,5 @@
-#include "kernels/cuda.cuh"
 #include "kernels/decode.h"
+#include "kernels/launch_dependent.cuh"
 #include "kernels/sample.h"
 
 namespace hone {
@@ -8,6 +8,7 @@ namespace {
 __global__ void advance(int32_t* tokens, int32_t* positions, int32_t* slots, int32_t* lengths, const int32_t* live, SampleParams* params,
                         const int32_t* ids, const int32_t* block_table, int64_t table_stride, int64_t table_width, int64_t block_size,
                         int64_t count) {
+  hopper::let_next_start(), hopper::wait_for_previous();
   const int64_t s = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (s >= count || !live[s]) return;
   tokens[s] = max(ids[s], 0);
@@ -22,10 +23,10 @@ void run(Context& context, DecodeState state, Tensor ids, Tensor block_table, in
   const int64_t S = ids.dim(0);
   if (S == 0) return;
   constexpr int threads = 128;
-  advance<<<static_cast<unsigned>((S + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(
-      numbers<int32_t>(state.tokens), numbers<int32_t>(state.positions), numbers<int32_t>(state.slots), numbers<int32_t>(state.lengths),
-      numbers<const int32_t>(state.live), numbers<SampleParams>(state.params), numbers<const int32_t>(ids), numbers<const int32_t>(block_table),
-      block_table.row_stride, block_table.dim(1), block_size, S);
+  launch_dependent(cuda_stream(context), advance, dim3(static_cast<unsigned>((S + threads - 1) / threads)), threads, 0, 1,
+                   numbers<int32_t>(state.tokens), numbers<int32_t>(state.positions), numbers<int32_t>(state.slots), numbers<int32_t>(state.lengths),
+                   numbers<const int32_t>(state.live), numbers<SampleParams>(state.params), numbers<const int32_t>(ids),
+                   numbers<const int32_t>(block_table), block_table.row_stride, block_table.dim(1), block_size, S);
   check_launch(decode_advance);
 }
 

@@ -3,6 +3,7 @@
 // launch_elementwise() calls it for packs of N where tensors lie so that packs can be moved at once, and for single numbers elsewhere. What is
 // computed for a number is the same either way.
 #include "kernels/cuda.cuh"
+#include "kernels/launch_dependent.cuh"
 
 namespace hone {
 
@@ -39,8 +40,9 @@ inline bool packs_of(int count, int64_t rows, const Tensor& x) {
 namespace elementwise {
 constexpr int threads = 256;
 
-template <int N, class F>
+template <int N, bool overlaps, class F>
 __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t packs) {
+  if (overlaps) hopper::let_next_start(), hopper::wait_for_previous();
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   int64_t row = 0;
   if (extent.rows > 1) {
@@ -53,12 +55,18 @@ __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t pa
 }
 }  // namespace elementwise
 
-// `whole`: packs of N may be moved. Nothing happens where there is nothing to do.
-template <int N, class F>
+// `whole`: packs of N may be moved. Nothing happens where there is nothing to do. `overlaps`: the kernel's start overlaps the end of the one before
+// it, and the next one's its own (kernels/launch_dependent.cuh): for what never writes a weight.
+template <int N, bool overlaps = false, class F>
 void launch_elementwise(cudaStream_t stream, Extent extent, bool whole, F f) {
   const auto launch = [&]<int count>() {
     const int64_t packs = (extent.columns + count - 1) / count, blocks = (extent.rows * packs + elementwise::threads - 1) / elementwise::threads;
-    if (blocks > 0) elementwise::kernel<count, F><<<static_cast<unsigned>(blocks), elementwise::threads, 0, stream>>>(f, extent, packs);
+    if (blocks == 0) return;
+    if constexpr (overlaps)
+      launch_dependent(stream, elementwise::kernel<count, true, F>, dim3(static_cast<unsigned>(blocks)), elementwise::threads, 0, 1, f, extent,
+                       packs);
+    else
+      elementwise::kernel<count, false, F><<<static_cast<unsigned>(blocks), elementwise::threads, 0, stream>>>(f, extent, packs);
   };
   if (whole)
     launch.template operator()<N>();

@@ -60,7 +60,7 @@ void gather_into(Context& context, const OpBase& op, Tensor y, Tensor x, const c
   with_storage(op, y.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N>(
+    launch_elementwise<N, true>(
         cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
         Gather<T>{numbers<T>(y), numbers<const T>(x), numbers<const int32_t>(rows), y.row_stride, x.row_stride, x.dim(0), accumulate});
   });
@@ -82,8 +82,8 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
   with_storage(scatter_rows, x.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
-                          Scatter<T>{numbers<T>(x), numbers<const T>(y), numbers<const int32_t>(rows), x.row_stride, y.row_stride, x.dim(0)});
+    launch_elementwise<N, true>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
+                                Scatter<T>{numbers<T>(x), numbers<const T>(y), numbers<const int32_t>(rows), x.row_stride, y.row_stride, x.dim(0)});
   });
   check_launch(scatter_rows);
 }

@@ -4,6 +4,7 @@
 #include <cuda.h>
 
 #include "kernels/cuda.cuh"
+#include "kernels/launch_dependent.cuh"
 
 namespace hone::hopper {
 
@@ -80,11 +81,6 @@ template <int Registers>
 __device__ inline void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
-
-// Programmatic dependent launch: the next kernel's blocks may start; memory of the kernels before is visible from here on. No-ops in a launch
-// without the attribute.
-__device__ inline void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // Describes a tile in shared memory whose rows are 128 bytes, swizzled by 128 bytes, in groups of 8 rows aligned to 1024 bytes.
 __device__ inline uint64_t describe(const void* tile) {

@@ -1,3 +1,4 @@
+#include "kernels/launch_dependent.cuh"
 #include "kernels/qkv.cuh"
 #include "kernels/qkv_args.h"
 
@@ -29,6 +30,7 @@ __device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>&
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;
+  hopper::let_next_start(), hopper::wait_for_previous();
   const HeadLayout& layout = a.layout;
   const HeadChunk chunk(a.heads, a.kv_heads, R);
   const int lane = layout.lane(), token = static_cast<int>(blockIdx.y) * layout.groups() + layout.group();
@@ -89,7 +91,7 @@ void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tens
     a.cos_sin_stride = cos_sin.row_stride, a.cache_k_stride = cache.k.row_stride, a.cache_v_stride = cache.v.row_stride;
     a.eps = shape.norm_eps;
     const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, cache.k ? 2 : 1, a.tokens);
-    forward_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
+    launch_dependent(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
   });
   check_launch(qkv_forward);
 }

@@ -1,5 +1,6 @@
 #include "kernels/check_shape.h"
 #include "kernels/column_sums.cuh"
+#include "kernels/launch_dependent.cuh"
 #include "kernels/rmsnorm.h"
 #include "kernels/row_tile.cuh"
 
@@ -26,10 +27,12 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>) forward
   const int groups = static_cast<int>(blockDim.x) / at.threads;
   const int64_t step = int64_t{gridDim.x} * groups;
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
-  if (row >= s.rows) return;
+  hopper::let_next_start();
   Tile weight, next;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   weight.load(Row<const T, whole>{w, s.dim}, at);
+  hopper::wait_for_previous();
+  if (row >= s.rows) return;
+  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
     if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
@@ -137,8 +140,8 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
     const int groups = forward_warps / shape.warps;
     with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
       const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks<P>);
-      forward_kernel<T, P, whole><<<static_cast<unsigned>(blocks), 32 * shape.warps * groups, 0, cuda_stream(context)>>>(
-          numbers<T>(y), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), s);
+      launch_dependent(cuda_stream(context), forward_kernel<T, P, whole>, dim3(static_cast<unsigned>(blocks)), 32 * shape.warps * groups, 0, 1,
+                       numbers<T>(y), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), s);
     });
   });
   check_launch(rmsnorm_forward);
