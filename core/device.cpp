@@ -110,7 +110,7 @@ Tensor Arena::take(DType dtype, std::span<const int64_t> dims) {
   const size_t bytes = (std::max<size_t>(out.bytes(), 1) + alignment - 1) / alignment * alignment;
   while (at_.block < blocks_.size() && at_.used + bytes > blocks_[at_.block].size()) ++at_.block, at_.used = 0;
   if (at_.block == blocks_.size()) {
-    blocks_.emplace_back(device_, std::max({bytes, first_block_, capacity_bytes()}), place_);
+    blocks_.emplace_back(device_, std::max({bytes, first_block_, reserved_ ? 0 : capacity_bytes()}), place_);
     at_.used = 0;
   }
   if (blocks_[at_.block].data()) out.data = static_cast<char*>(blocks_[at_.block].data()) + at_.used;
@@ -125,6 +125,7 @@ void Arena::reserve(size_t bytes) {
   bytes = std::max(bytes, peak_);
   blocks_.clear();  // before the new one is asked for: both may not fit
   blocks_.emplace_back(device_, bytes, place_);
+  reserved_ = true;
   at_ = {.generation = at_.generation + 1};
 }
 

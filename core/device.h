@@ -128,6 +128,7 @@ class Arena {
   std::vector<Buffer> blocks_;
   Mark at_;
   size_t peak_ = 0;
+  bool reserved_ = false;
 };
 
 // exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits (docs/architecture.md). fast: bodies

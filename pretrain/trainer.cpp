@@ -343,6 +343,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.optimizer->update(m.context, clip, m.steps + 1, learning_rate);
   if (m.critic) m.critic->update(clip, m.steps + 1, learning_rate);
   m.update_phases.mark(Phase::optimizer);
+  if (!m.counts_only()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
   ++m.steps;
   report.metrics = metrics.means();
   report.seconds = watch.seconds();
