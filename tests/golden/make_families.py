@@ -36,6 +36,9 @@ def weight(name, shape):
     return (1 + 0.4 * u if name.endswith('.weight') else 0.4 * u).float()
 
 
+def worst(actual, expected): return ((actual - expected).abs().max() / expected.abs().max()).item()
+
+
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     ids = torch.tensor([[(7 * t * t + 11 * s + 3 * t) % 48 for t in range(14)] for s in range(2)])
@@ -48,9 +51,17 @@ def main(folder):
         loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1))
         loss.backward()
         out = {'input_ids': ids.int(), 'logits': logits.detach(), 'loss': loss.detach().reshape(1)}
-        for key, p in model.named_parameters(): out['grad.' + key] = p.grad
-        save_file({k: v.contiguous() for k, v in out.items()}, str(folder / f'{name}.safetensors'), metadata={'config': json.dumps(keys)})
-        print(name, loss.item(), sum(p.numel() for p in model.parameters()))
+        for key, p in model.named_parameters(): out['grad.' + key] = p.grad.clone()
+        # How far plain bf16 is from that, by the measure of the tests.
+        model.zero_grad()
+        model.bfloat16()
+        logits = model(ids, use_cache=False).logits.float()
+        torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, 48), ids[:, 1:].reshape(-1)).backward()
+        rounded = {'logits': worst(logits.detach(), out['logits']),
+                   'gradients': max(worst(p.grad.float(), out['grad.' + key]) for key, p in model.named_parameters())}
+        save_file({k: v.contiguous() for k, v in out.items()}, str(folder / f'{name}.safetensors'),
+                  metadata={'config': json.dumps(keys), 'bf16_errors': json.dumps(rounded)})
+        print(rounded, name, loss.item(), sum(p.numel() for p in model.parameters()))
 
 
 main(pathlib.Path(sys.argv[1]))

@@ -57,6 +57,11 @@ class Golden {
     context.synchronize();
   }
 
+  // What plain bf16 made of them in transformers: "logits" or "gradients".
+  double bf16_error(const char* of) const {
+    const Json errors = parse_json(file_.metadata().at("bf16_errors"), "bf16_errors");
+    return errors.at(of).as_double();
+  }
   // Largest error of the logits, and of any parameter's gradient, as a share of the largest number that it has.
   struct Errors {
     double logits = 0, gradients = 0;
