@@ -44,12 +44,16 @@ struct Tile {
   int sequence, first_row;
 };
 inline int tile_bound(int tokens, int sequences, int group, int rows) { return static_cast<int>(int64_t{tokens} * group / rows) + sequences; }
+// Asked for by whole warps: each step tries 32 sequences.
 __device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group, int rows, int i) {
   const auto start = [&](int s) { return static_cast<int>(int64_t{offsets[s]} * group / rows) + s; };
-  int low = 0, high = sequences;  // start(low) <= i < start(high)
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (start(middle) <= i ? low : high) = middle;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  int low = 0, count = sequences;  // the tile's sequence is one of `count` from `low` on
+  while (count > 1) {
+    const int step = (count + 31) / 32;
+    const bool reached = lane * step < count && start(low + lane * step) <= i;
+    const int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
+    low += last * step, count = min(step, count - last * step);
   }
   return {low, (i - start(low)) * rows};
 }

@@ -225,16 +225,16 @@ __global__ __launch_bounds__(threads, Plan<D, N>::ctas) void ring_kernel(const _
 
 }  // namespace
 
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials) {
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights) {
   with_width(call.dim, [&](auto width) {
-    const auto run = [&](auto eights) {
-      constexpr size_t bytes = Plan<width(), eights()>::bytes;
-      allow_shared_memory(ring_kernel<width(), eights()>, bytes);
-      const int tiles = (partials.rows + 8 * eights() - 1) / (8 * eights());
+    const auto run = [&](auto n) {
+      constexpr size_t bytes = Plan<width(), n()>::bytes;
+      allow_shared_memory(ring_kernel<width(), n()>, bytes);
+      const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(partials.splits * tiles));
-      ring_kernel<width(), eights()><<<grid, threads, bytes, stream>>>(call, partials);
+      ring_kernel<width(), n()><<<grid, threads, bytes, stream>>>(call, partials);
     };
-    if (partials.rows <= 8)
+    if (eights == 1)
       run(std::integral_constant<int, 1>{});
     else
       run(std::integral_constant<int, 2>{});

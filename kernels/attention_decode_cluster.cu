@@ -177,17 +177,17 @@ __global__ __cluster_dims__(ranks, 1, 1)
 
 }  // namespace
 
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials) {
+void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights) {
   with_width(call.dim, [&](auto width) {
-    const auto run = [&](auto eights) {
-      constexpr size_t bytes = Plan<width(), eights()>::bytes;
-      allow_shared_memory(cluster_kernel<width(), eights()>, bytes);
-      const int tiles = (partials.rows + 8 * eights() - 1) / (8 * eights());
+    const auto run = [&](auto n) {
+      constexpr size_t bytes = Plan<width(), n()>::bytes;
+      allow_shared_memory(cluster_kernel<width(), n()>, bytes);
+      const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),
                       static_cast<unsigned>(partials.splits * tiles));
-      cluster_kernel<width(), eights()><<<grid, threads, bytes, stream>>>(call, partials);
+      cluster_kernel<width(), n()><<<grid, threads, bytes, stream>>>(call, partials);
     };
-    if (partials.rows <= 8)
+    if (eights == 1)
       run(std::integral_constant<int, 1>{});
     else
       run(std::integral_constant<int, 2>{});

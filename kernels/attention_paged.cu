@@ -39,12 +39,13 @@ void decode(Context& context, const Call<Bf16>& call, int most_tokens, int most_
     partials.l = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
   }
   const cudaStream_t stream = cuda_stream(context);
+  const int eights = eights_of(partials, call, most_tokens);
   // Measured on an H200 at 512 keys: with 16 pairs of heads of 128 a cluster takes 8.9 us and rings 13.1, with 32 pairs 16.1 and 13.3; heads of 64
   // take half the memory, and twice as many pairs.
   if (pairs * splits * ((rows + 15) / 16) * (call.dim <= 64 ? 4 : 8) <= num_multiprocessors())
-    launch_decode_cluster(stream, call, partials);
+    launch_decode_cluster(stream, call, partials, eights);
   else
-    launch_decode_rings(stream, call, partials);
+    launch_decode_rings(stream, call, partials, eights);
   if (splits > 1) {
     const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(rows));
     merge_kernel<<<grid, static_cast<unsigned>((call.dim / 2 + 31) / 32 * 32), 0, stream>>>(call, partials);
