@@ -14,8 +14,7 @@ void fuse(std::vector<std::string>& tokens) {
   if (tokens.size() < 2) return;
   std::string text;
   for (const std::string& token : tokens) text += token;
-  tokens.clear();
-  tokens.push_back(std::move(text));
+  tokens.assign(1, std::move(text));
 }
 
 class ByteLevelDecoder : public TokenDecoder {

@@ -28,6 +28,7 @@ __global__ __launch_bounds__(threads, Plan<D, N>::ctas) void ring_kernel(const _
   const uint32_t thread = threadIdx.x, lane = thread % 32;
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
 
+  hopper::let_next_start(), hopper::wait_for_previous();
   const Sequence sequence = sequence_of(call, s);
   find_slots<threads>(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
@@ -232,7 +233,7 @@ void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Part
       allow_shared_memory(ring_kernel<width(), n()>, bytes);
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(partials.splits * tiles));
-      ring_kernel<width(), n()><<<grid, threads, bytes, stream>>>(call, partials);
+      launch_dependent(stream, ring_kernel<width(), n()>, grid, threads, static_cast<int>(bytes), 1, call, partials);
     };
     if (eights == 1)
       run(std::integral_constant<int, 1>{});

@@ -2,6 +2,7 @@
 // What the kernels for few queries share. Keys (and columns of v) are the 16 rows of a tensor instruction, queries its 8 columns; the bits are those
 // of the product the other way round. A kernel has one split of keys of one sequence and kv head, and 8 N of its rows.
 #include "kernels/attention_mma.cuh"
+#include "kernels/launch_dependent.cuh"
 
 namespace hone::attention {
 
@@ -165,7 +166,7 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
                                   int column, uint32_t lane, M m_of, L l_of) {
 #pragma unroll
   for (int e = 0; e < N; ++e)
-#pragma unroll
+#pragma unroll 1  // code that is read once takes longer to come than to run
     for (int r = 0; r < 2; ++r) {
       const int in_tile = 8 * e + 2 * static_cast<int>(lane % 4) + r, row = tile.first + in_tile, token = tile.token_of(row, call.group);
       if (row >= tile.end) continue;
@@ -176,7 +177,7 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
 #pragma unroll
       for (int i = 0; i < columns / 8; ++i) {
         const int at = column + 8 * i + static_cast<int>(lane / 4);
-        const float x = o[i / 2][e][i % 2 * 2 + r];
+        const float x = r == 0 ? o[i / 2][e][i % 2 * 2] : o[i / 2][e][i % 2 * 2 + 1];
         if (at >= call.dim) continue;
         if (partials.o)
           partials.o[place * call.dim + at] = x;

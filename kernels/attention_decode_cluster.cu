@@ -36,6 +36,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const uint32_t thread = threadIdx.x, lane = thread % 32, rank = blockIdx.x % ranks;
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
 
+  hopper::let_next_start(), hopper::wait_for_previous();
   const Sequence sequence = sequence_of(call, s);
   find_slots<threads>(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
@@ -115,17 +116,22 @@ __global__ __cluster_dims__(ranks, 1, 1)
       const float base = base_of(m), shift = shift_of(base, call.c);
       if (warp == 0 && lane < 8) {
         const uint32_t alpha = __float_as_uint(rescaling(before, base, call.c));
-#pragma unroll
+#pragma unroll 1
         for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_alpha[rank][row]), to), alpha);
       }
+      uint32_t both[2];
 #pragma unroll
-      for (int i = 0; i < 4; i += 2) {
-        const float a = weight(score[0][e][i], call.c, shift), b = weight(score[0][e][i + 1], call.c, shift);
-        *reinterpret_cast<float2*>(&weights[row][16 * warp + 4 * i + static_cast<int>(lane / 8 * 2)]) = {a, b};
-        const uint32_t unit = static_cast<uint32_t>(2 * warp + i / 2);
-        const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + (unit ^ row % 8) * 16 + lane / 8 * 4, both = pack_bf16(a, b);
-#pragma unroll
-        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(at, to), both);
+      for (int i = 0; i < 2; ++i) {
+        const float a = weight(score[0][e][2 * i], call.c, shift), b = weight(score[0][e][2 * i + 1], call.c, shift);
+        *reinterpret_cast<float2*>(&weights[row][16 * warp + 8 * i + static_cast<int>(lane / 8 * 2)]) = {a, b};
+        both[i] = pack_bf16(a, b);
+      }
+      const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + lane / 8 * 4 + (static_cast<uint32_t>(2 * warp) ^ row % 8) * 16;
+#pragma unroll 2
+      for (uint32_t to = 0; to < P::mixers; ++to) {
+        const uint32_t there = of_rank(at, to);
+        send(there, both[0]);
+        send(there ^ 16, both[1]);
       }
     }
   }
@@ -146,7 +152,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
       }
       sum = row_sum(sum);
       if (lane < 8)
-#pragma unroll
+#pragma unroll 1
         for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_sum[rank][row]), to), __float_as_uint(sum));
     }
   }
@@ -185,7 +191,7 @@ void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Pa
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),
                       static_cast<unsigned>(partials.splits * tiles));
-      cluster_kernel<width(), n()><<<grid, threads, bytes, stream>>>(call, partials);
+      launch_dependent(stream, cluster_kernel<width(), n()>, grid, threads, static_cast<int>(bytes), 1, call, partials);
     };
     if (eights == 1)
       run(std::integral_constant<int, 1>{});

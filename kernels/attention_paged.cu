@@ -6,6 +6,7 @@ namespace {
 
 // The splits of each row, in ascending order.
 __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
+  hopper::let_next_start(), hopper::wait_for_previous();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
   const int column = 2 * static_cast<int>(threadIdx.x);
   const Sequence sequence = sequence_of(call, s);
@@ -48,7 +49,7 @@ void decode(Context& context, const Call<Bf16>& call, int most_tokens, int most_
     launch_decode_rings(stream, call, partials, eights);
   if (splits > 1) {
     const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(rows));
-    merge_kernel<<<grid, static_cast<unsigned>((call.dim / 2 + 31) / 32 * 32), 0, stream>>>(call, partials);
+    launch_dependent(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
   }
 }
 
