@@ -14,7 +14,8 @@ void fuse(std::vector<std::string>& tokens) {
   if (tokens.size() < 2) return;
   std::string text;
   for (const std::string& token : tokens) text += token;
-  tokens.assign(1, std::move(text));
+  tokens.clear();
+  tokens.push_back(std::move(text));
 }
 
 class ByteLevelDecoder : public TokenDecoder {

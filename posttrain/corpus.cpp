@@ -75,7 +75,7 @@ void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options,
 }
 
 std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder) {
-  const std::filesystem::path out = folder / "tokens.bin";
+  std::filesystem::path out = folder / "tokens.bin";
   if (std::filesystem::exists(out)) return out;
   make_folder(folder);
   std::vector<std::string> inputs;

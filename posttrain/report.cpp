@@ -144,7 +144,7 @@ Json write_report(const std::filesystem::path& folder) {
     before = after;
     stages.push_back(std::move(stage));
   }
-  const Json report = JsonObject{{"name", state.at("name", path)},
+  Json report = JsonObject{{"name", state.at("name", path)},
                                  {"finished", state.at("stages_done", path) == state.at("num_stages", path)},
                                  {"stages", stages},
                                  {"preparation", preparation}};
