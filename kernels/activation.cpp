@@ -22,18 +22,21 @@ void swiglu(Context&, Tensor y, Tensor gate_up) {
 }
 
 // silu'(g) = s + g * s * (1 - s) with s = sigmoid(g).
-void swiglu_gradient(Context&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+void swiglu_gradient(Context&, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up) {
   const int64_t rows = dy.dim(0), dim = dy.dim(1);
   check_shape(swiglu_backward, "dy", dy, {rows, dim});
   check_shape(swiglu_backward, "gate_up", gate_up, {rows, 2 * dim});
   check_shape(swiglu_backward, "dgate_up", dgate_up, {rows, 2 * dim});
+  check_optional(swiglu_backward, "y", y, {rows, dim});
   for (int64_t r = 0; r < rows; ++r) {
     const float *gate = gate_up.row<float>(r), *up = gate + dim, *grad = dy.row<float>(r);
-    float *dgate = dgate_up.row<float>(r), *dup = dgate + dim;
+    float *dgate = dgate_up.row<float>(r), *dup = dgate + dim, *out = y ? y.row<float>(r) : nullptr;
     for (int64_t i = 0; i < dim; ++i) {
       const double g = gate[i], s = sigmoid(g);
-      dgate[i] = static_cast<float>(grad[i] * up[i] * (s + g * s * (1 - s)));
-      dup[i] = static_cast<float>(grad[i] * g * s);
+      const float u = up[i], d = grad[i];
+      dgate[i] = static_cast<float>(d * u * (s + g * s * (1 - s)));
+      dup[i] = static_cast<float>(d * g * s);
+      if (out) out[i] = static_cast<float>(g * s * u);
     }
   }
 }

@@ -31,11 +31,11 @@ struct Swiglu {
   }
 };
 
-template <class T>
+template <class T, bool with_y>
 struct SwigluGradient {
-  T* dgate_up;
+  T *dgate_up, *y;
   const T *dy, *gate_up;
-  int64_t dgate_up_stride, dy_stride, gate_up_stride, dim;
+  int64_t dgate_up_stride, y_stride, dy_stride, gate_up_stride, dim;
   template <int N>
   __device__ void run(int64_t row, int64_t column) const {
     float gate[N], up[N], grad[N];
@@ -45,10 +45,12 @@ struct SwigluGradient {
     load_numbers(grad, dy + row * dy_stride + column);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const float g = gate[i], s = sigmoid(g);
-      gate[i] = grad[i] * up[i] * gate_gradient(s, g);
-      up[i] = grad[i] * (g * s);
+      const float g = gate[i], s = sigmoid(g), d = grad[i], u = up[i];
+      gate[i] = d * u * gate_gradient(s, g);
+      up[i] = d * (g * s);
+      if constexpr (with_y) grad[i] = u * (g * s);
     }
+    if constexpr (with_y) store_numbers(y + row * y_stride + column, grad);
     T* to = dgate_up + row * dgate_up_stride + column;
     store_numbers(to, gate);
     store_numbers(to + dim, up);
@@ -105,18 +107,25 @@ void swiglu(Context& context, Tensor y, Tensor gate_up) {
   check_launch(swiglu_forward);
 }
 
-void swiglu_gradient(Context& context, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+void swiglu_gradient(Context& context, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up) {
   const int64_t rows = dy.dim(0), dim = dy.dim(1);
   check_shape(swiglu_backward, "dy", dy, {rows, dim}, dy.dtype);
   check_shape(swiglu_backward, "gate_up", gate_up, {rows, 2 * dim}, dy.dtype);
   check_shape(swiglu_backward, "dgate_up", dgate_up, {rows, 2 * dim}, dy.dtype);
+  check_optional(swiglu_backward, "y", y, {rows, dim}, dy.dtype);
   with_storage(swiglu_backward, dy.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    const bool whole = dim % N == 0 && packs_of(N, rows, dgate_up) && packs_of(N, rows, dy) && packs_of(N, rows, gate_up);
-    launch_elementwise<N>(cuda_stream(context), {rows, dim}, whole,
-                          SwigluGradient<T>{numbers<T>(dgate_up), numbers<const T>(dy), numbers<const T>(gate_up), dgate_up.row_stride, dy.row_stride,
-                                            gate_up.row_stride, dim});
+    const bool whole = dim % N == 0 && packs_of(N, rows, dgate_up) && packs_of(N, rows, y) && packs_of(N, rows, dy) && packs_of(N, rows, gate_up);
+    const auto launch = [&]<bool with_y>() {
+      launch_elementwise<N>(cuda_stream(context), {rows, dim}, whole,
+                            SwigluGradient<T, with_y>{numbers<T>(dgate_up), numbers<T>(y), numbers<const T>(dy), numbers<const T>(gate_up),
+                                                      dgate_up.row_stride, y.row_stride, dy.row_stride, gate_up.row_stride, dim});
+    };
+    if (y)
+      launch.template operator()<true>();
+    else
+      launch.template operator()<false>();
   });
   check_launch(swiglu_backward);
 }

@@ -29,15 +29,16 @@ void swiglu_rows(Tensor y, Tensor gate_up, int64_t begin, int64_t end) {
   }
 }
 
-void swiglu_gradient_rows(Tensor dgate_up, Tensor dy, Tensor gate_up, int64_t begin, int64_t end) {
+void swiglu_gradient_rows(Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up, int64_t begin, int64_t end) {
   const int64_t dim = dy.dim(1);
   for (int64_t r = begin; r < end; ++r) {
     const float *gate = gate_up.row<float>(r), *up = gate + dim, *grad = dy.row<float>(r);
-    float *dgate = dgate_up.row<float>(r), *dup = dgate + dim;
+    float *dgate = dgate_up.row<float>(r), *dup = dgate + dim, *again = y ? y.row<float>(r) : nullptr;
     for_each_vector(dim, [&](int64_t i, auto lanes) {
       const RowVector g = lanes.load(gate + i), s = sigmoid(g), out = lanes.load(grad + i), u = lanes.load(up + i);
       lanes.store(hn::Mul(hn::Mul(out, u), gate_gradient(s, g)), dgate + i);
       lanes.store(hn::Mul(out, hn::Mul(g, s)), dup + i);
+      if (again) lanes.store(hn::Mul(hn::Mul(g, s), u), again + i);
     });
   }
 }
@@ -90,13 +91,14 @@ void swiglu(Context&, Tensor y, Tensor gate_up) {
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(swiglu_rows)(y, gate_up, begin, end); });
 }
 
-void swiglu_gradient(Context&, Tensor dgate_up, Tensor dy, Tensor gate_up) {
+void swiglu_gradient(Context&, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up) {
   const int64_t rows = dy.dim(0), dim = dy.dim(1);
   check_shape(swiglu_backward, "dy", dy, {rows, dim});
   check_shape(swiglu_backward, "gate_up", gate_up, {rows, 2 * dim});
   check_shape(swiglu_backward, "dgate_up", dgate_up, {rows, 2 * dim});
+  check_optional(swiglu_backward, "y", y, {rows, dim});
   parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
-    HWY_DYNAMIC_DISPATCH(swiglu_gradient_rows)(dgate_up, dy, gate_up, begin, end);
+    HWY_DYNAMIC_DISPATCH(swiglu_gradient_rows)(dgate_up, y, dy, gate_up, begin, end);
   });
 }
 

@@ -50,7 +50,7 @@ std::vector<BenchCase> activations(Context& context) {
     const double bytes = bytes_of(y);
     const std::string shape = concat(R, " x ", F), wide_shape = concat(R, " x ", 2 * F);
     out.push_back(bench_case(swiglu_forward, context, shape, 0, 3 * bytes, y, x));
-    out.push_back(bench_case(swiglu_backward, context, shape, 0, 5 * bytes, wide, y, x));
+    out.push_back(bench_case(swiglu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x));
     out.push_back(bench_case(gelu_forward, context, wide_shape, 0, 4 * bytes, wide, x));
     if (context.kind() != DeviceKind::cpu) out.push_back(bench_case(gelu_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x));
   }

@@ -30,9 +30,13 @@ Linear::Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std
 void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const { gemm_forward(context, y, x, weight.value, bias.value, residual); }
 
 void Linear::backward(Context& context, Tensor dx, Tensor dy, Tensor x) const {
-  gemm_backward_weight(context, weight.grad, bias.grad, dy, x);
-  gemm_backward_input(context, dx, dy, weight.value);
+  backward_weight(context, dy, x);
+  backward_input(context, dx, dy);
 }
+
+void Linear::backward_input(Context& context, Tensor dx, Tensor dy) const { gemm_backward_input(context, dx, dy, weight.value); }
+
+void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const { gemm_backward_weight(context, weight.grad, bias.grad, dy, x); }
 
 void Linear::add_params(std::vector<Param*>& out) {
   out.push_back(&weight);
@@ -106,14 +110,17 @@ void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, 
 
 void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
   ScratchScope scope(context);
-  if (!kept.activated) {
-    kept.activated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]});
-    swiglu_forward(context, kept.activated, kept.gate_up);
+  const Tensor dgate_up = kept.gate_up;
+  if (kept.activated) {
+    const Tensor dactivated = kept.activated;
+    down.backward(context, dactivated, dout, kept.activated);
+    swiglu_backward(context, dgate_up, {}, dactivated, kept.gate_up);
+  } else {
+    const Tensor dactivated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]}), activated = dactivated;
+    down.backward_input(context, dactivated, dout);
+    swiglu_backward(context, dgate_up, activated, dactivated, kept.gate_up);
+    down.backward_weight(context, dout, activated);
   }
-  const Tensor dactivated = kept.activated;
-  const Tensor dgate_up = context.scratch().take(kept.gate_up.dtype, kept.gate_up.dims());
-  down.backward(context, dactivated, dout, kept.activated);
-  swiglu_backward(context, dgate_up, dactivated, kept.gate_up);
   gate_up.backward(context, dx, dgate_up, x);
 }
 
@@ -147,7 +154,7 @@ void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept 
     gelu_forward(context, kept.activated, kept.up);
   }
   const Tensor dactivated = kept.activated;
-  const Tensor dup = context.scratch().take(kept.up.dtype, kept.up.dims());
+  const Tensor dup = kept.up;
   down.backward(context, dactivated, dout, kept.activated);
   gelu_backward(context, dup, dactivated, kept.up);
   up.backward(context, dx, dup, x);

@@ -27,6 +27,9 @@ struct Linear {
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
   // dx may be x.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
+  // Its two halves.
+  void backward_input(Context&, Tensor dx, Tensor dy) const;
+  void backward_weight(Context&, Tensor dy, Tensor x) const;
   void add_params(std::vector<Param*>& out);
 };
 

@@ -17,12 +17,16 @@ TEST(SwigluOnGpu, AgreesWithTheSpecification) {
         const Floats x = rounded(normals({rows, 2 * dim}, 1, 3, gap), dtype), dy = rounded(normals({rows, dim}, 2, 1, gap), dtype);
         Floats y = poisoned({rows, dim}), dx = poisoned({rows, 2 * dim});
         swiglu_forward(cpu(), y, x);
-        swiglu_backward(cpu(), dx, dy, x);
+        swiglu_backward(cpu(), dx, Tensor(), dy, x);
         OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), dx_gpu = OnGpu::poisoned({rows, 2 * dim}, dtype, gap);
         swiglu_forward(*gpu(), y_gpu, OnGpu(x, dtype));
         EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
-        swiglu_backward(*gpu(), dx_gpu, OnGpu(dy, dtype), OnGpu(x, dtype));
+        swiglu_backward(*gpu(), dx_gpu, Tensor(), OnGpu(dy, dtype), OnGpu(x, dtype));
         EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype)) << rows << " x " << dim << ", gap " << gap;
+        OnGpu in_place(x, dtype), again(dy, dtype);
+        swiglu_backward(*gpu(), in_place, again, again, in_place);
+        EXPECT_TRUE(close(in_place.read(), dx_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
+        EXPECT_TRUE(close(again.read(), y_gpu.read(), {0, 0})) << rows << " x " << dim << ", gap " << gap;
       }
 }
 
@@ -54,7 +58,7 @@ TEST(ActivationsOnGpu, SettleFarFromZero) {
   gelu_forward(*gpu(), y, OnGpu(x));
   gelu_backward(*gpu(), dx, OnGpu(dy), OnGpu(x));
   swiglu_forward(*gpu(), gated, OnGpu(gate_up));
-  swiglu_backward(*gpu(), dgate_up, OnGpu(dy), OnGpu(gate_up));
+  swiglu_backward(*gpu(), dgate_up, Tensor(), OnGpu(dy), OnGpu(gate_up));
   const Floats out = y.read(), slope = dx.read(), product = gated.read(), gradient = dgate_up.read();
   for (int64_t i = 0; i < 4; ++i) {
     const float value = far[i] > 0 ? far[i] : 0, derivative = far[i] > 0 ? 1 : 0;

@@ -141,12 +141,12 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
     Context context(*device), planned(*meta);
     planned.stand_for(DeviceKind::cuda);
-    const Json shape = with(gpu_config("qwen2", 64), {{"vocab_size", 32000}, {"num_hidden_layers", 8}});
+    const Json shape = with(gpu_config("qwen2", 128), {{"vocab_size", 64000}, {"num_hidden_layers", 16}});
     TrainerConfig config;
-    config.micro_batch_tokens = 4096, config.recompute = recompute;
+    config.micro_batch_tokens = 8192, config.recompute = recompute;
     const auto sft = objective("sft");
     std::vector<Sample> samples;
-    for (int i = 0; i < 24; ++i) samples.push_back(samples_of({512})[0]);
+    for (int i = 0; i < 40; ++i) samples.push_back(samples_of({512})[0]);
     size_t after_two = 0;
     {
       const auto model = make_model(shape, "test");
@@ -166,7 +166,9 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     const TrainerMemory memory = trainer.memory();
     const double plan = static_cast<double>(model->flat_values().bytes() + model->flat_grads().bytes() + planned.scratch().peak_bytes()) +
                         static_cast<double>(memory.optimizer + memory.activations);
-    EXPECT_NEAR(plan, static_cast<double>(after_two), 0.05 * static_cast<double>(after_two)) << recompute;
+    constexpr double workspace = 68e6;  // that cuBLASLt may ask for on top, which matters in models as small as this one
+    EXPECT_LE(plan, 1.05 * static_cast<double>(after_two)) << recompute;
+    EXPECT_GE(plan, 0.95 * static_cast<double>(after_two) - workspace) << recompute;
   }
 }
 

@@ -20,8 +20,9 @@ constexpr Tolerance tight{2e-6, 1e-6};
 }) && op_cases().add("swiglu_backward", [] {
   for (const auto& [rows, dim] : shapes) {
     const Floats gate_up = normals({rows, 2 * dim}, 1, 4, 3), dy = normals({rows, dim}, 2, 1, 1);
-    Floats dgate_up = poisoned({rows, 2 * dim}, 2);
-    expect_bodies_agree(swiglu_backward, {&dgate_up}, {1e-5, 2e-6}, dgate_up, dy, gate_up);
+    Floats dgate_up = poisoned({rows, 2 * dim}, 2), y = poisoned({rows, dim}, 2);
+    expect_bodies_agree(swiglu_backward, {&dgate_up}, {1e-5, 2e-6}, dgate_up, Tensor(), dy, gate_up);
+    expect_bodies_agree(swiglu_backward, {&dgate_up, &y}, {1e-5, 2e-6}, dgate_up, y, dy, gate_up);
   }
 }) && op_cases().add("gelu_forward", [] {
   for (const auto& [rows, dim] : shapes) {
@@ -40,8 +41,8 @@ constexpr Tolerance tight{2e-6, 1e-6};
 });
 
 // Compares op's backward with differences of its forward, for each body.
-template <class Forward, class Backward>
-void expect_gradient_of(Forward& forward, Backward& backward, int64_t input_columns) {
+template <class Forward, class Backward, class... More>
+void expect_gradient_of(Forward& forward, Backward& backward, int64_t input_columns, More... more) {
   Floats x = normals({3, input_columns}, 1), y = poisoned({3, 9});
   const Floats dy = normals({3, 9}, 2);
   const auto loss = [&] {
@@ -52,14 +53,29 @@ void expect_gradient_of(Forward& forward, Backward& backward, int64_t input_colu
   };
   each_cpu_body(backward, [&](auto run, const std::string&) {
     Floats dx = poisoned({3, input_columns});
-    run(dx, dy, x);
+    run(dx, more..., dy, x);
     expect_gradient(loss, x, dx);
   });
 }
 
 }  // namespace
 
-TEST(Swiglu, GradientIsFiniteDifferences) { expect_gradient_of(swiglu_forward, swiglu_backward, 18); }
+TEST(Swiglu, GradientIsFiniteDifferences) { expect_gradient_of(swiglu_forward, swiglu_backward, 18, Tensor()); }
+
+// As a block that keeps no activations calls it: in the memory of what it reads.
+TEST(Swiglu, BackwardGivesForwardsBitsAgainInPlace) {
+  each_cpu_body(swiglu_backward, [&](auto run, const std::string& name) {
+    Floats gate_up = normals({5, 38}, 1), dy = normals({5, 19}, 2), y = poisoned({5, 19}), dgate_up = poisoned({5, 38}), again = y;
+    each_cpu_body(swiglu_forward, [&](auto forward, const std::string& other) {
+      if (other == name) forward(y, gate_up);
+    });
+    run(dgate_up, again, dy, gate_up);
+    EXPECT_TRUE(close(again, y, {0, 0})) << name;
+    run(gate_up, dy, dy, gate_up);
+    EXPECT_TRUE(close(dy, y, {0, 0})) << name;
+    EXPECT_TRUE(close(gate_up, dgate_up, {0, 0})) << name;
+  });
+}
 TEST(Gelu, GradientIsFiniteDifferences) { expect_gradient_of(gelu_forward, gelu_backward, 9); }
 
 TEST(Swiglu, LargeGatesNeitherOverflowNorTurnIntoNumbersFromNan) {

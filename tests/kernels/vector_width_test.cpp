@@ -46,7 +46,7 @@ std::vector<Floats> row_results() {
   rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f);
   rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, false);
   swiglu_forward(cpu(), activated, x);
-  swiglu_backward(cpu(), dgate_up, activated, x);
+  swiglu_backward(cpu(), dgate_up, Tensor(), activated, x);
   gelu_forward(cpu(), gelu, x);
   double squares = 0;
   sum_squares(cpu(), Tensor(&squares, DType::f64, DeviceKind::cpu, {1}), x.tensor().view({R * D}));
