@@ -17,8 +17,18 @@ class PlanCommand : public Command {
     a.flag("json", json_, "one JSON object");
   }
   int run() override {
-    Json plan = plan_recipe(read_recipe(recipe_, overrides_));
-    add_times(plan, measure_limits(0.2).flops);
+    const Recipe recipe = read_recipe(recipe_, overrides_);
+    Json plan = plan_recipe(recipe);
+    if (device_kind(recipe.device) == DeviceKind::cpu) {
+      add_times(plan, measure_limits(0.2).flops);
+    } else {
+      try {
+        const std::unique_ptr<Device> device = open_device(recipe.device);
+        Context context(*device);
+        add_times(plan, measure_limits(context).flops);
+      } catch (const Error&) {  // planned for a GPU on a machine without one: memory and FLOPs alone
+      }
+    }
     std::printf("%s", json_ ? (plan.dump() + "\n").c_str() : plan_text(plan).c_str());
     return 0;
   }
