@@ -150,42 +150,62 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
   const unsigned found = __ballot_sync(0xffffffffu, s.begins(first + lane) && s.has_many(first + lane));
   if (!found) return;
-  const int64_t place = first + __ffs(found) - 1;
+  int64_t place = first + __ffs(found) - 1;
   const uint64_t id = s.id(place);
   const bool live = column < s.dim;
-  const auto keys_from = [&](int64_t from) { return from + lane < s.count ? s.keys[from + lane] : ~uint64_t{0}; };
+  const T* const from = s.dy + (live ? column : 0);
+  Pack<T, N>* const own = &ring[0][threadIdx.x];
+  const auto keys_from = [&](int64_t at) { return at + lane < s.count ? s.keys[at + lane] : ~uint64_t{0}; };
+  const auto fetch_row = [&](Pack<T, N>* to, uint64_t key, int r) {
+    const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), r);
+    if constexpr (sizeof(*to) == 8)
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(from + t * s.dy_stride)
+                   : "memory");
+    else
+      *to = *reinterpret_cast<const Pack<T, N>*>(from + t * s.dy_stride);
+  };
   uint64_t key = 0, next_key = keys_from(place);
-  int64_t rows = 0;  // known so far
-  const auto fetch = [&](int64_t batch) {
-    if (batch % (32 / R) == 0) {
-      key = next_key, next_key = keys_from(place + batch * R + 32);
-      rows += __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
+  int64_t ahead = 0;  // rows that are known of and not yet fetched
+  int window = 0, fetch_slot = 0, add_slot = 0;
+  int64_t rows = 0;  // known of and not yet added
+  const auto fetch = [&] {
+    if (window == 0) {
+      key = next_key, next_key = keys_from(place += 32);
+      const int more = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
+      ahead += more, rows += more;
     }
+    Pack<T, N>* const to = own + fetch_slot * R * threads;
+    if (ahead >= R) {
 #pragma unroll
-    for (int r = 0; r < R; ++r) {
-      const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), static_cast<int>(batch * R % 32) + r);
-      if (!live || batch * R + r >= rows) continue;
-      const T* const from = s.dy + int64_t{t} * s.dy_stride + column;
-      Pack<T, N>& to = ring[batch % batches * R + r][threadIdx.x];
-      if constexpr (sizeof(to) == 8)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(&to))), "l"(from) : "memory");
-      else
-        to = *reinterpret_cast<const Pack<T, N>*>(from);
+      for (int r = 0; r < R; ++r) fetch_row(to + r * threads, key, window + r);
+    } else {
+      for (int r = 0; r < ahead; ++r) fetch_row(to + r * threads, key, window + r);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
+    ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32, fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
-  for (int64_t batch = 0; batch < batches - 1; ++batch) fetch(batch);
+  for (int batch = 0; batch < batches - 1; ++batch) fetch();
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N] = {};
   if (live) load_numbers(sum, to);
-  for (int64_t batch = 0; batch * R < rows; ++batch) {
-    fetch(batch + batches - 1);
+  for (; rows > 0; rows -= R) {
+    fetch();
     asm volatile("cp.async.wait_group %0;" ::"n"(batches - 1) : "memory");
+    const Pack<T, N>* const added = own + add_slot * R * threads;
+    const auto add = [&](const Pack<T, N>& pack) {
 #pragma unroll
-    for (int r = 0; r < R; ++r)
-      if (live && batch * R + r < rows)
+      for (int i = 0; i < N; ++i) sum[i] += to_f32(pack.value[i]);
+    };
+    if (rows >= R) {
+      Pack<T, N> pack[R];
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum[i] += to_f32(ring[batch % batches * R + r][threadIdx.x].value[i]);
+      for (int r = 0; r < R; ++r) pack[r] = added[r * threads];
+#pragma unroll
+      for (int r = 0; r < R; ++r) add(pack[r]);
+    } else {
+      for (int r = 0; r < rows; ++r) add(added[r * threads]);
+    }
+    add_slot = add_slot + 1 < batches ? add_slot + 1 : 0;
   }
   if (live) store_numbers(to, sum);
 }
