@@ -1,7 +1,7 @@
 #pragma once
 // y = x . w^T in bf16 for a few rows of x, near the speed of reading w once. .cu files alone include it.
 //
-// A warp owns one or two chunks of gemm_cuda_chunk along k for as long as it lives: x's part of them stays in registers as mma.sync operands, and
+// A warp owns one chunk of gemm_cuda_chunk along k for as long as it lives: x's part of it stays in registers as mma.sync operands, and
 // strips of 16 rows of w stream past through a ring in shared memory that the warp's own copies keep full. The warps that share a strip leave their
 // chunk sums in shared memory, where they are added in ascending order: the bits of gemm_sm90.cuh.
 #include "kernels/gemm_cuda.h"
@@ -20,16 +20,14 @@ struct GemmFewShape {
   int stages;   // of each warp's ring
 };
 
-// Groups: of 8 rows of x. Chunks: of a warp. Warps: at most, of a block.
-template <int Groups_, int Chunks, int Warps, int Blocks, int Depth = 256, int Grid = Blocks, int Early = 1>
+// Groups: of 8 rows of x. Warps: at most, of a block. Depth: of a stage, along k.
+template <int Groups_, int Warps, int Depth>
 struct GemmFew {
-  static constexpr int early = Early, grid = Grid;
-  static constexpr int Groups = Groups_, chunks = Chunks, warps = Warps, blocks = Blocks;
+  static constexpr int Groups = Groups_, warps = Warps;
   static constexpr int strip = 16, depth = Depth, stage_bytes = strip * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = strip * 8 * Groups;
   static int shared_bytes(const GemmFewShape& s) {
-    return 1024 + s.warps * (s.slots * (s.stages * stage_bytes + 2 * s.cluster * chunks * elements * 4) +
-                             s.M * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
+    return 1024 + s.warps * (s.slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) + s.M * static_cast<int>(gemm_cuda_chunk) * 2);
   }
 };
 
@@ -57,20 +55,20 @@ __device__ inline void wait_copies() {
 }
 
 template <class Few, int Stages>
-__global__ void __launch_bounds__(Few::warps * 32, Few::blocks)
+__global__ void __launch_bounds__(Few::warps * 32, 1)
     gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x, int64_t x_stride, GemmEpilogue epilogue, GemmFewShape shape) {
   using namespace hopper;
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) % shape.cluster, block = static_cast<int>(blockIdx.x) / shape.cluster;
-  const int slot = warp / shape.warps, chunk = (rank * shape.warps + warp % shape.warps) * Few::chunks;
+  const int slot = warp / shape.warps, chunk = rank * shape.warps + warp % shape.warps;
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * Few::stage_bytes);
   char* x_shared = shared + shape.warps * shape.slots * Stages * Few::stage_bytes;
-  const int sums_size = shape.cluster * shape.warps * Few::chunks * Few::elements;  // of a strip
-  float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * Few::chunks * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
+  const int sums_size = shape.cluster * shape.warps * Few::elements;  // of a strip
+  float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
   const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.slots * blocks;
-  const int begin = chunk * static_cast<int>(gemm_cuda_chunk), end = min(shape.K, begin + Few::chunks * static_cast<int>(gemm_cuda_chunk));
+  const int begin = chunk * static_cast<int>(gemm_cuda_chunk), end = min(shape.K, begin + static_cast<int>(gemm_cuda_chunk));
 
   // The copies of this warp, in order: strip after strip, stage after stage; a copy of a warp is 512 bytes of one row.
   int ahead_strip = first, ahead_stage = 0, ahead_place = 0;
@@ -86,58 +84,40 @@ __global__ void __launch_bounds__(Few::warps * 32, Few::blocks)
         copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
       }
       if (++ahead_place == Stages) ahead_place = 0;
-      if (++ahead_stage == Few::chunks * Few::chunk_stages) ahead_stage = 0, ahead_strip += step;
+      if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_strip += step;
     }
     commit_copies();
   };
-  if (Few::early != 1) {
-    if (Few::early == 2 && lane < Few::strip && end - begin >= 8) {
-      for (int strip = first, i = 0; i < 4 && strip < shape.strips; strip += step, ++i)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(w + min(strip * Few::strip + lane, shape.N - 1) * w_stride + begin),
-                     "r"((end - begin) / 8 * 16)
-                     : "memory");
-    }
-    wait_for_previous();
-    let_next_start();
-  }
+  // w comes from outside of the step: it may be read before the kernel queued before has ended.
 #pragma unroll
   for (int s = 0; s < Stages; ++s) copy_next();
-  if (Few::early == 1) {
-    wait_for_previous();
-    let_next_start();
-  }
+  wait_for_previous();
+  let_next_start();
 
   // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero.
-  {
-    const int pieces = shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8, from_k = rank * pieces * 8;
-    for (int i = static_cast<int>(threadIdx.x); i < shape.M * pieces; i += static_cast<int>(blockDim.x)) {
-      const int row = i / pieces, piece = i % pieces, k = from_k + piece * 8;
-      const __nv_bfloat16* from = x + row * x_stride + k;
-      Pack<__nv_bfloat16, 8> numbers{};
-      if (k + 8 <= shape.K) {
-        numbers = *reinterpret_cast<const Pack<__nv_bfloat16, 8>*>(from);
-      } else {
-#pragma unroll
-        for (int j = 0; j < 8; ++j)
-          if (k + j < shape.K) numbers.value[j] = from[j];
-      }
-      *reinterpret_cast<Pack<__nv_bfloat16, 8>*>(x_shared + (row * pieces + (piece ^ (row & 7))) * 16) = numbers;
+  const int pieces = shape.warps * static_cast<int>(gemm_cuda_chunk) / 8, rank_begin = rank * pieces * 8;
+  for (int row = 0; row < shape.M; ++row)
+    for (int piece = static_cast<int>(threadIdx.x); piece < pieces; piece += static_cast<int>(blockDim.x)) {
+      const int k = rank_begin + piece * 8, bytes = min(16, max(0, (shape.K - k) * 2));
+      copy_16_bytes(shared_address(x_shared) + static_cast<uint32_t>((row * pieces + (piece ^ (row & 7))) * 16),
+                    x + row * x_stride + (bytes > 0 ? k : 0), bytes);
     }
-    if (shape.cluster > 1)
-      cluster_sync();  // and the first block is there to be written to
-    else
-      __syncthreads();
-  }
+  commit_copies();
+  wait_copies<0>();
+  if (shape.cluster > 1)
+    cluster_sync();  // and the first block is there to be written to
+  else
+    __syncthreads();
   // Rows of x beyond M are other rows, and what comes of them is not stored.
   const int g = lane / 4, t = lane % 4;
-  uint32_t b[Few::Groups][Few::chunks * gemm_cuda_chunk / 16][2];
+  uint32_t b[Few::Groups][gemm_cuda_chunk / 16][2];
 #pragma unroll
   for (int i = 0; i < Few::Groups; ++i) {
-    const int row = min(lane % 8 + 8 * i, shape.M - 1), pieces = shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8;
+    const int row = min(lane % 8 + 8 * i, shape.M - 1);
     const uint32_t from = shared_address(x_shared) + static_cast<uint32_t>(row * pieces * 16);
-    const int piece = warp % shape.warps * Few::chunks * static_cast<int>(gemm_cuda_chunk) / 8 + lane / 8;
+    const int piece = warp % shape.warps * static_cast<int>(gemm_cuda_chunk) / 8 + lane / 8;
 #pragma unroll
-    for (int s = 0; s < Few::chunks * gemm_cuda_chunk / 16; s += 2)
+    for (int s = 0; s < gemm_cuda_chunk / 16; s += 2)
       load_matrices(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1], b[i][s + 1][0], b[i][s + 1][1]);
   }
 
@@ -152,37 +132,34 @@ __global__ void __launch_bounds__(Few::warps * 32, Few::blocks)
       const int e = thread + i * threads, m = e / Few::strip, n = strip * Few::strip + e % Few::strip;
       if (e < Few::elements && m < shape.M && n < shape.N && rank == 0) extra[i] = epilogue.fetch(m, n);
     }
+    float d[Few::Groups][4] = {};
 #pragma unroll
-    for (int c = 0; c < Few::chunks; ++c) {
-      float d[Few::Groups][4] = {};
+    for (int stage = 0; stage < Few::chunk_stages; ++stage) {
+      wait_copies<Stages - 1>();
+      __syncwarp();
+      const uint32_t from = ring + static_cast<uint32_t>(place * Few::stage_bytes + lane % 16 * 128);
 #pragma unroll
-      for (int stage = 0; stage < Few::chunk_stages; ++stage) {
-        wait_copies<Stages - 1>();
-        __syncwarp();
-        const uint32_t from = ring + static_cast<uint32_t>(place * Few::stage_bytes + lane % 16 * 128);
+      for (int s = 0; s < Few::depth / 16; ++s) {
+        uint32_t a[4];
+        load_matrices(from + static_cast<uint32_t>(s / 4 * (Few::strip * 128) + (((s % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
+                      a[3]);
 #pragma unroll
-        for (int s = 0; s < Few::depth / 16; ++s) {
-          uint32_t a[4];
-          load_matrices(from + static_cast<uint32_t>(s / 4 * (Few::strip * 128) + (((s % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
-                        a[3]);
-#pragma unroll
-          for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][(c * Few::chunk_stages + stage) * (Few::depth / 16) + s]);
-        }
-        if (++place == Stages) place = 0;
-        __syncwarp();
-        copy_next();
+        for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][stage * (Few::depth / 16) + s]);
       }
-#pragma unroll
-      for (int i = 0; i < Few::Groups; ++i)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          float* at = to + (chunk + c) * Few::elements + (i * 8 + 2 * t + e % 2) * Few::strip + g + e / 2 * 8;
-          if (shape.cluster > 1)
-            store_at_first_block(at, d[i][e]);
-          else
-            *at = d[i][e];
-        }
+      if (++place == Stages) place = 0;
+      __syncwarp();
+      copy_next();
     }
+#pragma unroll
+    for (int i = 0; i < Few::Groups; ++i)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float* at = to + chunk * Few::elements + (i * 8 + 2 * t + e % 2) * Few::strip + g + e / 2 * 8;
+        if (shape.cluster > 1)
+          store_at_first_block(at, d[i][e]);
+        else
+          *at = d[i][e];
+      }
     if (shape.cluster > 1)
       cluster_sync();
     else
@@ -213,9 +190,9 @@ inline bool few_rows(int64_t M, int64_t K) {
 template <class Few, int Stages>
 void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const GemmEpilogue& epilogue, GemmFewShape s) {
   const auto kernel = gemm_few_kernel<Few, Stages>;
-  const int blocks = std::min(s.strips, num_multiprocessors() * Few::grid / s.cluster) * s.cluster;
   allow_shared_memory(kernel, 227 * 1024);
   s.stages = Stages;
+  const int blocks = std::min(s.strips, num_multiprocessors() / s.cluster) * s.cluster;
   launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.slots * 32, Few::shared_bytes(s), s.cluster,
                    numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride, epilogue, s);
 }
@@ -227,10 +204,9 @@ void launch_gemm_few_shape(cudaStream_t stream, const Tensor& x, const Tensor& w
   const auto pieces = [](int count, int size) { return (count + size - 1) / size; };
   s.strips = pieces(s.N, Few::strip), s.chunks = pieces(s.K, static_cast<int>(gemm_cuda_chunk));
   s.cluster = cluster;
-  s.warps = pieces(s.chunks, Few::chunks * cluster);
-  const auto fits = [&](int stages) { return s.stages = stages, Few::shared_bytes(s) <= 226 * 1024 / Few::blocks - 1024; };
-  const int blocks = std::min(s.strips, num_multiprocessors() * Few::grid / cluster);
-  s.slots = cluster > 1 ? 1 : std::clamp(Few::warps / s.warps, 1, pieces(s.strips, blocks));
+  s.warps = pieces(s.chunks, cluster);
+  const auto fits = [&](int stages) { return s.stages = stages, Few::shared_bytes(s) <= 225 * 1024; };
+  s.slots = cluster > 1 ? 1 : std::clamp(Few::warps / s.warps, 1, pieces(s.strips, std::min(s.strips, num_multiprocessors())));
   while (s.slots > 1 && !fits(2)) --s.slots;
   if (fits(4))
     launch_gemm_few_stages<Few, 4>(stream, x, w, epilogue, s);
@@ -243,11 +219,11 @@ void launch_gemm_few_shape(cudaStream_t stream, const Tensor& x, const Tensor& w
 inline void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const GemmEpilogue& epilogue) {
   const int64_t K = w.dim(1);
   if (K <= 8 * gemm_cuda_chunk)
-    launch_gemm_few_shape<GemmFew<1, 1, 12, 1>>(stream, x, w, epilogue);
+    launch_gemm_few_shape<GemmFew<1, 12, 256>>(stream, x, w, epilogue);
   else if (K <= 12 * gemm_cuda_chunk)
-    launch_gemm_few_shape<GemmFew<1, 1, 12, 1, 128>>(stream, x, w, epilogue);
+    launch_gemm_few_shape<GemmFew<1, 12, 128>>(stream, x, w, epilogue);
   else
-    launch_gemm_few_shape<GemmFew<1, 1, 14, 1, 128>>(stream, x, w, epilogue, 2);
+    launch_gemm_few_shape<GemmFew<1, 14, 128>>(stream, x, w, epilogue, 2);
 }
 
 }  // namespace hone

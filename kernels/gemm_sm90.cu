@@ -52,7 +52,7 @@ void run_tile(const Call& c, int) {
 template <class Tile>
 Plan tile_plan(const Call& c, double stage_time) {
   const int64_t units = pieces(c.M(), Tile::rows * Tile::cluster) * pieces(c.N(), Tile::columns) * Tile::cluster;
-  return {3.5 + static_cast<double>(pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4), run_tile<Tile>};
+  return {3 + static_cast<double>(pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4), run_tile<Tile>};
 }
 
 template <class Split>
@@ -60,20 +60,24 @@ void run_split(const Call& c, int splits) {
   launch_gemm_split<Split>(c.context, c.x, c.w, GemmEpilogue(c.y, c.bias, c.residual), c.pairs, splits);
 }
 
-// The best number of blocks that share a tile's chunks.
+// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes in, and how long a stage
+// takes to arrive.
 template <class Split>
-Plan split_plan(const Call& c, double stage_time) {
+Plan split_plan(const Call& c) {
   const int64_t tiles = pieces(c.N(), Split::rows) * pieces(c.M(), Split::tokens), chunks = pieces(c.K(), gemm_cuda_chunk);
+  const int64_t processors = num_multiprocessors(), resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
   const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
-  const double memory = 2 * N * K / 4.2e6, cache = static_cast<double>(tiles) * (Split::rows + Split::tokens) * 2 * K / 10e6;
   Plan best;
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, 16); ++splits) {
-    const int64_t per_block = pieces(chunks, splits);
+    const int64_t per_block = pieces(chunks, splits), blocks = tiles * splits;
     if (pieces(chunks, per_block) != splits) continue;
-    const auto rounds = static_cast<double>(pieces(tiles * splits, int64_t{num_multiprocessors()} * 2));
-    const double chain = rounds * static_cast<double>(std::min(c.stages(), per_block * 8)) * stage_time;
-    const double join = splits > 1 ? 1.2 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 8e6 : 0;
-    best.consider({3 + std::max({memory, cache, chain}) + join, run_split<Split>, static_cast<int>(splits)});
+    const auto stages = static_cast<double>(std::min(c.stages(), per_block * (gemm_cuda_chunk / Split::depth)));
+    const double bytes = stages * Split::stage_bytes;
+    const double limits[] = {2 * N * K / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
+                             static_cast<double>(pieces(blocks, processors)) * bytes / 95e3, stages * 1.1 / Split::stages + 0.5};
+    const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
+    const double join = splits > 1 ? 1 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 5e6 : 0;
+    best.consider({2 + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_split<Split>, static_cast<int>(splits)});
   }
   return best;
 }
@@ -87,13 +91,15 @@ void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor
   if (few_rows(M, w.dim(1))) return launch_gemm_few(cuda_stream(context), x, w, GemmEpilogue(y, bias, residual));
   Plan plan;
   if (M <= 16) {
-    plan.consider(split_plan<GemmSplit<1, 16, 8>>(call, 0.1));
-  } else if (M <= 32) {
-    plan.consider(split_plan<GemmSplit<1, 32, 8>>(call, 0.1));
+    plan = split_plan<GemmSplit<1, 16, 8>>(call);
   } else if (M <= 512) {
-    plan.consider(split_plan<GemmSplit<1, 32, 8>>(call, 0.1));
-    plan.consider(split_plan<GemmSplit<1, 64, 6>>(call, 0.13));
-    plan.consider(split_plan<GemmSplit<2, 64, 4>>(call, 0.16));
+    plan = split_plan<GemmSplit<1, 32, 8>>(call);
+    plan.consider(split_plan<GemmSplit<1, 32, 5>>(call));
+    if (M > 32) {
+      plan.consider(split_plan<GemmSplit<1, 64, 6>>(call));
+      plan.consider(split_plan<GemmSplit<1, 64, 4>>(call));
+      plan.consider(split_plan<GemmSplit<2, 64, 4>>(call));
+    }
   }
   if (M > 32) {
     plan.consider(tile_plan<GemmTile<192, 4, 1>>(call, 0.46));
