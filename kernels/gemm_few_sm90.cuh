@@ -88,11 +88,11 @@ __global__ void __launch_bounds__(Few::warps * 32, 1)
     }
     commit_copies();
   };
+  let_next_start();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
 #pragma unroll
   for (int s = 0; s < Stages; ++s) copy_next();
   wait_for_previous();
-  let_next_start();
 
   // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero.
   const int pieces = shape.warps * static_cast<int>(gemm_cuda_chunk) / 8, rank_begin = rank * pieces * 8;

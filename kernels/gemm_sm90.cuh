@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   if (warpgroup == 2) {
     fewer_registers<40>();
     if (warp == 8 && threadIdx.x % 32 == 0) {
+      let_next_start();
       prefetch_map(x_map), prefetch_map(w_map);
       const auto load_w = [&](int k, int column) {
         char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
@@ -107,7 +108,6 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       }
       stage = 0;
       wait_for_previous();
-      let_next_start();
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);

@@ -55,6 +55,7 @@ __global__ void __launch_bounds__(Split::threads, 2)
 
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
+      let_next_start();
       // w comes from outside of the step: it may be read before the kernels before this one are done.
       const int early = min(Split::stages, end - first);
       for (int s = 0; s < early; ++s) {
@@ -62,7 +63,6 @@ __global__ void __launch_bounds__(Split::threads, 2)
         load_box(ring + s * Split::stage_bytes, w_map, full[s], (first + s) * Split::depth, row);
       }
       wait_for_previous();
-      let_next_start();
       for (int s = 0; s < early; ++s) load_box(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
       int stage = 0;
       uint32_t parity = 0;
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(Split::threads, 2)
 // y of the partial sums; a thread has two columns.
 static __global__ void __launch_bounds__(128) gemm_join_kernel(const float* partial, int slots, int M, int N, GemmEpilogue epilogue, bool pairs) {
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2, m = static_cast<int>(blockIdx.y);
-  hopper::wait_for_previous();
   hopper::let_next_start();
+  hopper::wait_for_previous();
   if (n >= N) return;
   const float* from = partial + int64_t{m} * N + n;
   const int64_t step = int64_t{M} * N;
