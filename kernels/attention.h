@@ -10,7 +10,7 @@ namespace hone {
 struct AttentionShape {
   float scale = 0;         // of q . k, usually 1 / sqrt(head_dim)
   int64_t window = 0;      // a query sees itself and window - 1 keys before it; 0 = all
-  int64_t max_length = 0;  // longest sequence of the call
+  int64_t max_length = 0;  // longest sequence of the call; in a paged call, at least the most tokens that one has in it
 };
 
 // out [T, H, d] and lse [T, H] f32 (log-sum-exp of the scaled scores; or empty) are written. q [T, H, d]; k, v [T, Hk, d], rows may lie apart.
