@@ -3,6 +3,7 @@
 // threads that take the next as they get free end together. Only the device knows the sequences, so the list is made there.
 #include "kernels/attention_call.cuh"
 #include "kernels/attention_sm90.cuh"
+#include "kernels/launch_dependent.cuh"
 
 namespace hone::attention {
 
@@ -10,7 +11,7 @@ struct TileList {
   int* taken;   // of tiles x heads so far
   int* count;   // of tiles
   int* cursor;  // [levels]: where each level's tiles go; level l has rows l * rows and on
-  int2* tiles;  // sequence, level
+  int4* tiles;  // row, begin and length of a listed tile
 };
 
 struct ListedTile {
@@ -19,14 +20,13 @@ struct ListedTile {
 
 // The tile at a place of the list x heads. Some heads at a time, so that their keys and values stay in the L2 cache; of these all tiles.
 template <class T>
-__device__ ListedTile listed_tile(const TileList& list, const Call<T>& call, int count, int heads_together, int rows, int place) {
+__device__ ListedTile listed_tile(const TileList& list, const Call<T>& call, int count, int heads_together, int place) {
   const int heads = call.kv_heads * call.group;
   if (place >= count * heads) return {-1, 0, 0, 0};
   const int first_head = place / (count * heads_together) * heads_together;
   const int num_heads = min(heads_together, heads - first_head), rest = place - count * first_head;
-  const int2 tile = list.tiles[rest / num_heads];
-  const int begin = call.offsets[tile.x];
-  return {tile.y * rows, begin, call.offsets[tile.x + 1] - begin, first_head + rest % num_heads};
+  const int4 tile = list.tiles[rest / num_heads];
+  return {tile.x, tile.y, tile.z, first_head + rest % num_heads};
 }
 
 // Inclusive sum over the 1024 threads of a block; shared holds 32 numbers.
@@ -40,13 +40,13 @@ __device__ inline int sum_up_to(int x, int* shared) {
   __syncthreads();
   if (lane == 31) shared[warp] = x;
   __syncthreads();
-  for (int w = 0; w < warp; ++w) x += shared[w];
-  return x;
+  return x + __reduce_add_sync(0xffffffffu, lane < warp ? shared[lane] : 0);
 }
 
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
 __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, int levels, int rows) {
+  sm90::wait_for_previous();
   sm90::let_next_start();
   __shared__ int sums[32], last[2];
   const int thread = static_cast<int>(threadIdx.x);
@@ -68,8 +68,11 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
     sequences_above = last[0], tiles_above = last[1];
   }
   if (thread == 0) *list.count = tiles_above, *list.taken = 0;
-  for (int s = thread / 32; s < call.sequences; s += 32)
-    for (int level = thread % 32; level < tiles_of(s); level += 32) list.tiles[atomicAdd(&list.cursor[level], 1)] = {s, level};
+  for (int s = thread / 32; s < call.sequences; s += 32) {
+    const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
+    for (int level = thread % 32; level * rows < length; level += 32)
+      list.tiles[atomicAdd(&list.cursor[level], 1)] = make_int4(level * rows, begin, length, 0);
+  }
 }
 
 // Room for it, until the caller's ScratchScope ends, and the kernel that makes it.
@@ -78,8 +81,8 @@ TileList make_list(Context& context, const Call<T>& call, int rows) {
   const int levels = (call.tokens + rows - 1) / rows;
   int* counters = static_cast<int*>(context.scratch().take(DType::i32, {2 + levels}).data);
   const TileList list{counters, counters + 1, counters + 2,
-                      static_cast<int2*>(context.scratch().take(DType::i32, {2 * (int64_t{call.tokens} / rows + call.sequences)}).data)};
-  list_tiles<<<1, 1024, 0, cuda_stream(context)>>>(list, call, levels, rows);
+                      static_cast<int4*>(context.scratch().take(DType::i32, {4 * (int64_t{call.tokens} / rows + call.sequences)}).data)};
+  launch_dependent(cuda_stream(context), list_tiles<T>, dim3(1), 1024, 0, 1, list, call, levels, rows);
   return list;
 }
 

@@ -56,7 +56,7 @@ __device__ void deal_tiles(Shared<P>& shared, const Arguments& a) {
   const int count = *a.list.count;
   for (uint32_t parity = 0;; parity ^= 1) {
     shared.tile_empty.wait(parity ^ 1);
-    const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, P::rows, atomicAdd(a.list.taken, 1));
+    const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, atomicAdd(a.list.taken, 1));
     shared.tile = tile;
     shared.tile_full.arrive();
     if (tile.row < 0) return;
