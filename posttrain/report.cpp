@@ -145,9 +145,9 @@ Json write_report(const std::filesystem::path& folder) {
     stages.push_back(std::move(stage));
   }
   Json report = JsonObject{{"name", state.at("name", path)},
-                                 {"finished", state.at("stages_done", path) == state.at("num_stages", path)},
-                                 {"stages", stages},
-                                 {"preparation", preparation}};
+                           {"finished", state.at("stages_done", path) == state.at("num_stages", path)},
+                           {"stages", stages},
+                           {"preparation", preparation}};
 
   const std::map<std::string, Curve> curves = read_curves(folder / "metrics.jsonl");
   std::vector<std::string> charts;
