@@ -1,8 +1,10 @@
-// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks (attention_backward_walk_sm90.cuh),
-// then dq from its sums.
+// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks over queries
+// (attention_backward_walk_sm90.cuh), then what they left as sums.
 #include "kernels/attention.h"
-#include "kernels/attention_backward_walk_sm90.cuh"
+#include "kernels/attention_backward_products_sm90.cuh"
 #include "kernels/check_shape.h"
+#include "kernels/launch_dependent.cuh"
+#include "kernels/tensor_map.cuh"
 
 namespace hone {
 namespace {
@@ -65,6 +67,7 @@ __device__ void list_tiles(const Preparation& p) {
 // The first block lists tiles; of the others a warp has one token: delta = dout . out of every head.
 template <int dim>
 __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant__ Preparation p) {
+  let_next_start();
   if (blockIdx.x == 0) return list_tiles(p);
   for (int64_t i = int64_t{blockIdx.x - 1} * prepare_threads + threadIdx.x; i < p.num_counters; i += int64_t{gridDim.x - 1} * prepare_threads)
     p.counters[i] = 0;
@@ -103,71 +106,50 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   }
 }
 
-// dq from its sums: a block has a tile of queries of one head.
+// The 128 rows of a tile from `count` sums that lie `apart`, added in order: parts of 64 x 64 numbers as a warpgroup holds them.
 template <int dim>
-__global__ void __launch_bounds__(finish_threads) finish_queries(const __grid_constant__ Call call) {
-  constexpr int queries = Memory<dim>::queries, parts = tile_rows * dim / 4096;  // of 64 x 64 numbers
-  const Tile tile = call.tiles[blockIdx.y];
-  if (tile.length == 0) return;
-  const int head = static_cast<int>(blockIdx.x), query = (tile.rank - 1) * tile_rows, thread = threadIdx.x % 128, lane = thread % 4;
-  const float4* from = reinterpret_cast<const float4*>(call.dq_sums) + (head * call.padded + tile.row + query) * (dim / 4) + thread;
+__device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* from, int count, int64_t apart, float scale) {
 #pragma unroll
-  for (int part = threadIdx.x / 128; part < parts; part += 2) {
-    const int row = query + (dim == 64 ? part * 64 : part / 2 * queries) + thread / 32 * 16 + thread % 32 / 4;
-    const int column = head * dim + (dim == 64 ? 0 : part % 2 * 64);
-    float4 x[8];
+  for (int part = threadIdx.x / 128; part < tile_rows * dim / 4096; part += finish_threads / 128) {
+    const int row = part / (dim / 64) * 64, column = part % (dim / 64) * 64;
+    float sums[32] = {};
+    for (int i = 0; i < count; ++i)
 #pragma unroll
-    for (int j = 0; j < 8; ++j) x[j] = from[part * 1024 + j * 128];
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int j = 0; j < 8; j += 4) {
-        // The four lanes of a row trade numbers until each has 16 bytes of it.
-        uint32_t y[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float4 z = x[j + i];
-          y[i] = r ? pack_bf16(z.z * call.scale, z.w * call.scale) : pack_bf16(z.x * call.scale, z.y * call.scale);
-        }
-#pragma unroll
-        for (int bit = 1; bit < 4; bit *= 2)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            if (!(i & bit)) {
-              const bool high = lane & bit;
-              const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? y[i] : y[i | bit], bit);
-              (high ? y[i] : y[i | bit]) = got;
-            }
-        if (row + 8 * r < tile.length)
-          *reinterpret_cast<uint4*>(call.dq + int64_t{tile.begin + row + 8 * r} * call.dq_stride + column + (j + lane) * 8) =
-              make_uint4(y[0], y[1], y[2], y[3]);
+      for (int j = 0; j < 8; ++j) {
+        const float4 x = __ldcg(from + i * apart + part * 1024 + j * 128 + threadIdx.x % 128);
+        sums[4 * j] += x.x, sums[4 * j + 1] += x.y, sums[4 * j + 2] += x.z, sums[4 * j + 3] += x.w;
       }
+    store_part(to + row * stride + column, stride, rows - row, sums, scale);
   }
 }
 
-// The driver's function, without a link to the driver.
-auto map_encoder() {
-  using Encode = decltype(&cuTensorMapEncodeTiled);
-  static const Encode encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    HONE_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-    HONE_CHECK(found == cudaDriverEntryPointSuccess, "cuda: the driver has no cuTensorMapEncodeTiled");
-    return reinterpret_cast<Encode>(function);
-  }();
-  return encode;
-}
-
-// Boxes of 64 tokens of one head, 64 columns.
-CUtensorMap map_of(const Tensor& x) {
-  const cuuint64_t dims[] = {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))};
-  const cuuint64_t strides[] = {dims[0] * sizeof(Value), static_cast<cuuint64_t>(x.row_stride) * sizeof(Value)};
-  const cuuint32_t box[] = {64, 1, box_rows}, steps[] = {1, 1, 1};
-  CUtensorMap map;
-  const CUresult code = map_encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, x.data, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HONE_CHECK(code == CUDA_SUCCESS, "op attention_backward: no tensor map for rows of ", x.row_size(), ", ", x.row_stride, " apart (", int{code}, ")");
-  return map;
+// A block has a tile of a head of dq or, where heads were split, of dk or dv; the first tiles first. It may start while walks go on, and waits for
+// those that it needs: of dq for the turns of its queries, of dk and dv for all.
+template <int dim>
+__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ Call call) {
+  constexpr int queries = Memory<dim>::queries;
+  const bool last = blockIdx.y + 1 == gridDim.y;
+  const Tile tile = call.tiles[gridDim.y - 1 - blockIdx.y];
+  // The last blocks see to it that the kernel does not end before the walks do.
+  if (last || blockIdx.x >= static_cast<unsigned>(call.group * call.kv_heads)) wait_for_previous();
+  if (tile.length == 0) return;
+  const int first = (tile.rank - 1) * tile_rows, rows = tile.length - first, heads = call.group * call.kv_heads, head = static_cast<int>(blockIdx.x);
+  const int64_t token = tile.begin + first, padded_token = tile.row + first;
+  if (head < heads) {
+    if (threadIdx.x < tile_rows / queries && first + static_cast<int>(threadIdx.x) * queries < tile.length) {
+      const int query = first + static_cast<int>(threadIdx.x) * queries;
+      await_turn(call.turns + (head * call.padded + tile.row + query) / queries, query / tile_rows - first_tile(query, call.window) + 1);
+    }
+    __syncthreads();
+    const float* sums = call.dq_sums + (head * call.padded + padded_token) * dim;
+    return finish_tile<dim>(call.dq + token * call.dq_stride + head * dim, call.dq_stride, rows, reinterpret_cast<const float4*>(sums), 1, 0,
+                            call.scale);
+  }
+  const int value = (head - heads) / call.kv_heads, kv_head = (head - heads) % call.kv_heads;
+  const int64_t stride = value ? call.dv_stride : call.dk_stride;
+  finish_tile<dim>((value ? call.dv : call.dk) + token * stride + kv_head * dim, stride, rows,
+                   call.key_parts(0, value, kv_head, padded_token / tile_rows, dim), call.splits,
+                   call.key_parts(1, 0, 0, 0, dim) - call.key_parts(0, 0, 0, 0, dim), value ? 1.0f : call.scale);
 }
 
 void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out, const Tensor& lse, const Tensor& q,
@@ -183,10 +165,21 @@ void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tens
   check_shape(attention_backward, "lse", lse, {tokens, heads}, DType::f32);
 }
 
+// How many walks share the heads of a group: as few as keep the longest walk from being all that is left in the end.
+int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape) {
+  const int64_t length = shape.window > 0 ? std::min(shape.window + tile_rows, shape.max_length) : shape.max_length;
+  const int64_t longest = length / tile_rows + 1;                                                           // steps of one head
+  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_multiprocessors();  // of a multiprocessor
+  int splits = 1;
+  while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
+  return splits;
+}
+
 template <int dim>
 void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
                AttentionShape shape) {
-  const int64_t tokens = q.dim(0), heads = q.dim(1), sequences = offsets.dim(0) - 1;
+  const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), group = heads / kv_heads, sequences = offsets.dim(0) - 1;
+  const int splits = splits_of(tokens, kv_heads, group, shape);
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
   const int max_rank = static_cast<int>((std::min(shape.max_length, tokens) + tile_rows - 1) / tile_rows);
   HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "op attention_backward: ", tokens, " tokens of ", sequences, " sequences");
@@ -229,20 +222,23 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                   .dq_stride = dq.row_stride,
                   .dk_stride = dk.row_stride,
                   .dv_stride = dv.row_stride,
-                  .group = static_cast<int>(heads / k.dim(1)),
-                  .kv_heads = static_cast<int>(k.dim(1)),
+                  .num_tiles = static_cast<int>(num_tiles),
+                  .group = static_cast<int>(group),
+                  .kv_heads = static_cast<int>(kv_heads),
                   .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
+                  .splits = splits,
                   .scale = shape.scale,
                   .exponent_scale = shape.scale * log2_e,
                   .dq_sums = numbers<float>(context.scratch().take(DType::f32, {heads, padded, dim})),
                   .turns = counters + 1,
-                  .next = counters};
+                  .next = counters,
+                  .key_sums = splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {splits * 2, kv_heads, padded, dim})) : nullptr};
   allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
-  gradients<dim><<<static_cast<unsigned>(num_tiles * call.kv_heads), threads, sizeof(Memory<dim>), stream>>>(map_of(q), map_of(k), map_of(v),
-                                                                                                             map_of(dout), call);
-  check_launch(attention_backward);
-  finish_queries<dim><<<dim3(static_cast<unsigned>(heads), static_cast<unsigned>(num_tiles)), finish_threads, 0, stream>>>(call);
-  check_launch(attention_backward);
+  const int64_t blocks = std::min<int64_t>(num_multiprocessors(), num_tiles * kv_heads * splits);
+  launch_dependent(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1, map_of_heads(q, box_rows),
+                   map_of_heads(k, box_rows), map_of_heads(v, box_rows), map_of_heads(dout, box_rows), call);
+  const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
+  launch_dependent(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)), finish_threads, 0, 1, call);
 }
 
 void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,

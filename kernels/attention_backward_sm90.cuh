@@ -5,10 +5,14 @@
 namespace hone::attention_gradients {
 
 using namespace sm90;
+using hopper::high_bf16;
+using hopper::low_bf16;
+using hopper::store_matrices;
 using Value = __nv_bfloat16;
 
-inline constexpr int tile_rows = 128;        // keys that a block owns
-inline constexpr int threads = 3 * 128;      // a warpgroup that moves data, two that compute
+inline constexpr int tile_rows = 128;    // keys that a block owns
+inline constexpr int threads = 3 * 128;  // a warpgroup that moves data, two that compute
+inline constexpr int compute_warps = 8;
 inline constexpr int box_rows = 64;          // of a copy; its columns are 64 too
 inline constexpr int column_bytes = 64 * 2;  // a row of a box
 
@@ -26,11 +30,18 @@ struct Call {
   int64_t padded;            // rows of a head; a sequence starts at a multiple of 128
   Value *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
-  int group, kv_heads, window;
+  int num_tiles, group, kv_heads, window;
+  int splits;  // walks that share the heads of a group
   float scale, exponent_scale;
-  float* dq_sums;  // [H, padded, dim] in blocks of the walk's queries, a block's numbers as threads hold them
-  int* turns;      // tiles of keys that have been added to each block of dq_sums
-  int* next;       // places taken by blocks of threads
+  float* dq_sums;   // [H, padded, dim] in blocks of the walk's queries, a block's numbers as threads hold them
+  int* turns;       // tiles of keys that have been added to each block of dq_sums
+  int* next;        // walks taken by blocks of threads
+  float* key_sums;  // of more than one split: [splits, dk and dv, Hk, padded, dim], blocks of 128 rows as threads hold them
+
+  __device__ float4* key_parts(int split, int value, int kv_head, int64_t tile, int dim) const {
+    return reinterpret_cast<float4*>(key_sums) +
+           ((int64_t{split * 2 + value} * kv_heads + kv_head) * (padded / tile_rows) + tile) * (tile_rows * dim / 4);
+  }
 };
 
 // A tile of rows [rows, dim] in shared memory: dim / 64 blocks of rows * 128 bytes.
@@ -63,7 +74,6 @@ __device__ inline void multiply_add(float (&c)[N], const uint32_t (&a)[A], uint6
   for (int k = 0; k < A / 4; ++k) product(c, a + 4 * k, further(b, k * 16 * column_bytes), true);
 }
 
-__device__ inline float unpack_bf16(uint32_t pair, int i) { return __uint_as_float(i ? pair & 0xffff0000u : pair << 16); }
 // An accumulator as a product's left operand.
 template <int N>
 __device__ inline void pack(uint32_t (&to)[N / 2], const float (&from)[N]) {
@@ -71,23 +81,39 @@ __device__ inline void pack(uint32_t (&to)[N / 2], const float (&from)[N]) {
   for (int i = 0; i < N / 2; ++i) to[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
 }
 
-// Rows [0, count) of an accumulator [64, dim] to `to`, by way of the warpgroup's 64 rows of a tile of 128 in shared memory.
-template <int dim>
-__device__ inline void store_rows(Value* to, int64_t stride, int count, const float (&from)[dim / 2], float scale, unsigned char* tile, int group) {
-  const int thread = threadIdx.x % 128;
-  const auto at = [&](int row, int chunk) { return tile + (chunk / 8 * tile_rows + group * 64 + row) * column_bytes + (chunk % 8 ^ row % 8) * 16; };
+// Four numbers in one move: the compiler splits most of them.
+__device__ inline void store_four(uint32_t shared, const float* x) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+}
+__device__ inline void store_four(float4* to, const float* x) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+}
+__device__ inline void store_four(Value* to, const uint32_t (&x)[4]) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+
+// A warpgroup's accumulator of 64 rows and 64 columns, times scale, to the first `rows` rows at `to`. The four lanes of a row trade numbers until
+// each has 16 bytes of it.
+__device__ inline void store_part(Value* to, int64_t stride, int rows, const float* from, float scale) {
+  const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
 #pragma unroll
-  for (int j = 0; j < dim / 8; ++j)
+  for (int r = 0; r < 2; ++r)
 #pragma unroll
-    for (int e = 0; e < 2; ++e)
-      *reinterpret_cast<uint32_t*>(at(thread / 32 * 16 + thread % 32 / 4 + e * 8, j) + thread % 4 * 4) =
-          pack_bf16(from[4 * j + 2 * e] * scale, from[4 * j + 2 * e + 1] * scale);
-  named_sync(1 + group, 128);
-  constexpr int chunks = dim / 8;
+    for (int j = 0; j < 8; j += 4) {
+      uint32_t x[4];
 #pragma unroll
-  for (int i = thread; i < 64 * chunks; i += 128)
-    if (i / chunks < count)
-      *reinterpret_cast<uint4*>(to + i / chunks * stride + i % chunks * 8) = *reinterpret_cast<const uint4*>(at(i / chunks, i % chunks));
+      for (int i = 0; i < 4; ++i) x[i] = pack_bf16(from[4 * (j + i) + 2 * r] * scale, from[4 * (j + i) + 2 * r + 1] * scale);
+#pragma unroll
+      for (int bit = 1; bit < 4; bit *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (!(i & bit)) {
+            const bool high = lane & bit;
+            const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i | bit], bit);
+            (high ? x[i] : x[i | bit]) = got;
+          }
+      if (row + 8 * r < rows) store_four(to + (row + 8 * r) * stride + (j + lane) * 8, x);
+    }
 }
 
 }  // namespace hone::attention_gradients
