@@ -52,7 +52,9 @@ void run_tile(const Call& c, int) {
 template <class Tile>
 Plan tile_plan(const Call& c, double stage_time) {
   const int64_t units = pieces(c.M(), Tile::rows * Tile::cluster) * pieces(c.N(), Tile::columns) * Tile::cluster;
-  return {3 + static_cast<double>(pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4), run_tile<Tile>};
+  const double products = static_cast<double>(pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4);
+  const double memory = 2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 2.9e6;
+  return {3 + std::max(products, memory), run_tile<Tile>};
 }
 
 template <class Split>
@@ -101,7 +103,7 @@ void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor
       plan.consider(split_plan<GemmSplit<2, 64, 4>>(call));
     }
   }
-  if (M > 32) {
+  if (M > 64) {
     plan.consider(tile_plan<GemmTile<192, 4, 1>>(call, 0.46));
     plan.consider(tile_plan<GemmTile<128, 6, 1>>(call, 0.31));
   }
