@@ -33,9 +33,10 @@ struct RingPlace {
 
 // A box of a tensor [tokens, heads, dim] at (token, head, column), to shared memory; its bytes count at the barrier.
 __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
-  asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
-               "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
+      : "memory");
 }
 
 // What all lanes of a warp have anyway, so that the compiler knows: addresses of products, and branches, then cost no vector instructions.
@@ -64,10 +65,9 @@ __device__ inline void pin(uint32_t (&x)[N]) {
 
 #define HONE_R8(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), "+f"(x[i + 7])
 #define HONE_R32(x, i) HONE_R8(x, i), HONE_R8(x, i + 8), HONE_R8(x, i + 16), HONE_R8(x, i + 24)
-#define HONE_REGISTERS_32 \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define HONE_REGISTERS_64  \
-  HONE_REGISTERS_32        \
+#define HONE_REGISTERS_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define HONE_REGISTERS_64 \
+  HONE_REGISTERS_32       \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 // c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.

@@ -1,6 +1,5 @@
 // The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation gave, training learns.
 #include <gtest/gtest.h>
-
 #include <signal.h>
 
 #include <chrono>
@@ -132,7 +131,8 @@ TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
 TEST(RealRecipes, AStormOfSignalsInTheMiddleOfAStepStopsTheRunAndNothingElse) {
   HONE_SHARED_OR_SKIP(data, "data");
   const TemporaryFolder folder;
-  Process process({"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"}, {"HONE_DATA=" + data.string()});
+  Process process({"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"},
+                  {"HONE_DATA=" + data.string()});
   for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (int i = 0; i < 200; ++i) {
     process.signal(SIGTERM);
