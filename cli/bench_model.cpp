@@ -163,7 +163,7 @@ void decode(Context& context, Model& model, const ModelBench& options, Json& out
                    1,
                    static_cast<uint64_t>(b),
                    {.max_tokens = steps, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
-                  [](uint64_t, std::vector<Reply>) {});
+                  [](uint64_t, const std::vector<Reply>&) {});
   while (engine.stats().generated_tokens < options.batch) engine.step();
   std::vector<double> times;  // of a pass that gives every sequence a token
   for (bool more = true; more;) {

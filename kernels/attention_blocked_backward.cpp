@@ -119,7 +119,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   const Tensor delta = context.scratch().take(DType::f32, {tokens, heads});
   parallel_for(tokens, 64, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(attention_delta)(delta, dout, out, begin, end); });
   context.zero(dq);
-  const int64_t floats = rows * (int64_t{3} * columns + int64_t{2} * 64) + int64_t{64} * (2 * dim + int64_t{3} * columns);
+  const int64_t floats = rows * (int64_t{3} * columns + int64_t{2} * 64) + int64_t{64} * (int64_t{2} * dim + int64_t{3} * columns);
   for_each_unit(context, sequences * kv_heads, floats, [&](int64_t index, float* scratch) {
     const int64_t s = index / kv_heads;
     HWY_DYNAMIC_DISPATCH(attention_gradient_unit)
