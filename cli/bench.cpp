@@ -87,7 +87,7 @@ class BenchCommand : public Command {
                     1e3 * op.at("seconds").as_double());
     return 0;
   }
-  std::string what_, filter_, device_ = "cpu";
+  std::string what_, filter_, device_ = "auto";
   double seconds_ = 0.3;
   ModelBench model_;
   bool json_ = false;

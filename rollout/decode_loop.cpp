@@ -19,25 +19,6 @@ int64_t padded_rows(int64_t rows) {
 }
 constexpr int64_t padded_blocks(int64_t blocks) { return (blocks + 63) / 64 * 64; }
 
-// Memory that the host and a device's copies reach.
-class Staging {
- public:
-  Staging(Device& device, size_t bytes) : device_(device), data_(device.allocate_host(bytes)), bytes_(bytes) {}
-  ~Staging() { device_.deallocate_host(data_, bytes_); }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  size_t size() const { return bytes_; }
-
- private:
-  Device& device_;
-  void* data_;
-  size_t bytes_;
-};
-
 }  // namespace
 
 void append_drawn(Drawn& out, const int32_t* rows, int64_t count, int64_t width) {
@@ -81,8 +62,8 @@ struct DecodeLoop::Shape {
       : layout(l),
         words(memory.take(DType::i32, {l.size()})),
         drawn(memory.take(DType::i32, {4, l.rows})),
-        to_device(device, words.bytes()),
-        from_device(device, ring * drawn.all.bytes()) {
+        to_device(device, words.bytes(), Place::host),
+        from_device(device, ring * drawn.all.bytes(), Place::host) {
     for (auto& event : done) event = device.make_event();
     const auto column = [&](int64_t i) { return words.rows(layout.column(i), layout.rows); };
     state = {column(0), column(1), column(2), column(3), column(4), words.rows(layout.params(), layout.rows * param_size / 4)};
@@ -96,7 +77,7 @@ struct DecodeLoop::Shape {
   DrawnRows drawn;
   DecodeState state;
   Tensor offsets, table;
-  Staging to_device, from_device;
+  Buffer to_device, from_device;  // what the device copies from and to
   std::unique_ptr<Event> done[ring];
   std::unique_ptr<Recording> recording;
   Arena::Mark scratch;  // where the recording's temporary memory begins
@@ -116,14 +97,14 @@ DecodeLoop::Shape& DecodeLoop::shape_for(int64_t rows, int64_t blocks) {
 }
 
 void DecodeLoop::start(std::span<const Row> rows) {
-  HONE_CHECK(num_unread() == 0, "decode loop: ", num_unread(), " passes were not read");
+  while (num_unread() > 0) current_->done[read_++ % ring]->wait();  // an error came between
   size_t blocks = 1;
   for (const Row& row : rows) blocks = std::max(blocks, row.blocks.size());
   rows_ = static_cast<int64_t>(rows.size()), queued_ = 0, read_ = 0;
   current_ = &shape_for(rows_, static_cast<int64_t>(blocks));
   const Shape::Layout& layout = current_->layout;
   const int64_t block_size = cache_.block_size();
-  auto* const words = current_->to_device.as<int32_t>();
+  auto* const words = static_cast<int32_t*>(current_->to_device.data());
   std::fill_n(words, layout.size(), 0);
   for (int64_t r = 0; r < layout.rows; ++r) {
     const auto put = [&](int64_t column, int64_t value) { words[layout.column(column) + r] = static_cast<int32_t>(value); };
@@ -181,7 +162,7 @@ void DecodeLoop::queue() {
     shape.scratch = scratch;
   }
   const int64_t slot = queued_++ % ring;
-  context_.device().copy(shape.from_device.as<char>() + static_cast<size_t>(slot) * shape.drawn.all.bytes(), shape.drawn.all.data,
+  context_.device().copy(static_cast<char*>(shape.from_device.data()) + static_cast<size_t>(slot) * shape.drawn.all.bytes(), shape.drawn.all.data,
                          shape.drawn.all.bytes(), context_.stream());
   shape.done[slot]->record(context_.stream());
 }
@@ -191,7 +172,7 @@ Drawn DecodeLoop::read() {
   const int64_t slot = read_++ % ring;
   current_->done[slot]->wait();
   Drawn out;
-  append_drawn(out, current_->from_device.as<int32_t>() + slot * current_->drawn.all.size(), rows_, current_->layout.rows);
+  append_drawn(out, static_cast<int32_t*>(current_->from_device.data()) + slot * current_->drawn.all.size(), rows_, current_->layout.rows);
   return out;
 }
 

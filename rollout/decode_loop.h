@@ -46,7 +46,7 @@ class DecodeLoop {
     std::span<const int32_t> blocks;  // of the cache; they hold the positions of every pass that will be queued
     SampleParams params;              // of the first pass's draw
   };
-  // Everything queued before must have been read.
+  // A new set of sequences; passes queued before and not read are waited for and dropped.
   void start(std::span<const Row> rows);
   // Queues a pass.
   void queue();

@@ -7,6 +7,7 @@
 #include "core/model/score.h"
 #include "core/parallel_for.h"
 #include "core/rng.h"
+#include "rollout/decode_loop.h"
 
 namespace hone {
 namespace {
@@ -96,6 +97,23 @@ TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
       for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
     }
   }
+}
+
+TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
+  KvCache cache(context, model->shape(), DType::f32, 4, 16);
+  DecodeLoop loop(context, *model, cache);
+  const std::vector<int32_t> blocks{cache.take()};
+  const DecodeLoop::Row row{.token = 3, .position = 0, .blocks = blocks, .params = {.temperature = 0}};
+  const auto begin = [&] {
+    loop.start({&row, 1});
+    EXPECT_EQ(loop.num_unread(), 0);
+    loop.queue();
+  };
+  begin();
+  begin();  // the pass before is not read
+  const Drawn first = loop.read();
+  begin();
+  EXPECT_EQ(loop.read().logp, first.logp);
 }
 
 TEST_F(EngineTest, AGroupSharesItsPrompt) {
