@@ -41,7 +41,6 @@ void score_group(const RewardSpec& reward, Group& group) {
   std::vector<Score> scores(completions.size());
   reward.reward->score_group(group.task, completions, scores);
   for (size_t i = 0; i < scores.size(); ++i) {
-    HONE_CHECK(std::isfinite(scores[i].score), "reward: the score of ", group.task.id, " is ", scores[i].score);
     group.samples[i].reward = scores[i].score;
     if (scores[i].parts.empty()) scores[i].parts[reward.kind] = scores[i].score;
     group.samples[i].reward_parts = std::move(scores[i].parts);
@@ -67,6 +66,9 @@ std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t fi
   parallel_for(static_cast<int64_t>(groups.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) score_group(config_.reward, groups[static_cast<size_t>(i)]);
   });
+  for (const Group& group : groups)  // in order, so that the same task is named whatever the threads do
+    for (const Sample& sample : group.samples)
+      HONE_CHECK(std::isfinite(sample.reward), "reward: the score of ", group.task.id, " is ", sample.reward);
   return groups;
 }
 
