@@ -1,0 +1,44 @@
+#include "posttrain/pairs.h"
+
+#include <cstdio>
+
+#include "cli/command.h"
+#include "cli/model_arguments.h"
+#include "core/file.h"
+#include "core/jsonl.h"
+
+namespace hone {
+namespace {
+
+class PairsCommand : public Command {
+ public:
+  std::string summary() const override { return "sample replies, judge them, and write preference pairs"; }
+  std::string example() const override { return "hone pairs configs/experiment/pairs.toml --model DIR --out pairs.jsonl num_generations=8"; }
+  void arguments(Arguments& a) override {
+    a.positional("file", file_, "TOML: tasks, sampling and reward as an rl stage has them, and margin, pairs_per_prompt");
+    model_.arguments(a);
+    a.option("out", out_, "JSON Lines of {prompt, chosen, rejected, ...}; - is standard output", true);
+    a.rest("settings", settings_, "key=value that override the file's");
+  }
+  int run() override {
+    const auto source = Config::from_file(file_, settings_).as<PairSource>();
+    model_.open();
+    JsonlWriter out(out_ == "-" ? out_ : expand_path(out_));
+    const PairReport report =
+        sample_pairs(model_.context(), model_.model(), model_.tokenizer(), {}, source, [&](const Json& row) { out.write(row); });
+    out.flush();
+    std::fprintf(stderr, "%lld pairs of %lld prompts, mean reward %.4f\n", static_cast<long long>(report.pairs),
+                 static_cast<long long>(report.prompts), report.reward);
+    return 0;
+  }
+
+ private:
+  ModelArguments model_;
+  std::string file_, out_;
+  std::vector<std::string> settings_;
+};
+
+[[maybe_unused]] const bool added = commands().add("pairs", [] { return std::unique_ptr<Command>(new PairsCommand); });
+
+}  // namespace
+}  // namespace hone

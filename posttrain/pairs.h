@@ -1,0 +1,29 @@
+#pragma once
+// Preference pairs out of a model's own replies: several of each prompt are drawn and judged, a good one and a bad one make a pair.
+#include <functional>
+
+#include "posttrain/actor.h"
+
+namespace hone {
+
+struct PairSource {
+  TaskSource tasks;
+  ActorConfig actor;
+  double margin = 0;             // a pair's rewards differ by more than this
+  int64_t pairs_per_prompt = 1;  // at most: the best with the worst, the second best with the second worst, ...
+  void fields(Fields& f);
+};
+
+// A group's pairs as rows {"prompt", "chosen", "rejected", "chosen_reward", "rejected_reward", "answer"}, best first; of equal rewards the reply
+// drawn first. Replies that failed, or were cut off (their end would be made up), take no part.
+std::vector<Json> pairs_of(const Group& group, double margin, int64_t most);
+
+struct PairReport {
+  int64_t prompts = 0, replies = 0, pairs = 0;
+  double reward = 0;  // mean of the replies
+};
+// Calls row(...) for the pairs of every task, in order.
+PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const PairSource& source,
+                        const std::function<void(const Json& row)>& row);
+
+}  // namespace hone
