@@ -36,7 +36,7 @@ class Choice : public Reward {
     while (skip(" ") || skip("\n") || skip("(") || skip("*") || skip("$") || skip(":") || skip("\\boxed{") || skip("\\text{") || skip("\\textbf{") ||
            skip("\\mathrm{") || skip("option ") || skip("Option ") || skip("choice ") || skip("Choice ")) {}
     if (text.empty()) return std::nullopt;
-    const char letter = any_case && is_letter(text[0]) ? static_cast<char>(to_lower(text[0]) - ('a' - 'A')) : text[0];
+    const char letter = any_case && is_letter(text[0]) ? to_upper(text[0]) : text[0];
     if (letters_.find(letter) == std::string::npos) return std::nullopt;
     text.remove_prefix(1);
     if (!whole)

@@ -16,6 +16,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), to_upper);
+  return out;
+}
+
 size_t rfind_ignoring_case(std::string_view text, std::string_view marker, size_t from) {
   if (marker.size() > text.size()) return std::string_view::npos;
   const char first = marker.empty() ? '\0' : marker[0];

@@ -9,10 +9,12 @@ constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 constexpr char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+constexpr char to_upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - ('a' - 'A')) : c; }
 
 // Without spaces at either end.
 std::string_view trimmed(std::string_view text);
 std::string lower(std::string_view text);
+std::string upper(std::string_view text);
 // Where `marker` (written in lower case) last occurs whatever its case, at or before `from`; npos if nowhere.
 size_t rfind_ignoring_case(std::string_view text, std::string_view marker, size_t from = std::string_view::npos);
 // "a few words..." for a note: at most 60 bytes.

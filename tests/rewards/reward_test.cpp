@@ -16,7 +16,11 @@ std::string spec_of(const std::string& name) {
 }
 
 Task task_for(const std::string& name) {
-  return {.id = "contract", .prompt = "1,3:7,3", .messages = {}, .answer = name == "choice" ? "B" : "12", .columns = {}};
+  return {.id = "contract",
+          .prompt = "1,3:7,3",
+          .messages = {},
+          .answer = name == "choice" ? "B" : "12",
+          .columns = JsonObject{{"nums", JsonArray{3, 4, 7}}, {"target", 12}, {"task", "letter_counting"}}};
 }
 
 std::string repeated(std::string_view unit, size_t bytes) {
@@ -27,11 +31,48 @@ std::string repeated(std::string_view unit, size_t bytes) {
 
 std::vector<Completion> small_completions() {
   std::vector<Completion> out;
-  for (const char* text : {"", "12", "B", "5,0,2", "<think>so</think> <answer>12</answer>", "\\boxed{12}", "The answer is 12.",
-                           "\xff\xfe\x80 12 \xc3", "\\boxed{\\frac{1}{0}}", "10^{10^{10^{10}}}", "$\\boxed{", "1e999999999999", "((((((((12))))))))",
-                           "$x^{x^{x}}$ = -", "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}", "12!!!!!!!!", "|||||", "\\text{", "\\"})
+  for (const char* text : {"",
+                           "12",
+                           "B",
+                           "5,0,2",
+                           "<think>so</think> <answer>12</answer>",
+                           "\\boxed{12}",
+                           "The answer is 12.",
+                           "\xff\xfe\x80 12 \xc3",
+                           "\\boxed{\\frac{1}{0}}",
+                           "10^{10^{10^{10}}}",
+                           "$\\boxed{",
+                           "1e999999999999",
+                           "((((((((12))))))))",
+                           "$x^{x^{x}}$ = -",
+                           "\\begin{pmatrix}1&2\\\\3\\end{pmatrix}",
+                           "12!!!!!!!!",
+                           "|||||",
+                           "\\text{",
+                           "\\",
+                           "\\boxed{10^{10^{10}}}",
+                           "\\boxed{9^{9^{9^{9}}}!}",
+                           "\\boxed{1e-999999999999999999999}",
+                           "\\boxed{2^{-10^{10^{10}}}}",
+                           "\\boxed{\\frac{\\frac{\\frac{1}{2}}{3}}{0}}",
+                           "\\boxed{}",
+                           "\\boxed{\\boxed{\\boxed{12}}}",
+                           "\\boxed{\\binom{10^9}{10^8}}",
+                           "\\boxed{[12, 13)}}}}",
+                           "<answer>",
+                           "</answer><answer>12",
+                           "\\boxed{\\sqrt[0]{12}}",
+                           "\\boxed{0^{-1}}",
+                           "\\boxed{\\tan(\\pi/2)}",
+                           "\\boxed{1/0}",
+                           "inf",
+                           "nan",
+                           "-0",
+                           "٣",
+                           "１２"})
     out.push_back({.ids = {1, 2, 3}, .text = text, .finish_reason = "stop"});
-  out.push_back({.ids = {1}, .text = std::string("12\0 34", 6), .finish_reason = "length"});
+  for (const std::string_view text : {std::string_view("12\0 34", 6), std::string_view("\\boxed{1\0002}", 11), std::string_view("\0\0\0", 3)})
+    out.push_back({.ids = {1}, .text = std::string(text), .finish_reason = "length"});
   return out;
 }
 
@@ -100,7 +141,24 @@ TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
                            "x+",
                            "\\left(",
                            "10^",
-                           "a,"}) {
+                           "a,",
+                           "{{{{}",
+                           "\\frac{1}{\\frac{2}",
+                           "\\frac\\frac",
+                           "9!",
+                           "0.",
+                           "e9",
+                           "\\text{",
+                           "\\begin{matrix}",
+                           "\\pm",
+                           "<answer>",
+                           "```\n",
+                           "\\overline{1}",
+                           "½",
+                           "1_000",
+                           "1:2:",
+                           "answer: 1 and ",
+                           "**"}) {
     for (const char* end : {"", "\\boxed{12}</think> <answer>12</answer>"}) {
       const Completion completion{.ids = std::vector<int32_t>(1000, 1), .text = repeated(unit, size_t{1} << 20) + end, .finish_reason = "length"};
       const auto begin = std::chrono::steady_clock::now();
@@ -112,7 +170,10 @@ TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
 
 TEST_P(RewardContract, AnswersOfAllSizesAreJudgedInTime) {
   // Just below the limits of what is read: the costliest comparisons.
-  for (const char* unit : {"1,", "x+", "\\pm 1,", "(1,2),", "\\sqrt{2}+", "2^", "(", "\\frac{1}{", "x=1,", "[0,1)\\cup", "7!+", "\\sin ", "1:"}) {
+  for (const char* unit : {"1,",      "x+",         "\\pm 1,",   "(1,2),", "\\sqrt{2}+", "2^",         "(",         "\\frac{1}{",
+                           "x=1,",    "[0,1)\\cup", "7!+",       "\\sin ", "1:",         "10^{10^",    "9!^",       "\\binom9",
+                           "\\frac1", "x!",         "1e9",       "x_{1}",  "9",          "|x|",        "\\sqrt[9]", "\\begin{matrix}1&2\\\\",
+                           "\\{1,",   "x<",         "\\text{a}", "a ",     "ab ",        "\\overline{"}) {
     Task same = task;
     if (GetParam() == "math" || GetParam() == "r1_zero") same.answer = "\\boxed{" + repeated(unit, 3900) + "2}";
     const Completion completion{.ids = {}, .text = "</think> <answer>\\boxed{" + repeated(unit, 3890) + "3}</answer>", .finish_reason = "stop"};

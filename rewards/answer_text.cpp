@@ -1,0 +1,128 @@
+#include "rewards/answer_text.h"
+
+#include <algorithm>
+
+#include "rewards/math_extract.h"
+#include "rewards/number_text.h"
+#include "rewards/text.h"
+
+namespace hone {
+
+namespace {
+
+constexpr std::string_view fence = "```";
+
+// Without the fences of a code block that `text` is all of, and the language after the first.
+std::string_view without_fences(std::string_view text) {
+  if (!text.starts_with(fence)) return text;
+  const size_t line = text.find('\n'), close = text.find(fence, fence.size());
+  if (line == std::string_view::npos || close == std::string_view::npos || close + fence.size() != text.size() || close < line) return text;
+  return trimmed(text.substr(line, close - line));
+}
+
+// The last code block; empty if there is none.
+std::string_view last_block(std::string_view text) {
+  const size_t close = text.rfind(fence);
+  if (close == std::string_view::npos || close == 0) return {};
+  const size_t open = text.rfind(fence, close - 1);
+  return open == std::string_view::npos || open + fence.size() > close ? std::string_view() : without_fences(text.substr(open, close + 3 - open));
+}
+
+// What follows the last marker; empty if there is none, or nothing follows.
+std::string_view after_marker(std::string_view text) {
+  size_t at = std::string_view::npos;
+  for (const std::string_view marker : {"####", "answer is", "answer:", "answer**:", "answer:**"}) {
+    const size_t found = rfind_ignoring_case(text, marker);
+    if (found != std::string_view::npos && (at == std::string_view::npos || found + marker.size() > at)) at = found + marker.size();
+  }
+  if (at == std::string_view::npos) return {};
+  text.remove_prefix(at);
+  while (text.starts_with(':') || text.starts_with(' ')) text.remove_prefix(1);
+  const std::string_view line = trimmed(text.substr(0, text.find('\n')));
+  return line.empty() ? trimmed(text) : line;
+}
+
+// Quotes, dollar signs, emphasis and inline-code marks around the whole.
+std::string_view unwrapped(std::string_view text) {
+  for (text = trimmed(text);; text = trimmed(text)) {
+    const bool pair = text.size() >= 2 && text.front() == text.back() && std::string_view("\"'`$*").find(text.front()) != std::string_view::npos;
+    if (!pair) return text;
+    text = text.substr(1, text.size() - 2);
+  }
+}
+
+// Digits with at most one point, a sign and commas between groups of three; empty if the text is anything else.
+std::string number_of(std::string_view text) {
+  const auto number = first_number(text);
+  return number && number->begin == 0 && number->end == text.size() ? number->digits : "";
+}
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return is_letter(c) || c == '-'; });
+}
+
+// Spaces around commas and, within [], all spaces and quotes, do not tell answers apart.
+std::string without_filler(std::string_view text) {
+  const bool list = text.starts_with('[');
+  std::string out;
+  for (const char c : text) {
+    if (list && (is_space(c) || c == '\'' || c == '"')) continue;
+    if (c == ',')
+      while (out.ends_with(' ')) out.pop_back();
+    if (!(c == ' ' && out.ends_with(','))) out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view final_answer(std::string_view text) {
+  constexpr std::string_view open = "<answer>", close = "</answer>", thought = "</think>";
+  if (const size_t at = text.rfind(open); at != std::string_view::npos) {
+    text.remove_prefix(at + open.size());
+    return without_fences(trimmed(text.substr(0, text.find(close))));
+  }
+  if (const size_t at = text.rfind(thought); at != std::string_view::npos) text.remove_prefix(at + thought.size());
+  if (std::string_view box; last_boxed(text, box)) return trimmed(box);
+  if (const std::string_view after = after_marker(text); !after.empty()) return without_fences(after);
+  if (const std::string_view block = last_block(text); !block.empty()) return block;
+  return trimmed(text);
+}
+
+bool same_answer(std::string_view reference, std::string_view answer) {
+  reference = unwrapped(reference);
+  answer = unwrapped(answer);
+  if (answer.ends_with('.') && !reference.ends_with('.')) answer = unwrapped(answer.substr(0, answer.size() - 1));
+  if (reference == answer) return true;
+  if (const std::string number = number_of(reference); !number.empty()) return number == number_of(answer);
+  if (is_word(reference)) return lower(reference) == lower(answer);
+  // Filler goes first, so that a megabyte of it costs no list of words.
+  if (answer.size() > 4 * reference.size() + 4096) return false;
+  const std::string expected = without_filler(reference), given = without_filler(answer);
+  return words_by_line(expected) == words_by_line(given);
+}
+
+std::vector<std::vector<std::string_view>> words_by_line(std::string_view text) {
+  std::vector<std::vector<std::string_view>> out;
+  for (const std::string_view line : split(text, "\n")) {
+    std::vector<std::string_view> words;
+    for (size_t at = 0; at < line.size();) {
+      const size_t begin = at;
+      while (at < line.size() && !is_space(line[at])) ++at;
+      words.push_back(line.substr(begin, at - begin));
+      while (at < line.size() && is_space(line[at])) ++at;
+    }
+    if (!words.empty()) out.push_back(std::move(words));
+  }
+  return out;
+}
+
+std::vector<std::string_view> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> out;
+  for (size_t at; (at = text.find(separator)) != std::string_view::npos; text.remove_prefix(at + separator.size()))
+    out.push_back(trimmed(text.substr(0, at)));
+  out.push_back(trimmed(text));
+  return out;
+}
+
+}  // namespace hone

@@ -1,0 +1,23 @@
+#pragma once
+// The answer a completion ends in, where it is a text of any form (a word, an expression, a grid) rather than mathematics to be read.
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+// A part of `text`, trimmed: what the last <answer>...</answer> holds; otherwise, after the last </think>: the last \boxed{}, what follows the
+// last "####", "answer is" or "answer:" (the rest of that line or, where nothing more stands on it, all lines after), the last code block, or
+// the whole. A code block that is all of the answer loses its fences. Time is linear in the text.
+std::string_view final_answer(std::string_view text);
+
+// The same answer, told from its form: a single number by value, one word in any case, a list in [] whatever its quotes and spaces; anything
+// else line by line and word by word. Quotes, dollar signs and emphasis around the whole, and a full stop after it, do not count.
+bool same_answer(std::string_view reference, std::string_view answer);
+
+// The lines that hold more than spaces, each as its words.
+std::vector<std::vector<std::string_view>> words_by_line(std::string_view text);
+// The pieces between separators, each trimmed; one empty piece of an empty text.
+std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+
+}  // namespace hone
