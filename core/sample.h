@@ -38,8 +38,12 @@ struct Sample {
   std::vector<float> old_logp;       // when this step's epochs began
   std::vector<float> reference_logp;
   std::vector<float> advantage, value, returns;
+  // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0 and its mask empty: it is no
+  // part of its group's mean and deviation and trains nothing.
+  bool judged = true;
   double reward = 0;
   Metrics reward_parts;  // by reward name
+  Metrics counts;        // to be added up over a step: "rewards/<name>/failed", "rewards/skipped"
   Completion completion;
   int64_t weight_version = 0;
 };

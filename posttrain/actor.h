@@ -1,11 +1,11 @@
 #pragma once
-// Actor: prompts in, judged groups out. It samples with the model as it is now and scores every reply.
+// Actor: prompts in, judged groups out. It samples with the model as it is now; a group is judged while the next ones are sampled.
 #include <span>
 #include <string>
 #include <vector>
 
 #include "posttrain/dataset.h"
-#include "rewards/reward.h"
+#include "posttrain/judge.h"
 #include "rollout/engine.h"
 
 namespace hone {
@@ -15,6 +15,7 @@ struct ActorConfig {
   Sampling sampling;
   PromptFormat format;
   RewardSpec reward;
+  double max_failure_rate = 0.1;
   void fields(Fields& f);
 };
 
@@ -24,7 +25,8 @@ class Actor {
   Actor(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const ActorConfig& config);
 
   // One group a task, in order: its replies as samples with behavior_logp, mask on the reply, reward and reward parts. first_id numbers the requests:
-  // with the seed it decides every draw. A reply that failed stays in its group with an empty mask and reward 0, and is counted.
+  // with the seed it decides every draw. A reply that could not be sampled stays in its group unjudged and is counted. What Judge::Round::finish
+  // throws leaves nothing behind: the same call may be made again.
   std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id, int64_t weight_version);
   const EngineStats& stats() const { return engine_.stats(); }
   int64_t failed_replies() const { return failed_; }
@@ -34,11 +36,8 @@ class Actor {
   PromptEncoder encoder_;
   Sampling sampling_;  // the config's, with the ids that end a turn in its chat format
   Engine engine_;
+  Judge judge_;
   int64_t failed_ = 0;
 };
-
-// A reward's score of each reply in a group, in order; a reward without parts is one part, of its kind's name. An exception of the reward, or a score
-// that is not finite, is an Error that names the task.
-void score_group(const RewardSpec& reward, Group& group);
 
 }  // namespace hone

@@ -30,16 +30,19 @@ Moments moments_of(std::span<const double> values) {
 void credit_groups(std::span<Group> groups, const GroupBaseline& baseline, MetricSums& metrics) {
   std::vector<double> all, rewards;
   for (const Group& group : groups)
-    for (const Sample& sample : group.samples) all.push_back(sample.reward);
+    for (const Sample& sample : group.samples)
+      if (sample.judged) all.push_back(sample.reward);
   const double batch_deviation = moments_of(all).deviation;
   for (Group& group : groups) {
     rewards.clear();
-    for (const Sample& sample : group.samples) rewards.push_back(sample.reward);
+    for (const Sample& sample : group.samples)
+      if (sample.judged) rewards.push_back(sample.reward);
     const Moments moments = moments_of(rewards);
     const double deviation = baseline.scale == RewardScale::batch ? batch_deviation : moments.deviation;
     const double factor = baseline.scale == RewardScale::none ? 1 : 1 / (deviation + baseline.eps);
     for (Sample& sample : group.samples) {
-      sample.advantage.assign(sample.tokens.size(), static_cast<float>((sample.reward - moments.mean) * factor));
+      sample.advantage.assign(sample.tokens.size(), sample.judged ? static_cast<float>((sample.reward - moments.mean) * factor) : 0.0f);
+      if (!sample.judged) continue;
       metrics.add("reward", sample.reward, 1);
       metrics.add("reward_std", deviation, 1);
       metrics.add("frac_reward_zero_std", deviation <= 1e-8, 1);

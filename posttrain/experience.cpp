@@ -45,37 +45,44 @@ std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, 
 
 Metrics Experience::metrics() const {
   double reward = 0, deviation = 0, flat = 0, length = 0, clipped = 0, shortest = INFINITY, longest = 0;
+  double count = 0, num_judged = 0, num_groups = 0;  // groups of which anything is known
   std::map<std::string, std::pair<double, double>> parts;
-  double count = 0;
+  Metrics out;
   for (const Group& group : groups) {
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, judged = 0;
     for (const Sample& sample : group.samples) {
-      sum += sample.reward;
+      for (const auto& [name, value] : sample.counts) out[name] += value;
       for (const auto& [name, score] : sample.reward_parts) parts[name].first += score, parts[name].second += 1;
       const double tokens = static_cast<double>(sample.completion.ids.size());
       length += tokens;
       shortest = std::min(shortest, tokens);
       longest = std::max(longest, tokens);
       clipped += sample.completion.finish_reason == "length";
+      ++count;
+      sum += sample.reward;
+      judged += sample.judged;
     }
-    const double n = static_cast<double>(group.samples.size()), mean = sum / n;
-    for (const Sample& sample : group.samples) squares += (sample.reward - mean) * (sample.reward - mean);
-    const double spread = n > 1 ? std::sqrt(squares / (n - 1)) : 0;
+    if (judged == 0) continue;
+    const double mean = sum / judged;
+    for (const Sample& sample : group.samples)
+      if (sample.judged) squares += (sample.reward - mean) * (sample.reward - mean);
+    const double spread = judged > 1 ? std::sqrt(squares / (judged - 1)) : 0;
     reward += sum;
     deviation += spread;
     flat += spread == 0;
-    count += n;
+    num_judged += judged;
+    ++num_groups;
   }
   if (count == 0) return {};
-  const double num_groups = static_cast<double>(groups.size());
-  Metrics out{{"reward", reward / count},
-              {"reward_std", deviation / num_groups},
-              {"frac_reward_zero_std", flat / num_groups},
-              {"completions/mean_length", length / count},
-              {"completions/min_length", shortest},
-              {"completions/max_length", longest},
-              {"completions/clipped_ratio", clipped / count}};
+  out["completions/mean_length"] = length / count;
+  out["completions/min_length"] = shortest;
+  out["completions/max_length"] = longest;
+  out["completions/clipped_ratio"] = clipped / count;
   for (const auto& [name, sum] : parts) out["rewards/" + name + "/mean"] = sum.first / sum.second;
+  if (num_groups == 0) return out;
+  out["reward"] = reward / num_judged;
+  out["reward_std"] = deviation / num_groups;
+  out["frac_reward_zero_std"] = flat / num_groups;
   return out;
 }
 
@@ -91,7 +98,7 @@ void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
                             {"completion", sample.completion.text},
                             {"answer", group.task.answer},
                             {"finish_reason", sample.completion.finish_reason},
-                            {"reward", sample.reward},
+                            {"reward", sample.judged ? Json(sample.reward) : Json()},
                             {"rewards", parts}});
       break;
     }

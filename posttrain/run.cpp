@@ -33,8 +33,8 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
 
 std::unique_ptr<Model> Run::load_start_model(bool gradients) const { return load_or_draw(*this, start_folder, gradients); }
 
-void Run::stop(const std::string& after) const {
-  fail("stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string());
+void Run::stop(const std::string& after, const std::string& why) const {
+  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string());
 }
 
 namespace {

@@ -47,8 +47,8 @@ struct Run {
   int64_t first_step = 0;  // optimizer steps of the stages before it
   StageReport report;
 
-  // Ends the run as a signal asked, once everything is saved: an Error that says how to go on. `after` is what was done last.
-  [[noreturn]] void stop(const std::string& after) const;
+  // Ends the run, once everything is saved: an Error that says how to go on. `after` is what was done last; why, if not because a signal asked.
+  [[noreturn]] void stop(const std::string& after, const std::string& why = "") const;
   // The model as it was when the stage began, once more: a frozen reference.
   std::unique_ptr<Model> load_start_model(bool gradients) const;
   // Of the stage's data order and sampling.

@@ -7,6 +7,7 @@
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/stopwatch.h"
+#include "posttrain/judge.h"
 #include "posttrain/run_eval.h"
 
 namespace hone {
@@ -104,7 +105,13 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   log::Progress progress(run.stage_name, config.steps, "step");
   while (step < config.steps) {
     const Stopwatch watch;
-    const StepReport report = body(step, learning_rate_at(config.schedule, step, config.steps));
+    StepReport report;
+    try {
+      report = body(step, learning_rate_at(config.schedule, step, config.steps));
+    } catch (const RewardsFailed& error) {
+      if (last_saved != step) save();
+      run.stop(concat("step ", step, " of stage ", run.stage_name), error.what());
+    }
     const double seconds = watch.seconds();
     ++step;
     totals.tokens += report.num_tokens;

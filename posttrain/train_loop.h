@@ -22,7 +22,8 @@ struct LoopConfig {
 };
 
 // Calls body(step, learning_rate) for the steps that are left, step counting from 0 within the stage. `sections` are saved and restored beside the
-// trainer and the model. Metrics of the body's report are logged under TRL's names.
+// trainer and the model. Metrics of the body's report are logged under TRL's names. A body that throws RewardsFailed has changed nothing yet: all is
+// saved as it was before the step, and the run stops with the message.
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body);
 

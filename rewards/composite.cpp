@@ -1,4 +1,6 @@
-// Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is reported by name.
+// Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is reported by name. A completion
+// that every part skipped is skipped; one that a part failed on has failed, since a sum without it would be another reward.
+#include <algorithm>
 
 #include "rewards/reward.h"
 
@@ -16,8 +18,8 @@ class Composite : public Reward {
     HONE_CHECK(!parts_.empty(), "parts: there are none");
     names_.clear();
     for (const RewardSpec& part : parts_) {
-      std::string name = part.kind;
-      for (int n = 2; std::find(names_.begin(), names_.end(), name) != names_.end(); ++n) name = part.kind + "_" + std::to_string(n);
+      std::string name = part.label();
+      for (int n = 2; std::find(names_.begin(), names_.end(), name) != names_.end(); ++n) name = part.label() + "_" + std::to_string(n);
       names_.push_back(std::move(name));
     }
   }
@@ -27,23 +29,46 @@ class Composite : public Reward {
     return out;
   }
   void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
-    std::vector<double> weights(completions.size(), 0.0);
-    for (Score& score : scores) score = Score{};
-    std::vector<Score> given(completions.size());
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      parts_[p].reward->score_group(task, completions, given);
-      for (size_t i = 0; i < scores.size(); ++i) add(scores[i], weights[i], given[i], names_[p], parts_[p].weight);
+    const GroupScores group{task, completions, scores};
+    score_groups({&group, 1});
+  }
+  void score_groups(std::span<const GroupScores> groups) const override {
+    std::vector<std::vector<std::vector<Score>>> given;  // [part][group][completion]
+    for (const RewardSpec& part : parts_) {
+      std::vector<std::vector<Score>>& by_group = given.emplace_back();
+      std::vector<GroupScores> asked;
+      for (const GroupScores& group : groups) by_group.emplace_back(group.completions.size());
+      for (size_t g = 0; g < groups.size(); ++g) asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
+      part.reward->score_groups(asked);
     }
-    for (size_t i = 0; i < scores.size(); ++i) {
-      scores[i].skipped = scores[i].parts.empty();
-      if (normalize_ && weights[i] != 0) scores[i].score /= weights[i];
-    }
+    for (size_t g = 0; g < groups.size(); ++g)
+      for (size_t i = 0; i < groups[g].scores.size(); ++i) {
+        Score sum;
+        double weights = 0;
+        for (size_t p = 0; p < parts_.size(); ++p) add(sum, weights, given[p][g][i], names_[p], parts_[p].weight);
+        sum.skipped = sum.parts.empty() && !sum.failed;
+        if (normalize_ && weights != 0) sum.score /= weights;
+        groups[g].scores[i] = std::move(sum);
+      }
+  }
+  bool on_host() const override {
+    return std::all_of(parts_.begin(), parts_.end(), [](const RewardSpec& part) { return part.reward->on_host(); });
+  }
+  int64_t concurrency() const override {
+    int64_t most = 0;
+    for (const RewardSpec& part : parts_) most = std::max(most, part.reward->concurrency());
+    return most;
   }
 
  private:
   static void add(Score& sum, double& weights, const Score& part, const std::string& name, double weight) {
     if (!part.note.empty()) sum.note += (sum.note.empty() ? "" : "; ") + name + ": " + part.note;
-    if (part.skipped) return;
+    if (part.failed) {
+      sum.failed = true;
+      sum.failed_parts.push_back(name);
+      for (const std::string& inner : part.failed_parts) sum.failed_parts.push_back(name + "/" + inner);
+    }
+    if (part.skipped || part.failed) return;
     sum.score += weight * part.score;
     weights += weight;
     sum.parts[name] = part.score;

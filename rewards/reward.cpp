@@ -1,9 +1,20 @@
 #include "rewards/reward.h"
 
+#include "core/parallel_for.h"
+
 namespace hone {
 
 void Reward::score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const {
   for (size_t i = 0; i < completions.size(); ++i) scores[i] = score(task, completions[i]);
+}
+
+void Reward::score_groups(std::span<const GroupScores> groups) const {
+  parallel_for(static_cast<int64_t>(groups.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const GroupScores& group = groups[static_cast<size_t>(i)];
+      score_group(group.task, group.completions, group.scores);
+    }
+  });
 }
 
 Registry<RewardFactory>& rewards() {
@@ -15,6 +26,7 @@ static std::shared_ptr<Reward> make_kind(std::string_view kind) { return rewards
 
 void RewardSpec::fields(Fields& f) {
   f("kind", kind, "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
+  f("name", name, "what metrics and messages call it; empty = the kind");
   f("weight", weight, "factor of its score where rewards are added up");
   if (f.reading()) {
     f.require("kind", rewards().contains(kind), rewards().unknown(kind));

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/config.h"
 #include "core/fields.h"
@@ -16,9 +17,18 @@ namespace hone {
 
 struct Score {
   double score = 0;
-  std::string note = {};  // a few words for people: "no answer found", "expected 12, got 13"
-  bool skipped = false;   // the reward has nothing to say here (a composite leaves it out)
-  Metrics parts = {};     // scores of the parts, by name; empty = just this one
+  std::string note = {};                       // a few words for people: "no answer found", "expected 12, got 13"
+  bool skipped = false;                        // the reward has nothing to say here (a composite leaves it out)
+  bool failed = false;                         // it could not be found out, and note says why: a plug-in that broke, never a bad reply
+  Metrics parts = {};                          // scores of the parts, by name; empty = just this one
+  std::vector<std::string> failed_parts = {};  // by name; empty = just this one, if it failed
+};
+
+// The completions of one task and where their scores go.
+struct GroupScores {
+  const Task& task;
+  std::span<const Completion> completions;
+  std::span<Score> scores;
 };
 
 class Reward {
@@ -31,6 +41,13 @@ class Reward {
   virtual Score score(const Task& task, const Completion& completion) const = 0;
   // Scores of a group, in order; the same as one by one unless the reward compares them.
   virtual void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const;
+  // Scores of many groups; the same as group by group, which is what it does (several at once) unless overridden.
+  virtual void score_groups(std::span<const GroupScores> groups) const;
+  // False for a reward that uses the device: groups are then judged by score_groups on the engine's own thread, once it is at rest. Otherwise a group
+  // is judged on another thread, as soon as its replies are finished.
+  virtual bool on_host() const { return true; }
+  // Groups worth judging at once; 0 = as many as there are threads. A reward that waits for others asks for more.
+  virtual int64_t concurrency() const { return 0; }
 };
 
 using RewardFactory = std::unique_ptr<Reward> (*)();
@@ -39,8 +56,10 @@ Registry<RewardFactory>& rewards();
 // How a recipe names a reward: kind and the reward's own keys in one table ({kind = "format", pattern = "..."}).
 struct RewardSpec {
   std::string kind;
+  std::string name;  // in metrics and messages; empty = the kind
   double weight = 1;
   std::shared_ptr<Reward> reward;  // made while fields() reads
+  const std::string& label() const { return name.empty() ? kind : name; }
   void fields(Fields& f);
 };
 

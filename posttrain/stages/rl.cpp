@@ -85,8 +85,10 @@ class Rl : public Stage {
     train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t step, double learning_rate) {
       const Stopwatch watch;
       std::vector<const Task*> prompts;
-      for (int64_t i = 0; i < prompts_per_step_; ++i) prompts.push_back(&tasks[static_cast<size_t>(order.next())]);
+      IndexLoader next = order;  // moves on once there is experience: a step that could not be judged is done again
+      for (int64_t i = 0; i < prompts_per_step_; ++i) prompts.push_back(&tasks[static_cast<size_t>(next.next())]);
       Experience experience(actor.gather(prompts, static_cast<uint64_t>(step * prompts_per_step_), step));
+      order = next;
       const double sampling_seconds = watch.seconds();
       if (reference) reference->score_into(experience.groups);
       if (needs.critic) experience.set_values(trainer.values(experience.samples()));

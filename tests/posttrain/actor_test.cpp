@@ -87,6 +87,7 @@ TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   EXPECT_EQ(one.failed_replies(), 3);
   for (const Sample& sample : groups[1].samples) {
     EXPECT_EQ(sample.tokens.size(), sample.mask.size());
+    EXPECT_FALSE(sample.judged);
     for (const float mask : sample.mask) EXPECT_EQ(mask, 0);
   }
   EXPECT_GT(groups[2].samples[0].completion.ids.size(), 0u);

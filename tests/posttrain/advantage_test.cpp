@@ -53,6 +53,32 @@ TEST(GroupAdvantages, ScaleByGroupBatchOrNothing) {
   EXPECT_EQ(run(RewardScale::none, metrics), (std::vector<double>{-1, 1, 0, 0}));
 }
 
+TEST(GroupAdvantages, UnjudgedSamplesHaveNoneAndChangeNoOthers) {
+  const std::vector<double> rewards{1, 3, 8, 8};
+  for (const RewardScale scale : {RewardScale::group, RewardScale::batch, RewardScale::none}) {
+    std::vector<Group> groups = make_groups(rewards, 2), more = groups;
+    for (Group& group : more) {
+      Sample unknown = group.samples[0];
+      unknown.judged = false;
+      unknown.reward = 0;
+      group.samples.insert(group.samples.begin() + 1, unknown);
+    }
+    more.push_back(more[0]);
+    for (Sample& sample : more.back().samples) sample.judged = false;
+    MetricSums sums, more_sums;
+    credit_groups(groups, {.scale = scale}, sums);
+    credit_groups(more, {.scale = scale}, more_sums);
+    EXPECT_EQ(sums.means(), more_sums.means());
+    for (size_t g = 0; g < groups.size(); ++g) {
+      EXPECT_EQ(more[g].samples[0].advantage, groups[g].samples[0].advantage);
+      EXPECT_EQ(more[g].samples[2].advantage, groups[g].samples[1].advantage);
+      for (const float a : more[g].samples[1].advantage) EXPECT_EQ(a, 0);
+    }
+    for (const Sample& sample : more.back().samples)
+      for (const float a : sample.advantage) EXPECT_EQ(a, 0);
+  }
+}
+
 TEST(GroupAdvantages, AgreeWithPublishedNumbers) {
   HONE_SHARED_OR_SKIP(path, "vectors/a5/functions_2026.json");
   const Json all = parse_json(read_file(path), path.string());

@@ -78,6 +78,24 @@ TEST(Experience, MetricsAreOverRepliesAndGroups) {
   EXPECT_TRUE(make({}).metrics().empty());
 }
 
+TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
+  std::vector<Group> groups = make({3, 2}).groups;
+  for (const auto& [g, i] : {std::pair{0, 1}, {1, 0}, {1, 1}}) {
+    Sample& sample = groups[static_cast<size_t>(g)].samples[static_cast<size_t>(i)];
+    sample.judged = false;
+    sample.reward = 0;
+    sample.reward_parts.clear();
+    sample.counts = {{"rewards/part/failed", 1}};
+  }
+  const Metrics metrics = Experience(std::move(groups)).metrics();
+  EXPECT_DOUBLE_EQ(metrics.at("reward"), 1);  // of {0, 2}
+  EXPECT_DOUBLE_EQ(metrics.at("reward_std"), std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0);
+  EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 0.5);
+  EXPECT_DOUBLE_EQ(metrics.at("rewards/part/failed"), 3);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 9.0 / 5);
+}
+
 TEST(Experience, ValuesGoToTheirSamples) {
   Experience experience = make({1, 2});
   experience.set_values({{1}, {2}, {3}});
