@@ -110,6 +110,10 @@ constexpr Spelling unicode[] = {
     {"\u202f", " "},
     {"\u2009", " "},
     {"θ", "\\theta "},
+    {"⌊", "\\lfloor "},
+    {"⌋", "\\rfloor "},
+    {"⌈", "\\lceil "},
+    {"⌉", "\\rceil "},
 };
 
 // What a doubled backslash before a letter stands for when the text was escaped once too often ("-2 \\le x").
@@ -150,6 +154,12 @@ class Cleaner {
     if (c == '^') return caret();
     if ((c == '<' || c == '>' || c == '!') && peek(1) == '=') {
       emit(c == '<' ? "\\le " : c == '>' ? "\\ge " : "\\neq ");
+      return void(at_ += 2);
+    }
+    // x**2; elsewhere two stars are emphasis.
+    if (c == '*' && peek(1) == '*' && !out_.empty() && (is_letter(out_.back()) || after_digit() || out_.back() == ')') &&
+        (is_letter(peek(2)) || is_digit(peek(2)) || peek(2) == '(' || peek(2) == '-')) {
+      out_ += '^';
       return void(at_ += 2);
     }
     out_ += c;

@@ -318,9 +318,11 @@ std::string bare_text(std::string_view cleaned) {
       continue;
     }
     const char c = cleaned[i];
-    const bool dropped = c == ' ' || c == '&' || (!formula && (c == '{' || c == '}'));
+    const bool between_digits = c == ' ' && !out.empty() && is_digit(out.back()) && i + 1 < cleaned.size() && is_digit(cleaned[i + 1]);
+    const bool dropped = (c == ' ' && !between_digits) || c == '&' || (!formula && (c == '{' || c == '}'));
     if (!dropped) out += formula ? c : to_lower(c);
   }
+  while (out.ends_with('.')) out.pop_back();
   if (out.size() == 3 && out.front() == '(' && out.back() == ')') out = out.substr(1, 1);
   return out;
 }

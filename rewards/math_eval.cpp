@@ -84,6 +84,42 @@ uint64_t power_modular(uint64_t base, uint64_t exponent) {
 
 uint64_t inverse(uint64_t a) { return power_modular(a, prime - 2); }
 
+uint64_t digits_modular(std::string_view digits) {
+  uint64_t out = 0;
+  for (const char c : digits) out = (multiply_modular(out, 10) + static_cast<uint64_t>(c - '0')) % prime;
+  return out;
+}
+
+// 0.1\overline{6} in digits: what stands before the repeating ones, how many of it after the point, and what repeats.
+struct Repeating {
+  std::string head, repeat;
+  size_t places = 0;
+};
+
+Repeating repeating(std::string_view text) {
+  Repeating out;
+  const size_t line = text.find('\\'), point = text.find('.');
+  for (size_t i = 0; i < text.size(); ++i)
+    if (is_digit(text[i])) (i < line ? out.head : out.repeat) += text[i];
+  out.places = line - point - 1;
+  return out;
+}
+
+// head.repeat repeat ... = (head (10^m - 1) + repeat) / (10^places (10^m - 1)), m digits repeating
+uint64_t repeating_modular(const Repeating& r) {
+  const uint64_t nines = (power_modular(10, r.repeat.size()) + prime - 1) % prime;
+  const uint64_t top = (multiply_modular(digits_modular(r.head), nines) + digits_modular(r.repeat)) % prime;
+  return multiply_modular(top, inverse(multiply_modular(power_modular(10, r.places), nines)));
+}
+
+double repeating_value(const Repeating& r) {
+  std::string digits = r.head.substr(0, r.head.size() - r.places) + "." + r.head.substr(r.head.size() - r.places);
+  for (size_t significant = 0; significant < 40; significant += r.repeat.size()) digits += r.repeat;
+  double out = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), out);
+  return out;
+}
+
 std::optional<uint64_t> number_modular(const Tree& tree, int32_t node) {
   const std::string literal = literal_text(tree, node);
   uint64_t out = 0;
@@ -150,6 +186,8 @@ std::optional<Complex> apply(std::string_view name, Complex x, std::optional<Com
   if (name == "tanh") return std::tanh(x);
   if (name == "ln" || name == "log") return std::log(x);
   if (name == "exp") return std::exp(x);
+  if (name == "lfloor" && x.imag() == 0) return std::floor(x.real());
+  if (name == "lceil" && x.imag() == 0) return std::ceil(x.real());
   return std::nullopt;
 }
 
@@ -165,6 +203,7 @@ std::string literal_text(const Tree& tree, int32_t node) {
 std::optional<uint64_t> evaluate_modular(const Tree& tree, int32_t node, const Point& point) {
   const Node& n = tree.at(node);
   if (n.kind == Kind::number) return number_modular(tree, node);
+  if (n.kind == Kind::repeating) return repeating_modular(repeating(tree.text(node)));
   if (n.kind == Kind::symbol || n.kind == Kind::opaque) {
     if (tree.text(node) == "i") return std::nullopt;
     return draw(identity(tree, node, point), is_constant(tree.text(node)) || n.kind == Kind::opaque ? 0 : point.index) % prime;
@@ -202,6 +241,7 @@ std::optional<Complex> evaluate(const Tree& tree, int32_t node, const Point& poi
     if (std::from_chars(literal.data(), literal.data() + literal.size(), value).ec != std::errc()) return std::nullopt;
     return value;
   }
+  if (n.kind == Kind::repeating) return repeating_value(repeating(tree.text(node)));
   if (n.kind == Kind::symbol || n.kind == Kind::opaque) {
     const std::string_view name = bare(tree.text(node));
     if (name == "pi") return std::numbers::pi;

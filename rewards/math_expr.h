@@ -12,10 +12,11 @@ constexpr size_t max_source = 4096, max_nodes = 2048;
 constexpr int max_depth = 60;
 
 enum class Kind : uint8_t {
-  number,  // a literal without separators: "1000", "2.50", "1e3"
-  symbol,  // x, x_{1}, \theta, f'; \pi, e and i are constants
-  word,    // \text{even}, Monday
-  opaque,  // something kept as written: 1010_2, \overline{AB}
+  number,     // a literal without separators: "1000", "2.50", "1e3"
+  symbol,     // x, x_{1}, \theta, f'; \pi, e and i are constants
+  word,       // \text{even}, Monday
+  opaque,     // something kept as written: 1010_2, \overline{AB}
+  repeating,  // 0.1\overline{6}
   infinity,
   add,
   multiply,

@@ -208,8 +208,8 @@ std::vector<std::string> marked(std::string_view text, const MathSources& source
     if (found != std::string_view::npos && (at == std::string_view::npos || found + marker.size() > at)) at = found + marker.size();
   }
   if (at == std::string_view::npos) return out;
-  const std::string_view tail = text.substr(at);
-  std::string_view after = sentence(tail);
+  const std::string_view tail = text.substr(at), after = sentence(tail);
+  if (after.starts_with("not ")) return out;
   if (const auto formula = sources.latex ? first_formula_reading(after.empty() ? tail : after) : std::nullopt) return {*formula};
   if (!sources.expression || after.empty()) return out;
   out.emplace_back(after);

@@ -35,15 +35,16 @@ int32_t Parser::number() {
     if (grouped && !(mark == ' ' && peek(4) == '/'))
       while (peek() == mark && three_digits(1)) at_ += 4;
   }
-  if (peek() == '.' && (is_digit(peek(1)) || text_.substr(at_ + 1).starts_with("\\overline"))) {
-    tree_.decimal = true;
+  const bool point = peek() == '.' && (is_digit(peek(1)) || text_.substr(at_ + 1).starts_with("\\overline"));
+  if (point)
     for (++at_; is_digit(peek());) ++at_;
-  }
   if (rest().starts_with("\\overline")) {
     at_ += 9;
-    braced();
-    return add(Kind::opaque, begin, at_);
+    const std::string_view digits = trimmed(braced());
+    const bool repeats = point && !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+    return add(repeats ? Kind::repeating : Kind::opaque, begin, at_);
   }
+  if (point) tree_.decimal = true;
   if (peek() == 'e' || peek() == 'E') {
     const size_t sign = peek(1) == '-' || peek(1) == '+' ? 1 : 0;
     if (is_digit(peek(1 + sign)))
@@ -115,6 +116,12 @@ int32_t Parser::command() {
   if (name == "text") return text_word();
   if (name == "begin") return environment();
   if (name == "infty") return add(Kind::infinity);
+  if (name == "emptyset") return add_all(Kind::set, {});
+  if (name == "lfloor" || name == "lceil") {
+    const int32_t inside = sum();
+    if (!take(name == "lfloor" ? "\\rfloor" : "\\rceil")) failed_ = true;
+    return add(Kind::function, {inside}, begin + 1, end);
+  }
   if (name == "boxed") return argument();
   if (name == "binom") {
     const int32_t top = argument();

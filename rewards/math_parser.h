@@ -199,7 +199,7 @@ class Parser {
         int32_t right = power();
         if (minus) right = add(Kind::negate, {right});
         left = add(kind, {left, right});
-      } else if (skip_unit() || take_multiplier(left)) {
+      } else if (take_multiplier(left) || skip_unit()) {
       } else if (starts_factor()) {
         left = juxtaposed(left);
       } else
@@ -250,11 +250,14 @@ class Parser {
       if (name == stop) return false;
     return true;
   }
+  // "3 million", "3\text{ million}"
   bool take_multiplier(int32_t& left) {
-    if (!is_letter(peek())) return false;
-    const int zeros = multiplier_zeros(text_.substr(at_, letters_end(at_) - at_));
+    const bool command = rest().starts_with("\\text{");
+    const size_t close = command ? rest().find('}') : std::string_view::npos, end = command ? at_ + close + 1 : letters_end(at_);
+    if (command && close == std::string_view::npos) return false;
+    const int zeros = multiplier_zeros(command ? trimmed(text_.substr(at_ + 6, close - 6)) : text_.substr(at_, end - at_));
     if (zeros == 0) return false;
-    at_ = letters_end(at_);
+    at_ = end;
     left = add(Kind::scale, {left});
     node(left).columns = static_cast<uint16_t>(zeros);
     return true;
