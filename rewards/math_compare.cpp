@@ -319,10 +319,10 @@ std::string bare_text(std::string_view cleaned) {
     }
     const char c = cleaned[i];
     const bool between_digits = c == ' ' && !out.empty() && is_digit(out.back()) && i + 1 < cleaned.size() && is_digit(cleaned[i + 1]);
-    const bool dropped = (c == ' ' && !between_digits) || c == '&' || (!formula && (c == '{' || c == '}'));
+    const bool stop = c == '.' && !(i + 1 < cleaned.size() && is_digit(cleaned[i + 1]));
+    const bool dropped = stop || (c == ' ' && !between_digits) || c == '&' || (!formula && (c == '{' || c == '}'));
     if (!dropped) out += formula ? c : to_lower(c);
   }
-  while (out.ends_with('.')) out.pop_back();
   if (out.size() == 3 && out.front() == '(' && out.back() == ')') out = out.substr(1, 1);
   return out;
 }
@@ -353,7 +353,7 @@ bool math_equal(std::string_view reference, std::string_view answer, const MathP
     if (canonical_digits(g) == canonical_digits(a)) return true;
     if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
   }
-  if (math::bare_text(g) == math::bare_text(a)) return true;
+  if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
   const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
   return tg && ta && math::Comparison(policy).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
 }

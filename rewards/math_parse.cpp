@@ -116,6 +116,12 @@ int32_t Parser::command() {
   if (name == "text") return text_word();
   if (name == "begin") return environment();
   if (name == "infty") return add(Kind::infinity);
+  if (name == "mathbb" && rest().starts_with("{R}")) {  // all of (-\infty, \infty)
+    braced();
+    const int32_t low = add(Kind::negate, {add(Kind::infinity)}), out = add(Kind::tuple, {low, add(Kind::infinity)});
+    node(out).open = '(', node(out).close = ')';
+    return out;
+  }
   if (name == "emptyset") return add_all(Kind::set, {});
   if (name == "lfloor" || name == "lceil") {
     const int32_t inside = sum();
@@ -193,9 +199,10 @@ int32_t Parser::bracketed() {
   std::vector<int32_t> items;
   spaces();
   const bool empty = (set && rest().starts_with("\\}")) || (!set && (peek() == ')' || peek() == ']'));
-  if (!empty) do
+  if (!empty) do {
       items.push_back(relation());
-    while (!failed_ && (separator() || (!group && take(";"))));
+      if (group && take("\\over")) items.back() = add(Kind::divide, {items.back(), relation()});
+    } while (!failed_ && (separator() || (!group && take(";"))));
   in_bars_ = bars;
   bracket_depth_ -= group ? 0 : 1;
   --depth_;

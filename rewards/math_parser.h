@@ -245,8 +245,8 @@ class Parser {
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
-    for (const std::string_view stop :
-         {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text", "end", "cap", "rightarrow", "setminus", "rfloor", "rceil"})
+    for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text", "end", "cap", "rightarrow",
+                                        "setminus", "rfloor", "rceil", "over"})
       if (name == stop) return false;
     return true;
   }
