@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "cli/bench_model.h"
+#include "cli/bench_rewards.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
 
@@ -11,15 +12,15 @@ namespace {
 
 class BenchCommand : public Command {
  public:
-  std::string summary() const override { return "speeds of operations and models beside this machine's limits"; }
+  std::string summary() const override { return "speeds of operations and models beside this machine's limits, and of rewards"; }
   std::string example() const override {
     return "hone bench ops --filter gemm\n  hone bench train --shape qwen2.5-0.5b --batch 16 --tokens 1024 --device cuda --recompute selective "
            "--json";
   }
   void arguments(Arguments& a) override {
-    a.choice("what", what_, {"ops", "train", "prefill", "decode"}, "ops | train | prefill | decode");
-    a.option("filter", filter_, "operations whose name holds this");
-    a.option("seconds", seconds_, "time for each body of each operation's case");
+    a.choice("what", what_, {"ops", "train", "prefill", "decode", "rewards"}, "ops | train | prefill | decode | rewards");
+    a.option("filter", filter_, "operations or rewards whose name holds this");
+    a.option("seconds", seconds_, "time for each body of each operation's case, or each case of a reward");
     a.option("shape", model_.shape, ("model: " + join(model_bench_shapes()) + ", or a config.json").c_str());
     a.option("batch", model_.batch, "sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
@@ -39,6 +40,7 @@ class BenchCommand : public Command {
       require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count, ", it must be in [1, 1048576]");
     require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24, "bench: --micro-batch-tokens is ",
                   model_.micro_batch_tokens, ", it must be in [0, 16777216]");
+    if (what_ == "rewards") return judgements();
     const std::unique_ptr<Device> device = open_device(device_);
     Context context(*device);
     if (what_ == "ops") context.set_numerics(numerics_of(model_.numerics));
@@ -47,6 +49,16 @@ class BenchCommand : public Command {
   }
 
  private:
+  int judgements() const {
+    const std::vector<RewardBench> rows = bench_rewards(filter_, seconds_);
+    HONE_CHECK(!rows.empty(), "bench: no reward's name holds '", filter_, "'");
+    for (const RewardBench& row : rows)
+      if (json_)
+        std::printf("%s\n", Json(JsonObject{{"reward", row.reward}, {"case", row.what}, {"judgements_per_second", row.per_second}}).dump().c_str());
+      else
+        std::printf("%-10s %-26s %10.0f judgements/s\n", row.reward.c_str(), row.what.c_str(), row.per_second);
+    return 0;
+  }
   int ops(Context& context, const MachineLimits& limits) const {
     const std::vector<BenchRow> rows = run_bench(context, limits, filter_, seconds_);
     HONE_CHECK(!rows.empty(), "bench: no operation's name holds '", filter_, "'");

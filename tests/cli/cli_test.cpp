@@ -111,6 +111,16 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
   expect_error({"data", "generate", "--generator", "arithmetic", "--split", "all"}, 2, {"--split"});
 }
 
+TEST_F(CliTest, BenchOfRewardsCountsJudgements) {
+  const Finished bench = run_hone({"bench", "rewards", "--filter", "math gsm8k", "--seconds", "0.01", "--json"});
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  std::istringstream lines(bench.out);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) EXPECT_GT(parse_json(line, "row").at("judgements_per_second").as_double(), 0) << line;
+  EXPECT_EQ(rows, 2);
+  expect_error({"bench", "rewards", "--filter", "nothing"}, 1, {"nothing"});
+}
+
 TEST_F(CliTest, AFullStandardOutputIsAnError) {
   for (const char* command : {"list objectives", "data generate --generator arithmetic --limit 3", "--help"}) {
     const std::string line = hone_binary().string() + " " + command + " >/dev/full 2>/dev/null";

@@ -1,8 +1,12 @@
 // The judge against published cases and whole data sets.
+#include <cstdio>
+#include <ctime>
+
 #include "core/file.h"
 #include "core/jsonl.h"
 #include "rewards/math_compare.h"
 #include "rewards/math_extract.h"
+#include "rewards/reward.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -53,8 +57,37 @@ TEST(MathVectors, EveryGsm8kAnswerEqualsItself) {
     if (last != before && judge(last, "The answer is " + before)) ++wrong_accepted;
     before = last;
   });
+  EXPECT_EQ(rows, 1319);
   EXPECT_EQ(right, rows);
   EXPECT_EQ(wrong_accepted, 0);
+}
+
+TEST(MathVectors, FiftyThousandJudgementsASecondOnOneCore) {
+  HONE_SHARED_OR_SKIP(path, "data/eval/gsm8k_test.jsonl");
+  const auto reward = make_reward("math");
+  std::vector<Task> tasks;
+  std::vector<Completion> completions;
+  read_jsonl(path, [&](const Json& row, int64_t line) {
+    tasks.push_back({.id = std::to_string(line), .prompt = "", .messages = {}, .answer = row.at("final").as_string(), .columns = {}});
+    completions.push_back({.ids = {}, .text = row.at("answer").as_string(), .finish_reason = "stop"});
+  });
+  const auto thread_seconds = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  int64_t judged = 0, right = 0;
+  const double begin = thread_seconds();
+  while (judged < 20000)
+    for (size_t i = 0; i < tasks.size(); ++i, judged += 2) {
+      right += reward->score(tasks[i], completions[i]).score == 1;
+      right += reward->score(tasks[i], completions[(i + 1) % tasks.size()]).score == 1;
+    }
+  const double per_second = static_cast<double>(judged) / (thread_seconds() - begin);
+  EXPECT_GE(per_second, 50000);
+  EXPECT_GT(right, judged / 2 - 1);
+  EXPECT_LT(right, judged * 6 / 10);
+  std::printf("%.0f judgements/s\n", per_second);
 }
 
 TEST(MathVectors, MathAnswersEqualThemselves) {
