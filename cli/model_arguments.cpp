@@ -13,6 +13,8 @@ void sampling_arguments(Arguments& a, Sampling& sampling) {
   a.option("min-p", sampling.min_p, "tokens at least this share of the most probable one's probability; 0 = all");
   a.option("seed", sampling.seed, "of the draws");
   a.options("stop", sampling.stop, "string that ends a reply (may be repeated)");
+  a.option("thinking-budget", sampling.thinking_budget, "tokens after which thinking-end follows by force; 0 = no budget");
+  a.option("thinking-end", sampling.thinking_end, "text that ends the thinking");
 }
 
 void ModelArguments::arguments(Arguments& a) {

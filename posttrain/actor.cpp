@@ -31,6 +31,7 @@ static Sample to_sample(const std::vector<int32_t>& prompt, Reply reply, int64_t
   out.behavior_logp.assign(out.tokens.size(), 0.0f);
   out.judged = !reply.failed;
   for (size_t t = 0; t < reply.ids.size() && !reply.failed; ++t) {
+    if (!reply.forced.empty() && reply.forced[t]) continue;  // not the policy's choice
     out.mask[prompt.size() + t] = 1;
     out.behavior_logp[prompt.size() + t] = reply.logp[t];
   }

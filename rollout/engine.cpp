@@ -33,6 +33,8 @@ struct Engine::Impl {
   std::string refusal(const Request& request) const;
   Drawn draw(Tensor hidden, std::span<const SampleParams> params);
   bool accept(Sequence& sequence, const Drawn& drawn, size_t i);
+  bool end_thinking(Sequence& sequence);
+  bool append(Sequence& sequence, int32_t id);
   bool ends(Sequence& sequence, int32_t id) const;
   void close(const Sequence& sequence, bool by_length);
   std::string text_of(const Sequence& sequence, bool by_length) const;
@@ -89,6 +91,9 @@ std::string Engine::Impl::refusal(const Request& request) const {
   if (request.sampling.max_tokens <= 0 || request.sampling.max_tokens > INT32_MAX)
     return concat("max_tokens is ", request.sampling.max_tokens, ", it must be in [1, ", INT32_MAX, "]");
   const int64_t longest = std::min(prompt + request.sampling.max_tokens, positions), room = cache.num_blocks() * cache.block_size();
+  if (request.sampling.thinking_budget < 0) return concat("thinking_budget is ", request.sampling.thinking_budget, ", it must be 0 or more");
+  if (request.sampling.thinking_budget > 0 && (!tokenizer || tokenizer->encode(request.sampling.thinking_end).empty()))
+    return concat("a thinking_budget needs a tokenizer, and a thinking_end with tokens, not '", request.sampling.thinking_end, "'");
   if (cache.blocks_for(longest) > cache.num_blocks()) return concat("the prompt and max_tokens are ", longest, " tokens, kv_cache_tokens is ", room);
   return {};
 }
@@ -106,6 +111,10 @@ void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
   Sequence sequence;
   sequence.tokens = request.prompt;
   sequence.max_tokens = std::min(static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens, model.shape().max_positions);
+  if (request.sampling.thinking_budget > 0) {
+    sequence.thinking = true;
+    ticket->thinking_end = tokenizer->encode(request.sampling.thinking_end);
+  }
   sequence.ticket = ticket;
   live.push_back(std::move(ticket));
   scheduler.add(std::move(sequence));
@@ -149,7 +158,11 @@ bool Engine::Impl::disturbed() {
 void Engine::Impl::decode(std::span<const Scheduler::Part> parts) {
   constexpr int64_t most_passes = 32;
   int64_t passes = most_passes;
-  for (const Scheduler::Part& part : parts) passes = std::min(passes, part.sequence->max_tokens - static_cast<int64_t>(part.sequence->tokens.size()));
+  for (const Scheduler::Part& part : parts) {
+    const Sequence& s = *part.sequence;
+    passes = std::min(passes, s.max_tokens - static_cast<int64_t>(s.tokens.size()));
+    if (s.thinking) passes = std::min(passes, s.ticket->request.sampling.thinking_budget - s.written());  // what is forced then is the host's to add
+  }
   passes = scheduler.reserve(parts, passes);
   std::vector<DecodeLoop::Row> rows;
   for (const Scheduler::Part& part : parts) {
@@ -262,16 +275,36 @@ Drawn Engine::Impl::draw(Tensor hidden, std::span<const SampleParams> params) {
   return out;
 }
 
-// Adds a drawn token to its reply; false when that ends it.
+// Adds a drawn token to its reply, and what follows it by force; false when that ends it.
 bool Engine::Impl::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
   Reply& reply = sequence.result();
-  const int32_t id = drawn.ids[i];
   ++stats.generated_tokens;
-  sequence.tokens.push_back(id);
-  reply.ids.push_back(id);
   reply.logp.push_back(drawn.logp[i]);
   reply.truncated_logp.push_back(drawn.truncated_logp[i]);
   reply.raw_logp.push_back(drawn.raw_logp[i]);
+  if (!append(sequence, drawn.ids[i])) return false;
+  return !sequence.thinking || sequence.written() < sequence.ticket->request.sampling.thinking_budget || end_thinking(sequence);
+}
+
+bool Engine::Impl::end_thinking(Sequence& sequence) {
+  Reply& reply = sequence.result();
+  sequence.thinking = false;
+  for (const int32_t id : sequence.ticket->thinking_end) {
+    ++stats.forced_tokens;
+    for (auto* column : {&reply.logp, &reply.truncated_logp, &reply.raw_logp}) column->push_back(0);
+    reply.forced.resize(reply.ids.size());
+    reply.forced.push_back(true);
+    if (!append(sequence, id)) return false;
+  }
+  return true;
+}
+
+// Adds a token whose log-probs are there to its reply; false when that ends it.
+bool Engine::Impl::append(Sequence& sequence, int32_t id) {
+  Reply& reply = sequence.result();
+  sequence.tokens.push_back(id);
+  reply.ids.push_back(id);
+  if (!reply.forced.empty()) reply.forced.resize(reply.ids.size());
   if (sequence.ticket->on_token) sequence.ticket->on_token(sequence.ticket->request.id, sequence.reply, id);
   const bool stopped = ends(sequence, id), full = static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_tokens;
   if (stopped || full) close(sequence, !stopped);
@@ -282,13 +315,16 @@ bool Engine::Impl::ends(Sequence& sequence, int32_t id) const {
   const Sampling& sampling = sequence.ticket->request.sampling;
   const auto holds = [id](const std::vector<int64_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
   if (holds(sampling.stop_ids) || (!sampling.ignore_eos && holds(stop_ids))) return true;
-  if (!tokenizer || sampling.stop.empty()) return false;
+  if (!tokenizer || (sampling.stop.empty() && !sequence.thinking)) return false;
   sequence.tail += tokenizer->token_bytes(id);
   size_t longest = 0;
-  for (const std::string& stop : sampling.stop) {
-    if (!stop.empty() && sequence.tail.find(stop) != std::string::npos) return true;
-    longest = std::max(longest, stop.size());
-  }
+  const auto written = [&](const std::string& text) {
+    longest = std::max(longest, text.size());
+    return !text.empty() && sequence.tail.find(text) != std::string::npos;
+  };
+  if (sequence.thinking && written(sampling.thinking_end)) sequence.thinking = false;
+  for (const std::string& stop : sampling.stop)
+    if (written(stop)) return true;
   if (sequence.tail.size() > longest) sequence.tail.erase(0, sequence.tail.size() - longest);
   return false;
 }

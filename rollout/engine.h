@@ -21,6 +21,9 @@ struct Sampling {
   bool ignore_eos = false;
   std::vector<std::string> stop;  // ends a reply once its text contains one; the text is cut before it, the ids are kept
   std::vector<int64_t> stop_ids;  // besides the tokenizer's
+  // Where a reply of this many tokens does not hold thinking_end yet, its tokens follow by force, and drawing goes on after them. 0 = no budget.
+  int64_t thinking_budget = 0;
+  std::string thinking_end = "</think>";
   void fields(Fields& f);
 };
 
@@ -31,11 +34,12 @@ struct Request {
   Sampling sampling;
 };
 
-// One reply. logp is of log_softmax(logits / temperature) before truncation (what a learner computes), raw_logp of log_softmax(logits),
-// truncated_logp of the distribution drawn from.
+// One reply. Of what was drawn, logp is of log_softmax(logits / temperature) before truncation (what a learner computes), raw_logp of
+// log_softmax(logits), truncated_logp of the distribution drawn from. Of what was forced all three are 0, as they would be of a prompt.
 struct Reply {
   std::vector<int32_t> ids;  // the stop token included
   std::vector<float> logp, truncated_logp, raw_logp;
+  std::vector<bool> forced;   // which ids were put there, not drawn; empty = none
   std::string text;           // special tokens and the stop string left out
   std::string finish_reason;  // stop | length | a sentence saying why it failed (the run goes on)
   bool failed = false;
@@ -50,7 +54,7 @@ struct EngineConfig {
 };
 
 struct EngineStats {
-  int64_t prompt_tokens = 0, generated_tokens = 0, steps = 0, preemptions = 0, shared_prompt_tokens = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0, forced_tokens = 0, steps = 0, preemptions = 0, shared_prompt_tokens = 0;
 };
 
 class Engine {

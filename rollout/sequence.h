@@ -16,6 +16,7 @@ struct Ticket {
   std::vector<Reply> replies;
   int64_t unfinished = 0;
   bool cancelled = false;
+  std::vector<int32_t> thinking_end;  // the request's, as ids
 };
 
 // One reply being written, or the prompt of all of a ticket's replies before they part.
@@ -26,9 +27,11 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt, then what was drawn
   int64_t computed = 0;         // tokens whose keys and values are in the cache
   std::vector<int32_t> blocks;
-  std::string tail;        // the last bytes of the text, where a stop string may end
+  bool thinking = false;   // under a budget, and thinking_end has not been written yet
+  std::string tail;        // the last bytes of the text, where a stop string or thinking_end may end
   int64_t max_tokens = 0;  // of tokens.size() when the reply ends by length
 
+  int64_t written() const { return static_cast<int64_t>(tokens.size() - ticket->request.prompt.size()); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed; }
   Reply& result() const { return ticket->replies[static_cast<size_t>(reply)]; }
 };

@@ -12,11 +12,15 @@ void Sampling::fields(Fields& f) {
   f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
   f("stop", stop, "strings that end a reply");
   f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
+  f("thinking_budget", thinking_budget, "tokens of a reply after which thinking_end follows by force, unless it came before; 0 = no budget");
+  f("thinking_end", thinking_end, "text that ends the thinking; forced tokens are not trained on");
   f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
   f.require("top_p", top_p > 0 && top_p <= 1, "top_p must be in (0, 1]");
   f.require("top_k", top_k >= 0, "top_k must be 0 or more");
   f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
   f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));
+  f.require("thinking_budget", thinking_budget >= 0 && thinking_budget < max_tokens, "thinking_budget must be in [0, max_tokens)");
+  f.require("thinking_end", thinking_budget == 0 || !thinking_end.empty(), "a thinking_budget needs a thinking_end");
 }
 
 void EngineConfig::fields(Fields& f) {
