@@ -10,7 +10,7 @@ namespace hone {
 
 namespace {
 
-constexpr std::string_view fence = "```";
+constexpr std::string_view fence = "```", answer_tag = "<answer>";
 
 // Without the fences of a code block that `text` is all of, and the language after the first.
 std::string_view without_fences(std::string_view text) {
@@ -76,17 +76,24 @@ std::string without_filler(std::string_view text) {
 
 }  // namespace
 
-std::string_view final_answer(std::string_view text) {
-  constexpr std::string_view open = "<answer>", close = "</answer>", thought = "</think>";
-  if (const size_t at = text.rfind(open); at != std::string_view::npos) {
-    text.remove_prefix(at + open.size());
-    return without_fences(trimmed(text.substr(0, text.find(close))));
+std::string_view answer_part(std::string_view text) {
+  constexpr std::string_view close = "</answer>", thought = "</think>";
+  if (const size_t at = text.rfind(answer_tag); at != std::string_view::npos) {
+    text.remove_prefix(at + answer_tag.size());
+    return text.substr(0, text.find(close));
   }
-  if (const size_t at = text.rfind(thought); at != std::string_view::npos) text.remove_prefix(at + thought.size());
-  if (std::string_view box; last_boxed(text, box)) return trimmed(box);
-  if (const std::string_view after = after_marker(text); !after.empty()) return without_fences(after);
-  if (const std::string_view block = last_block(text); !block.empty()) return block;
-  return trimmed(text);
+  const size_t at = text.rfind(thought);
+  return at == std::string_view::npos ? text : text.substr(at + thought.size());
+}
+
+std::string_view final_answer(std::string_view text) {
+  const std::string_view part = answer_part(text);
+  if (std::string_view box; last_boxed(part, box)) return trimmed(box);
+  if (text.find(answer_tag) == std::string_view::npos) {
+    if (const std::string_view after = after_marker(part); !after.empty()) return without_fences(after);
+    if (const std::string_view block = last_block(part); !block.empty()) return block;
+  }
+  return without_fences(trimmed(part));
 }
 
 bool same_answer(std::string_view reference, std::string_view answer) {

@@ -1,14 +1,17 @@
 #pragma once
-// The answer a completion ends in, where it is a text of any form (a word, an expression, a grid) rather than mathematics to be read.
+// The answer a completion ends in: where it stands and, where it is a text of any form (a word, an expression, a grid), what it is.
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace hone {
 
-// A part of `text`, trimmed: what the last <answer>...</answer> holds; otherwise, after the last </think>: the last \boxed{}, what follows the
-// last "####", "answer is" or "answer:" (the rest of that line or, where nothing more stands on it, all lines after), the last code block, or
-// the whole. A code block that is all of the answer loses its fences. Time is linear in the text.
+// Where the answer is looked for: what the last <answer>...</answer> holds; otherwise what follows the last </think>; otherwise all of the text.
+std::string_view answer_part(std::string_view text);
+
+// Within that part, trimmed: the last \boxed{}; unless the part is tagged, what follows the last "####", "answer is" or "answer:" (the rest of
+// that line or, where nothing more stands on it, all lines after), or the last code block; the whole. A code block that is all of the answer
+// loses its fences. Time is linear in the text.
 std::string_view final_answer(std::string_view text);
 
 // The same answer, told from its form: a single number by value, one word in any case, a list in [] whatever its quotes and spaces; anything

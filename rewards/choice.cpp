@@ -2,6 +2,7 @@
 // "answer is" or "answer:"; a completion that starts with "(B)" or "B.".
 #include <optional>
 
+#include "rewards/answer_text.h"
 #include "rewards/reward.h"
 #include "rewards/text.h"
 
@@ -46,7 +47,7 @@ class Choice : public Reward {
   }
 
   std::optional<char> find(std::string_view text) const {
-    text = trimmed(text);
+    text = trimmed(answer_part(text));
     if (text.size() <= 32)
       if (const auto letter = letter_at(text, true)) return letter;
     const size_t box = text.rfind("\\boxed{");

@@ -1,5 +1,6 @@
 // The mathematical answer of a completion means the same as the task's: numbers, fractions, percentages, units, radicals, expressions with
 // variables, tuples, intervals, sets, equations, matrices, words. math_extract finds it, math_compare judges it.
+#include "rewards/answer_text.h"
 #include "rewards/math_compare.h"
 #include "rewards/math_extract.h"
 #include "rewards/reward.h"
@@ -32,7 +33,7 @@ class Math : public Reward {
   Score score(const Task& task, const Completion& completion) const override {
     HONE_CHECK(!trimmed(task.answer).empty(), "reward math: task '", task.id, "' has no answer");
     const std::string expected = extract_reference(task.answer);
-    const std::vector<std::string> readings = extract_answer(completion.text, sources_);
+    const std::vector<std::string> readings = extract_answer(answer_part(completion.text), sources_);
     if (readings.empty()) return {.score = 0, .note = "no answer found"};
     for (const std::string& reading : readings)
       if (math_equal(expected, reading, policy_)) return {.score = 1};

@@ -13,6 +13,9 @@ struct Spelling {
   std::string_view from, to;
 };
 
+// A unit like others, but within a trigonometric function.
+constexpr std::string_view degree_sign = "°";
+
 // Commands by name; those not listed stay as they are.
 constexpr Spelling commands[] = {
     {"left", ""},
@@ -52,7 +55,7 @@ constexpr Spelling commands[] = {
     {"rbrace", "\\}"},
     {"lbrack", "["},
     {"rbrack", "]"},
-    {"degree", ""},
+    {"degree", degree_sign},
     {"mbox", "\\text"},
     {"textnormal", "\\text"},
     {"textrm", "\\text"},
@@ -92,7 +95,7 @@ constexpr Spelling unicode[] = {
     {"≠", "\\neq "},
     {"≈", "\\approx "},
     {"∞", "\\infty "},
-    {"°", ""},
+    {"°", degree_sign},
     {"²", "^2"},
     {"³", "^3"},
     {"½", "\\frac{1}{2}"},
@@ -122,7 +125,10 @@ constexpr std::string_view escapable[] = {"le",    "leq", "ge",    "geq", "frac"
 
 class Cleaner {
  public:
-  explicit Cleaner(std::string_view text) : text_(text) { out_.reserve(text.size()); }
+  explicit Cleaner(std::string_view text) : text_(text) {
+    out_.reserve(text.size());
+    for (const std::string_view name : {"sin", "cos", "tan", "cot", "sec", "csc"}) angles_ = angles_ || text.find(name) != std::string_view::npos;
+  }
   std::string run() {
     while (at_ < text_.size()) step();
     return std::string(finished());
@@ -136,6 +142,10 @@ class Cleaner {
   }
   void emit(std::string_view words) {
     if (words == " ") return space();
+    if (words == degree_sign) {
+      if (angles_) out_ += "\\degree ";
+      return;
+    }
     out_ += words;
   }
 
@@ -176,7 +186,10 @@ class Cleaner {
       return there;
     };
     const bool braced = skip("{");
-    if (skip("\\circ") && (!braced || skip("}"))) return void(at_ += k);
+    if (skip("\\circ") && (!braced || skip("}"))) {
+      emit(degree_sign);
+      return void(at_ += k);
+    }
     out_ += '^';
     ++at_;
   }
@@ -233,6 +246,7 @@ class Cleaner {
 
   std::string_view text_;
   size_t at_ = 0;
+  bool angles_ = false;  // a trigonometric function may be in the text
   std::string out_;
 };
 

@@ -255,6 +255,7 @@ std::optional<Complex> evaluate(const Tree& tree, int32_t node, const Point& poi
   const double sign = point.sign * (n.op == '-' ? -1 : 1);
   if (n.kind == Kind::negate) return -*a;
   if (n.kind == Kind::percent) return point.percent ? *a / 100.0 : *a;
+  if (n.kind == Kind::degree) return *a * (std::numbers::pi / 180);
   if (n.kind == Kind::scale) return finite(*a * std::pow(10.0, n.columns));
   if (n.kind == Kind::factorial) return a->imag() == 0 && a->real() >= 0 && a->real() <= 170 ? finite(std::tgamma(a->real() + 1)) : std::nullopt;
   if (n.kind == Kind::plus_minus && n.count == 1) return sign * *a;

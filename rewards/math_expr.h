@@ -25,6 +25,7 @@ enum class Kind : uint8_t {
   negate,
   plus_minus,  // a \pm b, or \pm b with one child; op '-' for \mp
   percent,
+  degree,  // in the argument of a trigonometric function
   factorial,
   scale,     // times 10^columns ("3 million")
   function,  // text names it: sin, sqrt (child 2 = the root's order), abs, binom, ...

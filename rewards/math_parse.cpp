@@ -171,6 +171,7 @@ int32_t Parser::function(size_t begin, size_t end) {
   if (name != "sqrt" && take("^")) raised = exponent();
   spaces();
   int32_t value;
+  angle_depth_ += is_trigonometric(name) ? 1 : 0;
   if (name == "sqrt" && peek() != '(') {
     value = argument();
   } else if (peek() == '(' || peek() == '{') {
@@ -182,6 +183,7 @@ int32_t Parser::function(size_t begin, size_t end) {
          spaces())
       value = add(Kind::multiply, {value, power()});
   }
+  angle_depth_ -= is_trigonometric(name) ? 1 : 0;
   --depth_;
   int32_t out = order >= 0 ? add(Kind::function, {value, order}, begin, end) : add(Kind::function, {value}, begin, end);
   if (base >= 0) out = add(Kind::divide, {out, add(Kind::function, {base}, begin, end)});

@@ -319,6 +319,8 @@ class Parser {
       } else if (take("%") || take("percentage") || take("percent") || take("pct")) {
         tree_.percent = true;
         value = add(Kind::percent, {value});
+      } else if (take("\\degree")) {
+        if (angle_depth_ > 0) value = add(Kind::degree, {value});
       } else
         break;
     }
@@ -339,7 +341,7 @@ class Parser {
   Tree& tree_;
   std::string_view text_;
   size_t at_ = 0;
-  int depth_ = 0, bracket_depth_ = 0, matrix_depth_ = 0;
+  int depth_ = 0, bracket_depth_ = 0, matrix_depth_ = 0, angle_depth_ = 0;
   bool failed_ = false, in_bars_ = false, any_unit_ = false;
 };
 

@@ -14,6 +14,7 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
 
 constexpr std::string_view functions[] = {"sin", "cos", "tan", "cot",  "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
                                           "log", "ln",  "exp", "sqrt", "abs", "gcd", "lcm",    "max",    "min",    "asin", "acos", "atan"};
+constexpr std::string_view trigonometric[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
 constexpr std::string_view units[] = {"cm",   "mm",     "km",       "kg",    "mg",     "ml",     "ft",    "lb",    "lbs",        "hr",        "hrs",
                                       "mph",  "kph",    "inch",     "feet",  "foot",   "degree", "meter", "metre", "centimeter", "kilometer", "mile",
                                       "yard", "second", "minute",   "hour",  "day",    "week",   "month", "year",  "inches",     "deg",       "sec",
@@ -22,6 +23,8 @@ constexpr std::string_view units[] = {"cm",   "mm",     "km",       "kg",    "mg
 }  // namespace
 
 bool is_function_name(std::string_view name) { return contains(functions, name); }
+
+bool is_trigonometric(std::string_view name) { return contains(trigonometric, name); }
 
 bool is_unit(std::string_view word) {
   return contains(units, word) || (word.size() > 3 && word.back() == 's' && contains(units, word.substr(0, word.size() - 1)));

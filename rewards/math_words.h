@@ -5,6 +5,7 @@
 namespace hone::math {
 
 bool is_function_name(std::string_view name);
+bool is_trigonometric(std::string_view name);
 // cm, hours, degrees, ...: dropped after a number whatever the policy.
 bool is_unit(std::string_view word);
 // 6 for "million"; 0 for any other word.

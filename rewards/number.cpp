@@ -2,6 +2,7 @@
 // ends in "#### 18" (GSM8K).
 #include <cmath>
 
+#include "rewards/answer_text.h"
 #include "rewards/number_text.h"
 #include "rewards/reward.h"
 #include "rewards/text.h"
@@ -29,7 +30,7 @@ class Number : public Reward {
     const size_t mark = task.answer.rfind("####");
     const auto expected = mark == std::string::npos ? last_number(task.answer) : first_number(std::string_view(task.answer).substr(mark));
     HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer), "'");
-    const auto given = find(completion.text);
+    const auto given = find(answer_part(completion.text));
     if (!given) return {.score = 0, .note = "no number found"};
     const double allowed = std::max(tolerance_, relative_tolerance_ * std::fabs(expected->value));
     const bool right = given->digits == expected->digits || (allowed > 0 && std::fabs(given->value - expected->value) <= allowed);

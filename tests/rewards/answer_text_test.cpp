@@ -8,6 +8,8 @@ TEST(FinalAnswer, IsLookedForInOrder) {
   EXPECT_EQ(final_answer("<think>\\boxed{1}</think> <answer> 1 + 2 </answer>"), "1 + 2");
   EXPECT_EQ(final_answer("<answer>1</answer> no: <answer>2</answer>"), "2");
   EXPECT_EQ(final_answer("<answer>cut off"), "cut off");
+  EXPECT_EQ(final_answer("<answer>the sum is \\boxed{3}</answer>"), "3");
+  EXPECT_EQ(final_answer("<answer>my answer: 3</answer>"), "my answer: 3");
   EXPECT_EQ(final_answer("<think>The answer is 1</think>\n2"), "2");
   EXPECT_EQ(final_answer("so \\boxed{x, y}. The answer is 3"), "x, y");
   EXPECT_EQ(final_answer("The answer is: 3\nbecause 2 < 3"), "3");

@@ -196,6 +196,10 @@ static const Case cases[] = {
     {R"(\triangle ABC)", {R"(\boxed{\triangle ABC})"}, {}},
     {"0.001", {"1e-3", R"(\boxed{10^{-3}})", R"(\frac{1}{1000})", R"(0.1\%)"}, {"0.01", "0", "0.0001"}},
     {"0.0000001", {}, {"0", "0.0000002"}},
+    {R"(\tan 45^\circ)", {"1", R"(\boxed{\tan(45^{\circ})})"}, {R"(\tan 45)", "0"}},
+    {R"(\frac12)", {R"(\boxed{\sin 30^\circ})", R"(\cos(60°))", R"(\sin^2 45^\circ)"}, {R"(\boxed{\sin 30})"}},
+    {R"(2\cos 20^\circ)", {R"(\boxed{2\cos(20^\circ)})", R"(2\sin 70^\circ)"}, {R"(\cos 20^\circ)", R"(2\cos 20)"}},
+    {R"(x = 30^\circ)", {"30", R"(\boxed{30^\circ})", "Since \\sin x = 1/2, the answer is 30°."}, {R"(\boxed{60^\circ})"}},
 };
 // clang-format on
 

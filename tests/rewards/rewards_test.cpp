@@ -69,6 +69,19 @@ TEST(Choice, FindsTheLetter) {
   EXPECT_THROW(score_of("choice", "7", "B"), Error);
 }
 
+TEST(MathNumberChoice, ThoughtsAreNoAnswers) {
+  for (const char* spec : {"math", "number"}) {
+    EXPECT_EQ(score_of(spec, "18", "<think>\\boxed{17}? #### 17</think> It is 18."), 1) << spec;
+    EXPECT_EQ(score_of(spec, "18", "<think>The answer is 18.</think> It is 17."), 0) << spec;
+    EXPECT_EQ(score_of(spec, "18", "<think>18</think>"), 0) << spec;
+    EXPECT_EQ(score_of(spec, "18", "<think>so #### 17</think><answer>18</answer> for 20 days"), 1) << spec;
+  }
+  EXPECT_EQ(score_of("math", "x^2+2x+1", "<think>hm</think> <answer>(x+1)^2</answer>"), 1);
+  EXPECT_EQ(score_of("choice", "B", "<think>The answer is A? No.</think>\nB"), 1);
+  EXPECT_EQ(score_of("choice", "B", "<answer>(B)</answer>"), 1);
+  EXPECT_EQ(score_of("choice", "B", "<think>The answer is B.</think>"), 0);
+}
+
 TEST(Format, TagsOnceAndInOrder) {
   EXPECT_EQ(score_of("format", "", "<think>so</think> 4"), 1);
   EXPECT_EQ(judge("format", "", "4").note, "no <think>");
