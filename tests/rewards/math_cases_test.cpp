@@ -199,6 +199,7 @@ static const Case cases[] = {
     {R"(\tan 45^\circ)", {"1", R"(\boxed{\tan(45^{\circ})})"}, {R"(\tan 45)", "0"}},
     {R"(\frac12)", {R"(\boxed{\sin 30^\circ})", R"(\cos(60°))", R"(\sin^2 45^\circ)"}, {R"(\boxed{\sin 30})"}},
     {R"(2\cos 20^\circ)", {R"(\boxed{2\cos(20^\circ)})", R"(2\sin 70^\circ)"}, {R"(\cos 20^\circ)", R"(2\cos 20)"}},
+    {".0000672", {"6.72e-5", "0.00006720"}, {".0000673", "0.000067", "0.0001", "0"}},
     {R"(x = 30^\circ)", {"30", R"(\boxed{30^\circ})", "Since \\sin x = 1/2, the answer is 30°."}, {R"(\boxed{60^\circ})"}},
 };
 // clang-format on

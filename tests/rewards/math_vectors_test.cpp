@@ -103,6 +103,14 @@ TEST(MathVectors, MathAnswersEqualThemselves) {
       // Written a little differently, so that it takes reading and not just comparing letters.
       read += math_equal(answer + " + 0 - 0", answer) || math_equal("x = " + answer, answer) || math_equal("\\{" + answer + "\\}", answer);
       wrong_accepted += other_form != before && math_equal(before, answer);
+      // One digit off, which may not be a unit's exponent.
+      std::string off = answer;
+      const size_t digit = off.find_last_of("0123456789");
+      const bool plain = answer.find("\\text") == std::string::npos && answer.find("\\mbox") == std::string::npos;
+      if (digit != std::string::npos && plain && answer.find("\\approx") == std::string::npos) {
+        off[digit] = off[digit] == '9' ? '0' : static_cast<char>(off[digit] + 1);
+        wrong_accepted += judge(answer, "\\boxed{" + off + "}");
+      }
       before = other_form;
     });
   }

@@ -167,17 +167,17 @@ TEST(ReasoningGym, HostileAnswersOfEveryFamilyAreJudgedInTime) {
     if (!judged.insert(family).second) return;
     const Task task{
         .id = family, .prompt = "", .messages = {}, .answer = row.at("answer").is_null() ? "" : row.at("answer").as_string(), .columns = row};
-      for (const char* unit :
-           {"[",       "{", "(",   "¬", "P∨", "\"",   "1 ",          "1\n", ",", "CARD,", "Q ", "up ", "Move disk 1 from Peg 1 to Peg 2\n",
-            "\\frac{", "9", "1e9", "=", "×",  "\xff", "[\"fill A\","}) {
-        std::string text = "<answer>";
-        while (text.size() < longest_puzzle_answer - 64) text += unit;
-        const auto begin = std::chrono::steady_clock::now();
-        const double score = reward->score(task, {.ids = {}, .text = text, .finish_reason = "length"}).score;
-        EXPECT_LT(score, 1) << family << " " << unit;
-        EXPECT_GE(score, 0) << family << " " << unit;
-        EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0) << family << " " << unit;
-      }
+    for (const char* unit :
+         {"[",       "{", "(",   "¬", "P∨", "\"",   "1 ",          "1\n", ",", "CARD,", "Q ", "up ", "Move disk 1 from Peg 1 to Peg 2\n",
+          "\\frac{", "9", "1e9", "=", "×",  "\xff", "[\"fill A\","}) {
+      std::string text = "<answer>";
+      while (text.size() < longest_puzzle_answer - 64) text += unit;
+      const auto begin = std::chrono::steady_clock::now();
+      const double score = reward->score(task, {.ids = {}, .text = text, .finish_reason = "length"}).score;
+      EXPECT_LT(score, 1) << family << " " << unit;
+      EXPECT_GE(score, 0) << family << " " << unit;
+      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0) << family << " " << unit;
+    }
   });
   for (const std::string& family : puzzle_judges().names()) EXPECT_TRUE(judged.contains(family)) << family;
 }
