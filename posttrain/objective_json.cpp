@@ -126,7 +126,7 @@ TokenColumns read_columns(const Columns& columns) {
 }
 
 // Runs the objective's credit() over groups of the file's sequences.
-void credit(const Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size, TokenColumns& tokens,
+void credit(Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size, TokenColumns& tokens,
             MetricSums& metrics) {
   const auto part = [&](const std::vector<float>& column, size_t s) {
     if (column.empty()) return std::vector<float>();

@@ -65,6 +65,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
                           {"optimizer", memory.optimizer},
                           {"activations", memory.activations},
                           {"scratch", scratch},
+                          {"critic", memory.critic},
                           {"reference", step.reference ? weights : 0},
                           {"kv_cache", kv_bytes}};
   int64_t total = 0;

@@ -1,35 +1,55 @@
 #include "pretrain/critic.h"
 
+#include <algorithm>
+
+#include "core/file.h"
 #include "kernels/cast.h"
 #include "kernels/gemm.h"
 
 namespace hone {
-namespace {
 
-constexpr const char* state_name = "critic.values";
+void CriticConfig::fields(Fields& f) {
+  f("trunk", trunk, "shared: a value head on the policy | separate: a second model with an optimizer and a gradient norm of its own");
+  f("path", path, "separate: the model folder it starts from, a reward model's with its head; empty: the policy as the stage finds it");
+  f("learning_rate_factor", learning_rate_factor, "its learning rate as a multiple of the policy's");
+  f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
+  f.require("path", path.empty() || separate(), "path is of a separate trunk (trunk = \"separate\")");
+  f.require("learning_rate_factor", learning_rate_factor > 0, "learning_rate_factor must be above 0");
+}
 
-Param make_param(const char* name, std::vector<int64_t> shape, bool decay) {
-  Param out;
-  out.blocks = {{name, shape[0]}};
-  out.shape = std::move(shape);
-  out.decay = decay;
+static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
+  const std::filesystem::path folder = expand_path(path);
+  std::unique_ptr<Model> out;
+  if (!path.empty() && context.kind() != DeviceKind::meta) {
+    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true});
+  } else {
+    const std::string config = path.empty() ? "critic" : (folder / "config.json").string();
+    out = make_model(path.empty() ? policy.config() : parse_json(read_file(config), config), config);
+    out->allocate(context, policy.dtype(), true);
+    if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
+  }
+  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ", out->shape().vocab_size,
+             " entries, the policy's has ", policy.shape().vocab_size);
+  if (!out->head().lookup) out->head().trainable = false;  // no value reads it; a tied one is the embedding
   return out;
 }
 
-}  // namespace
-
-Critic::Critic(Context& context, int64_t hidden_size, std::unique_ptr<Optimizer> optimizer)
-    : context_(context),
-      bytes_(context.device(), 2 * static_cast<size_t>(hidden_size + 1) * sizeof(float)),
-      weight_(make_param("critic.weight", {1, hidden_size}, true)),
-      bias_(make_param("critic.bias", {1}, false)),
-      optimizer_(std::move(optimizer)) {
-  const Tensor all(bytes_.data(), DType::f32, context.kind(), {2 * (hidden_size + 1)});
+Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute, std::unique_ptr<Optimizer> optimizer)
+    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor), optimizer_(std::move(optimizer)) {
+  if (config.separate()) trunk_ = std::make_unique<Trunk>(context, make_trunk(context, policy, config.path), recompute);
+  const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
+  bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
+  const Tensor all(bytes_.data(), DType::f32, context.kind(), {2, width});
   context.zero(all);
-  values_ = all.rows(0, hidden_size + 1), grads_ = all.rows(hidden_size + 1, hidden_size + 1);
-  weight_.value = values_.rows(0, hidden_size).view({1, hidden_size}), weight_.grad = grads_.rows(0, hidden_size).view({1, hidden_size});
-  bias_.value = values_.rows(hidden_size, 1), bias_.grad = grads_.rows(hidden_size, 1);
-  optimizer_->attach(context, {&weight_, &bias_});
+  head_.blocks = {{"score.weight", 1}};
+  head_.shape = {1, width};
+  head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
+  if (!config.path.empty() && context.kind() != DeviceKind::meta)
+    if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty()) set_head(head);
+  std::vector<Param*> params;
+  if (trunk_) params = trunk_->model->params();
+  params.push_back(&head_);
+  optimizer_->attach(context, params);
 }
 
 Tensor Critic::in_f32(Tensor x) {
@@ -39,41 +59,99 @@ Tensor Critic::in_f32(Tensor x) {
   return out;
 }
 
-void Critic::forward(Tensor value, Tensor hidden) {
+void Critic::apply_head(Tensor value, Tensor hidden) {
   const ScratchScope scope(context_);
-  gemm_forward(context_, value, in_f32(hidden), weight_.value, bias_.value, Tensor());
+  gemm_forward(context_, value, in_f32(hidden), head_.value, Tensor(), Tensor());
+}
+
+void Critic::forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden) {
+  if (trunk_) trunk_->hidden = trunk_->pass.forward(batch, rows);
+  apply_head(value, trunk_ ? trunk_->hidden : hidden);
+}
+
+void Critic::score(Tensor value, const Batch& batch, Tensor rows) {
+  apply_head(value, infer(context_, trunk_ ? *trunk_->model : policy_, batch, rows, nullptr));
 }
 
 void Critic::backward(Tensor dhidden, Tensor dvalue, Tensor hidden) {
   const ScratchScope scope(context_);
-  gemm_backward_weight(context_, weight_.grad, bias_.grad, dvalue, in_f32(hidden));
-  const Tensor part = context_.scratch().take(DType::f32, dhidden.dims()), total = in_f32(dhidden);
-  gemm_backward_input(context_, part, dvalue, weight_.value);
-  add_into(context_, total, part);
-  if (dhidden.dtype != DType::f32) cast(context_, dhidden, total);
+  const Tensor read = trunk_ ? trunk_->hidden : hidden;
+  gemm_backward_weight(context_, head_.grad, Tensor(), dvalue, in_f32(read));
+  Tensor dread = context_.scratch().take(DType::f32, read.dims());
+  gemm_backward_input(context_, dread, dvalue, head_.value);
+  if (!trunk_) {
+    const Tensor total = in_f32(dhidden);
+    add_into(context_, total, dread);
+    if (dhidden.dtype != DType::f32) cast(context_, dhidden, total);
+    return;
+  }
+  if (read.dtype != DType::f32) {
+    const Tensor rounded = context_.scratch().take(read.dtype, read.dims());
+    cast(context_, rounded, dread);
+    dread = rounded;
+  }
+  trunk_->pass.backward(dread);
 }
 
-void Critic::zero_grad() { context_.zero(grads_); }
+void Critic::zero_grad() {
+  context_.zero(head_.grad);
+  if (trunk_) trunk_->model->zero_grad(context_);
+}
 
-void Critic::update(Tensor clip, int64_t step, double learning_rate) { optimizer_->update(context_, clip, step, learning_rate); }
+void Critic::update(Tensor clip, int64_t step, double learning_rate) {
+  optimizer_->update(context_, clip, step, learning_rate_factor_ * learning_rate);
+}
+
+std::vector<float> Critic::head() const {
+  std::vector<float> out(static_cast<size_t>(head_.value.size()));
+  context_.copy(host_view(std::span(out)), head_.value.view({head_.value.size()}));
+  return out;
+}
+
+void Critic::set_head(std::span<const float> weight) {
+  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(), " numbers on a trunk that is ",
+             head_.value.size(), " wide");
+  std::vector<float> copy(weight.begin(), weight.end());
+  context_.copy(head_.value.view({head_.value.size()}), host_view(std::span(copy)));
+}
+
+int64_t Critic::weight_bytes() const {
+  int64_t out = static_cast<int64_t>(bytes_.size());
+  if (trunk_) out += static_cast<int64_t>(trunk_->model->flat_values().bytes() + trunk_->model->flat_grads().bytes());
+  return out;
+}
+
+void Critic::reserve(size_t bytes) {
+  if (trunk_) trunk_->pass.reserve(bytes);
+}
+
+std::vector<NamedTensor> Critic::values() const {
+  std::vector<NamedTensor> out{{"value.head", head_.value.view({head_.value.size()})}};
+  if (trunk_) out.push_back({"value.trunk", trunk_->model->flat_values()});
+  return out;
+}
 
 void Critic::save_state(StateSection& section) const {
-  host_copy_.resize(static_cast<size_t>(values_.size()));
-  context_.copy(host_view(std::span(host_copy_)), values_);
-  section.tensors.push_back({state_name, host_view(std::span(host_copy_))});
+  host_copies_.clear();
+  for (const NamedTensor& named : values()) {
+    std::vector<std::byte>& bytes = host_copies_.emplace_back(named.tensor.bytes());
+    const Tensor host(bytes.data(), named.tensor.dtype, DeviceKind::cpu, named.tensor.dims());
+    context_.copy(host, named.tensor);
+    section.tensors.push_back({named.name, host});
+  }
   optimizer_->save_state(section);
 }
 
 void Critic::load_state(const StateSection& section) {
-  for (const NamedTensor& named : section.tensors) {
-    if (named.name != state_name) continue;
-    HONE_CHECK(named.tensor.dtype == DType::f32 && named.tensor.size() == values_.size(), "critic state: ", named.tensor.size(),
-               " numbers; this model's critic has ", values_.size());
-    context_.copy(values_, named.tensor);
-    optimizer_->load_state(section);
-    return;
+  for (const NamedTensor& own : values()) {
+    const auto saved = std::ranges::find(section.tensors, own.name, &NamedTensor::name);
+    HONE_CHECK(saved != section.tensors.end(), "critic state: ", own.name, " is missing");
+    HONE_CHECK(saved->tensor.dtype == own.tensor.dtype && saved->tensor.size() == own.tensor.size(), "critic state: ", own.name, " has ",
+               saved->tensor.size(), " ", name_of(saved->tensor.dtype), " numbers; this critic has ", own.tensor.size(), " ",
+               name_of(own.tensor.dtype));
+    context_.copy(own.tensor, saved->tensor);
   }
-  fail("critic state: ", state_name, " is missing");
+  optimizer_->load_state(section);
 }
 
 }  // namespace hone

@@ -79,7 +79,7 @@ struct Trainer::Impl {
   }
 
   Critic& the_critic() {
-    if (!critic) critic = std::make_unique<Critic>(context, model.shape().hidden_size, make_optimizer(config));
+    if (!critic) critic = std::make_unique<Critic>(context, model, config.critic, recompute_of(config.recompute).value(), make_optimizer(config));
     return *critic;
   }
   bool counts_only() const { return context.kind() == DeviceKind::meta; }
@@ -114,15 +114,20 @@ struct Trainer::Impl {
   void reserve(std::span<const Sample* const> samples, const Objective& objective);
   void queue_linear(Staging& staging, const Objective& objective, double scale, Tensor logp);
   double run_general(Staging& staging, const Objective& objective, double scale, MetricSums& metrics);
-  double general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, Tensor hidden, Tensor targets, Tensor dhidden);
   // What is staged, on the device: its batch, the rows that the head reads and their targets.
   struct Packed {
     Batch batch;
     Tensor rows, targets;
   };
+  double general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, const Packed& packed, Tensor hidden,
+                      Tensor dhidden);
   Packed pack(const Staging& staging);
   Tensor dhidden_for(Tensor rows) { return arena.take(model.dtype(), {rows.size(), model.shape().hidden_size}); }
-  void queue_global_norm(Tensor clip, Tensor norm);
+  // Clips [1] and norms [1] of the gradients that one optimizer step takes together: the policy's, with a head on its trunk; a critic's of its own.
+  struct Norm {
+    Tensor clip, norm;
+  };
+  Norm queue_norm(const std::function<void(Tensor)>& add_squares);
   [[noreturn]] void refuse(const char* what, double value, std::span<const Sample* const> samples) const;
 
   Context& context;
@@ -141,6 +146,7 @@ struct Trainer::Impl {
   int64_t reserved_tokens = 0;
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
+  std::vector<const Sample*> working;  // of a step: the samples that are not idle
   std::vector<float> row_values;
 };
 
@@ -178,16 +184,17 @@ void Trainer::Impl::queue_linear(Staging& staging, const Objective& objective, d
   phases.mark(Phase::backward);
 }
 
-double Trainer::Impl::general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, Tensor hidden, Tensor targets,
-                                   Tensor dhidden) {
+double Trainer::Impl::general_head(Staging& staging, const Objective& objective, double scale, MetricSums& metrics, const Packed& packed,
+                                   Tensor hidden, Tensor dhidden) {
   const Needs needs = objective.needs();
+  const Tensor targets = packed.targets;
   const int64_t rows = targets.size();
   const Tensor logp = arena.take(DType::f32, {rows}), lse = arena.take(DType::f32, {rows});
   const Tensor entropy = needs.entropy ? arena.take(DType::f32, {rows}) : Tensor();
   const Tensor value = needs.critic ? arena.take(DType::f32, {rows, 1}) : Tensor();
   Param& head = model.head();
   logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, inv_temperature);
-  if (needs.critic) critic->forward(value, hidden);
+  if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
   phases.mark(Phase::head);
   host.release({});
   const Tensor host_logp = fetch(logp), host_entropy = needs.entropy ? fetch(entropy) : Tensor(), host_value = needs.critic ? fetch(value) : Tensor();
@@ -218,20 +225,20 @@ double Trainer::Impl::run_general(Staging& staging, const Objective& objective, 
   const Tensor hidden = pass.forward(packed.batch, packed.rows);
   phases.mark(Phase::forward);
   const Tensor dhidden = dhidden_for(packed.rows);
-  const double loss = general_head(staging, objective, scale, metrics, hidden, packed.targets, dhidden);
+  const double loss = general_head(staging, objective, scale, metrics, packed, hidden, dhidden);
   if (!std::isfinite(loss)) return loss;
   pass.backward(dhidden);
   phases.mark(Phase::backward);
   return loss;
 }
 
-// The norm of all gradients; clip [1] and norm [1] are written.
-void Trainer::Impl::queue_global_norm(Tensor clip, Tensor norm) {
+Trainer::Impl::Norm Trainer::Impl::queue_norm(const std::function<void(Tensor)>& add_squares) {
   const Tensor sum = step_arena.take(DType::f64, {1});
+  const Norm out{step_arena.take(DType::f32, {1}), step_arena.take(DType::f32, {1})};
   context.zero(sum);
-  optimizer->add_squares(context, sum);
-  if (critic) sum_squares(context, sum, critic->flat_grads());
-  clip_factor(context, clip, norm, sum, static_cast<float>(config.max_grad_norm));
+  add_squares(sum);
+  clip_factor(context, out.clip, out.norm, sum, static_cast<float>(config.max_grad_norm));
+  return out;
 }
 
 // Takes the memory of the step's largest micro-batch in one piece each, as the same code counts it on the meta device: arenas that grow would hold
@@ -267,6 +274,7 @@ void Trainer::Impl::reserve(std::span<const Sample* const> samples, const Object
   }
   trainer.step(batch, objective, 0);
   pass.reserve(trainer.impl_->pass.peak_bytes());
+  if (critic && trainer.impl_->critic) critic->reserve(trainer.impl_->critic->peak_bytes());
   arena.reserve(trainer.impl_->arena.peak_bytes());
   context.scratch().reserve(counting.scratch().peak_bytes());
 }
@@ -283,19 +291,25 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   double count = 0;
+  const bool may_skip = m.config.z_loss == 0 && !m.counts_only();  // what is counted has no numbers yet
+  m.working.clear();
   for (size_t i = 0; i < samples.size(); ++i) {
-    check_sample(*samples[i], i, m.model.shape());
-    count += count_of(needs.per, samples[i]->mask);
-    report.num_tokens += static_cast<int64_t>(samples[i]->tokens.size());
-    report.num_trained_tokens += std::count_if(samples[i]->mask.begin(), samples[i]->mask.end(), [](float v) { return v != 0; });
+    const Sample& sample = *samples[i];
+    check_sample(sample, i, m.model.shape());
+    count += count_of(needs.per, sample.mask);
+    report.num_tokens += static_cast<int64_t>(sample.tokens.size());
+    if (may_skip && objective.idle(sample)) continue;
+    m.working.push_back(&sample);
+    report.num_trained_tokens += std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
   }
-  cut_micro_batches(samples, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
-  m.reserve(samples, objective);
-  const auto samples_of = [&](const MicroBatch& micro) { return samples.subspan(micro.begin, micro.end - micro.begin); };
+  const std::span<const Sample* const> working = m.working;
+  if (needs.critic) m.the_critic();
+  cut_micro_batches(working, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  m.reserve(working, objective);
+  const auto samples_of = [&](const MicroBatch& micro) { return working.subspan(micro.begin, micro.end - micro.begin); };
 
   m.phases.begin();
   m.model.zero_grad(m.context);
-  if (needs.critic) m.the_critic();
   if (m.critic) m.critic->zero_grad();
   m.step_arena.release({});
   MetricSums metrics;
@@ -318,11 +332,15 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     first_row += rows;
   }
 
-  const Tensor clip = m.step_arena.take(DType::f32, {1}), norm = m.step_arena.take(DType::f32, {1});
-  m.queue_global_norm(clip, norm);
+  const bool two_norms = m.critic && m.critic->separate();
+  const Impl::Norm policy = m.queue_norm([&](Tensor sum) {
+    m.optimizer->add_squares(m.context, sum);
+    if (m.critic && !two_norms) m.critic->add_squares(sum);
+  });
+  const Impl::Norm critic = two_norms ? m.queue_norm([&](Tensor sum) { m.critic->add_squares(sum); }) : policy;
   m.phases.mark(Phase::optimizer);
   m.host.release({});
-  const Tensor host_norm = m.fetch(norm), host_logp = needs.linear ? m.fetch(logp) : Tensor();
+  const Tensor host_norm = m.fetch(policy.norm), host_critic_norm = m.fetch(critic.norm), host_logp = needs.linear ? m.fetch(logp) : Tensor();
   m.context.synchronize();
   if (needs.linear) {
     first_row = 0;
@@ -334,18 +352,21 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
       first_row += rows;
     }
   }
+  const double critic_norm = m.counts_only() ? 0 : host_critic_norm.ptr<float>()[0];
   if (!m.counts_only()) report.grad_norm = host_norm.ptr<float>()[0];
   if (!std::isfinite(report.grad_norm)) m.refuse("gradient's norm", report.grad_norm, samples);
+  if (!std::isfinite(critic_norm)) m.refuse("critic's gradient's norm", critic_norm, samples);
   report.times = m.phases.read();
   report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
   m.update_phases.begin();
   const OpRange range(m.context, "optimizer");
-  m.optimizer->update(m.context, clip, m.steps + 1, learning_rate);
-  if (m.critic) m.critic->update(clip, m.steps + 1, learning_rate);
+  m.optimizer->update(m.context, policy.clip, m.steps + 1, learning_rate);
+  if (m.critic) m.critic->update(critic.clip, m.steps + 1, learning_rate);
   m.update_phases.mark(Phase::optimizer);
   if (!m.counts_only()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
   ++m.steps;
   report.metrics = metrics.means();
+  if (two_norms) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
   return report;
 }
@@ -360,6 +381,7 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
   std::vector<float> tokens;
   m.stagings.resize(std::max<size_t>(m.stagings.size(), 1));
   Staging& staging = m.stagings.front();
+  Critic& critic = m.the_critic();
   for (const MicroBatch& micro : m.micro_batches) {
     staging.fill(samples.subspan(micro.begin, micro.end - micro.begin));
     tokens.assign(staging.logp.size(), 0);
@@ -367,7 +389,7 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
       const ScratchScope scope(m.context);
       const Impl::Packed packed = m.pack(staging);
       const Tensor value = m.arena.take(DType::f32, {packed.rows.size(), 1});
-      m.the_critic().forward(value, infer(m.context, m.model, packed.batch, packed.rows, nullptr));
+      critic.score(value, packed.batch, packed.rows);
       m.host.release({});
       const Tensor host_value = m.fetch(value);
       m.context.synchronize();
@@ -388,22 +410,42 @@ int64_t Trainer::steps_done() const { return impl_->steps; }
 TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.counts_only();  // its arenas grow as if memory were free
-  const size_t activations = counted ? m.pass.peak_bytes() + m.arena.peak_bytes() + m.step_arena.peak_bytes()
-                                     : m.pass.capacity_bytes() + m.arena.capacity_bytes() + m.step_arena.capacity_bytes();
-  return {.optimizer = m.optimizer->state_bytes(), .activations = static_cast<int64_t>(activations)};
+  size_t activations = counted ? m.pass.peak_bytes() + m.arena.peak_bytes() + m.step_arena.peak_bytes()
+                               : m.pass.capacity_bytes() + m.arena.capacity_bytes() + m.step_arena.capacity_bytes();
+  TrainerMemory out{.optimizer = m.optimizer->state_bytes()};
+  if (m.critic) {
+    out.optimizer += m.critic->state_bytes();
+    out.critic = m.critic->weight_bytes();
+    activations += counted ? m.critic->peak_bytes() : m.critic->capacity_bytes();
+  }
+  out.activations = static_cast<int64_t>(activations);
+  return out;
 }
+
+std::vector<float> Trainer::value_head() { return impl_->the_critic().head(); }
+void Trainer::set_value_head(std::span<const float> weight) { impl_->the_critic().set_head(weight); }
+
+// The critic's tensors stand beside the policy's: a trunk of its own has parameters of the same names.
+static constexpr std::string_view critic_prefix = "critic.";
 
 void Trainer::save_state(StateSection& section) const {
   section.values.set("steps", impl_->steps);
   section.values.set("critic", impl_->critic != nullptr);
   impl_->optimizer->save_state(section);
-  if (impl_->critic) impl_->critic->save_state(section);
+  if (!impl_->critic) return;
+  StateSection own;
+  impl_->critic->save_state(own);
+  for (NamedTensor& named : own.tensors) section.tensors.push_back({concat(critic_prefix, named.name), named.tensor});
 }
 
 void Trainer::load_state(const StateSection& section) {
   impl_->steps = section.values.at("steps", "trainer state").as_int("trainer state: steps");
   impl_->optimizer->load_state(section);
-  if (section.values.at("critic", "trainer state").as_bool("trainer state: critic")) impl_->the_critic().load_state(section);
+  if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
+  StateSection own;
+  for (const NamedTensor& named : section.tensors)
+    if (named.name.starts_with(critic_prefix)) own.tensors.push_back({named.name.substr(critic_prefix.size()), named.tensor});
+  impl_->the_critic().load_state(own);
 }
 
 }  // namespace hone

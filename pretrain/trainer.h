@@ -8,6 +8,7 @@
 #include "core/model/run.h"
 #include "core/model/score.h"
 #include "core/optim/optimizer.h"
+#include "pretrain/critic.h"
 #include "pretrain/phases.h"
 
 namespace hone {
@@ -18,6 +19,7 @@ struct TrainerConfig {
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | block
   std::string optimizer = "adamw";
+  CriticConfig critic;                            // the stage's to offer as keys, where objectives ask for a critic
   double temperature = 1;                         // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
   std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
   void fields(Fields& f);                         // the optimizer's own keys included
@@ -33,7 +35,8 @@ struct StepReport {
 
 // Bytes a trainer holds besides the model's weights and gradients.
 struct TrainerMemory {
-  int64_t optimizer = 0, activations = 0;
+  int64_t optimizer = 0, activations = 0;  // the critic's too
+  int64_t critic = 0;                      // its weights and gradients
 };
 
 // Owns optimizer states, tape and staging; the model stays the caller's. One thread. State: optimizer, critic, the number of steps done.
@@ -44,16 +47,19 @@ class Trainer : public Stateful {
 
   // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
   // A sample longer than micro_batch_tokens, or than the model's positions, is an Error that names it; so is a loss or gradient norm that is not
-  // finite (the weights are then as before the step). The gradients stay in the model until the next step. The step's work is queued without waiting
-  // for the device, but once for the gradient's norm and, unless the objective is linear, once a micro-batch for what the objective reads; the update
-  // may be under way when the call returns.
+  // finite (the weights are then as before the step). Samples that are idle() under the objective are counted and left out. The gradients stay in the
+  // model until the next step. The step's work is queued without waiting for the device, but once for the gradient's norm and, unless the objective
+  // is linear, once a micro-batch for what the objective reads; the update may be under way when the call returns.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
   // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.
   void dump_to(std::filesystem::path path);
 
-  // The critic's value for each token of the samples (PPO): a linear head on the trunk's final hidden state; 0 where mask is. Made on first use.
+  // The critic is made on first use. values: of each token of the samples, read off the hidden state of the token before it; 0 where mask is.
   std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
+  // The weight of its head, D numbers: a reward model's score.weight.
+  std::vector<float> value_head();
+  void set_value_head(std::span<const float> weight);
 
   int64_t steps_done() const;
   // As the steps so far have made it.

@@ -99,7 +99,11 @@ struct LoadOptions {
 };
 // A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options = {});
-// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself.
-void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config = JsonObject{});
+// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself. A value head (D numbers) goes with the
+// model as score.weight [1, D], where transformers' sequence classifiers have it.
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config = JsonObject{},
+                std::span<const float> value_head = {});
+// The value head of a folder, D numbers; empty where it has none.
+std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder);
 
 }  // namespace hone

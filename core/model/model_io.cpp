@@ -14,6 +14,7 @@ namespace hone {
 namespace {
 
 constexpr std::string_view head_name = "lm_head.weight";
+constexpr std::string_view value_head_name = "score.weight";
 
 // A row block of a parameter and where the file has it.
 struct Piece {
@@ -77,7 +78,7 @@ std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std:
   }
   const std::string& head = std::ranges::find(pieces, &model.head(), &Piece::param)->name;
   for (const std::string& name : file.names()) {
-    if (used.contains(name) || is_buffer(name)) continue;
+    if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
     if (name != head_name || !file.contains(head))
       problems.push_back("surplus " + name);
     else if (!same_numbers(file.at(name), file.at(head)))
@@ -150,7 +151,8 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   return model;
 }
 
-void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config) {
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config,
+                std::span<const float> value_head) {
   HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "a model is saved as f32 or bf16, not ", name_of(dtype));
   make_folder(folder);
   Json config = model.config();
@@ -166,7 +168,27 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
     bytes.push_back(host_bytes(context, staging, piece, dtype));
     tensors.push_back({piece.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, piece.file_shape())});
   }
+  if (!value_head.empty()) {
+    HONE_CHECK(static_cast<int64_t>(value_head.size()) == model.shape().hidden_size, value_head_name, " has ", value_head.size(),
+               " numbers, the model is ", model.shape().hidden_size, " wide");
+    tensors.push_back({std::string(value_head_name), host_view(value_head).view({1, model.shape().hidden_size})});
+  }
   write_safetensors(folder / "model.safetensors", tensors);
+}
+
+std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder) {
+  const SafetensorsReader file(folder);
+  if (!file.contains(value_head_name)) return {};
+  const Tensor weight = file.at(value_head_name);
+  HONE_CHECK(weight.rank == 2 && weight.dim(0) == 1, folder.string(), ": ", value_head_name, " is ", shape_text(weight.dims()),
+             ", a reward model's has one row");
+  Arena staging(context.device());
+  const Tensor raw = staging.take(weight.dtype, weight.dims()), numbers = staging.take(DType::f32, {weight.size()});
+  context.copy(raw, weight);
+  cast(context, numbers, raw.view({weight.size()}));
+  std::vector<float> out(static_cast<size_t>(weight.size()));
+  context.copy(host_view(std::span(out)), numbers);
+  return out;
 }
 
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer) {

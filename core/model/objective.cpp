@@ -22,13 +22,13 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   };
   column("logp", batch.logp, true);
   column("mask", batch.mask, true);
-  column("old_logp", batch.old_logp, needs.old && batch.behavior_logp.empty());
-  column("behavior_logp", batch.behavior_logp, needs.behavior && batch.old_logp.empty());
+  column("old_logp", batch.old_logp, needs.old);
+  column("behavior_logp", batch.behavior_logp, needs.behavior && (needs.old || batch.old_logp.empty()));
   column("reference_logp", batch.reference_logp, needs.reference);
   column("entropy", batch.entropy, false);
   column("value", batch.value, needs.critic);
   column("old_value", batch.old_value, false);
-  column("returns", batch.returns, needs.critic);
+  column("returns", batch.returns, false);
   column("advantage", batch.advantage, false);
   HONE_CHECK(needs.per != Per::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(), " sequences do not make pairs");
 }
@@ -37,8 +37,22 @@ Metrics MetricSums::means() const {
   Metrics out;
   for (const auto& [name, sum] : sums_)
     if (sum.second != 0) out[name] = sum.first / sum.second;
-  for (const auto& [name, value] : maxima_) out[name] = value;
+  for (const auto& [name, value] : extremes_) out[name] = value;
   return out;
+}
+
+Metrics fold_metrics(std::span<const Metrics> updates) {
+  MetricSums sums;
+  for (const Metrics& update : updates)
+    for (const auto& [name, value] : update) {
+      if (name.ends_with("min"))
+        sums.minimum(name, value);
+      else if (name.ends_with("max"))
+        sums.maximum(name, value);
+      else
+        sums.add(name, value, 1);
+    }
+  return sums.means();
 }
 
 Registry<ObjectiveFactory>& objectives() {

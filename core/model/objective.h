@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "core/checkpoint.h"
 #include "core/fields.h"
 #include "core/metrics.h"
 #include "core/registry.h"
@@ -17,7 +18,10 @@ namespace hone {
 enum class Per : uint8_t { token, sequence, pair };
 
 struct Needs {
-  bool behavior = false, old = false, reference = false, entropy = false, critic = false;
+  // behavior: what the sampler recorded. old: what the learner computes when the epochs of a step begin; alone, `behavior` takes either. Asked for
+  // together, both must be there: rollouts that are stale, or of other arithmetic.
+  bool behavior = false, old = false;
+  bool reference = false, entropy = false, critic = false;
   Per per = Per::token;
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host sync.
   bool linear = false;
@@ -41,8 +45,8 @@ struct TokenBatch {
 double count_of(Per per, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
-// Every column has one entry a token, and those that `needs` asks for are there (old_logp may stand in for behavior_logp and the other way round; an
-// entropy that is only measured may be missing); an Error says which is not.
+// Every column has one entry a token, and those that `needs` asks for are there (an entropy that is only measured may be missing); an Error says
+// which is not.
 void check_batch(const Needs& needs, const TokenBatch& batch);
 
 // dLoss/d(column), zero on entry; empty where the run does not have the column.
@@ -50,15 +54,20 @@ struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
 
-// Metrics of a loss over micro-batches: sums with their weights, so that the step's mean does not depend on how it was split.
+// Metrics of a loss over micro-batches: sums with their weights, minima and maxima, so that a step's do not depend on how it was split. A name that
+// ends in min is a minimum's, one in max a maximum's, and no other is (fold_metrics).
 class MetricSums {
  public:
   void add(const std::string& name, double sum, double weight) {
     auto& s = sums_[name];
     s.first += sum, s.second += weight;
   }
+  void minimum(const std::string& name, double value) {
+    auto [at, fresh] = extremes_.emplace(name, value);
+    if (!fresh && value < at->second) at->second = value;
+  }
   void maximum(const std::string& name, double value) {
-    auto [at, fresh] = maxima_.emplace(name, value);
+    auto [at, fresh] = extremes_.emplace(name, value);
     if (!fresh && value > at->second) at->second = value;
   }
   // A name whose weights sum to 0 is left out.
@@ -66,20 +75,29 @@ class MetricSums {
 
  private:
   std::map<std::string, std::pair<double, double>> sums_;
-  std::map<std::string, double> maxima_;
+  std::map<std::string, double> extremes_;
 };
 
-class Objective {
+// One row for several updates: minima, maxima, and of everything else the mean over the updates that have it.
+Metrics fold_metrics(std::span<const Metrics> updates);
+
+class Objective : public Stateful {
  public:
-  virtual ~Objective() = default;
   // Hyper-parameters, as recipe keys; names are TRL's.
   virtual void fields(Fields&) {}
   virtual void prepare() {}
   virtual Needs needs() const = 0;
-  // Once rewards, reference and values are known: rewards -> advantages (and returns). May look across groups. `metrics` gets what it measured.
-  virtual void credit(std::span<Group>, MetricSums&) const {}
+  // Once rewards, reference and values are known, before the epochs: rewards -> advantages (and returns). May look across groups, take samples out of
+  // the loss (their mask), and learn for the next time, which is then its state. `metrics` gets what it measured.
+  virtual void credit(std::span<Group>, MetricSums&) {}
+  // True if the sample, as credit() left it, adds nothing to the loss and its gradient whatever the weights are: the trainer leaves its pass out (it
+  // still counts in `scale`).
+  virtual bool idle(const Sample&) const { return false; }
   // The micro-batch's share of the step's loss; writes its gradient.
   virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
+  // Most objectives have no state.
+  void save_state(StateSection&) const override {}
+  void load_state(const StateSection&) override {}
 };
 
 using ObjectiveFactory = std::unique_ptr<Objective> (*)();

@@ -45,7 +45,7 @@ class Grpo : public Objective {
 
   Needs needs() const override { return {.behavior = true, .reference = beta_ > 0, .entropy = true, .per = loss_types().at(loss_type_).per}; }
 
-  void credit(std::span<Group> groups, MetricSums& metrics) const override {
+  void credit(std::span<Group> groups, MetricSums& metrics) override {
     credit_groups(groups, {.scale = reward_scales().at(scale_rewards_)}, metrics);
   }
 

@@ -45,7 +45,7 @@ class Ppo : public Objective {
 
   Needs needs() const override { return {.behavior = true, .reference = kl_coef_ > 0, .entropy = true, .critic = true, .per = Per::token}; }
 
-  void credit(std::span<Group> groups, MetricSums& metrics) const override {
+  void credit(std::span<Group> groups, MetricSums& metrics) override {
     std::vector<double> rewards = token_rewards(groups, metrics), values, advantages(rewards.size());
     if (whiten_rewards_) whiten(rewards, false);
     for_samples(groups, [&](Sample& sample) { for_masked(sample, [&](size_t t) { values.push_back(sample.value[t]); }); });

@@ -1,6 +1,4 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
-#include <algorithm>
-
 #include "core/log.h"
 #include "core/stopwatch.h"
 #include "posttrain/actor.h"
@@ -14,10 +12,11 @@
 namespace hone {
 namespace {
 
-// One row for a round's updates: means, and maxima of what is a maximum.
+// One row for a round's updates.
 StepReport combine(const std::vector<StepReport>& updates) {
   StepReport out;
   const double share = 1.0 / static_cast<double>(updates.size());
+  std::vector<Metrics> metrics;
   for (const StepReport& update : updates) {
     out.loss += share * update.loss;
     out.grad_norm += share * update.grad_norm;
@@ -27,11 +26,9 @@ StepReport combine(const std::vector<StepReport>& updates) {
     out.num_sequences += update.num_sequences;
     out.seconds += update.seconds;
     out.times += update.times;
-    for (const auto& [name, value] : update.metrics) {
-      double& sum = out.metrics[name];
-      sum = name.ends_with("/max") ? std::max(sum, value) : sum + share * value;
-    }
+    metrics.push_back(update.metrics);
   }
+  out.metrics = fold_metrics(metrics);
   return out;
 }
 
@@ -45,6 +42,7 @@ class Rl : public Stage {
     f("log_samples", log_samples_, "replies of a round that go to samples.jsonl");
     actor_.fields(f);
     objective_.fields(f);
+    f("critic", loop_.trainer.critic, "of objectives that need values (ppo)");
     loop_.fields(f);
     f.require("prompts_per_step", prompts_per_step_ > 0 && prompts_per_step_ <= max_batch,
               concat("prompts_per_step must be in [1, ", max_batch, "]"));
@@ -71,7 +69,7 @@ class Rl : public Stage {
   void run(Run& run) override {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
-    const Objective& objective = *objective_.made;
+    Objective& objective = *objective_.made;
     const Needs needs = objective.needs();
     const uint64_t seed = run.stage_seed();
     ActorConfig actor_config = actor_;
@@ -82,7 +80,7 @@ class Rl : public Stage {
     if (needs.reference) reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
     IndexLoader order(static_cast<int64_t>(tasks.size()), seed);
 
-    train_loop(run, loop_, trainer, {{"loader", &order}}, [&](int64_t step, double learning_rate) {
+    train_loop(run, loop_, trainer, {{"loader", &order}, {"objective", &objective}}, [&](int64_t step, double learning_rate) {
       const Stopwatch watch;
       std::vector<const Task*> prompts;
       IndexLoader next = order;  // moves on once there is experience: a step that could not be judged is done again

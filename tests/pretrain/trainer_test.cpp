@@ -57,6 +57,44 @@ TEST(Trainer, SplittingIntoMicroBatchesChangesTheGradientByRoundingOnly) {
   for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6) << i;
 }
 
+// The mean log-prob of tokens whose advantage is not zero; the others' samples are idle.
+struct Weighted : Objective {
+  Needs needs() const override { return {}; }
+  bool idle(const Sample& sample) const override { return skips && sample.advantage[0] == 0; }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
+    double sum = 0;
+    for (size_t t = 0; t < batch.mask.size(); ++t) {
+      const double weight = batch.scale * batch.mask[t] * batch.advantage[t];
+      sum -= weight * batch.logp[t];
+      grad.logp[t] = static_cast<float>(-weight);
+    }
+    return sum;
+  }
+  bool skips = true;
+};
+
+TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
+  TrainerConfig config;
+  config.micro_batch_tokens = 12;  // a sample each
+  std::vector<Sample> samples = make_samples(lengths);
+  for (size_t i = 0; i < samples.size(); ++i) samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
+  Rig all(config), some(config);
+  Weighted counts_all;
+  counts_all.skips = false;
+  const StepReport a = all.trainer.step(pointers(samples), counts_all, 0.01), b = some.trainer.step(pointers(samples), Weighted(), 0.01);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_EQ(weights_of(*all.model), weights_of(*some.model));
+  EXPECT_EQ(b.num_tokens, 31);
+  EXPECT_EQ(b.num_trained_tokens, 10 + 7);
+  EXPECT_EQ(b.num_sequences, 4);
+  for (Sample& sample : samples) std::ranges::fill(sample.advantage, 0.f);
+  const StepReport nothing = some.trainer.step(pointers(samples), Weighted(), 0.01);
+  EXPECT_EQ(nothing.loss, 0);
+  EXPECT_EQ(nothing.grad_norm, 0);
+  EXPECT_EQ(some.trainer.steps_done(), 2);
+}
+
 TEST(Trainer, GivesTheSameBitsWithOneAndTwoThreads) {
   const std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<float>> weights;

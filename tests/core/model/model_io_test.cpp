@@ -157,6 +157,18 @@ TEST_F(ModelIoTest, OtherPrecisionsAreCast) {
   }
 }
 
+TEST_F(ModelIoTest, AValueHeadGoesWithTheModel) {
+  const auto model = save("llama");
+  EXPECT_TRUE(load_value_head(context_, folder()).empty());
+  std::vector<float> head(static_cast<size_t>(model->shape().hidden_size), 0.5f);
+  head[0] = -2;
+  save_model(context_, *model, folder(), DType::f32, JsonObject{}, head);
+  EXPECT_EQ(load_value_head(context_, folder()), head);
+  EXPECT_EQ(refusal(), "loaded");
+  head.pop_back();
+  EXPECT_THROW(save_model(context_, *model, folder(), DType::f32, JsonObject{}, head), Error);
+}
+
 TEST_F(ModelIoTest, IntegersAreNoWeights) {
   save("llama");
   Store store = read();

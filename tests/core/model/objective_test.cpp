@@ -12,7 +12,15 @@ TEST(MetricSums, MeansAreWeightedAndMaximaKept) {
   sums.add("never", 0, 0);
   sums.maximum("max", -3);
   sums.maximum("max", -5);
-  EXPECT_EQ(sums.means(), (Metrics{{"loss", 2.5}, {"max", -3}}));
+  sums.minimum("min", 2);
+  sums.minimum("min", 7);
+  EXPECT_EQ(sums.means(), (Metrics{{"loss", 2.5}, {"max", -3}, {"min", 2}}));
+}
+
+TEST(FoldMetrics, KeepsExtremesAndMeansOfWhatIsThere) {
+  const Metrics updates[] = {{{"kl", 1}, {"clip_ratio/low_min", 0.5}, {"ratio/max", 2}}, {{"kl", 3}, {"clip_ratio/low_min", 0.25}, {"late", 7}}};
+  EXPECT_EQ(fold_metrics(updates), (Metrics{{"kl", 2}, {"clip_ratio/low_min", 0.25}, {"ratio/max", 2}, {"late", 7}}));
+  EXPECT_TRUE(fold_metrics({}).empty());
 }
 
 TEST(Objective, CountsTokensSequencesAndPairs) {
@@ -44,6 +52,10 @@ TEST(Objective, AMissingOrShortColumnIsNamed) {
   TokenBatch with_old;
   with_old.old_logp = three;
   EXPECT_EQ(message({.behavior = true}, with_old), "");
+  EXPECT_NE(message({.behavior = true, .old = true}, with_old).find("behavior_logp"), std::string::npos);
+  TokenBatch with_behavior;
+  with_behavior.behavior_logp = three;
+  EXPECT_NE(message({.old = true}, with_behavior).find("old_logp"), std::string::npos);
   TokenBatch short_column;
   short_column.advantage = two;
   EXPECT_NE(message({}, short_column).find("advantage has 2"), std::string::npos);
