@@ -13,11 +13,12 @@ find_library(DNNL_LIBRARY dnnl REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 find_package(benchmark QUIET)
 
 add_library(hone_dependencies INTERFACE)
 target_link_libraries(hone_dependencies INTERFACE
-  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP)
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
