@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/parallel_for.h"
 #include "posttrain/eval/task.h"
+#include "rewards/sandbox_guards.h"
 
 namespace hone {
 namespace {
@@ -32,6 +33,12 @@ class DoctorCommand : public Command {
     const char* data = std::getenv("HONE_DATA");
     say(data != nullptr, "HONE_DATA", data ? data : "not set", "export HONE_DATA=FOLDER: recipes on real data read from it");
     const size_t tasks = known_eval_tasks().size();
+    const GuardReport& guards = available_guards();
+    for (size_t i = 0; i < guard_kinds().size(); ++i) {
+      const GuardKind& kind = guard_kinds()[i];
+      say(guards.guards.*kind.flag, concat("guard ", kind.name), guards.guards.*kind.flag ? kind.does : concat(kind.does, ": ", guards.why_not[i]),
+          "the reward code refuses without it unless sandbox.allow_missing names it: docs/sandbox.md");
+    }
     say(tasks > 0, "tasks", concat(tasks, " task files"), "run hone from the source tree, or name a task's file");
     return 0;
   }

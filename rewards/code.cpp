@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/parallel_for.h"
 #include "rewards/code_harness.h"
 #include "rewards/code_tests.h"
 #include "rewards/reward.h"
@@ -54,7 +53,7 @@ class Code : public Reward {
     f("partial", partial_, "the score is the share of tests passed; false: 1 if all pass, else 0");
     f("python", python_, "the interpreter (3.10 or newer): a name or an absolute path");
     f("max_code_kb", max_code_kb_, "KiB of a program; a longer one is not run");
-    f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "must be in [1, 65536]");
+    f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "max_code_kb must be in [1, 65536]");
     f("sandbox", sandbox_config_, "limits of a run, which is one for each input, or one for all tests that are Python");
   }
 
@@ -72,12 +71,6 @@ class Code : public Reward {
     const Verdict verdict = tests.cases.empty() ? judge_calls(task, tests, program) : judge_output(task, tests, program);
     const double share = static_cast<double>(verdict.passed) / static_cast<double>(tests.size());
     return {.score = partial_ ? share : verdict.passed == tests.size() ? 1.0 : 0.0, .note = verdict.note};
-  }
-
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
-    parallel_for(static_cast<int64_t>(completions.size()), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) scores[static_cast<size_t>(i)] = score(task, completions[static_cast<size_t>(i)]);
-    });
   }
 
  private:

@@ -14,13 +14,13 @@ struct CodeTests {
   struct Case {
     std::string input, output;
   };
-  std::string stub, entry;           // code that the reply goes on with, and the function it is to define (HumanEval)
-  std::string setup;                 // Python, before the tests and after the program
-  std::vector<std::string> asserts;  // Python, one test each
-  std::vector<std::string> defines;  // functions and classes of the reference solution, where the row has one
-  std::string function;              // of calls; a method if the program has a class Solution
-  JsonArray calls;                   // [[arguments], expected]
-  std::vector<Case> cases;
+  std::string stub = {}, entry = {};      // code that the reply goes on with, and the function it is to define (HumanEval)
+  std::string setup = {};                 // Python, before the tests and after the program
+  std::vector<std::string> asserts = {};  // Python, one test each
+  std::vector<std::string> defines = {};  // functions and classes of the reference solution, where the row has one
+  std::string function = {};              // of calls; a method if the program has a class Solution
+  JsonArray calls = {};                   // [[arguments], expected]
+  std::vector<Case> cases = {};
   size_t size() const { return asserts.size() + calls.size() + cases.size(); }
 };
 

@@ -12,7 +12,9 @@ namespace {
 
 // A reward whose defaults cannot stand alone, and a task whose answer a reward can read, where "12" is none.
 std::string spec_of(const std::string& name) {
-  return name == "composite" ? "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}" : name;
+  if (name == "composite") return "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}";
+  if (name == "code") return "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc', 'seccomp']}}";
+  return name;
 }
 
 Task task_for(const std::string& name) {
@@ -20,7 +22,8 @@ Task task_for(const std::string& name) {
           .prompt = "1,3:7,3",
           .messages = {},
           .answer = name == "choice" ? "B" : "12",
-          .columns = JsonObject{{"nums", JsonArray{3, 4, 7}}, {"target", 12}, {"task", "letter_counting"}}};
+          .columns = JsonObject{
+              {"nums", JsonArray{3, 4, 7}}, {"target", 12}, {"task", "letter_counting"}, {"test_list", JsonArray{"assert twelve() == 12"}}}};
 }
 
 std::string repeated(std::string_view unit, size_t bytes) {
@@ -29,7 +32,8 @@ std::string repeated(std::string_view unit, size_t bytes) {
   return out;
 }
 
-std::vector<Completion> small_completions() {
+// A reward that starts a program for each gets every tenth.
+std::vector<Completion> small_completions(const std::string& name) {
   std::vector<Completion> out;
   for (const char* text : {"",
                            "12",
@@ -73,6 +77,9 @@ std::vector<Completion> small_completions() {
     out.push_back({.ids = {1, 2, 3}, .text = text, .finish_reason = "stop"});
   for (const std::string_view text : {std::string_view("12\0 34", 6), std::string_view("\\boxed{1\0002}", 11), std::string_view("\0\0\0", 3)})
     out.push_back({.ids = {1}, .text = std::string(text), .finish_reason = "length"});
+  if (name == "code")
+    for (size_t i = 0; i < out.size(); ++i)
+      out.erase(out.begin() + static_cast<std::ptrdiff_t>(i), out.begin() + static_cast<std::ptrdiff_t>(std::min(i + 9, out.size())));
   return out;
 }
 
@@ -91,7 +98,7 @@ class RewardContract : public testing::TestWithParam<std::string> {
 
 TEST_P(RewardContract, TheSameTextScoresTheSame) {
   const auto another = make_reward(spec_of(GetParam()));
-  const std::vector<Completion> completions = small_completions();
+  const std::vector<Completion> completions = small_completions(GetParam());
   std::vector<Score> first;
   for (const Completion& completion : completions) {
     first.push_back(reward->score(task, completion));
@@ -104,7 +111,7 @@ TEST_P(RewardContract, TheSameTextScoresTheSame) {
 }
 
 TEST_P(RewardContract, AGroupScoresAsOneByOne) {
-  const std::vector<Completion> completions = small_completions();
+  const std::vector<Completion> completions = small_completions(GetParam());
   std::vector<Score> scores(completions.size());
   reward->score_group(task, completions, scores);
   for (size_t i = 0; i < completions.size(); ++i) expect_same(scores[i], reward->score(task, completions[i]));
