@@ -126,7 +126,7 @@ TEST_P(SandboxAttack, AnEndlessLoopRunsOutOfProcessorTime) {
   config.cpu_seconds = 1;
   const SandboxFinished done = run_python("while True: pass");
   EXPECT_EQ(done.how, How::cpu_time) << describe(done);
-  EXPECT_GE(done.cpu_seconds, 0.9);
+  EXPECT_GE(done.cpu_seconds, 0.5);
   EXPECT_LT(done.cpu_seconds, 3);
 }
 
