@@ -1,5 +1,5 @@
-// Families whose answer is a number or numbers that may be written in several ways: power_function, coin_flip, dice, fraction_simplification,
-// complex_arithmetic, prime_factorization, cryptarithm.
+// Families whose answer is a number or numbers that may be written in several ways: power_function, coin_flip, number_format, dice,
+// fraction_simplification, complex_arithmetic, prime_factorization, cryptarithm.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -47,6 +47,16 @@ double coin_flip(const Puzzle& puzzle, std::string_view text) {
   return top && bottom && *bottom != 0 && std::fabs(*top / *bottom - *expected) <= 1e-4 ? 1 : 0;
 }
 
+// Within a hundredth, in any of the forms that the question shows: 1,234.5, 1234.500, 1.2345e+03.
+double number_format(const Puzzle& puzzle, std::string_view text) {
+  const auto expected = number(puzzle.reference);
+  HONE_CHECK(expected, "number_format: the answer '", puzzle.reference, "' is no number");
+  std::string digits(text);
+  std::erase(digits, ',');
+  const auto given = number(digits);
+  return given && std::fabs(*given - *expected) < 1e-2 ? 1 : 0;
+}
+
 // The same fraction in the same terms, in LaTeX or plain.
 double fraction(const Puzzle& puzzle, std::string_view text) { return math_equal(puzzle.reference, text, {.strict = true}) ? 1 : 0; }
 
@@ -73,7 +83,8 @@ double prime_factorization(const Puzzle& puzzle, std::string_view text) {
 double cryptarithm(const Puzzle& puzzle, std::string_view text) { return sorted_pieces(text, ",") == sorted_pieces(puzzle.reference, ",") ? 1 : 0; }
 
 [[maybe_unused]] const bool added =
-    puzzle_judges().add("power_function", power_function) && puzzle_judges().add("coin_flip", coin_flip) && puzzle_judges().add("dice", fraction) &&
+    puzzle_judges().add("power_function", power_function) && puzzle_judges().add("coin_flip", coin_flip) &&
+    puzzle_judges().add("number_format", number_format) && puzzle_judges().add("dice", fraction) &&
     puzzle_judges().add("fraction_simplification", fraction) && puzzle_judges().add("complex_arithmetic", complex_arithmetic) &&
     puzzle_judges().add("prime_factorization", prime_factorization) && puzzle_judges().add("cryptarithm", cryptarithm);
 

@@ -101,6 +101,9 @@ TEST(ReasoningGym, NumbersInSeveralSpellings) {
   EXPECT_EQ(score_of("power_function", "{}", "118305.69106057101", "1.19e+5"), 0);
   EXPECT_EQ(score_of("coin_flip", "{}", "0.375", "3/8"), 1);
   EXPECT_EQ(score_of("coin_flip", "{}", "0.375", "0.37"), 0);
+  EXPECT_EQ(score_of("number_format", "{}", "500283937.115", "5.00283937115e+08"), 1);
+  EXPECT_EQ(score_of("number_format", "{}", "500283937.115", "500,283,937.115"), 1);
+  EXPECT_EQ(score_of("number_format", "{}", "500283937.115", "500283938.115"), 0);
   EXPECT_EQ(score_of("dice", "{}", "6311/8640", "\\frac{6311}{8640}"), 1);
   EXPECT_EQ(score_of("dice", "{}", "1/2", "2/4"), 0);
   EXPECT_EQ(score_of("fraction_simplification", "{}", "$\\dfrac{1}{33}$", "1/33"), 1);
