@@ -209,8 +209,8 @@ int32_t Parser::bracketed() {
   bracket_depth_ -= group ? 0 : 1;
   --depth_;
   spaces();
-  const char close = set && rest().starts_with("\\}") ? '}' : peek();
-  const bool closes = set || group ? close == '}' : close == ')' || close == ']';
+  const char close = peek();
+  const bool closes = set ? rest().starts_with("\\}") : group ? close == '}' : close == ')' || close == ']';
   if (failed_ || !closes) return failed_ = true, 0;
   at_ += set ? 2 : 1;
   if (set) return add_all(Kind::set, items);

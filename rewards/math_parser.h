@@ -284,7 +284,7 @@ class Parser {
     if (take("^")) {
       if (peek() == '{')
         braced();
-      else
+      else if (at_ < text_.size())
         ++at_;
     }
     tree_.unit = true;

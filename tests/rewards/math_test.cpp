@@ -45,6 +45,36 @@ TEST(MathEqual, StrictAsksForTheReferencesForm) {
   EXPECT_TRUE(math_equal("1,2", "2,1"));
 }
 
+TEST(MathEqual, TextsThatEndTooSoon) {
+  for (const char* text : {"5 cm^",
+                           "\\{1,2om{5}}",
+                           "\\{1}",
+                           "\\text",
+                           "\\text{",
+                           "1_",
+                           "x_",
+                           "x^",
+                           "\\sqrt[",
+                           "\\frac",
+                           "0.\\overline",
+                           "0.\\overline{",
+                           "\\begin",
+                           "\\begin{matrix}1",
+                           "\\lfloor",
+                           "|",
+                           "3:",
+                           "1e",
+                           "1,",
+                           "\\mathbb",
+                           "{1 \\over",
+                           "\\sin^",
+                           "\\pm",
+                           "2 \\text{ million",
+                           "-",
+                           "1 2/"})
+    EXPECT_FALSE(math_equal("7", text)) << text;
+}
+
 TEST(MathExtract, OneAnswerInOrderOfPreference) {
   EXPECT_EQ(extract_answer("The answer is 3. \\boxed{4} is 5").front(), "4");
   EXPECT_EQ(extract_answer("\\boxed{1} and \\boxed{2}").front(), "1, 2");
