@@ -24,9 +24,9 @@ class Actor {
   // Everything is the caller's and must outlive the actor.
   Actor(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const ActorConfig& config);
 
-  // One group a task, in order: its replies as samples with behavior_logp, mask on the reply, reward and reward parts. first_id numbers the requests:
-  // with the seed it decides every draw. A reply that could not be sampled stays in its group unjudged and is counted. What Judge::Round::finish
-  // throws leaves nothing behind: the same call may be made again.
+  // One group a task, in order: its replies as samples with behavior_logp, mask on what was drawn, reward and reward parts. first_id numbers the
+  // requests: with the seed it decides every draw. A reply that could not be sampled stays in its group unjudged and is counted. What
+  // Judge::Round::finish throws leaves nothing behind: the same call may be made again.
   std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id, int64_t weight_version);
   const EngineStats& stats() const { return engine_.stats(); }
   int64_t failed_replies() const { return failed_; }

@@ -1,13 +1,18 @@
 #include "posttrain/experience.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "core/model/score.h"
+#include "posttrain/advantage.h"
 #include "pretrain/loader.h"
 
 namespace hone {
 
-Experience::Experience(std::vector<Group> judged) : groups(std::move(judged)) {}
+Experience::Experience(std::vector<Group> judged) : groups(std::move(judged)) {
+  for (Group& group : groups) std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
+  std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
+  HONE_CHECK(!groups.empty(), "rl: not one reply of the step could be sampled (the log says why)");
+}
 
 std::vector<const Sample*> Experience::samples() const {
   std::vector<const Sample*> out;
@@ -20,6 +25,23 @@ void Experience::set_values(std::vector<std::vector<float>> values) {
   size_t next = 0;
   for (Group& group : groups)
     for (Sample& sample : group.samples) sample.value = std::move(values[next++]);
+}
+
+void Experience::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version) {
+  std::vector<Sample*> foreign;
+  std::vector<std::vector<int32_t>> sequences;
+  for (Group& group : groups)
+    for (Sample& sample : group.samples) {
+      if (context.numerics() == Numerics::exact && sample.weight_version == weight_version) {
+        sample.old_logp = sample.behavior_logp;
+      } else {
+        foreign.push_back(&sample);
+        sequences.push_back(sample.tokens);
+      }
+    }
+  if (foreign.empty()) return;
+  std::vector<TokenScores> scores = score_sequences(context, model, sequences, {.temperature = temperature});
+  for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->old_logp = std::move(scores[i].logp);
 }
 
 std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const {
@@ -43,46 +65,51 @@ std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, 
   return out;
 }
 
+namespace {
+
+// Lengths of replies as TRL's mean_X, min_X, max_X; zeros for none.
+void add_lengths(Metrics& out, const std::string& of, std::span<const double> lengths) {
+  const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+  out["completions/mean_" + of] = moments_of(lengths).mean;
+  out["completions/min_" + of] = lengths.empty() ? 0 : *shortest;
+  out["completions/max_" + of] = lengths.empty() ? 0 : *longest;
+}
+
+}  // namespace
+
 Metrics Experience::metrics() const {
-  double reward = 0, deviation = 0, flat = 0, length = 0, clipped = 0, shortest = INFINITY, longest = 0;
-  double count = 0, num_judged = 0, num_groups = 0;  // groups of which anything is known
-  std::map<std::string, std::pair<double, double>> parts;
   Metrics out;
+  std::vector<double> lengths, terminated, all_rewards, deviations;
+  std::map<std::string, std::vector<double>> parts;
+  double clipped = 0, flat = 0;
   for (const Group& group : groups) {
-    double sum = 0, squares = 0, judged = 0;
+    std::vector<double> rewards;
     for (const Sample& sample : group.samples) {
-      for (const auto& [name, value] : sample.counts) out[name] += value;
-      for (const auto& [name, score] : sample.reward_parts) parts[name].first += score, parts[name].second += 1;
-      const double tokens = static_cast<double>(sample.completion.ids.size());
-      length += tokens;
-      shortest = std::min(shortest, tokens);
-      longest = std::max(longest, tokens);
-      clipped += sample.completion.finish_reason == "length";
-      ++count;
-      sum += sample.reward;
-      judged += sample.judged;
+      for (const auto& [name, count] : sample.counts) out[name] += count;
+      for (const auto& [name, score] : sample.reward_parts) parts[name].push_back(score);
+      if (sample.judged) rewards.push_back(sample.reward);
+      lengths.push_back(static_cast<double>(sample.completion.ids.size()));
+      const bool cut = sample.completion.finish_reason == "length";
+      clipped += cut;
+      if (!cut) terminated.push_back(lengths.back());
     }
-    if (judged == 0) continue;
-    const double mean = sum / judged;
-    for (const Sample& sample : group.samples)
-      if (sample.judged) squares += (sample.reward - mean) * (sample.reward - mean);
-    const double spread = judged > 1 ? std::sqrt(squares / (judged - 1)) : 0;
-    reward += sum;
-    deviation += spread;
-    flat += spread == 0;
-    num_judged += judged;
-    ++num_groups;
+    if (rewards.empty()) continue;  // nothing is known of it
+    deviations.push_back(moments_of(rewards).deviation);
+    flat += deviations.back() <= 1e-8;
+    all_rewards.insert(all_rewards.end(), rewards.begin(), rewards.end());
   }
-  if (count == 0) return {};
-  out["completions/mean_length"] = length / count;
-  out["completions/min_length"] = shortest;
-  out["completions/max_length"] = longest;
-  out["completions/clipped_ratio"] = clipped / count;
-  for (const auto& [name, sum] : parts) out["rewards/" + name + "/mean"] = sum.first / sum.second;
-  if (num_groups == 0) return out;
-  out["reward"] = reward / num_judged;
-  out["reward_std"] = deviation / num_groups;
-  out["frac_reward_zero_std"] = flat / num_groups;
+  add_lengths(out, "length", lengths);
+  add_lengths(out, "terminated_length", terminated);
+  out["completions/clipped_ratio"] = clipped / static_cast<double>(lengths.size());
+  for (const auto& [name, scores] : parts) {
+    const Moments moments = moments_of(scores);
+    out["rewards/" + name + "/mean"] = moments.mean;
+    out["rewards/" + name + "/std"] = moments.deviation;
+  }
+  if (deviations.empty()) return out;
+  out["reward"] = moments_of(all_rewards).mean;
+  out["reward_std"] = moments_of(deviations).mean;
+  out["frac_reward_zero_std"] = flat / static_cast<double>(deviations.size());
   return out;
 }
 

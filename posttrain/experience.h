@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/model/model.h"
 #include "core/model/objective.h"
 #include "core/sample.h"
 #include "posttrain/run_log.h"
@@ -10,6 +11,7 @@
 namespace hone {
 
 struct Experience {
+  // Replies that could not be sampled are left out, and groups without a reply; an Error if nothing is left.
   explicit Experience(std::vector<Group> judged);
 
   std::vector<Group> groups;
@@ -17,11 +19,16 @@ struct Experience {
   // Every sample, group by group.
   std::vector<const Sample*> samples() const;
   void set_values(std::vector<std::vector<float>> values);  // in samples()' order
+  // old_logp: under the model as it is now, when the round's epochs begin. What these very weights drew (weight_version) by the learner's own
+  // arithmetic (Numerics::exact) has it already: its behavior_logp, bit for bit. Samples of older weights, or of other arithmetic, are scored.
+  void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version);
   // One pass: the samples in an order drawn from (seed, pass), cut into `count` updates; groups stay whole and in order where `per` is pair. A single
   // update keeps the samples' own order.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const;
 
-  // TRL's: reward, reward_std, frac_reward_zero_std, rewards/<name>/mean, completions/mean_length, min_length, max_length, clipped_ratio.
+  // TRL's: reward, reward_std (the groups' mean), frac_reward_zero_std, rewards/<name>/{mean, std}, completions/{mean, min, max}_length, the same of
+  // the replies that ended by themselves as completions/{mean, min, max}_terminated_length (0 if none did), completions/clipped_ratio; and the
+  // samples' counts. Unjudged samples have no part in what is about rewards. Deviations are of n - 1.
   Metrics metrics() const;
   void log_samples(RunLog& log, int64_t step, int64_t count) const;
 };

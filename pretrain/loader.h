@@ -26,7 +26,8 @@ class IndexLoader : public Stateful {
   // count 0 (an empty dataset) is an Error.
   IndexLoader(int64_t count, uint64_t seed, bool shuffle = true);
   int64_t next();
-  int64_t epoch() const { return epoch_; }
+  int64_t epoch() const { return epoch_; }  // of the last index given
+  int64_t drawn() const { return epoch_ * count_ + index_; }
   double epochs_done() const { return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_); }
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;

@@ -5,9 +5,9 @@
 #include "posttrain/experience.h"
 #include "posttrain/objective_spec.h"
 #include "posttrain/reference.h"
+#include "posttrain/rounds.h"
 #include "posttrain/stage.h"
 #include "posttrain/train_loop.h"
-#include "pretrain/loader.h"
 
 namespace hone {
 namespace {
@@ -36,7 +36,7 @@ class Rl : public Stage {
  public:
   void fields(Fields& f) override {
     tasks_.fields(f);
-    f("prompts_per_step", prompts_per_step_, "prompts sampled for each round of experience");
+    rounds_.fields(f);
     f("num_iterations", num_iterations_, "passes over a round's samples");
     f("mini_batches", mini_batches_, "optimizer updates each pass is cut into");
     f("log_samples", log_samples_, "replies of a round that go to samples.jsonl");
@@ -44,17 +44,16 @@ class Rl : public Stage {
     objective_.fields(f);
     f("critic", loop_.trainer.critic, "of objectives that need values (ppo)");
     loop_.fields(f);
-    f.require("prompts_per_step", prompts_per_step_ > 0 && prompts_per_step_ <= max_batch,
-              concat("prompts_per_step must be in [1, ", max_batch, "]"));
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
-    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= prompts_per_step_ * actor_.num_generations,
+    f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
               "mini_batches must be in [1, prompts_per_step * num_generations]");
+    f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1, "filter_groups needs num_generations above 1");
     loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
   }
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps; }
   StepShape step_shape(const ModelShape& model) const override {
-    return {.sequences = prompts_per_step_ * actor_.num_generations / mini_batches_,
+    return {.sequences = rounds_.prompts_per_step * actor_.num_generations / mini_batches_,
             .length = model.max_positions,
             .updates = num_iterations_ * mini_batches_,
             .objective = objective_.made.get(),
@@ -78,16 +77,15 @@ class Rl : public Stage {
     Actor actor(run.context, *run.model, *run.tokenizer, run.recipe.rollout, actor_config);
     std::unique_ptr<Reference> reference;
     if (needs.reference) reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
-    IndexLoader order(static_cast<int64_t>(tasks.size()), seed);
+    Rounds rounds(rounds_, tasks, seed);
 
-    train_loop(run, loop_, trainer, {{"loader", &order}, {"objective", &objective}}, [&](int64_t step, double learning_rate) {
+    train_loop(run, loop_, trainer, {{"rounds", &rounds}, {"objective", &objective}}, [&](int64_t step, double learning_rate) {
       const Stopwatch watch;
-      std::vector<const Task*> prompts;
-      IndexLoader next = order;  // moves on once there is experience: a step that could not be judged is done again
-      for (int64_t i = 0; i < prompts_per_step_; ++i) prompts.push_back(&tasks[static_cast<size_t>(next.next())]);
-      Experience experience(actor.gather(prompts, static_cast<uint64_t>(step * prompts_per_step_), step));
-      order = next;
+      Metrics of_round;
+      Experience experience(
+          rounds.next([&](std::span<const Task* const> asked, uint64_t first_id) { return actor.gather(asked, first_id, step); }, of_round));
       const double sampling_seconds = watch.seconds();
+      experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step);
       if (reference) reference->score_into(experience.groups);
       if (needs.critic) experience.set_values(trainer.values(experience.samples()));
       MetricSums credit;
@@ -99,6 +97,7 @@ class Rl : public Stage {
       StepReport report = combine(updates);
       report.metrics.merge(credit.means());
       report.metrics.merge(experience.metrics());
+      for (const auto& [name, value] : of_round) report.metrics[name] += value;
       report.sampling_seconds = sampling_seconds;
       experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
       return report;
@@ -108,10 +107,11 @@ class Rl : public Stage {
 
  private:
   TaskSource tasks_;
+  RoundConfig rounds_;
   ActorConfig actor_;
   ObjectiveSpec objective_{.objective = "grpo", .made = {}};
   LoopConfig loop_;
-  int64_t prompts_per_step_ = 16, num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 2;
+  int64_t num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 2;
 };
 
 [[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });

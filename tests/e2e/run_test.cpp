@@ -49,15 +49,18 @@ save_total_limit = 0
 kind = "rl"
 objective = "grpo"
 generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+limit = 9
 prompts_per_step = 3
+filter_groups = { enable = true, max_num_gen_batches = 3 }
+curriculum = { revisit_epochs = 2, easy = 0.6, hard = 0.0, threshold = 0.02 }
 num_generations = 4
 mini_batches = 2
 steps = 10
 save_steps = 3
 save_total_limit = 0
 beta = 0.05
-sampling = { temperature = 0.7, max_tokens = 6 }
-reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 6, target = 3 } ] }
+sampling = { temperature = 0.7, max_tokens = 8, thinking_budget = 4, thinking_end = "=" }
+reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 9, target = 3 } ] }
 )";
 
 class RunTest : public ::testing::Test {

@@ -5,7 +5,11 @@
 #include <cmath>
 #include <set>
 
-namespace hone {
+#include "core/model/score.h"
+#include "posttrain/actor.h"
+#include "tests/posttrain/characters.h"
+
+namespace hone::test {
 namespace {
 
 // Groups of `sizes` samples; the reward of sample i of group g is 10 g + i.
@@ -74,8 +78,29 @@ TEST(Experience, MetricsAreOverRepliesAndGroups) {
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/clipped_ratio"), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/mean_terminated_length"), 2);  // the first reply of each group was cut
+  EXPECT_DOUBLE_EQ(metrics.at("completions/min_terminated_length"), 2);
+  EXPECT_DOUBLE_EQ(metrics.at("completions/max_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);
-  EXPECT_TRUE(make({}).metrics().empty());
+  EXPECT_NEAR(metrics.at("rewards/part/std"), std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
+}
+
+TEST(Experience, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
+  const Metrics metrics = make({1, 1}).metrics();
+  for (const char* name : {"mean", "min", "max"}) EXPECT_EQ(metrics.at(concat("completions/", name, "_terminated_length")), 0) << name;
+  EXPECT_EQ(metrics.at("completions/clipped_ratio"), 1);
+  EXPECT_EQ(metrics.at("frac_reward_zero_std"), 1);
+}
+
+TEST(Experience, RepliesThatCouldNotBeSampledAreLeftOut) {
+  std::vector<Group> groups = make({2, 1}).groups;
+  groups[0].samples[1].completion.ids.clear();
+  groups[1].samples[0].completion.ids.clear();
+  const Experience experience(groups);
+  ASSERT_EQ(experience.groups.size(), 1u);
+  EXPECT_EQ(rewards(experience.samples()), std::vector<double>{0});
+  groups[0].samples[0].completion.ids.clear();
+  EXPECT_THROW(Experience{groups}, Error);
 }
 
 TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
@@ -103,5 +128,79 @@ TEST(Experience, ValuesGoToTheirSamples) {
   EXPECT_EQ(experience.groups[1].samples[1].value, std::vector<float>{3});
 }
 
+RewardSpec reward() {
+  RewardSpec out;
+  Config::from_text("kind = 'length'", "test").read([&](Fields& f) { out.fields(f); });
+  return out;
+}
+
+class OldLogp : public ::testing::Test {
+ protected:
+  static constexpr double temperature = 0.7;
+  OldLogp() {
+    Group& group = groups.emplace_back();
+    for (int i = 0; i < 3; ++i) {
+      Sample& sample = group.samples.emplace_back();
+      sample.tokens = tokenizer.encode(std::string("ab 12. c0").substr(0, 5 + 2 * static_cast<size_t>(i)));
+      sample.completion.ids = {sample.tokens.back()};
+      sample.behavior_logp.assign(sample.tokens.size(), -0.25f * static_cast<float>(i + 1));
+      sample.weight_version = 4 + i;
+    }
+  }
+  std::vector<float> learners(const Sample& sample) {
+    return score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = temperature}).front().logp;
+  }
+
+  TemporaryFolder folder;
+  Tokenizer tokenizer = character_tokenizer(folder.path());
+  std::unique_ptr<Device> device = cpu_device();
+  Context context{*device};
+  std::unique_ptr<Model> model = character_model(context, tokenizer);
+  std::vector<Group> groups;
+};
+
+// The recorded log-probs are no model's: that they come back shows that nothing was computed.
+TEST_F(OldLogp, OfTheseWeightsIsWhatTheSamplerRecorded) {
+  Experience experience(groups);
+  experience.set_old_logp(context, *model, temperature, 5);
+  const std::vector<Sample>& samples = experience.groups[0].samples;
+  EXPECT_EQ(samples[1].old_logp, groups[0].samples[1].behavior_logp);
+  for (const size_t stale : {0u, 2u}) {
+    EXPECT_EQ(samples[stale].old_logp, learners(samples[stale])) << stale;
+    EXPECT_EQ(samples[stale].behavior_logp, groups[0].samples[stale].behavior_logp) << stale;
+  }
+}
+
+TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
+  Experience experience(groups);
+  context.set_numerics(Numerics::fast);
+  experience.set_old_logp(context, *model, temperature, 5);
+  for (const Sample& sample : experience.groups[0].samples) EXPECT_EQ(sample.old_logp, learners(sample));
+}
+
+// The sampler's own record, and a scoring pass of the same weights, are the same bits.
+TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
+  Task task;
+  task.prompt = "ab 1";
+  ActorConfig config;
+  config.num_generations = 4;
+  config.sampling.temperature = temperature;
+  config.sampling.max_tokens = 12;
+  config.reward = reward();
+  Actor actor(context, *model, tokenizer, {}, config);
+  const Task* asked[] = {&task};
+  Experience experience(actor.gather(asked, 0, 3)), stale = experience;
+  experience.set_old_logp(context, *model, temperature, 3);
+  stale.set_old_logp(context, *model, temperature, 4);
+  for (size_t i = 0; i < 4; ++i) {
+    const Sample &one = experience.groups[0].samples[i], &other = stale.groups[0].samples[i];
+    for (size_t t = 0; t < one.tokens.size(); ++t)
+      if (one.mask[t] != 0) {
+        ASSERT_EQ(one.old_logp[t], other.old_logp[t]) << i << " token " << t;
+        ASSERT_EQ(one.old_logp[t], one.behavior_logp[t]) << i << " token " << t;
+      }
+  }
+}
+
 }  // namespace
-}  // namespace hone
+}  // namespace hone::test
