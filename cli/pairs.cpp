@@ -24,8 +24,7 @@ class PairsCommand : public Command {
     const auto source = Config::from_file(file_, settings_).as<PairSource>();
     model_.open();
     JsonlWriter out(out_ == "-" ? out_ : expand_path(out_));
-    const PairReport report =
-        sample_pairs(model_.context(), model_.model(), model_.tokenizer(), {}, source, [&](const Json& row) { out.write(row); });
+    const PairReport report = sample_pairs(model_.context(), model_.model(), model_.tokenizer(), source, [&](const Json& row) { out.write(row); });
     out.flush();
     std::fprintf(stderr, "%lld pairs of %lld prompts, mean reward %.4f\n", static_cast<long long>(report.pairs),
                  static_cast<long long>(report.prompts), report.reward);

@@ -9,6 +9,7 @@ namespace hone {
 void PairSource::fields(Fields& f) {
   tasks.fields(f);
   actor.fields(f);
+  f("rollout", rollout, "the engine that samples");
   f("margin", margin, "the rewards of a pair differ by more than this");
   f("pairs_per_prompt", pairs_per_prompt, "pairs of a prompt at most: the best reply with the worst, the second best with the second worst, ...");
   f.require("margin", margin >= 0, "margin must be 0 or more");
@@ -35,11 +36,11 @@ std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
   return out;
 }
 
-PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const PairSource& source,
+PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const PairSource& source,
                         const std::function<void(const Json& row)>& row) {
   constexpr size_t at_once = 256;
   const std::vector<Task> tasks = load_tasks(source.tasks);
-  Actor actor(context, model, tokenizer, engine, source.actor);
+  Actor actor(context, model, tokenizer, source.rollout, source.actor);
   log::Progress progress("pairs", static_cast<int64_t>(tasks.size()), "prompt");
   PairReport out;
   for (size_t begin = 0; begin < tasks.size(); begin += at_once) {

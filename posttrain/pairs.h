@@ -9,6 +9,7 @@ namespace hone {
 struct PairSource {
   TaskSource tasks;
   ActorConfig actor;
+  EngineConfig rollout;
   double margin = 0;             // a pair's rewards differ by more than this
   int64_t pairs_per_prompt = 1;  // at most: the best with the worst, the second best with the second worst, ...
   void fields(Fields& f);
@@ -23,7 +24,7 @@ struct PairReport {
   double reward = 0;  // mean of the replies
 };
 // Calls row(...) for the pairs of every task, in order.
-PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const PairSource& source,
+PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const PairSource& source,
                         const std::function<void(const Json& row)>& row);
 
 }  // namespace hone

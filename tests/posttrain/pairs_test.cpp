@@ -75,8 +75,8 @@ TEST(Pairs, SampledOnesAreTheSameEachTimeAndOrderedByReward) {
   source.actor.reward.reward = std::make_shared<Length>();
   source.pairs_per_prompt = 2;
   std::vector<Json> rows, again;
-  const PairReport report = sample_pairs(context, *model, tokenizer, {}, source, [&](const Json& row) { rows.push_back(row); });
-  sample_pairs(context, *model, tokenizer, {}, source, [&](const Json& row) { again.push_back(row); });
+  const PairReport report = sample_pairs(context, *model, tokenizer, source, [&](const Json& row) { rows.push_back(row); });
+  sample_pairs(context, *model, tokenizer, source, [&](const Json& row) { again.push_back(row); });
   EXPECT_EQ(rows, again);
   EXPECT_EQ(report.prompts, 2);
   EXPECT_EQ(report.replies, 12);
