@@ -53,7 +53,7 @@ class Rl : public Stage {
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps; }
   StepShape step_shape(const ModelShape& model) const override {
-    return {.sequences = rounds_.prompts_per_step * actor_.num_generations / mini_batches_,
+    return {.sequences = (rounds_.prompts_per_step * actor_.num_generations + mini_batches_ - 1) / mini_batches_,
             .length = model.max_positions,
             .updates = num_iterations_ * mini_batches_,
             .objective = objective_.made.get(),
