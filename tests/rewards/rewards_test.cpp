@@ -1,4 +1,6 @@
 // What each reward says of small completions.
+#include <algorithm>
+
 #include "core/file.h"
 #include "core/jsonl.h"
 #include "rewards/reward.h"
@@ -112,6 +114,34 @@ TEST(Length, FallsInALineFromTargetToLimit) {
   EXPECT_EQ(score_of(spec, "", std::string(30, 'x')), 0);
   EXPECT_TRUE(judge("length", "", "no ids").skipped);
   EXPECT_THROW(make_reward("{kind = 'length', target = 20, limit = 10}"), Error);
+}
+
+TEST(Overlong, TheSoftPunishmentOfDapo) {
+  const auto reward = make_reward("overlong");
+  const Task task{};
+  const auto score = [&](size_t tokens) { return reward->score(task, {.ids = std::vector<int32_t>(tokens), .text = "", .finish_reason = ""}).score; };
+  EXPECT_EQ(score(0), 0);
+  EXPECT_EQ(score(16384), 0);
+  EXPECT_EQ(score(16385), -1.0 / 4096);
+  EXPECT_EQ(score(18432), -0.5);
+  EXPECT_EQ(score(20480), -1);
+  EXPECT_EQ(score(30000), -1);
+  EXPECT_TRUE(judge("overlong", "", "no ids").skipped);
+  EXPECT_THROW(make_reward("{kind = 'overlong', max_completion_length = 10, soft_punish_cache = 11}"), Error);
+  EXPECT_THROW(make_reward("{kind = 'overlong', soft_punish_cache = 0}"), Error);
+}
+
+TEST(Number, CountsTheLettersOfEveryPublishedWord) {
+  HONE_SHARED_OR_SKIP(path, "data/rl/letter_counting_test.jsonl");
+  int rows = 0;
+  read_jsonl(path, [&](const Json& row, int64_t) {
+    const std::string &word = row.at("word").as_string(), &letter = row.at("letter").as_string();
+    const std::string counted = std::to_string(std::count(word.begin(), word.end(), letter[0]));
+    EXPECT_EQ(score_of("number", std::to_string(row.at("count").as_int()), letter + " is there " + counted + " times."), 1) << row.dump();
+    EXPECT_EQ(score_of("number", std::to_string(row.at("count").as_int() + 1), letter + " is there " + counted + " times."), 0) << row.dump();
+    ++rows;
+  });
+  EXPECT_EQ(rows, 1000);
 }
 
 TEST(SequenceCompletion, ShareOfTheNumbersThatAreRight) {
