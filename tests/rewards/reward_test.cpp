@@ -27,8 +27,9 @@ Task task_for(const std::string& name) {
 }
 
 std::string repeated(std::string_view unit, size_t bytes) {
-  std::string out;
-  while (out.size() < bytes) out += unit;
+  std::string out(unit);
+  while (out.size() < bytes) out += out;
+  out.resize(bytes - bytes % unit.size());
   return out;
 }
 
