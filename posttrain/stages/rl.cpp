@@ -85,7 +85,7 @@ class Rl : public Stage {
       Experience experience(
           rounds.next([&](std::span<const Task* const> asked, uint64_t first_id) { return actor.gather(asked, first_id, step); }, of_round));
       const double sampling_seconds = watch.seconds();
-      experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step);
+      if (needs.behavior || needs.old) experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step);
       if (reference) reference->score_into(experience.groups);
       if (needs.critic) experience.set_values(trainer.values(experience.samples()));
       MetricSums credit;
