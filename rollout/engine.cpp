@@ -311,6 +311,7 @@ bool Engine::Impl::append(Sequence& sequence, int32_t id) {
   return !stopped && !full;
 }
 
+// Reads on in the reply's text: true if that ends it. Thinking may end here, too.
 bool Engine::Impl::ends(Sequence& sequence, int32_t id) const {
   const Sampling& sampling = sequence.ticket->request.sampling;
   const auto holds = [id](const std::vector<int64_t>& ids) { return std::find(ids.begin(), ids.end(), id) != ids.end(); };
@@ -318,13 +319,13 @@ bool Engine::Impl::ends(Sequence& sequence, int32_t id) const {
   if (!tokenizer || (sampling.stop.empty() && !sequence.thinking)) return false;
   sequence.tail += tokenizer->token_bytes(id);
   size_t longest = 0;
-  const auto written = [&](const std::string& text) {
+  const auto holds_text = [&](const std::string& text) {
     longest = std::max(longest, text.size());
     return !text.empty() && sequence.tail.find(text) != std::string::npos;
   };
-  if (sequence.thinking && written(sampling.thinking_end)) sequence.thinking = false;
+  if (sequence.thinking && holds_text(sampling.thinking_end)) sequence.thinking = false;
   for (const std::string& stop : sampling.stop)
-    if (written(stop)) return true;
+    if (holds_text(stop)) return true;
   if (sequence.tail.size() > longest) sequence.tail.erase(0, sequence.tail.size() - longest);
   return false;
 }
