@@ -146,8 +146,10 @@ void credit(Objective& objective, const Columns& columns, std::span<const double
   }
   objective.credit(groups, metrics);
   std::vector<float> returns;
+  tokens.mask.clear();  // credit may have taken samples out
   for (const Group& group : groups)
     for (const Sample& sample : group.samples) {
+      tokens.mask.insert(tokens.mask.end(), sample.mask.begin(), sample.mask.end());
       tokens.advantage.insert(tokens.advantage.end(), sample.advantage.begin(), sample.advantage.end());
       returns.insert(returns.end(), sample.returns.begin(), sample.returns.end());
     }

@@ -11,23 +11,59 @@ LogRatio log_ratio(double logp, double other) {
   return {std::clamp(difference, -limit, limit), !(std::abs(difference) > limit)};
 }
 
-ClippedTerm clipped_surrogate(LogRatio ratio, double advantage, double low, double high) {
+PolicyTerm clipped_surrogate(LogRatio ratio, double, double advantage, const Clip& clip) {
   const double r = std::exp(ratio.value);
-  ClippedTerm out;
-  out.cut_low = r < 1 - low && advantage < 0;
-  out.cut_high = r > 1 + high && advantage > 0;
-  if (out.cut_low || out.cut_high) {
-    out.loss = -advantage * (out.cut_low ? 1 - low : 1 + high);
+  PolicyTerm out;
+  out.cut_low = r < 1 - clip.low && advantage < 0;
+  out.cut_high = r > 1 + clip.high && advantage > 0;
+  out.cut_delta = clip.delta > 0 && r > clip.delta && advantage < 0;
+  if (out.cut_low || out.cut_high || out.cut_delta) {
+    out.loss = -advantage * (out.cut_low ? 1 - clip.low : out.cut_high ? 1 + clip.high : clip.delta);
   } else {
     out.loss = -advantage * r;
-    out.slope = ratio.live ? out.loss : 0;
+    out.ratio_slope = ratio.live ? out.loss : 0;
   }
   return out;
+}
+
+static PolicyTerm weighted_likelihood(double ratio, double logp, double advantage, double low, double high) {
+  PolicyTerm out;
+  out.own_slope = -std::clamp(ratio, low, high) * advantage;
+  out.loss = out.own_slope * logp;
+  out.cut_low = ratio < low && advantage < 0;
+  out.cut_high = ratio > high && advantage > 0;
+  return out;
+}
+
+PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip) {
+  return weighted_likelihood(std::exp(ratio.value), logp, advantage, 0, clip.high);
+}
+
+PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip) {
+  return weighted_likelihood(std::exp(ratio.value), logp, advantage, 1 - clip.low, 1 + clip.high);
+}
+
+Term kl_k1(double logp, double reference_logp) { return {logp - reference_logp, 1}; }
+
+Term kl_k2(double logp, double reference_logp) {
+  const double d = logp - reference_logp;
+  return {0.5 * d * d, d};
 }
 
 Term kl_k3(double logp, double reference_logp) {
   const LogRatio q = log_ratio(reference_logp, logp);
   return {std::expm1(q.value) - q.value, q.live ? -std::expm1(q.value) : 0};
+}
+
+const Registry<KlEstimator>& kl_estimators() {
+  static const Registry<KlEstimator> registry = [] {
+    Registry<KlEstimator> r("KL estimator");
+    r.add("k1", kl_k1);
+    r.add("k2", kl_k2);
+    r.add("k3", kl_k3);
+    return r;
+  }();
+  return registry;
 }
 
 std::span<const float> denominator_logp(const TokenBatch& batch) {
@@ -37,10 +73,11 @@ std::span<const float> denominator_logp(const TokenBatch& batch) {
 
 void add_sampling_difference(const TokenBatch& batch, MetricSums& metrics) {
   if (batch.behavior_logp.empty()) return;
+  const std::span<const float> learner = batch.old_logp.empty() ? batch.logp : batch.old_logp;
   double sum = 0, tokens = 0, largest = 0;
   for (size_t t = 0; t < batch.mask.size(); ++t) {
     if (batch.mask[t] == 0) continue;
-    const double difference = std::abs(static_cast<double>(batch.behavior_logp[t]) - batch.logp[t]);
+    const double difference = std::abs(static_cast<double>(batch.behavior_logp[t]) - learner[t]);
     sum += difference, tokens += 1, largest = std::max(largest, difference);
   }
   if (tokens == 0) return;

@@ -33,50 +33,55 @@ TEST(GroupAdvantages, ScaleByGroupBatchOrNothing) {
   const double batch_mean = 6, batch_deviation = std::sqrt((25 + 9 + 16 + 16) / 3.0), group_deviation = std::sqrt(2.0);
   EXPECT_EQ(moments_of(rewards).mean, batch_mean);
   EXPECT_NEAR(moments_of(rewards).deviation, batch_deviation, 1e-15);
-  const auto run = [&](RewardScale scale, Metrics& metrics) {
+  const auto run = [&](RewardScale scale) {
     std::vector<Group> groups = make_groups(rewards, 2);
-    MetricSums sums;
-    credit_groups(groups, {.scale = scale}, sums);
-    metrics = sums.means();
+    credit_groups(groups, {.scale = scale});
     return advantages_of(groups);
   };
-  Metrics metrics;
-  const std::vector<double> group = run(RewardScale::group, metrics);
+  const std::vector<double> group = run(RewardScale::group);
   EXPECT_NEAR(group[0], -1 / (group_deviation + 1e-4), 1e-6);
   EXPECT_NEAR(group[1], 1 / (group_deviation + 1e-4), 1e-6);
   EXPECT_EQ(group[2], 0);
-  EXPECT_EQ(metrics.at("reward"), 6);
-  EXPECT_NEAR(metrics.at("reward_std"), group_deviation / 2, 1e-15);
-  EXPECT_EQ(metrics.at("frac_reward_zero_std"), 0.5);
-  EXPECT_NEAR(run(RewardScale::batch, metrics)[0], -1 / (batch_deviation + 1e-4), 1e-6);
-  EXPECT_EQ(metrics.at("frac_reward_zero_std"), 0);
-  EXPECT_EQ(run(RewardScale::none, metrics), (std::vector<double>{-1, 1, 0, 0}));
+  EXPECT_NEAR(run(RewardScale::batch)[0], -1 / (batch_deviation + 1e-4), 1e-6);
+  EXPECT_EQ(run(RewardScale::none), (std::vector<double>{-1, 1, 0, 0}));
 }
 
-TEST(GroupAdvantages, UnjudgedSamplesHaveNoneAndChangeNoOthers) {
-  const std::vector<double> rewards{1, 3, 8, 8};
-  for (const RewardScale scale : {RewardScale::group, RewardScale::batch, RewardScale::none}) {
-    std::vector<Group> groups = make_groups(rewards, 2), more = groups;
-    for (Group& group : more) {
-      Sample unknown = group.samples[0];
-      unknown.judged = false;
-      unknown.reward = 0;
-      group.samples.insert(group.samples.begin() + 1, unknown);
-    }
-    more.push_back(more[0]);
-    for (Sample& sample : more.back().samples) sample.judged = false;
-    MetricSums sums, more_sums;
-    credit_groups(groups, {.scale = scale}, sums);
-    credit_groups(more, {.scale = scale}, more_sums);
-    EXPECT_EQ(sums.means(), more_sums.means());
-    for (size_t g = 0; g < groups.size(); ++g) {
-      EXPECT_EQ(more[g].samples[0].advantage, groups[g].samples[0].advantage);
-      EXPECT_EQ(more[g].samples[2].advantage, groups[g].samples[1].advantage);
-      for (const float a : more[g].samples[1].advantage) EXPECT_EQ(a, 0);
-    }
-    for (const Sample& sample : more.back().samples)
-      for (const float a : sample.advantage) EXPECT_EQ(a, 0);
-  }
+TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
+  const double rewards[] = {1, 3, 100, 5};
+  std::vector<Group> groups = make_groups(rewards, 4);
+  groups[0].samples[2].judged = false;
+  EXPECT_EQ(judged(groups[0]).rewards, (std::vector<double>{1, 3, 5}));
+  EXPECT_EQ(judged(groups), (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
+  credit_groups(groups, {.scale = RewardScale::batch, .eps = 1});
+  EXPECT_EQ(groups[0].samples[0].advantage[0], static_cast<float>(-2 / 3.0));
+  EXPECT_EQ(groups[0].samples[1].advantage[0], 0);
+  EXPECT_TRUE(groups[0].samples[2].advantage.empty());
+}
+
+// 0.1 + 0.1 + 0.1 is not 3 * 0.1: equal rewards must still be worth nothing.
+TEST(GroupAdvantages, OfEqualRewardsAreExactlyZero) {
+  const std::vector<double> rewards(7, 0.1);
+  std::vector<Group> groups = make_groups(rewards, 7);
+  credit_groups(groups, {.scale = RewardScale::group});
+  for (const Sample& sample : groups[0].samples) EXPECT_EQ(sample.advantage[0], 0);
+  EXPECT_EQ(leave_one_out(rewards), rewards);
+}
+
+TEST(LeaveOneOut, IsTheMeanOfTheOthers) {
+  const double rewards[] = {1, 2, 6};
+  EXPECT_EQ(leave_one_out(rewards), (std::vector<double>{4, 3.5, 1.5}));
+  EXPECT_EQ(leave_one_out(std::span(rewards).first(1)), std::vector<double>{1});
+  EXPECT_TRUE(leave_one_out({}).empty());
+}
+
+TEST(SetColumn, WritesMaskedTokensInOrder) {
+  Sample a, b;
+  a.tokens = b.tokens = {1, 2, 3};
+  a.mask = {0, 1, 1}, b.mask = {0, 0, 1};
+  const std::vector<Sample*> samples = {&a, &b};
+  set_column(samples, &Sample::returns, std::vector<double>{1, 2, 3});
+  EXPECT_EQ(a.returns, (std::vector<float>{0, 1, 2}));
+  EXPECT_EQ(b.returns, (std::vector<float>{0, 0, 3}));
 }
 
 TEST(GroupAdvantages, AgreeWithPublishedNumbers) {
@@ -88,8 +93,7 @@ TEST(GroupAdvantages, AgreeWithPublishedNumbers) {
   const auto group_size = static_cast<size_t>(section.at("inputs").at("group_size").as_int());
   const auto check = [&](RewardScale scale, const char* name) {
     std::vector<Group> groups = make_groups(rewards, group_size);
-    MetricSums sums;
-    credit_groups(groups, {.scale = scale, .eps = section.at("inputs").at("advantage_eps").as_double()}, sums);
+    credit_groups(groups, {.scale = scale, .eps = section.at("inputs").at("advantage_eps").as_double()});
     const std::vector<double> got = advantages_of(groups);
     const JsonArray& expected = section.at("cases").at(name).as_array();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i].as_double(), 1e-6) << name;

@@ -1,0 +1,52 @@
+#include "posttrain/advantage.h"
+
+namespace hone {
+namespace {
+
+// Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the model's own replies, of those
+// that reached a reward, or each weighed by its reward.
+class Rft : public Objective {
+ public:
+  void fields(Fields& f) override {
+    f("weight", weight_, "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
+    f("threshold", threshold_, "accept: the reward from which on a reply is learnt");
+    f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
+  }
+  Needs needs() const override { return {.per = Per::token, .linear = true}; }
+  bool idle(const Sample& sample) const override {
+    for (size_t t = 0; t < sample.mask.size(); ++t)
+      if (sample.mask[t] != 0 && (t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
+    return true;
+  }
+
+  // A reply that is not accepted is taken out: the loss is a mean over the tokens of those that are.
+  void credit(std::span<Group> groups, MetricSums& metrics) override {
+    for (Group& group : groups)
+      for (Sample& sample : group.samples) {
+        const bool accepted = sample.judged && (weight_ == "reward" || sample.reward >= threshold_);
+        if (!accepted) std::ranges::fill(sample.mask, 0.f);
+        set_advantage(sample, !accepted ? 0 : weight_ == "reward" ? sample.reward : 1);
+        metrics.add("rft/accepted", accepted, 1);
+      }
+  }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
+    HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "rft: needs advantages; they come from rewards");
+    double loss = 0;
+    for (size_t t = 0; t < batch.mask.size(); ++t) {
+      if (batch.mask[t] == 0) continue;
+      const double weight = batch.scale * batch.mask[t] * batch.advantage[t];
+      loss -= weight * batch.logp[t];
+      grad.logp[t] = static_cast<float>(-weight);
+    }
+    return loss;
+  }
+
+ private:
+  std::string weight_ = "accept";
+  double threshold_ = 1;
+};
+
+[[maybe_unused]] const bool added = objectives().add("rft", [] { return std::unique_ptr<Objective>(new Rft); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,52 @@
+#include "posttrain/advantage.h"
+#include "posttrain/kl_penalty.h"
+#include "posttrain/policy_loss.h"
+
+namespace hone {
+namespace {
+
+// REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it, less the mean of its group's
+// others. As in TRL a reply is one action: its ratio is the product of its tokens', and clipped. verl's is importance_sampling_level = "token" with
+// loss_type = "dapo".
+class Rloo : public PolicyGradient {
+ public:
+  Rloo() : PolicyGradient({.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
+
+  void fields(Fields& f) override {
+    penalty_.fields(f, "beta");
+    f("normalize_advantages", normalize_advantages_, "bring the advantages of a round to mean 0 and variance 1");
+    policy_.fields(f, {.beta = "kl_loss_coef"});
+  }
+  Needs needs() const override {
+    Needs out = policy_.needs();
+    out.reference = out.reference || penalty_.on();
+    return out;
+  }
+  void save_state(StateSection& section) const override { penalty_.save_state(section); }
+  void load_state(const StateSection& section) override { penalty_.load_state(section); }
+
+ private:
+  void give_credit(std::span<Group> groups, MetricSums& metrics) override {
+    const std::vector<double> rewards = penalty_.sequence_rewards(groups, metrics);
+    std::vector<double> advantages;
+    for (Group& group : groups) {
+      const auto own = std::span(rewards).subspan(advantages.size(), judged(group).samples.size());
+      const std::vector<double> baselines = leave_one_out(own);
+      for (size_t i = 0; i < own.size(); ++i) advantages.push_back(own[i] - baselines[i]);
+    }
+    if (normalize_advantages_) {
+      const Moments moments = moments_of(advantages);
+      for (double& advantage : advantages) advantage = (advantage - moments.mean) / (moments.deviation + 1e-4);
+    }
+    const std::vector<Sample*> samples = judged(groups);
+    for (size_t i = 0; i < samples.size(); ++i) set_advantage(*samples[i], advantages[i]);
+  }
+
+  KlPenalty penalty_{0.05};
+  bool normalize_advantages_ = false;
+};
+
+[[maybe_unused]] const bool added = objectives().add("rloo", [] { return std::unique_ptr<Objective>(new Rloo); });
+
+}  // namespace
+}  // namespace hone
