@@ -242,7 +242,7 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   int status = 0;
   rusage used{};
   while (::wait4(pid, &status, 0, &used) < 0 && errno == EINTR) continue;
-  HONE_CHECK(!start.failed, start.failed, " ", start.failed_path, ": ", std::strerror(start.error));
+  HONE_CHECK(!start.failed, failure_of(start));
 
   out.take();
   err.take();

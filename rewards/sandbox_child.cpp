@@ -129,6 +129,16 @@ HONE_CHILD void reset_signals() {
   ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, NSIG / 8);
 }
 
+// Ends a trial: the kernel must keep to a limit of one process, which it does not for root of the machine, in whatever namespace.
+HONE_CHILD void try_limits(SandboxStart& start) {
+  const long second = ::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (second > 0) {
+    errno = EPERM;
+    step(start, -1, "limit the number of this user's processes");
+  }
+  _exit(0);
+}
+
 HONE_CHILD int enter(void* argument) {
   SandboxStart& start = *static_cast<SandboxStart*>(argument);
   reset_signals();
@@ -150,7 +160,7 @@ HONE_CHILD int enter(void* argument) {
     step(start, ::setrlimit(static_cast<__rlimit_resource_t>(limit.resource), &both), "setrlimit");
   }
   if (start.guards.seccomp) step(start, ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, start.filter), "seccomp");
-  if (!start.arguments) _exit(0);
+  if (!start.arguments) try_limits(start);
   ::execve(start.arguments[0], start.arguments, start.environment);
   step(start, -1, "execve", start.arguments[0]);
   return 127;
@@ -166,6 +176,10 @@ void set_identity(SandboxStart& start, bool privileged) {
   start.gid = start.as_root ? nobody : ::getegid();
   start.uid_map = uid_map.c_str();
   start.gid_map = gid_map.c_str();
+}
+
+std::string failure_of(const SandboxStart& start) {
+  return concat(start.failed, *start.failed_path ? " " : "", start.failed_path, ": ", std::strerror(start.error));
 }
 
 pid_t start_sandboxed(SandboxStart& start, int& pidfd) {

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "rewards/sandbox_guards.h"
@@ -46,7 +47,7 @@ struct SandboxStart {
   std::span<const SandboxLimit> limits;
   const sock_fprog* filter = nullptr;
   int in = -1, out = -1, err = -1;
-  char* const* arguments = nullptr;  // of execve; nullptr: enter, and exit with 0
+  char* const* arguments = nullptr;  // of execve; nullptr: a trial, with limits that allow one process: enter, and exit with 0
   char* const* environment = nullptr;
   // Written by the child where it fails: the step ("mount /usr") and errno. It then exits with 127.
   const char* failed = nullptr;
@@ -61,5 +62,8 @@ void set_identity(SandboxStart& start, bool privileged);
 // Clones a process that enters the sandbox. Returns when it has become the program or has ended: its pid, with a pidfd (close-on-exec, the caller's),
 // or -1 and errno. The caller waits for it, and reads start.failed.
 pid_t start_sandboxed(SandboxStart& start, int& pidfd);
+
+// Of a start that failed: "execve /usr/bin/python3: No such file or directory".
+std::string failure_of(const SandboxStart& start);
 
 }  // namespace hone

@@ -41,6 +41,8 @@ std::string try_entering(const Guards& guards, bool privileged) {
   const SandboxView view({});
   start.paths = view.paths();
   start.scratch = "/";
+  constexpr SandboxLimit one_process[] = {{RLIMIT_NPROC, 1}};
+  start.limits = one_process;
   start.scratch_size = "size=1m,mode=755";
   try {
     if (guards.seccomp) start.filter = &syscall_filter(guards.pid);
@@ -53,7 +55,7 @@ std::string try_entering(const Guards& guards, bool privileged) {
   ::close(pidfd);
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-  if (start.failed) return concat(start.failed, " ", start.failed_path, ": ", std::strerror(start.error));
+  if (start.failed) return failure_of(start);
   return status == 0 ? "" : concat("it ended with status ", status);
 }
 
