@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -173,6 +174,10 @@ void set_identity(SandboxStart& start, bool privileged) {
   static const std::string uid_map = concat(nobody, " ", ::geteuid(), " 1"), gid_map = concat(nobody, " ", ::getegid(), " 1");
   start.as_root = privileged || (::geteuid() == 0 && !start.guards.user);
   start.uid = start.as_root ? nobody : ::geteuid();
+  // Without a namespace that counts them apart, runs have users apart (of those that systemd gives to services as they start), or they would share a
+  // limit of processes and could signal one another.
+  static std::atomic<unsigned> runs = 0;
+  if (start.as_root && !start.guards.user) start.uid = 61184 + (static_cast<unsigned>(::getpid()) * 61 + runs++) % 4096;
   start.gid = start.as_root ? nobody : ::getegid();
   start.uid_map = uid_map.c_str();
   start.gid_map = gid_map.c_str();
