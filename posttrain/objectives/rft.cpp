@@ -1,15 +1,20 @@
+#include <algorithm>
+
 #include "posttrain/advantage.h"
 
 namespace hone {
 namespace {
 
 // Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the model's own replies, of those
-// that reached a reward, or each weighed by its reward.
+// that reached a reward, or each weighed by its reward, or of each prompt's best alone.
 class Rft : public Objective {
  public:
   void fields(Fields& f) override {
     f("weight", weight_, "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
     f("threshold", threshold_, "accept: the reward from which on a reply is learnt");
+    f("best_of_n", best_of_n_,
+      "of a prompt's replies at most this many are learnt: of the highest rewards, of equal ones those drawn first; 0 = all");
+    f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
   }
   Needs needs() const override { return {.per = Per::token, .linear = true}; }
@@ -21,13 +26,20 @@ class Rft : public Objective {
 
   // A reply that is not accepted is taken out: the loss is a mean over the tokens of those that are.
   void credit(std::span<Group> groups, MetricSums& metrics) override {
-    for (Group& group : groups)
-      for (Sample& sample : group.samples) {
-        const bool accepted = sample.judged && (weight_ == "reward" || sample.reward >= threshold_);
+    for (Group& group : groups) {
+      std::vector<Sample*> ranked;
+      for (Sample& sample : group.samples) ranked.push_back(&sample);
+      std::stable_sort(ranked.begin(), ranked.end(),
+                       [](const Sample* a, const Sample* b) { return a->judged != b->judged ? a->judged : a->reward > b->reward; });
+      for (size_t place = 0; place < ranked.size(); ++place) {
+        Sample& sample = *ranked[place];
+        const bool best = best_of_n_ == 0 || place < static_cast<size_t>(best_of_n_);
+        const bool accepted = sample.judged && best && (weight_ == "reward" || sample.reward >= threshold_);
         if (!accepted) std::ranges::fill(sample.mask, 0.f);
         set_advantage(sample, !accepted ? 0 : weight_ == "reward" ? sample.reward : 1);
         metrics.add("rft/accepted", accepted, 1);
       }
+    }
   }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
     HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "rft: needs advantages; they come from rewards");
@@ -44,6 +56,7 @@ class Rft : public Objective {
  private:
   std::string weight_ = "accept";
   double threshold_ = 1;
+  int64_t best_of_n_ = 0;
 };
 
 [[maybe_unused]] const bool added = objectives().add("rft", [] { return std::unique_ptr<Objective>(new Rft); });

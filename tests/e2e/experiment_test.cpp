@@ -53,10 +53,10 @@ TEST_F(ExperimentTest, EveryObjectiveStartsFromOneSft) {
   ASSERT_EQ(sampled.code, 0) << sampled.err;
   run("dpo", {"model.path=" + start.string(), "stage.dpo.steps=2", "stage.dpo.files=[\"" + pairs.string() + "\"]", "stage.dpo.batch_size=2"});
 
-  for (const char* objective : {"ppo", "grpo", "dr_grpo"}) {
+  for (const char* objective : {"ppo", "grpo", "dr_grpo", "gspo", "grpo_budget"}) {
     const std::string stage = std::string("stage.") + objective + ".";
     const fs::path done = run(objective, {"model.path=" + start.string(), stage + "steps=2", stage + "prompts_per_step=2",
-                                          stage + "num_generations=4", stage + "mini_batches=1", stage + "sampling.max_tokens=24"});
+                                          stage + "num_generations=4", stage + "mini_batches=1", stage + "sampling.max_tokens=40"});
     EXPECT_EQ(column(done, "sampling/sampling_logp_difference/max"), std::vector<double>(2, 0.0)) << objective;
   }
 }

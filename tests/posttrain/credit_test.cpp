@@ -1,6 +1,7 @@
 // How objectives turn rewards into advantages, against formulas written out here in double precision.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -152,6 +153,17 @@ TEST(Credit, RftLearnsWhatIsAcceptedOrByItsReward) {
     for (size_t t = 0; t < mask[s].size(); ++t) sum -= mask[s][t] * logp[s][t], tokens += mask[s][t];
   EXPECT_NEAR(out.at("loss").as_double(), sum / tokens, 1e-9);
   EXPECT_NEAR(out.at("metrics").at("rft/accepted").as_double(), 0.5, 1e-12);
+}
+
+TEST(Credit, RftLearnsTheBestOfEachGroupAlone) {
+  const auto in = [](std::initializer_list<size_t> accepted) {
+    return [accepted = std::vector<size_t>(accepted)](size_t s, size_t) { return std::ranges::count(accepted, s); };
+  };
+  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 0.0}}), in({0, 5}));
+  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.0}}), in({0, 2, 4, 5}));
+  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.75}}), in({0, 4, 5}));                  // and good enough
+  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 1.0}}, {1, 1, 1, 0, 1, 1}), in({0, 4}));  // of equal ones the first
+  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"weight", "reward"}}), [](size_t s, size_t) { return s == 0 || s == 5 ? rewards[s] : 0; });
 }
 
 TEST(Credit, EqualRewardsAreWorthExactlyNothing) {
