@@ -38,43 +38,76 @@ double tick_step(const Range& range) {
   return 10 * power;
 }
 
-}  // namespace
+// Where the plot begins below the chart's own top.
+double plot_top(const Chart& chart) { return 36 + legend_line * static_cast<double>(chart.curves.size() > 1 ? chart.curves.size() : 0); }
+double height_of(const Chart& chart) { return plot_top(chart) + plot_height + bottom; }
 
-std::string svg_chart(const std::string& title, const std::string& x_label, const std::vector<Curve>& curves) {
+bool finite(const std::pair<double, double>& p) { return std::isfinite(p.first) && std::isfinite(p.second); }
+
+// The chart with its top at `offset`.
+void draw(std::string& out, const Chart& chart, double offset) {
   Range xs, ys;
-  for (const Curve& curve : curves)
-    for (const auto& [x, y] : curve.points)
-      if (std::isfinite(x) && std::isfinite(y)) xs.take(x), ys.take(y);
+  for (const Curve& curve : chart.curves)
+    for (size_t i = 0; i < curve.points.size(); ++i) {
+      if (!finite(curve.points[i])) continue;
+      xs.take(curve.points[i].first), ys.take(curve.points[i].second);
+      if (!curve.band.empty() && finite(curve.band[i])) ys.take(curve.band[i].first), ys.take(curve.band[i].second);
+    }
   if (xs.low > xs.high) xs = {0, 1}, ys = {0, 1};
   for (Range* range : {&xs, &ys})
     if (range->high - range->low < 1e-12) range->low -= 0.5, range->high += 0.5;
-  const double top = 36 + legend_line * static_cast<double>(curves.size() > 1 ? curves.size() : 0), height = top + plot_height + bottom;
+  const double top = offset + plot_top(chart), floor = offset + height_of(chart) - bottom;
   const auto px = [&](double x) { return left + (x - xs.low) / (xs.high - xs.low) * (width - left - right); };
-  const auto py = [&](double y) { return height - bottom - (y - ys.low) / (ys.high - ys.low) * (height - top - bottom); };
+  const auto py = [&](double y) { return floor - (y - ys.low) / (ys.high - ys.low) * (floor - top); };
 
-  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                                width, height);
-  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
-  out += format_text("<text x=\"%g\" y=\"20\" font-size=\"14\">", left) + escaped(title) + "</text>\n";
-  out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">", (left + width - right) / 2, height - 8) + escaped(x_label) + "</text>\n";
+  out += format_text("<text x=\"%g\" y=\"%g\" font-size=\"14\">", left, offset + 20) + escaped(chart.title) + "</text>\n";
+  out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">", (left + width - right) / 2, floor + bottom - 8) + escaped(chart.x_label) +
+         "</text>\n";
   for (double step = tick_step(xs), x = std::ceil(xs.low / step) * step; x <= xs.high + 1e-9 * step; x += step)
-    out +=
-        format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), height - bottom + 16, std::abs(x) < step * 1e-6 ? 0 : x);
+    out += format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), floor + 16, std::abs(x) < step * 1e-6 ? 0 : x);
   for (double step = tick_step(ys), y = std::ceil(ys.low / step) * step; y <= ys.high + 1e-9 * step; y += step)
     out +=
         format_text("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
                     left, width - right, py(y), py(y), left - 6, py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
-  for (size_t c = 0; c < curves.size(); ++c) {
+  const auto point = [&](double x, double y) {
+    if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
+  };
+  for (size_t c = 0; c < chart.curves.size(); ++c) {
+    const Curve& curve = chart.curves[c];
     const char* colour = colours[c % std::size(colours)];
+    if (!curve.band.empty()) {
+      out += format_text("<polygon fill=\"%s\" fill-opacity=\"0.15\" points=\"", colour);
+      for (size_t i = 0; i < curve.points.size(); ++i) point(curve.points[i].first, curve.band[i].first);
+      for (size_t i = curve.points.size(); i-- > 0;) point(curve.points[i].first, curve.band[i].second);
+      out += "\"/>\n";
+    }
     out += format_text("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
-    for (const auto& [x, y] : curves[c].points)
-      if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
+    for (const auto& [x, y] : curve.points) point(x, y);
     out += "\"/>\n";
-    if (curves.size() > 1)
-      out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, 36 + legend_line * static_cast<double>(c), colour) + escaped(curves[c].name) +
-             "</text>\n";
+    if (chart.curves.size() > 1)
+      out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, offset + 36 + legend_line * static_cast<double>(c), colour) +
+             escaped(curve.name) + "</text>\n";
+  }
+}
+
+}  // namespace
+
+std::string svg_charts(const std::vector<Chart>& charts) {
+  double height = 0;
+  for (const Chart& chart : charts) height += height_of(chart);
+  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
+                                width, height);
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+  double offset = 0;
+  for (const Chart& chart : charts) {
+    draw(out, chart, offset);
+    offset += height_of(chart);
   }
   return out + "</svg>\n";
+}
+
+std::string svg_chart(const std::string& title, const std::string& x_label, const std::vector<Curve>& curves) {
+  return svg_charts({{title, x_label, curves}});
 }
 
 }  // namespace hone

@@ -81,7 +81,7 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   for (const char* command :
-       {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "doctor", "bench"}) {
+       {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "plot", "doctor", "bench"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
