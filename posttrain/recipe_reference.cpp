@@ -4,6 +4,7 @@
 #include "core/model/objective.h"
 #include "core/optim/optimizer.h"
 #include "posttrain/eval/task.h"
+#include "posttrain/pairs.h"
 #include "posttrain/recipe.h"
 #include "posttrain/stage.h"
 #include "pretrain/data/generator.h"
@@ -40,6 +41,8 @@ std::string recipe_reference() {
   out += document_fields("The run", [&](Fields& f) { recipe.fields(f); }) + "\n";
   out += document("Stage", stages()) + document("Objective", objectives()) + document("Optimizer", optimizers()) + document("Reward", rewards()) +
          document("Generator", generators()) + document("Task kind", eval_kinds());
+  PairSource pairs;
+  out += document_fields("Pairs (`hone pairs`)", [&](Fields& f) { pairs.fields(f); }) + "\n";
   return out;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// Generators draw problems instead of reading them. Each has a finite space of problems in one fixed order; the first `heldout` of them are the test
-// split, the others, ordered by a seed, the train split: the two are disjoint by construction, whatever the seed. One file each; it joins with one
-// line:
+// Generators draw problems instead of reading them. A split is numbered: `heldout` problems for the test split, which no setting of seeds changes,
+// the train split's in an order of a seed. The two are disjoint by construction, whatever the seed. One file each; it joins with one line:
 //   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
 #include <cstdint>
 #include <memory>
