@@ -73,6 +73,8 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
   f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
   f.require("epsilon_high", loss_type != "cispo" || epsilon_high > 0, "cispo caps the ratio at epsilon_high itself, which must be above 0 (5, say)");
+  f.require("delta", delta == 0 || loss_types().at(loss_type).surrogate == clipped_surrogate,
+            concat(loss_type, " bounds its ratio already: no delta"));
   f.require("delta", delta == 0 || delta > 1 + std::max(epsilon, epsilon_high), "delta must be 0, or above 1 + the upper clip");
   f.require("importance_sampling_level", levels().contains(importance_sampling_level), levels().unknown(importance_sampling_level));
   f.require("max_completion_length", loss_type != "dr_grpo" || max_completion_length > 0, "dr_grpo needs a length above 0");

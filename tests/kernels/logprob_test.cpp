@@ -1,9 +1,12 @@
 #include "kernels/logprob.h"
 
+#include "core/file.h"
+#include "core/json.h"
 #include "core/parallel_for.h"
 #include "kernels/logsumexp.h"
 #include "tests/kernels/op_cases.h"
 #include "tests/kernels/op_check.h"
+#include "tests/support/support.h"
 
 namespace hone::test {
 namespace {
@@ -85,6 +88,21 @@ TEST(LogSumExp, MinusInfinityHasNoWeightAndNanStays) {
   EXPECT_TRUE(std::isnan(sums().value()));
   logits[10] = infinity;
   EXPECT_TRUE(std::isnan(sums().value()));
+}
+
+// Numbers of another framework's tests.
+TEST(LogSumExp, EntropyAgreesWithPublishedNumbers) {
+  HONE_SHARED_OR_SKIP(path, "vectors/a5/compute_entropy.json");
+  const Json all = parse_json(read_file(path), path.string());
+  const JsonArray& logits = all.at("inputs").at("logits").at("data").as_array();
+  const JsonArray& expected = all.at("expected").at("entropy").at("data").as_array();
+  const size_t vocabulary = logits.size() / expected.size();
+  ASSERT_EQ(vocabulary, 100u);
+  for (size_t r = 0; r < expected.size(); ++r) {
+    std::vector<float> row;
+    for (size_t v = 0; v < vocabulary; ++v) row.push_back(static_cast<float>(logits[r * vocabulary + v].as_double()));
+    EXPECT_NEAR(log_sum_exp(row.data(), static_cast<int64_t>(vocabulary), 1).entropy(), expected[r].as_double(), 1e-5) << r;
+  }
 }
 
 TEST(LogprobForward, IsLogSoftmaxInDouble) {

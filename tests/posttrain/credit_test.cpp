@@ -9,23 +9,18 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "posttrain/objective_json.h"
+#include "tests/posttrain/rows.h"
 #include "tests/support/support.h"
 
 namespace hone {
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
+using test::Rows, test::nested;
 
 const Rows logp = {{-1.5, -0.5, -2.25}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-1.0, -0.5}, {-0.25, -1.5}};
 const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75}, {-1.5, -0.25}, {-0.5, -1.0}};
 const Rows mask = {{0, 1, 1}, {1, 1}, {1, 1, 0, 1}, {1}, {0, 1}, {1, 1}};
 const std::vector<double> rewards = {1, 0, 0.5, 0.25, 0.75, 2};  // two groups of three
-
-Json nested(const Rows& rows) {
-  JsonArray out;
-  for (const std::vector<double>& row : rows) out.push_back(Json::array(row));
-  return out;
-}
 
 // Advantages that an objective gives, [sequence][token]; tokens of a sequence that share one are told once.
 Rows advantages_of(const char* objective, JsonObject config, const std::vector<double>& of_rewards = rewards, size_t group_size = 3) {

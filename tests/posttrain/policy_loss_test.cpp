@@ -7,12 +7,13 @@
 
 #include "core/file.h"
 #include "posttrain/objective_json.h"
+#include "tests/posttrain/rows.h"
 #include "tests/support/support.h"
 
 namespace hone {
 namespace {
 
-using Rows = std::vector<std::vector<double>>;
+using test::Rows, test::nested;
 
 // Ratios on both sides of every clip, a masked token, one-token replies.
 const Rows logp = {{-1.5, -0.5, -2.25, -0.125}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-0.5, -0.75}};
@@ -22,12 +23,6 @@ const Rows reference_logp = {{-1.0, -1.0, -2.0, -0.5}, {-0.5, -1.25}, {-2.5, -0.
 const Rows entropy = {{0.5, 1, 1.5, 2}, {0.25, 0.75}, {1, 1, 1.25, 0.5}, {2}, {0.125, 1}};
 const Rows mask = {{0, 1, 1, 1}, {1, 1}, {1, 1, 0, 1}, {1}, {1, 1}};
 const std::vector<double> advantages = {1.5, -0.75, 0.5, -1.25, -2.0};
-
-Json nested(const Rows& rows) {
-  JsonArray out;
-  for (const std::vector<double>& row : rows) out.push_back(Json::array(row));
-  return out;
-}
 
 struct Settings {
   std::string loss_type = "dapo", level = "token", correction = "none", kl = "k3";
@@ -117,7 +112,8 @@ TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
       for (const char* correction : {"none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"})
         for (const double delta : {0.0, 1.75}) {
           Settings s{.loss_type = loss_type, .level = level, .correction = correction, .delta = delta, .beta = 0.05, .clip_min = 0.5};
-          if (s.loss_type == "cispo") s.epsilon_high = 1.5, s.delta = delta > 0 ? 3 : 0;
+          if (s.loss_type.starts_with("cispo")) s.delta = 0;
+          if (s.loss_type == "cispo") s.epsilon_high = 1.5;
           s.clip_max = 1.5;
           EXPECT_NEAR(run(s).at("loss").as_double(), expected_loss(s), 1e-6) << name_of(s);
         }
@@ -221,6 +217,7 @@ TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
   };
   EXPECT_NE(message({{"loss_type", "cispo"}}).find("epsilon_high"), std::string::npos);
   EXPECT_NE(message({{"delta", 1.1}}).find("above 1 + the upper clip"), std::string::npos);
+  EXPECT_NE(message({{"loss_type", "cispo_relative"}, {"delta", 3}}).find("bounds its ratio already"), std::string::npos);
   EXPECT_NE(message({{"loss_type", "dr_grpo"}}).find("dr_grpo needs a length"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_level", "sequences"}}).find("did you mean 'sequence'"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_clip_max", 0.5}}).find("importance_sampling_clip_max"), std::string::npos);
@@ -239,6 +236,20 @@ TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   EXPECT_FALSE(PolicyLoss().idle(sample));
   sample.mask = {0, 0, 0};
   EXPECT_TRUE(PolicyLoss{.beta = 0.1}.idle(sample));
+}
+
+// They are judged, and count in baselines.
+TEST(PolicyLoss, TruncatedCompletionsAreNotTrainedOn) {
+  std::vector<Group> groups(1);
+  for (const char* reason : {"stop", "length"}) {
+    Sample& sample = groups[0].samples.emplace_back();
+    sample.mask = {0, 1, 1}, sample.completion.finish_reason = reason;
+  }
+  PolicyLoss().mask_truncated(groups);
+  EXPECT_EQ(groups[0].samples[1].mask, (std::vector<float>{0, 1, 1}));
+  PolicyLoss{.mask_truncated_completions = true}.mask_truncated(groups);
+  EXPECT_EQ(groups[0].samples[0].mask, (std::vector<float>{0, 1, 1}));
+  EXPECT_EQ(groups[0].samples[1].mask, (std::vector<float>{0, 0, 0}));
 }
 
 // Numbers of another framework's tests: GSPO's token losses, and the two ways to add token losses up.
