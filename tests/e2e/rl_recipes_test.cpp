@@ -1,13 +1,33 @@
-// Every recipe of configs/rl on the rows it names, for a few steps: it runs, its log is of finite numbers, and the sampler's log-probs are the
-// learner's.
-#include <cmath>
+// Every recipe of configs/rl on the rows it names, for a few steps: it runs, its log is of finite numbers and has what the recipe is about, the
+// sampler's log-probs are the learner's, and the state that an objective and a critic have is resumed.
+#include <signal.h>
 
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "core/file.h"
 #include "tests/e2e/recipe_run.h"
 
 namespace hone::test {
 namespace {
 
 const std::vector<std::string> few = {"stage.0.steps=2", "stage.0.prompts_per_step=4", "stage.0.mini_batches=1"};
+
+// What a recipe's choices add to the log.
+const std::map<std::string, const char*> metrics = {{"cispo", "cispo_clip_ratio"},
+                                                    {"correction", "sampling/importance_sampling_ratio/mean"},
+                                                    {"dapo", "clip_ratio/delta_mean"},
+                                                    {"dynamic_sampling", "filter_groups/kept_ratio"},
+                                                    {"grpo", "kl"},
+                                                    {"gspo", "clip_ratio/region_mean"},
+                                                    {"ppo", "loss/value_avg"},
+                                                    {"ppo_separate_critic", "critic/grad_norm"},
+                                                    {"reinforce_plus_plus", "objective/kl"},
+                                                    {"reinforce_plus_plus_baseline", "kl"},
+                                                    {"rft", "rft/accepted"},
+                                                    {"rloo", "objective/non_score_reward"}};
 
 TEST(RlRecipes, EachRunsOnRealRows) {
   HONE_SHARED_OR_SKIP(data, "data");
@@ -20,6 +40,11 @@ TEST(RlRecipes, EachRunsOnRealRows) {
       for (const auto& [metric, value] : row.as_object()) EXPECT_TRUE(std::isfinite(value.as_double())) << metric;
     });
     for (const double difference : run.values("sampling/sampling_logp_difference/max")) EXPECT_EQ(difference, 0);
+    for (const char* bound : {"min", "mean", "max"})  // replies drawn by the weights that learn weigh 1
+      for (const double weight : run.values(std::string("sampling/importance_sampling_ratio/") + bound)) EXPECT_EQ(weight, 1);
+    if (const auto metric = metrics.find(name); metric != metrics.end()) {
+      EXPECT_FALSE(run.values(metric->second).empty()) << metric->second;
+    }
   }
 }
 
@@ -31,6 +56,32 @@ TEST(RlRecipes, AnObjectiveThatAcceptsNothingLeavesTheWeightsAlone) {
   EXPECT_EQ(run.values("rft/accepted"), std::vector<double>(2, 0.0));
   EXPECT_EQ(run.values("loss"), std::vector<double>(2, 0.0));
   EXPECT_EQ(run.values("grad_norm"), std::vector<double>(2, 0.0));
+}
+
+// An adaptive KL weight and a critic's trunk, head and optimizer are part of the checkpoint.
+TEST(RlRecipes, PpoKilledAndResumedIsTheUninterruptedRun) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const std::vector<std::string> overrides = {"stage.0.steps=6", "stage.0.prompts_per_step=4", "stage.0.save_steps=2", "stage.0.save_total_limit=0",
+                                              "stage.0.horizon=50"};
+  const RecipeRun whole(data, "rl/ppo_separate_critic", overrides);
+  const TemporaryFolder folder;
+  std::vector<std::string> arguments = {"run", (source_folder() / "configs" / "rl" / "ppo_separate_critic.toml").string(),
+                                        "runs=" + folder.path().string(), "name=run"};
+  arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+  Process process(arguments, {"HONE_DATA=" + data.string()});
+  const std::filesystem::path run = folder.path() / "run";
+  for (int i = 0; i < 30000 && !std::filesystem::exists(run / "checkpoints/ppo/step-2/manifest.json"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait().code, 128 + SIGKILL);
+  const Finished resumed = run_hone({"run", "--resume", run.string()}, {"HONE_DATA=" + data.string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  std::vector<double> weights;
+  read_jsonl(run / "metrics.jsonl", [&](const Json& row, int64_t) { weights.push_back(row.at("objective/kl_coef").as_double()); });
+  EXPECT_EQ(weights, whole.values("objective/kl_coef"));
+  EXPECT_NE(weights.front(), weights.back());
+  for (const char* file : {"model.safetensors", "trainer/trainer.safetensors"})
+    EXPECT_TRUE(read_file(run / "checkpoints/ppo/step-6" / file) == read_file(whole.path() / "checkpoints/ppo/step-6" / file)) << file;
 }
 
 }  // namespace
