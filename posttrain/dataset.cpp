@@ -1,8 +1,9 @@
 #include "posttrain/dataset.h"
 
+#include <algorithm>
+
 #include "core/jsonl.h"
 #include "core/log.h"
-#include "posttrain/row_template.h"
 
 namespace hone {
 
@@ -22,7 +23,7 @@ void TaskSource::fields(Fields& f) {
   f("answer", answer, "template of the reference answer; empty = none");
 }
 
-static void completion_fields(Fields& f, PromptFormat& format, int64_t& max_length, std::string& too_long) {
+void SampleFormat::fields(Fields& f) {
   format.fields(f);
   f("max_length", max_length, "longest sample in tokens");
   f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
@@ -34,15 +35,9 @@ void SftSource::fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
-  completion_fields(f, format, max_length, too_long);
-}
-
-void PreferenceSource::fields(Fields& f) {
-  rows.fields(f);
-  f("prompt", prompt, "template of the prompt");
-  f("chosen", chosen, "template of the better completion");
-  f("rejected", rejected, "template of the worse completion");
-  completion_fields(f, format, max_length, too_long);
+  f("completion_only_loss", completion_only_loss, "train on the completion alone, not on the prompt");
+  f("assistant_only_loss", assistant_only_loss, "of rows with `messages`: train on what the assistant says alone, not on the whole conversation");
+  sample.fields(f);
 }
 
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
@@ -70,10 +65,12 @@ std::vector<Task> load_tasks(const TaskSource& source) {
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     Task task;
     task.id = where;
-    if (const Json* messages = row.find("messages"))
+    if (const Json* messages = row.find("messages")) {
       task.messages = parse_messages(*messages, where);
-    else
-      task.prompt = fill_template(source.prompt, row, where);
+    } else {
+      RowText prompt = fill_text(source.prompt, row, where);
+      task.prompt = std::move(prompt.text), task.messages = std::move(prompt.messages);
+    }
     if (!source.answer.empty()) task.answer = fill_template(source.answer, row, where);
     task.columns = row;
     out.push_back(std::move(task));
@@ -81,72 +78,48 @@ std::vector<Task> load_tasks(const TaskSource& source) {
   return out;
 }
 
-// What was left out of a data set, told once at its end.
-class SkipCount {
- public:
-  void add(const std::string& where) {
-    if (count_++ == 0) first_ = where;
-  }
-  void report(size_t kept, int64_t max_length) const {
-    HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", max_length, " tokens (the first: ", first_, ")");
-    if (count_ > 0)
-      log::warning("data: ", count_, " rows longer than max_length = ", max_length, " tokens are left out (the first: ", first_, "), ", kept,
-                   " kept");
-  }
+Sample SampleReader::reply(const RowText& prompt, const RowText& completion) {
+  if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
+  return encoder_.sample(prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
+                         completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+}
 
- private:
-  int64_t count_ = 0;
-  std::string first_;
-};
+bool SampleReader::fit(Sample& sample, const std::string& where) const {
+  const auto length = static_cast<int64_t>(sample.tokens.size());
+  if (length <= format_.max_length) return true;
+  HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
+  if (format_.too_long == "skip") return false;
+  sample.tokens.resize(static_cast<size_t>(format_.max_length));
+  sample.mask.resize(static_cast<size_t>(format_.max_length));
+  return std::any_of(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; });
+}
 
-// False: leave the row out.
-static bool fit(Sample& sample, int64_t max_length, const std::string& too_long, const std::string& where) {
-  const int64_t length = static_cast<int64_t>(sample.tokens.size());
-  if (length <= max_length) return true;
-  HONE_CHECK(too_long != "error", where, ": ", length, " tokens, max_length is ", max_length);
-  if (too_long == "skip") return false;
-  sample.tokens.resize(static_cast<size_t>(max_length));
-  sample.mask.resize(static_cast<size_t>(max_length));
-  for (const float m : sample.mask)
-    if (m != 0) return true;
-  return false;
+bool SampleReader::fit(std::span<Sample> samples, const std::string& where) {
+  bool fits = true;
+  for (Sample& sample : samples) fits = fit(sample, where) && fits;
+  if (!fits && left_out_++ == 0) first_left_out_ = where;
+  return fits;
+}
+
+void SampleReader::report(size_t kept) const {
+  HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", format_.max_length, " tokens (the first: ", first_left_out_, ")");
+  if (left_out_ > 0)
+    log::warning("data: ", left_out_, " rows longer than max_length = ", format_.max_length, " tokens are left out (the first: ", first_left_out_,
+                 "), ", kept, " kept");
 }
 
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
   std::vector<Sample> out;
-  SkipCount skipped;
-  PromptEncoder encoder(source.format, tokenizer);
+  SampleReader reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
-    Sample sample = messages ? encoder.sample(parse_messages(*messages, where))
-                             : encoder.sample(fill_template(source.prompt, row, where), fill_template(source.completion, row, where));
-    if (fit(sample, source.max_length, source.too_long, where))
-      out.push_back(std::move(sample));
-    else
-      skipped.add(where);
+    Sample sample = messages ? reader.conversation(parse_messages(*messages, where))
+                             : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where));
+    if (!(messages ? source.assistant_only_loss : source.completion_only_loss) && !sample.mask.empty())
+      std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
+    if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });
-  skipped.report(out.size(), source.max_length);
-  return out;
-}
-
-std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer) {
-  std::vector<Group> out;
-  SkipCount skipped;
-  PromptEncoder encoder(source.format, tokenizer);
-  read_rows(source.rows, [&](const Json& row, const std::string& where) {
-    Group group;
-    group.task.id = where;
-    group.task.prompt = fill_template(source.prompt, row, where);
-    for (const std::string* side : {&source.chosen, &source.rejected})
-      group.samples.push_back(encoder.sample(group.task.prompt, fill_template(*side, row, where)));
-    bool fits = true;
-    for (Sample& sample : group.samples) fits = fit(sample, source.max_length, source.too_long, where) && fits;
-    if (fits)
-      out.push_back(std::move(group));
-    else
-      skipped.add(where);
-  });
-  skipped.report(out.size(), source.max_length);
+  reader.report(out.size());
   return out;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Rows of data as tasks, training samples and preference pairs, by templates that name a row's members (posttrain/row_template.h). Every row
-// that cannot be used is an Error file:line, or, where the recipe says skip, is counted and reported.
+// Rows of data as tasks and training samples, by templates that name a row's members (posttrain/row_template.h). Every row that cannot be used is an
+// Error file:line, or, where the recipe says skip, is counted and reported.
 #include <functional>
 #include <span>
 #include <string>
@@ -9,6 +9,7 @@
 #include "core/sample.h"
 #include "core/tokenizer.h"
 #include "posttrain/prompt.h"
+#include "posttrain/row_template.h"
 #include "pretrain/data/generator.h"
 
 namespace hone {
@@ -31,27 +32,46 @@ struct TaskSource {
 };
 std::vector<Task> load_tasks(const TaskSource& source);
 
-// Prompt and completion rows, or rows with `messages` (all assistant turns are trained on).
-struct SftSource {
-  RowSource rows;
-  std::string prompt = "{prompt}", completion = "{completion}";
+// How text becomes samples, and which are too long.
+struct SampleFormat {
   PromptFormat format;
   int64_t max_length = 1024;      // in tokens
   std::string too_long = "skip";  // skip | truncate | error
   void fields(Fields& f);
 };
-struct PreferenceSource {
+
+// Makes samples of one data set. Completions end with the tokenizer's eos (or the chat format's end of turn).
+class SampleReader {
+ public:
+  SampleReader(const SampleFormat& format, const Tokenizer& tokenizer) : format_(format), encoder_(format.format, tokenizer) {}
+  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message.
+  Sample reply(const RowText& prompt, const RowText& completion);
+  // Mask 1 on what the assistant says.
+  Sample conversation(const std::vector<Message>& messages) { return encoder_.sample(messages); }
+  // Whether the samples, cut where the format says so, are short enough and have something to train on; if not, the row is counted as left out.
+  bool fit(std::span<Sample> samples, const std::string& where);
+  // Tells how many rows were left out and why; an Error if nothing is kept.
+  void report(size_t kept) const;
+
+ private:
+  bool fit(Sample& sample, const std::string& where) const;
+
+  const SampleFormat& format_;
+  PromptEncoder encoder_;
+  int64_t left_out_ = 0;
+  std::string first_left_out_;
+};
+
+// Prompt and completion rows, or rows with `messages`.
+struct SftSource {
   RowSource rows;
-  std::string prompt = "{prompt}", chosen = "{chosen}", rejected = "{rejected}";
-  PromptFormat format;
-  int64_t max_length = 1024;
-  std::string too_long = "skip";
+  std::string prompt = "{prompt}", completion = "{completion}";
+  bool completion_only_loss = true, assistant_only_loss = false;
+  SampleFormat sample;
   void fields(Fields& f);
 };
-// Completions end with the tokenizer's eos (or the chat format's end of turn); mask is 1 on the completion. What was skipped is logged with its
-// reason.
+// Mask 1 on the completion, or with completion_only_loss off on everything; of a conversation on everything, or with assistant_only_loss on what the
+// assistant says. A sample's first token is never trained on.
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer);
-// Groups of two samples: chosen, rejected.
-std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer);
 
 }  // namespace hone

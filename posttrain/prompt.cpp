@@ -58,6 +58,22 @@ Sample PromptEncoder::sample(const std::vector<Message>& messages) {
   return out;
 }
 
+Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& reply) {
+  std::vector<Message> messages = prompt;
+  messages.insert(messages.end(), reply.begin(), reply.end());
+  int64_t earlier = 0;
+  for (const ChatPiece& piece : chat().render(prompt, false)) earlier += piece.assistant;
+  Sample out;
+  for (const ChatPiece& piece : chat().render(messages, false)) {
+    const std::vector<int32_t> ids = tokenizer_.encode(piece.text);
+    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
+    out.mask.resize(out.tokens.size(), piece.assistant && earlier-- <= 0 ? 1.0f : 0.0f);
+  }
+  if (!out.mask.empty()) out.mask[0] = 0;
+  if (!reply.empty()) out.completion.text = reply.back().content;
+  return out;
+}
+
 std::vector<int32_t> PromptEncoder::stop_ids() const { return chat_ ? chat_->stop_ids(tokenizer_) : std::vector<int32_t>{}; }
 
 }  // namespace hone

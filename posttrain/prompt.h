@@ -28,12 +28,15 @@ class PromptEncoder {
   Sample sample(const std::string& prompt, const std::string& completion);
   // A conversation, mask 1 on what the assistant says.
   Sample sample(const std::vector<Message>& messages);
+  // A conversation that goes on with `reply`, mask 1 on what the assistant says there and not on its earlier turns.
+  Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& reply);
+  // A prompt in a chat format: the system message, and the text as the user's.
+  std::vector<Message> conversation(const std::string& prompt) const;
   // Ids that end a reply in this format, besides the tokenizer's own.
   std::vector<int32_t> stop_ids() const;
 
  private:
   const ChatFormat& chat();
-  std::vector<Message> conversation(const std::string& prompt) const;
 
   PromptFormat format_;
   const Tokenizer& tokenizer_;

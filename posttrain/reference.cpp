@@ -3,13 +3,24 @@
 namespace hone {
 
 void Reference::score_into(std::span<Group> groups) {
-  std::vector<std::vector<int32_t>> sequences;
-  for (const Group& group : groups)
-    for (const Sample& sample : group.samples) sequences.push_back(sample.tokens);
-  std::vector<TokenScores> scores = score_sequences(context_, *model_, sequences, {.temperature = temperature_});
-  size_t next = 0;
+  std::vector<Sample*> samples;
   for (Group& group : groups)
-    for (Sample& sample : group.samples) sample.reference_logp = std::move(scores[next++].logp);
+    for (Sample& sample : group.samples) samples.push_back(&sample);
+  score(samples);
+}
+
+void Reference::score_missing(std::span<Sample* const> samples) {
+  std::vector<Sample*> missing;
+  for (Sample* sample : samples)
+    if (sample->reference_logp.size() != sample->tokens.size()) missing.push_back(sample);
+  score(missing);
+}
+
+void Reference::score(std::span<Sample* const> samples) {
+  std::vector<std::vector<int32_t>> sequences;
+  for (const Sample* sample : samples) sequences.push_back(sample->tokens);
+  std::vector<TokenScores> scores = score_sequences(context_, *model_, sequences, {.temperature = temperature_});
+  for (size_t i = 0; i < samples.size(); ++i) samples[i]->reference_logp = std::move(scores[i].logp);
 }
 
 }  // namespace hone

@@ -7,12 +7,21 @@
 //   {{ and }}      braces
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/chat.h"
 #include "core/json.h"
 
 namespace hone {
 
 // A member that the row lacks is an Error that names it, its place (`where`) and what the row has instead.
 std::string fill_template(std::string_view text, const Json& row, std::string_view where);
+
+// What a template gives: text, or, where it is one {name} and the member a list, the messages of a conversation.
+struct RowText {
+  std::string text;
+  std::vector<Message> messages;
+};
+RowText fill_text(std::string_view text, const Json& row, std::string_view where);
 
 }  // namespace hone

@@ -17,7 +17,7 @@ namespace hone {
 Json StageReport::to_json() const {
   JsonArray results;
   for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{{"name", name}, {"kind", kind}, {"steps", steps}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+  return JsonObject{{"name", name}, {"kind", kind}, {"steps", steps}, {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
@@ -106,8 +106,9 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   stage.run(run);
   if (!stage.trains()) run.report.seconds = watch.seconds();
   if (stage.trains()) {
-    run.start_folder = run.checkpoints() / concat("step-", stage.steps());
-    run.report.eval = evaluate(run, run.first_step + stage.steps());
+    run.start_folder = run.checkpoints() / concat("step-", run.report.kept_step);
+    if (run.report.kept_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
+    run.report.eval = evaluate(run, run.first_step + run.report.steps);
   }
   progress.stages.array_ref().push_back(run.report.to_json());
   progress.stages_done = run.stage_index + 1;
@@ -142,7 +143,8 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     run.stage_index = static_cast<int64_t>(i);
     run.stage_name = recipe.stage[i].name;
     if (run.stage_index < progress.stages_done) {
-      if (stage.trains()) run.start_folder = run.checkpoints() / concat("step-", stage.steps());
+      const Json& done = progress.stages.as_array().at(i);
+      if (stage.trains()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
     } else {
       run_stage(run, stage, progress);

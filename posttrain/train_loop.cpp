@@ -17,7 +17,8 @@ void LoopConfig::fields(Fields& f) {
   f("save_steps", save_steps, "a checkpoint every so many steps; 0 = at the end alone");
   f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
   f("logging_steps", logging_steps, "a row of metrics every so many steps");
-  f("eval_steps", eval_steps, "the recipe's evaluation tasks every so many steps; 0 = before and after the stage alone");
+  f("eval_steps", eval_steps,
+    "the recipe's evaluation tasks, and what the stage holds out, every so many steps; 0 = before (the tasks) and after the stage alone");
   schedule.fields(f);
   trainer.fields(f);
   f.require("steps", steps > 0, "steps must be positive");
@@ -80,15 +81,18 @@ std::string note_of(const StepReport& report) {
 }  // namespace
 
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
-                const std::function<StepReport(int64_t, double)>& body) {
+                const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out) {
   Totals totals;
+  EarlyStop early_stop(held_out.early_stop);
   std::map<std::string, Stateful*> all = sections;
   all["trainer"] = &trainer;
   trainer.dump_to(run.folder / "bad_batch.jsonl");
   all["log"] = &run.log;
   all["totals"] = &totals;
+  if (held_out.measure) all["early_stop"] = &early_stop;
   const std::map<std::string, const Stateful*> saved(all.begin(), all.end());
 
+  const auto keep = [&](int64_t at) { write_file_atomic(run.checkpoints() / concat("step-", at) / "keep", ""); };
   int64_t& step = totals.steps;
   if (const std::filesystem::path folder = newest_checkpoint(run.checkpoints()); !folder.empty()) {
     load_sections(folder, all);
@@ -102,8 +106,23 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     last_saved = step;
   };
 
+  // Measures what is held out; the step of its lowest loss has a checkpoint that stays until a lower one has.
+  const auto measure = [&] {
+    const Metrics measured = held_out.measure();
+    Metrics row;
+    for (const auto& [name, value] : measured) row["eval_" + name] = value;
+    run.log.metrics(run.first_step + step, row);
+    const int64_t before = early_stop.best_step();
+    const bool best = early_stop.observe(step, measured.at("loss"));
+    log::info("step ", step, ": eval_loss ", measured.at("loss"), best ? ", the lowest so far" : "");
+    if (!best || !held_out.early_stop.load_best_model_at_end) return;
+    save();
+    keep(step);
+    if (before > 0) std::filesystem::remove(run.checkpoints() / concat("step-", before) / "keep");
+  };
+
   log::Progress progress(run.stage_name, config.steps, "step");
-  while (step < config.steps) {
+  while (step < config.steps && !early_stop.stop()) {
     const Stopwatch watch;
     StepReport report;
     try {
@@ -119,16 +138,17 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
     progress.update(step, note_of(report));
     if (config.eval_steps > 0 && step % config.eval_steps == 0 && step < config.steps) evaluate(run, run.first_step + step);
-    if (config.save_steps > 0 && step % config.save_steps == 0) save();
+    if (held_out.measure && (step == config.steps || (config.eval_steps > 0 && step % config.eval_steps == 0))) measure();
+    if (config.save_steps > 0 && step % config.save_steps == 0 && last_saved != step) save();
     if (interrupted() && step < config.steps) {
       if (last_saved != step) save();
       run.stop(concat("step ", step, " of stage ", run.stage_name));
     }
   }
   if (last_saved != step || step == 0) save();
-  // A later stage's start: never rotated away.
-  write_file_atomic(run.checkpoints() / concat("step-", step) / "keep", "");
-  run.report.steps = config.steps;
+  run.report.steps = step;
+  run.report.kept_step = early_stop.kept_step(step);
+  keep(run.report.kept_step);  // a later stage's start: never rotated away
   run.report.tokens = totals.tokens;
   run.report.seconds = totals.seconds;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/optim/schedule.h"
+#include "posttrain/early_stop.h"
 #include "posttrain/run.h"
 #include "pretrain/trainer.h"
 
@@ -15,17 +16,24 @@ struct LoopConfig {
   int64_t save_steps = 0;        // a checkpoint every so many steps; 0 = at the end alone
   int64_t save_total_limit = 2;  // checkpoints kept
   int64_t logging_steps = 1;
-  int64_t eval_steps = 0;  // the recipe's tasks every so many steps, too
+  int64_t eval_steps = 0;  // the recipe's tasks, and what is held out, every so many steps, too
   ScheduleConfig schedule;
   TrainerConfig trainer;
   void fields(Fields& f);
 };
 
+// What a stage holds out from training.
+struct HeldOut {
+  std::function<Metrics()> measure;  // "loss" and more, logged as eval_loss, eval_...
+  EarlyStopConfig early_stop;
+};
+
 // Calls body(step, learning_rate) for the steps that are left, step counting from 0 within the stage. `sections` are saved and restored beside the
 // trainer and the model. Metrics of the body's report are logged under TRL's names. A body that throws RewardsFailed has changed nothing yet: all is
-// saved as it was before the step, and the run stops with the message.
+// saved as it was before the step, and the run stops with the message. What is held out is measured every eval_steps and after the last step; the
+// checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's weights the stage leaves.
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
-                const std::function<StepReport(int64_t step, double learning_rate)>& body);
+                const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {});
 
 // The model's folder as a checkpoint holds it: weights, config, tokenizer.
 void save_model_folder(Run& run, const std::filesystem::path& folder);

@@ -75,6 +75,7 @@ struct Trainer::Impl {
         update_phases(context),
         inv_temperature(static_cast<float>(1 / config.temperature)) {
     HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
+    noise = {.alpha = static_cast<float>(config.neftune_noise_alpha), .seed = config.noise_seed, .first = 0};
     optimizer->attach(context, model.params());
   }
 
@@ -141,6 +142,7 @@ struct Trainer::Impl {
   Arena host;        // what is fetched
   Phases phases, update_phases;
   float inv_temperature;
+  EmbeddingNoise noise;  // of the micro-batch under way
   std::filesystem::path dump_path;
   int64_t steps = 0;
   int64_t reserved_tokens = 0;
@@ -174,7 +176,7 @@ void Trainer::Impl::queue_linear(Staging& staging, const Objective& objective, d
   const Packed packed = pack(staging);
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
   phases.mark(Phase::data);
-  const Tensor hidden = pass.forward(packed.batch, packed.rows);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise);
   phases.mark(Phase::forward);
   const Tensor lse = arena.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
   Param& head = model.head();
@@ -222,7 +224,7 @@ double Trainer::Impl::run_general(Staging& staging, const Objective& objective, 
   }
   const Packed packed = pack(staging);
   phases.mark(Phase::data);
-  const Tensor hidden = pass.forward(packed.batch, packed.rows);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise);
   phases.mark(Phase::forward);
   const Tensor dhidden = dhidden_for(packed.rows);
   const double loss = general_head(staging, objective, scale, metrics, packed, hidden, dhidden);
@@ -324,6 +326,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   for (size_t i = 0; i < m.micro_batches.size(); ++i) {
     Staging& staging = m.stagings[needs.linear ? i : 0];
     staging.fill(samples_of(m.micro_batches[i]));
+    m.noise.first = (static_cast<uint64_t>(m.steps) << 32) + m.micro_batches[i].begin;
     const auto rows = static_cast<int64_t>(staging.rows().size());
     if (needs.linear)
       m.queue_linear(staging, objective, scale, logp.rows(first_row, rows));

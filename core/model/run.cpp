@@ -18,7 +18,7 @@ Pass::Pass(Context& context, Model& model, Recompute recompute)
       recompute_(recompute),
       tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
 
-Tensor Pass::forward(const Batch& batch, Tensor rows) {
+Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise) {
   const OpRange range(context_, "forward");
   check_positions(model_, batch);
   batch_ = batch;
@@ -29,6 +29,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows) {
   const auto push = [&](int64_t count) { return tape_.push(model_.dtype(), {count, width}); };
   inputs_.push_back(push(batch.num_tokens));
   model_.embed(context_, batch, inputs_.back());
+  if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
   for (int64_t block = 0; block < model_.shape().num_blocks; ++block) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
     model_.forward_block(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "core/model/model.h"
+#include "kernels/noise.h"
 
 namespace hone {
 

@@ -1,64 +1,50 @@
-#include <cmath>
+#include <algorithm>
 
-#include "core/model/objective.h"
+#include "posttrain/pair_loss.h"
 
 namespace hone {
 namespace {
 
-// A pair's loss as a function of the difference d of its two log-ratios to the reference, with its derivative.
-struct PairLoss {
-  double loss, slope;
-};
-
-double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
-double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
-
-// Rafailov et al. 2023, eq. 7, with the label smoothing of Mitchell 2023.
+// Rafailov et al. 2023, eq. 7; with label_smoothing the conservative loss of Mitchell 2023.
 PairLoss sigmoid_loss(double d, double beta, double smoothing) {
-  const double z = beta * d;
-  return {(1 - smoothing) * softplus(-z) + smoothing * softplus(z), beta * (smoothing * sigmoid(z) - (1 - smoothing) * sigmoid(-z))};
+  const PairLoss at = logistic_loss(beta * d, smoothing);
+  return {at.loss, beta * at.slope};
+}
+
+// Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the clean pairs' loss.
+PairLoss robust_loss(double d, double beta, double smoothing) {
+  const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
+  const double scale = 1 / (1 - 2 * smoothing);
+  return {scale * ((1 - smoothing) * right.loss - smoothing * wrong.loss), scale * ((1 - smoothing) * right.slope + smoothing * wrong.slope)};
 }
 
 // Zhao et al. 2023 (SLiC).
 PairLoss hinge_loss(double d, double beta, double) { return beta * d < 1 ? PairLoss{1 - beta * d, -beta} : PairLoss{0, 0}; }
 
-// Azar et al. 2023, eq. 17; d is of log-probs averaged over a reply's tokens.
+// Azar et al. 2023, eq. 17.
 PairLoss ipo_loss(double d, double beta, double) {
   const double miss = d - 1 / (2 * beta);
   return {miss * miss, 2 * miss};
 }
 
+// A pair's loss as a function of the difference d of its two log-ratios to the reference.
 struct LossType {
   PairLoss (*loss)(double d, double beta, double smoothing);
-  bool averages_tokens;
+  bool averages_tokens = false;  // d is of means over a reply's tokens, not of sums
+  bool smooths = false;          // takes label_smoothing
 };
 
 const Registry<LossType>& loss_types() {
   static const Registry<LossType> registry = [] {
     Registry<LossType> r("loss_type");
-    r.add("sigmoid", {sigmoid_loss, false});
-    r.add("hinge", {hinge_loss, false});
-    r.add("ipo", {ipo_loss, true});
+    r.add("sigmoid", {.loss = sigmoid_loss, .smooths = true});
+    r.add("sigmoid_norm", {.loss = sigmoid_loss, .averages_tokens = true, .smooths = true});
+    r.add("robust", {.loss = robust_loss, .smooths = true});
+    r.add("hinge", {.loss = hinge_loss});
+    r.add("ipo", {.loss = ipo_loss, .averages_tokens = true});
     return r;
   }();
   return registry;
-}
-
-// One reply of a pair: its log-prob and its log-ratio to the reference.
-struct Reply {
-  double logp = 0, log_ratio = 0, tokens = 0;
-};
-
-Reply sum_reply(const TokenBatch& batch, size_t s) {
-  Reply out;
-  for (auto t = static_cast<size_t>(batch.offsets[s]); t < static_cast<size_t>(batch.offsets[s + 1]); ++t) {
-    const double mask = batch.mask[t];
-    if (mask == 0) continue;
-    out.logp += mask * batch.logp[t];
-    out.log_ratio += mask * (static_cast<double>(batch.logp[t]) - batch.reference_logp[t]);
-    out.tokens += mask;
-  }
-  return out;
 }
 
 // Direct preference optimisation over pairs: chosen, then rejected.
@@ -66,11 +52,14 @@ class Dpo : public Objective {
  public:
   void fields(Fields& f) override {
     f("beta", beta_, "how strongly the policy is held to the reference");
-    f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round (sigmoid)");
-    f("loss_type", loss_type_, "sigmoid | hinge | ipo");
+    f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round (sigmoid, sigmoid_norm, robust)");
+    f("loss_type", loss_type_, "sigmoid | sigmoid_norm (means over a reply's tokens) | robust | hinge | ipo");
+    f("ld_alpha", ld_alpha_, "weight of a reply's tokens past the length of the shorter of the two");
     f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
     f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
+    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
+    f.require("label_smoothing", label_smoothing_ == 0 || loss_types().at(loss_type_).smooths, "loss_type " + loss_type_ + " has no label_smoothing");
+    f.require("ld_alpha", ld_alpha_ >= 0 && ld_alpha_ <= 1, "ld_alpha must be in [0, 1]");
   }
   Needs needs() const override { return {.reference = true, .per = Per::pair}; }
 
@@ -78,17 +67,15 @@ class Dpo : public Objective {
     const LossType& type = loss_types().at(loss_type_);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
-      const double chosen_weight = weight(type, chosen), rejected_weight = weight(type, rejected);
+      const TokenWeights weights{.head = std::min(sum_reply(batch, s).tokens, sum_reply(batch, s + 1).tokens), .tail = ld_alpha_};
+      const Reply chosen = sum_reply(batch, s, weights), rejected = sum_reply(batch, s + 1, weights);
+      const double chosen_weight = type.averages_tokens ? chosen.mean_weight() : 1;
+      const double rejected_weight = type.averages_tokens ? rejected.mean_weight() : 1;
       const PairLoss pair = type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
       sum += pair.loss;
-      spread(batch, grad, s, pair.slope * chosen_weight * batch.scale);
-      spread(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale);
-      const double chosen_reward = beta_ * chosen.log_ratio * chosen_weight, rejected_reward = beta_ * rejected.log_ratio * rejected_weight;
-      metrics.add("rewards/chosen", chosen_reward, 1);
-      metrics.add("rewards/rejected", rejected_reward, 1);
-      metrics.add("rewards/accuracies", chosen_reward > rejected_reward, 1);
-      metrics.add("rewards/margins", chosen_reward - rejected_reward, 1);
+      spread_slope(batch, grad, s, pair.slope * chosen_weight * batch.scale, weights);
+      spread_slope(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale, weights);
+      add_pair_rewards(metrics, beta_ * chosen.log_ratio * chosen_weight, beta_ * rejected.log_ratio * rejected_weight);
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);
     }
@@ -96,13 +83,7 @@ class Dpo : public Objective {
   }
 
  private:
-  static double weight(const LossType& type, const Reply& reply) { return type.averages_tokens && reply.tokens > 0 ? 1 / reply.tokens : 1; }
-  static void spread(const TokenBatch& batch, TokenGrad grad, size_t s, double slope) {
-    for (auto t = static_cast<size_t>(batch.offsets[s]); t < static_cast<size_t>(batch.offsets[s + 1]); ++t)
-      grad.logp[t] = static_cast<float>(slope * batch.mask[t]);
-  }
-
-  double beta_ = 0.1, label_smoothing_ = 0;
+  double beta_ = 0.1, label_smoothing_ = 0, ld_alpha_ = 1;
   std::string loss_type_ = "sigmoid";
 };
 

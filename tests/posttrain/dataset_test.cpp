@@ -50,7 +50,7 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
   const SftSource source{
-      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .format = {}};
+      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}"};
   const Sample sample = load_sft(source, tokenizer).at(0);
   const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
@@ -67,33 +67,42 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
                .generator = {}},
       .prompt = "{q}",
       .completion = "{a}",
-      .format = {},
-      .max_length = 8};
+      .sample = {.format = {}, .max_length = 8}};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
-  source.too_long = "truncate";  // the third has nothing left to train on
+  source.sample.too_long = "truncate";  // the third has nothing left to train on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[1].tokens.size(), 8u);
   EXPECT_EQ(cut[1].mask.size(), 8u);
-  source.too_long = "error";
+  source.sample.too_long = "error";
   EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("a.jsonl:2"), std::string::npos);
-  source.too_long = "skip";
-  source.max_length = 2;
+  source.sample.too_long = "skip";
+  source.sample.max_length = 2;
   EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("every row is longer"), std::string::npos);
 }
 
-TEST_F(DatasetTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
-  const PreferenceSource source{.rows = {.files = {file("p.jsonl",
-                                                        "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", "
-                                                        "\"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n")},
-                                         .generator = {}},
-                                .format = {},
-                                .max_length = 8};
-  const std::vector<Group> pairs = load_preferences(source, tokenizer);
-  ASSERT_EQ(pairs.size(), 1u);
-  ASSERT_EQ(pairs[0].samples.size(), 2u);
-  EXPECT_EQ(pairs[0].samples[0].completion.text, "b");
-  EXPECT_EQ(pairs[0].samples[1].completion.text, "cc");
+TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
+  SftSource source{
+      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .completion_only_loss = false};
+  const Sample sample = load_sft(source, tokenizer).at(0);
+  for (size_t t = 0; t < sample.mask.size(); ++t) EXPECT_EQ(sample.mask[t], t > 0) << t;
+}
+
+TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
+  SftSource source{};
+  source.rows.files = {file("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+                                       "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
+  source.sample.format.chat = "plain";
+  const Sample whole = load_sft(source, tokenizer).at(0);
+  source.assistant_only_loss = true;
+  const Sample assistant = load_sft(source, tokenizer).at(0);
+  EXPECT_EQ(whole.tokens, assistant.tokens);
+  size_t replied = 0;
+  for (size_t t = 0; t < whole.mask.size(); ++t) {
+    EXPECT_EQ(whole.mask[t], t > 0) << t;
+    if (assistant.mask[t] != 0) ++replied, EXPECT_NE(tokenizer.decode({{whole.tokens[t]}}).find_first_of("ac"), 0u) << t;
+  }
+  EXPECT_EQ(replied, 3 + 2 * tokenizer.encode(tokenizer.special_token("eos_token")).size());
 }
 
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {

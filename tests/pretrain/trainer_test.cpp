@@ -211,5 +211,79 @@ TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
   EXPECT_EQ(before, weights_of(*rig.model));
 }
 
+// The weights' gradient after a step that learns nothing.
+std::vector<float> gradient_of(Rig& rig, const std::vector<Sample>& samples) {
+  rig.trainer.step(pointers(samples), *objectives().at("sft")(), 0);
+  const std::span<float> grads = rig.model->flat_grads().as<float>();
+  return {grads.begin(), grads.end()};
+}
+
+TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
+  constexpr size_t lengths[] = {9, 12};
+  for (const size_t silent : {size_t{0}, size_t{1}}) {  // the one that is not trained on, before or after the other
+    std::vector<Sample> samples = make_samples(lengths);
+    std::ranges::fill(samples[silent].mask, 0.0f);
+    Rig rig;
+    const std::vector<float> before = gradient_of(rig, samples);
+    for (int32_t& id : samples[silent].tokens) id = (id + 5) % 19;
+    EXPECT_EQ(gradient_of(rig, samples), before);
+  }
+}
+
+std::vector<Sample> noisy_samples() {
+  constexpr size_t lengths[] = {7, 12, 3, 9};
+  return make_samples(lengths);
+}
+TrainerConfig noisy_config(int64_t micro_batch_tokens = 8192) {
+  TrainerConfig config;
+  config.optimizer = "sgd", config.micro_batch_tokens = micro_batch_tokens;
+  config.neftune_noise_alpha = 5, config.noise_seed = 3;
+  return config;
+}
+
+TEST(Trainer, NoiseOnEmbeddingsDependsOnSeedAndStepAndNotOnTheSplit) {
+  const auto sft = objectives().at("sft")();
+  const auto losses = [&](const TrainerConfig& config) {
+    Rig rig(config);
+    std::vector<double> out;
+    for (int i = 0; i < 2; ++i) out.push_back(rig.trainer.step(pointers(noisy_samples()), *sft, 0).loss);
+    return out;
+  };
+  TrainerConfig silent = noisy_config(), seeded = noisy_config();
+  silent.neftune_noise_alpha = 0, seeded.noise_seed = 4;
+  const std::vector<double> whole = losses(noisy_config()), split = losses(noisy_config(12));
+  EXPECT_NE(whole[0], whole[1]);
+  EXPECT_NE(whole[0], losses(seeded)[0]);
+  EXPECT_NE(whole[0], losses(silent)[0]);
+  EXPECT_EQ(losses(silent)[0], losses(silent)[1]);
+  for (int i = 0; i < 2; ++i) EXPECT_NEAR(whole[i], split[i], 1e-6);
+}
+
+TEST(Trainer, TheGradientPassesThroughTheNoise) {
+  Rig rig(noisy_config());
+  const std::vector<float> gradient = gradient_of(rig, noisy_samples());
+  const std::span<float> values = rig.model->flat_values().as<float>();
+  const std::vector<float> start(values.begin(), values.end());
+  double squares = 0;
+  for (const float g : gradient) squares += double{g} * g;
+  const double step = 0.002 / std::sqrt(squares);
+  const auto at = [&](double sign) {  // under the first step's noise
+    for (size_t i = 0; i < start.size(); ++i) values[i] = static_cast<float>(start[i] + sign * step * gradient[i]);
+    Trainer fresh(rig.context, *rig.model, noisy_config());
+    return fresh.step(pointers(noisy_samples()), *objectives().at("sft")(), 0).loss;
+  };
+  EXPECT_NEAR((at(1) - at(-1)) / (2 * step), squares, 0.01 * squares);
+}
+
+TEST(Trainer, NoiseGoesOnWhereARunThatWasKilledLeftIt) {
+  const auto sft = objectives().at("sft")();
+  Rig whole(noisy_config()), resumed(noisy_config());
+  whole.trainer.step(pointers(noisy_samples()), *sft, 0);
+  StateSection section;
+  whole.trainer.save_state(section);
+  resumed.trainer.load_state(section);
+  EXPECT_EQ(whole.trainer.step(pointers(noisy_samples()), *sft, 0).loss, resumed.trainer.step(pointers(noisy_samples()), *sft, 0).loss);
+}
+
 }  // namespace
 }  // namespace hone

@@ -1,0 +1,55 @@
+#include <algorithm>
+#include <cmath>
+
+#include "posttrain/pair_loss.h"
+
+namespace hone {
+namespace {
+
+// log(p / (1 - p)) of a reply whose mean log-prob is log p, and its derivative by log p. p is kept below 1, where the odds have no end: past the
+// limit they are constant.
+PairLoss log_odds(double mean_logp) {
+  constexpr double limit = -1e-6;
+  const double x = std::min(mean_logp, limit);
+  return {x - std::log(-std::expm1(x)), mean_logp < limit ? -1 / std::expm1(x) : 0};
+}
+
+// Odds ratio preference optimisation (Hong et al. 2024, eq. 6 and 7): the chosen reply's negative log-likelihood, and beta times how far its odds
+// are from exceeding the rejected one's. No reference.
+class Orpo : public Objective {
+ public:
+  void fields(Fields& f) override {
+    f("beta", beta_, "weight of the odds ratio's loss (the paper's lambda)");
+    f.require("beta", beta_ >= 0, "beta must not be negative");
+  }
+  Needs needs() const override { return {.per = Per::pair}; }
+
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    double sum = 0;
+    for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
+      const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
+      const double chosen_logp = chosen.logp * chosen.mean_weight(), rejected_logp = rejected.logp * rejected.mean_weight();
+      const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
+      const double ratio = chosen_odds.loss - rejected_odds.loss;
+      const PairLoss pair = logistic_loss(ratio, 0);
+      sum += beta_ * pair.loss - chosen_logp;
+      spread_slope(batch, grad, s, (beta_ * pair.slope * chosen_odds.slope - 1) * chosen.mean_weight() * batch.scale);
+      spread_slope(batch, grad, s + 1, -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
+      add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
+      metrics.add("logps/chosen", chosen_logp, 1);
+      metrics.add("logps/rejected", rejected_logp, 1);
+      metrics.add("nll_loss", -chosen_logp, 1);
+      metrics.add("log_odds_chosen", ratio, 1);
+      metrics.add("log_odds_ratio", -pair.loss, 1);
+    }
+    return sum * batch.scale;
+  }
+
+ private:
+  double beta_ = 0.1;
+};
+
+[[maybe_unused]] const bool added = objectives().add("orpo", [] { return std::unique_ptr<Objective>(new Orpo); });
+
+}  // namespace
+}  // namespace hone

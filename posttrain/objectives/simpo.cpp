@@ -1,0 +1,43 @@
+#include "posttrain/pair_loss.h"
+
+namespace hone {
+namespace {
+
+// Simple preference optimisation (Meng et al. 2024, eq. 6): no reference; a reply's reward is beta times the mean log-prob of its tokens, and the
+// chosen one's is to be the higher by simpo_gamma.
+class Simpo : public Objective {
+ public:
+  void fields(Fields& f) override {
+    f("beta", beta_, "reward of a mean log-prob of one");
+    f("simpo_gamma", simpo_gamma_, "by how much the chosen reply's reward is to exceed the rejected one's");
+    f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round");
+    f.require("beta", beta_ > 0, "beta must be above 0");
+    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
+  }
+  Needs needs() const override { return {.per = Per::pair}; }
+
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    double sum = 0;
+    for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
+      const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
+      const double chosen_logp = chosen.logp * chosen.mean_weight(), rejected_logp = rejected.logp * rejected.mean_weight();
+      const PairLoss pair = logistic_loss(beta_ * (chosen_logp - rejected_logp) - simpo_gamma_, label_smoothing_);
+      const double slope = beta_ * pair.slope * batch.scale;
+      sum += pair.loss;
+      spread_slope(batch, grad, s, slope * chosen.mean_weight());
+      spread_slope(batch, grad, s + 1, -slope * rejected.mean_weight());
+      add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
+      metrics.add("logps/chosen", chosen_logp, 1);
+      metrics.add("logps/rejected", rejected_logp, 1);
+    }
+    return sum * batch.scale;
+  }
+
+ private:
+  double beta_ = 0.1, simpo_gamma_ = 0.5, label_smoothing_ = 0;
+};
+
+[[maybe_unused]] const bool added = objectives().add("simpo", [] { return std::unique_ptr<Objective>(new Simpo); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,140 @@
+#include "posttrain/offline.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/log.h"
+#include "posttrain/held_out.h"
+#include "posttrain/reference.h"
+#include "pretrain/loader.h"
+
+namespace hone {
+
+void OfflineTraining::fields(Fields& f) {
+  f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
+  objective_.fields(f);
+  f("precompute_ref_log_probs", precompute_ref_log_probs_,
+    "score all rows with the reference before training and free it; false: score each when it is first needed. The bits are the same");
+  f("eval_files", eval_files_, "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
+  f("eval_share", eval_share_, "share of the rows that is held out instead");
+  early_stop_.fields(f);
+  loop_.fields(f);
+  f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
+  f.require("eval_share", eval_share_ >= 0 && eval_share_ < 1, "eval_share must be in [0, 1)");
+  f.require("eval_share", eval_share_ == 0 || eval_files_.empty(), "rows are held out by eval_files or by eval_share, not both");
+  const bool measures = eval_share_ > 0 || !eval_files_.empty();
+  f.require("early_stopping_patience", early_stop_.early_stopping_patience == 0 || (measures && loop_.eval_steps > 0),
+            "early_stopping_patience needs rows that are held out (eval_files or eval_share) and eval_steps");
+  f.require("load_best_model_at_end", !early_stop_.load_best_model_at_end || (measures && loop_.eval_steps > 0),
+            "load_best_model_at_end needs rows that are held out (eval_files or eval_share) and eval_steps");
+}
+
+StepShape OfflineTraining::step_shape(int64_t max_length, int64_t samples_of_group) const {
+  return {.sequences = samples_of_group * batch_size_,
+          .length = max_length,
+          .objective = objective_.made.get(),
+          .trainer = &loop_.trainer,
+          .reference = objective_.made->needs().reference && !precompute_ref_log_probs_};
+}
+
+std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
+  const auto count = static_cast<int64_t>(groups.size());
+  HONE_CHECK(count > 1, "data: one row cannot be both trained on and held out");
+  const int64_t taken = std::clamp<int64_t>(std::llround(share * static_cast<double>(count)), 1, count - 1);
+  const Permutation order(static_cast<uint64_t>(count), seed ^ stream_of("hold out"), 0);
+  std::vector<bool> held(groups.size());
+  for (int64_t i = 0; i < taken; ++i) held[order(static_cast<uint64_t>(i))] = true;
+  std::vector<Group> kept, out;
+  for (size_t i = 0; i < groups.size(); ++i) (held[i] ? out : kept).push_back(std::move(groups[i]));
+  groups = std::move(kept);
+  return out;
+}
+
+namespace {
+
+std::vector<Sample*> samples_of(std::span<Group* const> groups) {
+  std::vector<Sample*> out;
+  for (Group* group : groups)
+    for (Sample& sample : group->samples) out.push_back(&sample);
+  return out;
+}
+
+int64_t tokens_of(const Group& group) {
+  int64_t sum = 0;
+  for (const Sample& sample : group.samples) sum += static_cast<int64_t>(sample.tokens.size());
+  return sum;
+}
+
+// Of replies that are no pairs the margin is the difference of the two means.
+void add_margin(Metrics& metrics) {
+  const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
+  if (chosen != metrics.end() && rejected != metrics.end()) metrics.emplace("rewards/margins", chosen->second - rejected->second);
+}
+
+// The groups of the next step.
+void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, int64_t packed_tokens, std::vector<Group*>& batch) {
+  batch.clear();
+  for (int64_t tokens = 0; packed_tokens > 0 || static_cast<int64_t>(batch.size()) < count;) {
+    IndexLoader ahead = order;
+    Group& next = groups[static_cast<size_t>(ahead.next())];
+    tokens += tokens_of(next);
+    if (packed_tokens > 0 && !batch.empty() && tokens > packed_tokens) return;
+    batch.push_back(&next);
+    order = ahead;
+  }
+}
+
+}  // namespace
+
+void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare) const {
+  const Objective& objective = *objective_.made;
+  std::vector<Group> train = load(rows), held;
+  if (!eval_files_.empty())
+    held = load({.files = eval_files_, .generator = {}});
+  else if (eval_share_ > 0)
+    held = hold_out(train, eval_share_, run.stage_seed());
+  log::info(run.stage_name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
+
+  std::unique_ptr<Reference> reference;
+  if (objective.needs().reference) {
+    reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
+    if (precompute_ref_log_probs_) {
+      reference->score_into(train);
+      reference->score_into(held);
+      reference.reset();
+    }
+  }
+  TrainerConfig config = loop_.trainer;
+  config.noise_seed = run.stage_seed();
+  Trainer trainer(run.context, *run.model, config);
+  const auto ready = [&](std::span<Group* const> batch, MetricSums& metrics) {
+    const std::vector<Sample*> samples = samples_of(batch);
+    if (reference) reference->score_missing(samples);
+    return prepare ? prepare(batch, metrics) : std::vector<const Sample*>(samples.begin(), samples.end());
+  };
+
+  IndexLoader order(static_cast<int64_t>(train.size()), run.stage_seed());
+  std::vector<Group*> batch;
+  const auto step = [&](int64_t, double learning_rate) {
+    next_batch(train, order, batch_size_, packed_tokens, batch);
+    MetricSums prepared;
+    StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
+    report.metrics.merge(prepared.means());
+    add_margin(report.metrics);
+    return report;
+  };
+  HeldOut held_out{.measure = {}, .early_stop = early_stop_};
+  std::vector<Group*> all_held;
+  for (Group& group : held) all_held.push_back(&group);
+  if (!held.empty())
+    held_out.measure = [&] {
+      MetricSums prepared;
+      Metrics measured = measure_loss(run.context, *run.model, trainer, loop_.trainer.temperature, ready(all_held, prepared), objective);
+      measured.merge(prepared.means());
+      add_margin(measured);
+      return measured;
+    };
+  train_loop(run, loop_, trainer, {{"loader", &order}}, step, held_out);
+}
+
+}  // namespace hone

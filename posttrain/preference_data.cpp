@@ -1,0 +1,144 @@
+#include "posttrain/preference_data.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hone {
+
+void PreferenceSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
+  f("chosen", chosen, "template of the better completion");
+  f("rejected", rejected, "template of the worse completion");
+  sample.fields(f);
+}
+
+void LabelledSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
+  f("completion", completion, "template of the completion");
+  f("label", label, "template of the label: true or 1 where the completion is desirable, false or 0 where it is not");
+  sample.fields(f);
+}
+
+namespace {
+
+struct PairText {
+  RowText prompt, chosen, rejected;
+};
+
+bool same(const Message& a, const Message& b) { return a.role == b.role && a.content == b.content; }
+
+// Two whole conversations: what they begin with is the prompt.
+void share_prompt(PairText& pair, const std::string& where) {
+  std::vector<Message>&a = pair.chosen.messages, &b = pair.rejected.messages;
+  const auto parted = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same).first - a.begin());
+  HONE_CHECK(parted > 0 && parted < std::min(a.size(), b.size()), where,
+             ": without a prompt, chosen and rejected must begin with the same messages and end with different ones");
+  const auto cut = static_cast<std::ptrdiff_t>(parted);
+  pair.prompt.messages.assign(a.begin(), a.begin() + cut);
+  a.erase(a.begin(), a.begin() + cut), b.erase(b.begin(), b.begin() + cut);
+}
+
+PairText read_pair(const std::string& prompt, const std::string& chosen, const std::string& rejected, const Json& row, const std::string& where) {
+  PairText out{.prompt = {}, .chosen = fill_text(chosen, row, where), .rejected = fill_text(rejected, row, where)};
+  if (const Json* messages = row.find("messages"))
+    out.prompt.messages = parse_messages(*messages, where);
+  else if (prompt == "{prompt}" && !row.find("prompt") && !out.chosen.messages.empty() && !out.rejected.messages.empty())
+    share_prompt(out, where);
+  else
+    out.prompt = fill_text(prompt, row, where);
+  return out;
+}
+
+Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleReader& reader, const std::string& where) {
+  Group out;
+  out.task.id = where;
+  out.task.prompt = prompt.text, out.task.messages = prompt.messages;
+  for (const RowText* reply : replies) out.samples.push_back(reader.reply(prompt, *reply));
+  return out;
+}
+
+bool read_label(const std::string& text, const std::string& where) {
+  if (text == "true" || text == "True" || text == "1") return true;
+  HONE_CHECK(text == "false" || text == "False" || text == "0", where, ": the label is '", text, "', not true, false, 1 or 0");
+  return false;
+}
+
+size_t prompt_length(const Sample& sample) {
+  return static_cast<size_t>(std::find_if(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; }) - sample.mask.begin());
+}
+
+Sample mismatched(const Sample& prompt, const Sample& reply, int64_t max_length) {
+  const auto head = static_cast<std::ptrdiff_t>(prompt_length(prompt)), tail = static_cast<std::ptrdiff_t>(prompt_length(reply));
+  Sample out;
+  out.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + head);
+  out.tokens.insert(out.tokens.end(), reply.tokens.begin() + tail, reply.tokens.end());
+  out.mask.assign(prompt.mask.begin(), prompt.mask.begin() + head);
+  out.mask.insert(out.mask.end(), reply.mask.begin() + tail, reply.mask.end());
+  const auto length = std::min(out.tokens.size(), static_cast<size_t>(max_length));
+  out.tokens.resize(length), out.mask.resize(length);
+  return out;
+}
+
+bool same_prompt(const Group& a, const Group& b) {
+  return a.task.prompt == b.task.prompt && std::ranges::equal(a.task.messages, b.task.messages, same);
+}
+
+void add_mismatched(std::vector<Group>& groups, int64_t max_length) {
+  const size_t count = groups.size();
+  for (size_t i = 0; i < count; ++i) {
+    size_t other = (i + count - 1) % count;
+    while (other != i && same_prompt(groups[other], groups[i])) other = (other + count - 1) % count;
+    groups[i].samples.push_back(mismatched(groups[i].samples[0], groups[other].samples[0], max_length));
+  }
+}
+
+}  // namespace
+
+std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer) {
+  std::vector<Group> out;
+  SampleReader reader(source.sample, tokenizer);
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
+    Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
+    if (reader.fit(group.samples, where)) out.push_back(std::move(group));
+  });
+  reader.report(out.size());
+  return out;
+}
+
+std::vector<Group> load_labelled(const LabelledSource& source, const Tokenizer& tokenizer) {
+  std::vector<Group> out;
+  SampleReader reader(source.sample, tokenizer);
+  const auto add = [&](const RowText& prompt, const RowText& reply, bool desirable, const std::string& where) {
+    Group group = make_group(prompt, std::array{&reply}, reader, where);
+    group.samples[0].reward = desirable;
+    if (reader.fit(group.samples, where)) out.push_back(std::move(group));
+  };
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    if (source.label == "{label}" && !row.find("label") && row.find("chosen") && row.find("rejected")) {
+      const PairText pair = read_pair(source.prompt, "{chosen}", "{rejected}", row, where);
+      add(pair.prompt, pair.chosen, true, where);
+      add(pair.prompt, pair.rejected, false, where);
+      return;
+    }
+    const bool desirable = read_label(fill_template(source.label, row, where), where);
+    RowText prompt, reply;
+    if (const Json* messages = row.find("messages")) {
+      prompt.messages = parse_messages(*messages, where);
+      HONE_CHECK(prompt.messages.size() > 1 && prompt.messages.back().role == "assistant", where,
+                 ": messages must end with the assistant's reply to earlier ones");
+      reply.messages.push_back(std::move(prompt.messages.back()));
+      prompt.messages.pop_back();
+    } else {
+      prompt = fill_text(source.prompt, row, where), reply = fill_text(source.completion, row, where);
+    }
+    add(prompt, reply, desirable, where);
+  });
+  reader.report(out.size());
+  add_mismatched(out, source.sample.max_length);
+  return out;
+}
+
+}  // namespace hone

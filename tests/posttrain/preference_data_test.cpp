@@ -1,0 +1,136 @@
+#include "posttrain/preference_data.h"
+
+#include <gtest/gtest.h>
+
+#include "core/file.h"
+#include "tests/posttrain/characters.h"
+
+namespace hone::test {
+namespace {
+
+// {'role': r, 'content': c} messages as a list in JSON.
+std::string chat(std::initializer_list<std::pair<const char*, const char*>> turns) {
+  JsonArray out;
+  for (const auto& [role, content] : turns) out.push_back(JsonObject{{"role", role}, {"content", content}});
+  return Json(out).dump();
+}
+
+class PreferenceDataTest : public ::testing::Test {
+ protected:
+  RowSource rows(const std::string& text) const {
+    write_file_atomic(folder.path() / "rows.jsonl", text);
+    return {.files = {(folder.path() / "rows.jsonl").string()}, .generator = {}};
+  }
+  PreferenceSource pairs(const std::string& text) const {
+    PreferenceSource out{.rows = rows(text), .sample = {.format = {.chat = "plain", .system = ""}}};
+    return out;
+  }
+  // What is trained on, and everything, as text.
+  std::string trained(const Sample& sample) const {
+    std::vector<int32_t> ids;
+    for (size_t t = 0; t < sample.tokens.size(); ++t)
+      if (sample.mask[t] != 0) ids.push_back(sample.tokens[t]);
+    return text(ids);
+  }
+  std::string text(const std::vector<int32_t>& ids) const {
+    std::string out = tokenizer.decode(ids);
+    for (const char* special : {"[EOS]", "[BOS]", "<eos>", "</s>"})
+      for (size_t at; (at = out.find(special)) != std::string::npos;) out.erase(at, std::string_view(special).size());
+    return out;
+  }
+  std::string error_of(const std::string& text_of_rows) const {
+    try {
+      load_preferences(pairs(text_of_rows), tokenizer);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  TemporaryFolder folder;
+  Tokenizer tokenizer = character_tokenizer(folder.path());
+};
+
+TEST_F(PreferenceDataTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
+  PreferenceSource source = pairs(
+      "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n");
+  source.sample = {.format = {}, .max_length = 8};
+  const std::vector<Group> found = load_preferences(source, tokenizer);
+  ASSERT_EQ(found.size(), 1u);
+  ASSERT_EQ(found[0].samples.size(), 2u);
+  EXPECT_EQ(found[0].samples[0].completion.text, "b");
+  EXPECT_EQ(found[0].samples[1].completion.text, "cc");
+}
+
+TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
+  const std::string prompt = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}}), good = chat({{"assistant", "cb"}}),
+                    bad = chat({{"assistant", "cc"}});
+  const std::string whole_good = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cb"}}),
+                    whole_bad = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}});
+  const std::vector<Group> found = load_preferences(
+      pairs("{\"prompt\": " + prompt + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +         // TRL, explicit prompt
+            "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +                         // TRL, implicit prompt
+            "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +                  // messages and two texts
+            "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
+      tokenizer);
+  ASSERT_EQ(found.size(), 4u);
+  for (const Group& group : found) {
+    EXPECT_EQ(trained(group.samples[0]), "cb");  // and not the assistant's earlier turn
+    EXPECT_EQ(trained(group.samples[1]), "cc");
+    EXPECT_EQ(group.samples[0].completion.text, "cb");
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(group.samples[i].tokens, found[0].samples[i].tokens);
+      EXPECT_EQ(group.samples[i].mask, found[0].samples[i].mask);
+    }
+  }
+}
+
+TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
+  const std::string a = chat({{"user", "a"}, {"assistant", "b"}}), b = chat({{"user", "c"}, {"assistant", "b"}});
+  for (const auto& [chosen, rejected] : {std::pair{a, b}, std::pair{a, a}})
+    EXPECT_NE(error_of("{\"chosen\": " + chosen + ", \"rejected\": " + rejected + "}\n").find("rows.jsonl:1: without a prompt"), std::string::npos);
+  EXPECT_NE(error_of("{\"chosen\": \"b\", \"rejected\": \"c\"}\n").find("no member 'prompt'"), std::string::npos);
+}
+
+TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
+  LabelledSource source;
+  source.rows = rows("{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", \"label\": false}\n"
+                     "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
+  const std::vector<Group> found = load_labelled(source, tokenizer);
+  ASSERT_EQ(found.size(), 3u);
+  const auto check = [&](const Group& group, double reward, const char* reply, const char* other) {
+    ASSERT_EQ(group.samples.size(), 2u);
+    EXPECT_EQ(group.samples[0].reward, reward);
+    EXPECT_EQ(trained(group.samples[0]), reply);
+    EXPECT_EQ(trained(group.samples[1]), other);
+    const std::string whole = text(group.samples[1].tokens);
+    EXPECT_EQ(whole.substr(0, 1), group.task.prompt);
+  };
+  check(found[0], 1, "b", "ccc");   // around the start
+  check(found[1], 0, "bb", "ccc");  // past the reply to the same prompt
+  check(found[2], 1, "ccc", "bb");
+}
+
+TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
+  LabelledSource source;
+  source.rows = rows("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
+  const std::vector<Group> found = load_labelled(source, tokenizer);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].samples[0].reward, 1);
+  EXPECT_EQ(trained(found[0].samples[0]), "b");
+  EXPECT_EQ(found[1].samples[0].reward, 0);
+  EXPECT_EQ(trained(found[1].samples[0]), "c");
+}
+
+TEST_F(PreferenceDataTest, TheLastMessageIsTheLabelledReply) {
+  LabelledSource source;
+  source.sample.format.chat = "plain";
+  source.rows = rows("{\"messages\": " + chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}}) + ", \"label\": false}\n");
+  EXPECT_EQ(trained(load_labelled(source, tokenizer).at(0).samples[0]), "cc");
+  source.rows = rows("{\"messages\": " + chat({{"user", "a"}}) + ", \"label\": false}\n");
+  EXPECT_THROW(load_labelled(source, tokenizer), Error);
+  source.rows = rows("{\"prompt\": \"a\", \"completion\": \"b\", \"label\": \"maybe\"}\n");
+  EXPECT_THROW(load_labelled(source, tokenizer), Error);
+}
+
+}  // namespace
+}  // namespace hone::test
