@@ -1,6 +1,6 @@
 #pragma once
-// Training on groups that lie ready before the stage begins: what SFT (groups of one), preferences (pairs) and labelled replies have in common. A part
-// of the groups may be held out: its loss is measured as the stage goes on, and may end it.
+// Training on groups that lie ready before the stage begins: what SFT (groups of one), preferences (pairs) and labelled replies have in common. A
+// part of the groups may be held out: its loss is measured as the stage goes on, and may end it.
 #include <functional>
 #include <string>
 #include <vector>

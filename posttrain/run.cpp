@@ -17,7 +17,8 @@ namespace hone {
 Json StageReport::to_json() const {
   JsonArray results;
   for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{{"name", name}, {"kind", kind}, {"steps", steps}, {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+  return JsonObject{{"name", name},     {"kind", kind},       {"steps", steps}, {"kept_step", kept_step},
+                    {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {

@@ -17,7 +17,8 @@ class Pass {
  public:
   Pass(Context& context, Model& model, Recompute recompute);
   // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the head). Valid until backward.
-  Tensor forward(const Batch& batch, Tensor rows);
+  // `noise` is added to the embeddings; their gradient is that of the sum.
+  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {});
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/logprob.h).
   void backward(Tensor dhidden);
   // Room for a forward pass that keeps so much, in one piece; between passes.

@@ -49,8 +49,7 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
 }
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
-  const SftSource source{
-      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}"};
+  const SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}"};
   const Sample sample = load_sft(source, tokenizer).at(0);
   const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
@@ -82,16 +81,19 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
 }
 
 TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
-  SftSource source{
-      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .completion_only_loss = false};
+  SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}},
+                   .prompt = "{q}",
+                   .completion = "{a}",
+                   .completion_only_loss = false};
   const Sample sample = load_sft(source, tokenizer).at(0);
   for (size_t t = 0; t < sample.mask.size(); ++t) EXPECT_EQ(sample.mask[t], t > 0) << t;
 }
 
 TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
   SftSource source{};
-  source.rows.files = {file("b.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
-                                       "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
+  source.rows.files = {file("b.jsonl",
+                            "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+                            "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
   source.sample.format.chat = "plain";
   const Sample whole = load_sft(source, tokenizer).at(0);
   source.assistant_only_loss = true;

@@ -51,8 +51,8 @@ class PreferenceDataTest : public ::testing::Test {
 };
 
 TEST_F(PreferenceDataTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
-  PreferenceSource source = pairs(
-      "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n");
+  PreferenceSource source =
+      pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n");
   source.sample = {.format = {}, .max_length = 8};
   const std::vector<Group> found = load_preferences(source, tokenizer);
   ASSERT_EQ(found.size(), 1u);
@@ -66,12 +66,12 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
                     bad = chat({{"assistant", "cc"}});
   const std::string whole_good = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cb"}}),
                     whole_bad = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}});
-  const std::vector<Group> found = load_preferences(
-      pairs("{\"prompt\": " + prompt + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +         // TRL, explicit prompt
-            "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +                         // TRL, implicit prompt
-            "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +                  // messages and two texts
-            "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
-      tokenizer);
+  const std::vector<Group> found =
+      load_preferences(pairs("{\"prompt\": " + prompt + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +  // TRL, explicit prompt
+                             "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +                  // TRL, implicit prompt
+                             "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +           // messages and two texts
+                             "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
+                       tokenizer);
   ASSERT_EQ(found.size(), 4u);
   for (const Group& group : found) {
     EXPECT_EQ(trained(group.samples[0]), "cb");  // and not the assistant's earlier turn
@@ -93,8 +93,9 @@ TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
 
 TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
   LabelledSource source;
-  source.rows = rows("{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", \"label\": false}\n"
-                     "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
+  source.rows = rows(
+      "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", \"label\": false}\n"
+      "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
   const std::vector<Group> found = load_labelled(source, tokenizer);
   ASSERT_EQ(found.size(), 3u);
   const auto check = [&](const Group& group, double reward, const char* reply, const char* other) {

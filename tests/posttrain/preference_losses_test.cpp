@@ -90,24 +90,25 @@ TEST_P(DpoLoss, FollowsItsFormula) {
   EXPECT_EQ(metric(out, "rewards/accuracies"), ((ratio(logp, 0) > ratio(logp, 1)) + (ratio(logp, 2) > ratio(logp, 3))) / 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Types, DpoLoss,
-    testing::Values(DpoCase{"sigmoid", 0, 1, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                    DpoCase{"sigmoid", 0.2, 1, false,
-                            [](double d, double beta, double e) { return -(1 - e) * log_sigmoid(beta * d) - e * log_sigmoid(-beta * d); }},
-                    DpoCase{"sigmoid", 0, 0.25, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                    DpoCase{"sigmoid_norm", 0, 1, true, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                    DpoCase{"robust", 0.2, 1, false,
-                            [](double d, double beta, double e) {
-                              return (-(1 - e) * log_sigmoid(beta * d) + e * log_sigmoid(-beta * d)) / (1 - 2 * e);
-                            }},
-                    DpoCase{"hinge", 0, 1, false, [](double d, double beta, double) { return std::max(0.0, 1 - beta * d); }},
-                    DpoCase{"ipo", 0, 1, true, [](double d, double beta, double) { return std::pow(d - 1 / (2 * beta), 2); }}),
-    [](const auto& c) { return std::string(c.param.loss_type) + std::to_string(c.index); });
+INSTANTIATE_TEST_SUITE_P(Types, DpoLoss,
+                         testing::Values(DpoCase{"sigmoid", 0, 1, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+                                         DpoCase{"sigmoid", 0.2, 1, false,
+                                                 [](double d, double beta, double e) {
+                                                   return -(1 - e) * log_sigmoid(beta * d) - e * log_sigmoid(-beta * d);
+                                                 }},
+                                         DpoCase{"sigmoid", 0, 0.25, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+                                         DpoCase{"sigmoid_norm", 0, 1, true, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+                                         DpoCase{"robust", 0.2, 1, false,
+                                                 [](double d, double beta, double e) {
+                                                   return (-(1 - e) * log_sigmoid(beta * d) + e * log_sigmoid(-beta * d)) / (1 - 2 * e);
+                                                 }},
+                                         DpoCase{"hinge", 0, 1, false, [](double d, double beta, double) { return std::max(0.0, 1 - beta * d); }},
+                                         DpoCase{"ipo", 0, 1, true, [](double d, double beta, double) { return std::pow(d - 1 / (2 * beta), 2); }}),
+                         [](const auto& c) { return std::string(c.param.loss_type) + std::to_string(c.index); });
 
 TEST(DpoLossAt, EqualLogProbsIsWhereTheModelKnowsNothing) {
-  for (const auto& [loss_type, expected] : {std::pair{"sigmoid", std::log(2)}, {"sigmoid_norm", std::log(2)}, {"robust", std::log(2)},
-                                            {"hinge", 1.0}, {"ipo", 25.0}}) {
+  for (const auto& [loss_type, expected] :
+       {std::pair{"sigmoid", std::log(2)}, {"sigmoid_norm", std::log(2)}, {"robust", std::log(2)}, {"hinge", 1.0}, {"ipo", 25.0}}) {
     const Json out = evaluate("dpo", reference, {{"loss_type", loss_type}});
     EXPECT_NEAR(out.at("loss").as_double(), expected, 1e-9) << loss_type;
     EXPECT_EQ(metric(out, "rewards/accuracies"), 0) << loss_type;
@@ -174,8 +175,8 @@ TEST(OrpoLoss, ACertainReplyHasOddsWithoutAnEndThatStayFinite) {
 Json kto(const Rows& at, double kl, JsonObject config) {
   Rows column;
   for (const auto& row : logp) column.emplace_back(row.size(), kl);
-  return evaluate("kto", at, std::move(config), {{"advantages", Json::array(std::vector<double>{1, -1, -1, 1})}, {"old_value", nested(column)},
-                                                 {"value", nested(column)}});
+  return evaluate("kto", at, std::move(config),
+                  {{"advantages", Json::array(std::vector<double>{1, -1, -1, 1})}, {"old_value", nested(column)}, {"value", nested(column)}});
 }
 
 TEST(KtoLoss, FollowsItsFormula) {

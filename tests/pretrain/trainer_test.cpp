@@ -213,14 +213,13 @@ TEST(Trainer, ABatchWithNothingToTrainOnMovesNothing) {
 
 // The weights' gradient after a step that learns nothing.
 std::vector<float> gradient_of(Rig& rig, const std::vector<Sample>& samples) {
-  rig.trainer.step(pointers(samples), *objectives().at("sft")(), 0);
+  rig.trainer.step(pointers(samples), *make("sft"), 0);
   const std::span<float> grads = rig.model->flat_grads().as<float>();
   return {grads.begin(), grads.end()};
 }
 
 TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
-  constexpr size_t lengths[] = {9, 12};
-  for (const size_t silent : {size_t{0}, size_t{1}}) {  // the one that is not trained on, before or after the other
+  for (size_t silent = 0; silent < std::size(lengths); ++silent) {  // is not trained on
     std::vector<Sample> samples = make_samples(lengths);
     std::ranges::fill(samples[silent].mask, 0.0f);
     Rig rig;
@@ -230,10 +229,6 @@ TEST(Trainer, PackedSamplesDoNotSeeEachOther) {
   }
 }
 
-std::vector<Sample> noisy_samples() {
-  constexpr size_t lengths[] = {7, 12, 3, 9};
-  return make_samples(lengths);
-}
 TrainerConfig noisy_config(int64_t micro_batch_tokens = 8192) {
   TrainerConfig config;
   config.optimizer = "sgd", config.micro_batch_tokens = micro_batch_tokens;
@@ -242,11 +237,11 @@ TrainerConfig noisy_config(int64_t micro_batch_tokens = 8192) {
 }
 
 TEST(Trainer, NoiseOnEmbeddingsDependsOnSeedAndStepAndNotOnTheSplit) {
-  const auto sft = objectives().at("sft")();
+  const auto sft = make("sft");
   const auto losses = [&](const TrainerConfig& config) {
     Rig rig(config);
     std::vector<double> out;
-    for (int i = 0; i < 2; ++i) out.push_back(rig.trainer.step(pointers(noisy_samples()), *sft, 0).loss);
+    for (int i = 0; i < 2; ++i) out.push_back(rig.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss);
     return out;
   };
   TrainerConfig silent = noisy_config(), seeded = noisy_config();
@@ -261,7 +256,7 @@ TEST(Trainer, NoiseOnEmbeddingsDependsOnSeedAndStepAndNotOnTheSplit) {
 
 TEST(Trainer, TheGradientPassesThroughTheNoise) {
   Rig rig(noisy_config());
-  const std::vector<float> gradient = gradient_of(rig, noisy_samples());
+  const std::vector<float> gradient = gradient_of(rig, make_samples(lengths));
   const std::span<float> values = rig.model->flat_values().as<float>();
   const std::vector<float> start(values.begin(), values.end());
   double squares = 0;
@@ -270,19 +265,19 @@ TEST(Trainer, TheGradientPassesThroughTheNoise) {
   const auto at = [&](double sign) {  // under the first step's noise
     for (size_t i = 0; i < start.size(); ++i) values[i] = static_cast<float>(start[i] + sign * step * gradient[i]);
     Trainer fresh(rig.context, *rig.model, noisy_config());
-    return fresh.step(pointers(noisy_samples()), *objectives().at("sft")(), 0).loss;
+    return fresh.step(pointers(make_samples(lengths)), *make("sft"), 0).loss;
   };
   EXPECT_NEAR((at(1) - at(-1)) / (2 * step), squares, 0.01 * squares);
 }
 
 TEST(Trainer, NoiseGoesOnWhereARunThatWasKilledLeftIt) {
-  const auto sft = objectives().at("sft")();
+  const auto sft = make("sft");
   Rig whole(noisy_config()), resumed(noisy_config());
-  whole.trainer.step(pointers(noisy_samples()), *sft, 0);
+  whole.trainer.step(pointers(make_samples(lengths)), *sft, 0);
   StateSection section;
   whole.trainer.save_state(section);
   resumed.trainer.load_state(section);
-  EXPECT_EQ(whole.trainer.step(pointers(noisy_samples()), *sft, 0).loss, resumed.trainer.step(pointers(noisy_samples()), *sft, 0).loss);
+  EXPECT_EQ(whole.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss, resumed.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss);
 }
 
 }  // namespace
