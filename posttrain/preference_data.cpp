@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 
 namespace hone {
 
@@ -59,6 +61,13 @@ Group make_group(const RowText& prompt, std::span<const RowText* const> replies,
   return out;
 }
 
+double read_number(const std::string& text, const std::string& where) {
+  double out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  HONE_CHECK(error == std::errc() && end == text.data() + text.size() && std::isfinite(out), where, ": the margin is '", text, "', not a number");
+  return out;
+}
+
 bool read_label(const std::string& text, const std::string& where) {
   if (text == "true" || text == "True" || text == "1") return true;
   HONE_CHECK(text == "false" || text == "False" || text == "0", where, ": the label is '", text, "', not true, false, 1 or 0");
@@ -102,6 +111,7 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
     Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
+    if (!source.margin.empty()) group.samples[0].reward = read_number(fill_template(source.margin, row, where), where);
     if (reader.fit(group.samples, where)) out.push_back(std::move(group));
   });
   reader.report(out.size());

@@ -106,10 +106,12 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   const Stopwatch watch;
   stage.run(run);
   if (!stage.trains()) run.report.seconds = watch.seconds();
-  if (stage.trains()) {
+  if (stage.passes_model_on()) {
     run.start_folder = run.checkpoints() / concat("step-", run.report.kept_step);
     if (run.report.kept_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
     run.report.eval = evaluate(run, run.first_step + run.report.steps);
+  } else if (stage.trains()) {
+    run.model.reset();  // made again from start_folder
   }
   progress.stages.array_ref().push_back(run.report.to_json());
   progress.stages_done = run.stage_index + 1;
@@ -145,7 +147,7 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     run.stage_name = recipe.stage[i].name;
     if (run.stage_index < progress.stages_done) {
       const Json& done = progress.stages.as_array().at(i);
-      if (stage.trains()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
+      if (stage.passes_model_on()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
     } else {
       run_stage(run, stage, progress);

@@ -97,6 +97,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   if (const std::filesystem::path folder = newest_checkpoint(run.checkpoints()); !folder.empty()) {
     load_sections(folder, all);
     log::info("stage ", run.stage_name, " goes on from step ", step, " (", folder.string(), ")");
+    if (held_out.early_stop.load_best_model_at_end && early_stop.best_step() > 0) keep(early_stop.best_step());
   }
   int64_t last_saved = step;
   const auto save = [&] {
