@@ -31,8 +31,8 @@ class Stage {
   virtual std::string default_name() const = 0;
   // True if it changes the model: such stages are checkpointed and evaluated.
   virtual bool trains() const { return true; }
-  // False if the next stage starts from what this one started from: what it trains is for another use (a reward model), and tasks do not tell how good
-  // it is.
+  // False if the next stage starts from what this one started from: what it trains is for another use (a reward model), and tasks do not tell how
+  // good it is.
   virtual bool passes_model_on() const { return trains(); }
   // Optimizer steps in all (0 for a stage that does not train).
   virtual int64_t steps() const { return 0; }

@@ -8,9 +8,7 @@
 #include <thread>
 
 #include "core/file.h"
-#include "core/jsonl.h"
-#include "tests/support/process.h"
-#include "tests/support/support.h"
+#include "tests/e2e/recipe_run.h"
 
 namespace hone::test {
 namespace {
@@ -32,36 +30,6 @@ Json hone_json(const fs::path& data, const std::vector<std::string>& arguments) 
   EXPECT_EQ(done.code, 0) << done.err;
   return done.code == 0 ? parse_json(done.out, "hone's output") : Json(JsonObject{});
 }
-
-// A run of configs/NAME.toml in a folder of its own.
-class Recipe {
- public:
-  Recipe(const fs::path& data, const std::string& name, std::vector<std::string> overrides) {
-    overrides.insert(overrides.begin(),
-                     {"run", (source_folder() / "configs" / (name + ".toml")).string(), "runs=" + folder_.path().string(), "name=run"});
-    done_ = run_hone(overrides, {"HONE_DATA=" + data.string()});
-    EXPECT_EQ(done_.code, 0) << done_.err;
-  }
-  fs::path path() const { return folder_.path() / "run"; }
-  // Mean of a metric over the stage's first and last `count` rows that have it.
-  std::pair<double, double> first_and_last(const std::string& metric, size_t count) const {
-    std::vector<double> values;
-    read_jsonl(path() / "metrics.jsonl", [&](const Json& row, int64_t) {
-      if (const Json* value = row.find(metric)) values.push_back(value->as_double());
-    });
-    EXPECT_GE(values.size(), 2 * count) << metric;
-    const auto mean = [&](size_t begin) {
-      double sum = 0;
-      for (size_t i = begin; i < begin + count && i < values.size(); ++i) sum += values[i];
-      return sum / static_cast<double>(count);
-    };
-    return {mean(0), mean(values.size() - std::min(values.size(), count))};
-  }
-
- private:
-  TemporaryFolder folder_;
-  Finished done_;
-};
 
 TEST(RealWeights, EvalGivesTheNatsPerTokenOfAnIndependentForward) {
   HONE_SHARED_OR_SKIP(data, "data");
@@ -110,17 +78,17 @@ TEST(RealTasks, AllOfGsm8kFromStartToReport) {
 
 TEST(RealRecipes, SftOnInstructionsLowersTheLossAndDpoTellsChosenFromRejected) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const Recipe sft(data, "rasbt_sft", {"stage.sft.steps=60"});
+  const RecipeRun sft(data, "rasbt_sft", {"stage.sft.steps=60"});
   const auto [loss_before, loss_after] = sft.first_and_last("loss", 5);
   EXPECT_LT(loss_after, loss_before - 1);
-  const Recipe dpo(data, "rasbt_dpo", {"stage.dpo.steps=40", "model.path=" + (sft.path() / "checkpoints" / "sft" / "step-60").string()});
+  const RecipeRun dpo(data, "rasbt_dpo", {"stage.dpo.steps=40", "model.path=" + (sft.path() / "checkpoints" / "sft" / "step-60").string()});
   EXPECT_GT(dpo.first_and_last("rewards/accuracies", 10).second, 0.75);
   EXPECT_GT(dpo.first_and_last("rewards/margins", 10).second, 0.5);
 }
 
 TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const Recipe grpo(data, "digit_completion", {"stage.grpo.steps=30", "stage.grpo.lr_scheduler_type=constant", "eval=[]"});
+  const RecipeRun grpo(data, "digit_completion", {"stage.grpo.steps=30", "stage.grpo.lr_scheduler_type=constant", "eval=[]"});
   const auto [before, after] = grpo.first_and_last("reward", 10);
   EXPECT_LT(grpo.first_and_last("reward", 2).first, 0.03);
   EXPECT_GT(after, before + 0.05);
@@ -145,16 +113,16 @@ TEST(RealRecipes, AStormOfSignalsInTheMiddleOfAStepStopsTheRunAndNothingElse) {
 
 TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const Recipe sft(data, "rasbt_sft", {"stage.sft.chat=plain", "stage.sft.steps=20", "stage.sft.limit=200"});
+  const RecipeRun sft(data, "rasbt_sft", {"stage.sft.chat=plain", "stage.sft.steps=20", "stage.sft.limit=200"});
   const auto [before, after] = sft.first_and_last("loss", 4);
   EXPECT_LT(after, before - 0.5);
 }
 
 TEST(RealRecipes, PretrainingOnStoriesLowersBitsPerByte) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const Recipe run(data, "tinystories",
-                   {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2",
-                    "model.intermediate_size=160", "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
+  const RecipeRun run(data, "tinystories",
+                      {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2",
+                       "model.intermediate_size=160", "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
   const auto [before, after] = run.first_and_last("eval/tinystories/bits_per_byte", 1);
   EXPECT_LT(after, before - 0.5);
 }

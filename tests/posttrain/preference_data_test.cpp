@@ -25,19 +25,14 @@ class PreferenceDataTest : public ::testing::Test {
     PreferenceSource out{.rows = rows(text), .sample = {.format = {.chat = "plain", .system = ""}}};
     return out;
   }
-  // What is trained on, and everything, as text.
+  // What is trained on, without the end.
   std::string trained(const Sample& sample) const {
     std::vector<int32_t> ids;
     for (size_t t = 0; t < sample.tokens.size(); ++t)
       if (sample.mask[t] != 0) ids.push_back(sample.tokens[t]);
     return text(ids);
   }
-  std::string text(const std::vector<int32_t>& ids) const {
-    std::string out = tokenizer.decode(ids);
-    for (const char* special : {"[EOS]", "[BOS]", "<eos>", "</s>"})
-      for (size_t at; (at = out.find(special)) != std::string::npos;) out.erase(at, std::string_view(special).size());
-    return out;
-  }
+  std::string text(const std::vector<int32_t>& ids) const { return tokenizer.decode(ids, true); }
   std::string error_of(const std::string& text_of_rows) const {
     try {
       load_preferences(pairs(text_of_rows), tokenizer);

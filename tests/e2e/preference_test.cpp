@@ -1,0 +1,150 @@
+// SFT's options and the preference objectives on real rows, as a user runs their recipes: losses fall, chosen parts from rejected, and a run that is
+// killed ends in the same bits.
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "core/file.h"
+#include "tests/e2e/recipe_run.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PreferenceRecipes : public ::testing::Test {
+ protected:
+  // The recipes' common start: what dpo.toml's first stage leaves.
+  static fs::path start(const fs::path& data) {
+    static const RecipeRun run(data, "preference/dpo", {"stage.dpo.steps=1", "stage.dpo.eval_share=0"});
+    return run.path() / "checkpoints" / "sft" / "step-60";
+  }
+  static RecipeRun from_start(const fs::path& data, const std::string& name, std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"model.path=" + start(data).string(), "stage.sft.steps=1", "stage.sft.learning_rate=0"});
+    return {data, name, overrides};
+  }
+  static void expect_learns(const RecipeRun& run) {
+    EXPECT_GT(run.first_and_last("rewards/margins", 5).second, run.first_and_last("rewards/margins", 5).first);
+    EXPECT_GT(run.first_and_last("rewards/accuracies", 5).second, 0.7);
+    EXPECT_LT(run.values("eval_loss").back(), run.values("eval_loss").front());
+  }
+};
+
+TEST_F(PreferenceRecipes, EveryLossOfDpoTellsChosenFromRejected) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  for (const std::vector<std::string>& overrides :
+       {std::vector<std::string>{"stage.dpo.loss_type=sigmoid", "stage.dpo.precompute_ref_log_probs=true"},
+        {"stage.dpo.loss_type=sigmoid", "stage.dpo.label_smoothing=0.1"},
+        {"stage.dpo.loss_type=robust", "stage.dpo.label_smoothing=0.1"},
+        {"stage.dpo.loss_type=hinge"},
+        {"stage.dpo.loss_type=ipo"},
+        {"stage.dpo.loss_type=sigmoid_norm", "stage.dpo.beta=2"},
+        {"stage.dpo.ld_alpha=0.5"}}) {
+    SCOPED_TRACE(overrides.front());
+    std::vector<std::string> shorter = overrides;
+    for (const char* key : {"steps=16", "limit=200", "max_length=96", "batch_size=12", "eval_steps=4"})
+      shorter.push_back(std::string("stage.dpo.") + key);
+    expect_learns(from_start(data, "preference/dpo", shorter));
+  }
+}
+
+TEST_F(PreferenceRecipes, ReferenceLogProbsAheadOrWhenNeededGiveTheSameBits) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const std::vector<std::string> common = {"stage.dpo.steps=10", "stage.dpo.limit=100"};
+  std::vector<std::string> ahead = common;
+  ahead.push_back("stage.dpo.precompute_ref_log_probs=true");
+  const RecipeRun live = from_start(data, "preference/dpo", common), precomputed = from_start(data, "preference/dpo", ahead);
+  EXPECT_EQ(live.values("loss"), precomputed.values("loss"));
+  EXPECT_EQ(live.values("eval_loss"), precomputed.values("eval_loss"));
+  const char* weights = "checkpoints/dpo/step-10/model.safetensors";
+  EXPECT_TRUE(read_file(live.path() / weights) == read_file(precomputed.path() / weights));
+}
+
+TEST_F(PreferenceRecipes, SimpoAndOrpoLearnWithoutAReference) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  expect_learns(from_start(
+      data, "preference/simpo",
+      {"stage.simpo.steps=20", "stage.simpo.limit=200", "stage.simpo.max_length=96", "stage.simpo.eval_steps=5", "stage.simpo.learning_rate=1e-3"}));
+  const RecipeRun orpo(data, "preference/orpo", {"stage.orpo.steps=30", "stage.orpo.limit=300", "stage.orpo.max_length=128"});
+  EXPECT_LT(orpo.first_and_last("nll_loss", 5).second, orpo.first_and_last("nll_loss", 5).first - 1);
+  EXPECT_LT(orpo.values("eval_loss").back(), orpo.values("loss").front() - 1);
+}
+
+TEST_F(PreferenceRecipes, KtoLearnsFromSingleReplies) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun kto =
+      from_start(data, "preference/kto", {"stage.kto.steps=16", "stage.kto.limit=300", "stage.kto.max_length=96", "stage.kto.eval_steps=4"});
+  EXPECT_GT(kto.first_and_last("rewards/margins", 5).second, kto.first_and_last("rewards/margins", 5).first + 0.1);
+  EXPECT_LT(kto.values("eval_loss").back(), kto.values("eval_loss").front());
+  EXPECT_EQ(kto.values("kl").front(), 0);  // the policy is the reference yet
+  for (const double kl : kto.values("kl")) EXPECT_GE(kl, 0);
+}
+
+// Rows without what a clock says.
+std::vector<std::string> timeless_rows(const fs::path& run) {
+  std::vector<std::string> out;
+  read_jsonl(run / "metrics.jsonl", [&](const Json& row, int64_t) {
+    Json kept = JsonObject{};
+    for (const auto& [name, value] : row.as_object())
+      if (name.find("time") == std::string::npos && name.find("second") == std::string::npos) kept.set(name, value);
+    out.push_back(kept.dump());
+  });
+  return out;
+}
+
+// Learns too fast for long: the loss on what is held out turns.
+const std::vector<std::string> hasty = {"stage.sft.steps=200",    "stage.sft.limit=120",          "stage.sft.eval_steps=4",
+                                        "stage.sft.save_steps=3", "stage.sft.learning_rate=2e-2", "stage.sft.max_length=128",
+                                        "stage.sft.batch_size=4"};
+
+TEST(SftOptions, TheStageEndsOnceWhatIsHeldOutIsNoLongerLearntAndLeavesItsBest) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun run(data, "sft_options", hasty);
+  const std::vector<double> losses = run.values("eval_loss");
+  const auto best = static_cast<int64_t>(std::min_element(losses.begin(), losses.end()) - losses.begin()) + 1;
+  const Json state = parse_json(read_file(run.path() / "run.json"), "run.json");
+  const Json& stage = state.at("stages").as_array().at(0);
+  EXPECT_EQ(stage.at("steps").as_int(), 4 * static_cast<int64_t>(losses.size()));
+  EXPECT_LT(stage.at("steps").as_int(), 200);
+  EXPECT_EQ(stage.at("kept_step").as_int(), 4 * best);
+  EXPECT_EQ(static_cast<int64_t>(losses.size()), best + 2);  // early_stopping_patience
+  EXPECT_TRUE(fs::exists(run.path() / "checkpoints" / "sft" / ("step-" + std::to_string(4 * best)) / "model.safetensors"));
+  for (const double tokens : run.values("num_tokens")) EXPECT_GT(tokens, 0);
+}
+
+TEST(SftOptions, KilledAndResumedIsTheUninterruptedRun) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun whole(data, "sft_options", hasty);
+  const TemporaryFolder folder;
+  std::vector<std::string> arguments = {"run", (source_folder() / "configs" / "sft_options.toml").string(), "runs=" + folder.path().string(),
+                                        "name=run"};
+  arguments.insert(arguments.end(), hasty.begin(), hasty.end());
+  Process process(arguments, {"HONE_DATA=" + data.string()});
+  const fs::path run = folder.path() / "run";
+  for (int i = 0; i < 30000 && !fs::exists(run / "checkpoints" / "sft" / "step-6" / "manifest.json"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait().code, 128 + SIGKILL);
+  const Finished resumed = run_hone({"run", "--resume", run.string()}, {"HONE_DATA=" + data.string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(timeless_rows(whole.path()), timeless_rows(run));
+  const auto kept = [](const fs::path& path) {
+    return parse_json(read_file(path / "run.json"), "run.json").at("stages").as_array().at(0).at("kept_step").as_int();
+  };
+  EXPECT_EQ(kept(whole.path()), kept(run));
+  const std::string weights = "checkpoints/sft/step-" + std::to_string(kept(run)) + "/model.safetensors";
+  EXPECT_TRUE(read_file(whole.path() / weights) == read_file(run / weights));
+}
+
+TEST(SftOptions, TokensWeighedByTheirProbabilityAreLearntToo) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun run(data, "sft_options",
+                      {"stage.sft.loss_type=dft", "stage.sft.steps=30", "stage.sft.limit=300", "stage.sft.early_stopping_patience=0"});
+  EXPECT_EQ(run.values("loss").size(), 30u);
+  EXPECT_FALSE(run.values("eval_loss").empty());
+}
+
+}  // namespace
+}  // namespace hone::test
