@@ -6,6 +6,7 @@
 #include "core/log.h"
 #include "posttrain/held_out.h"
 #include "posttrain/reference.h"
+#include "posttrain/reward_model.h"
 #include "pretrain/loader.h"
 
 namespace hone {
@@ -87,7 +88,8 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 }  // namespace
 
 void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare) const {
-  const Objective& objective = *objective_.made;
+  Objective& objective = *objective_.made;
+  const Needs needs = objective.needs();
   std::vector<Group> train = load(rows), held;
   if (!eval_files_.empty())
     held = load({.files = eval_files_, .generator = {}});
@@ -96,7 +98,7 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
   log::info(run.stage_name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
 
   std::unique_ptr<Reference> reference;
-  if (objective.needs().reference) {
+  if (needs.reference) {
     reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
     if (precompute_ref_log_probs_) {
       reference->score_into(train);
@@ -134,7 +136,11 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
       add_margin(measured);
       return measured;
     };
-  train_loop(run, loop_, trainer, {{"loader", &order}}, step, held_out);
+  const auto save_model = [&](const std::filesystem::path& folder) {
+    save_model_folder(run, folder, needs.critic ? trainer.value_head() : std::vector<float>());
+    if (needs.critic) write_classifier_config(folder, *run.tokenizer);
+  };
+  train_loop(run, loop_, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
 }
 
 }  // namespace hone

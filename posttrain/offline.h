@@ -30,7 +30,7 @@ class OfflineTraining {
   // Noise on the embeddings and whatever else a stage sets by itself.
   TrainerConfig& trainer() { return loop_.trainer; }
 
-  const Objective& objective() const { return *objective_.made; }
+  Objective& objective() const { return *objective_.made; }
   const std::string& objective_name() const { return objective_.objective; }
   int64_t batch_size() const { return batch_size_; }
   int64_t steps() const { return loop_.steps; }

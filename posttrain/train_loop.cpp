@@ -28,11 +28,15 @@ void LoopConfig::fields(Fields& f) {
   f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
 }
 
-void save_model_folder(Run& run, const std::filesystem::path& folder) {
+void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {
   Json generation = JsonObject{};
   if (run.tokenizer && run.tokenizer->eos()) generation.set("eos_token_id", int64_t{*run.tokenizer->eos()});
   const std::string& dtype = run.recipe.model.save_dtype;
-  save_model(run.context, *run.model, folder, dtype == "auto" ? run.model->dtype() : dtype == "bf16" ? DType::bf16 : DType::f32, generation);
+  save_model(run.context, *run.model, folder,
+             dtype == "auto"   ? run.model->dtype()
+             : dtype == "bf16" ? DType::bf16
+                               : DType::f32,
+             generation, value_head);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 
@@ -81,7 +85,8 @@ std::string note_of(const StepReport& report) {
 }  // namespace
 
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
-                const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out) {
+                const std::function<StepReport(int64_t, double)>& body, const HeldOut& held_out,
+                const std::function<void(const std::filesystem::path&)>& save_model) {
   Totals totals;
   EarlyStop early_stop(held_out.early_stop);
   std::map<std::string, Stateful*> all = sections;
@@ -103,7 +108,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   const auto save = [&] {
     save_checkpoint(
         run.checkpoints(), step, static_cast<int>(config.save_total_limit),
-        [&](const std::filesystem::path& folder) { save_model_folder(run, folder); }, saved);
+        [&](const std::filesystem::path& folder) { save_model ? save_model(folder) : save_model_folder(run, folder); }, saved);
     last_saved = step;
   };
 

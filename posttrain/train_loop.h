@@ -31,11 +31,13 @@ struct HeldOut {
 // Calls body(step, learning_rate) for the steps that are left, step counting from 0 within the stage. `sections` are saved and restored beside the
 // trainer and the model. Metrics of the body's report are logged under TRL's names. A body that throws RewardsFailed has changed nothing yet: all is
 // saved as it was before the step, and the run stops with the message. What is held out is measured every eval_steps and after the last step; the
-// checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's weights the stage leaves.
+// checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's weights the stage leaves. save_model writes the
+// model's folder of a checkpoint (save_model_folder, if null).
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
-                const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {});
+                const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
+                const std::function<void(const std::filesystem::path& folder)>& save_model = nullptr);
 
-// The model's folder as a checkpoint holds it: weights, config, tokenizer.
-void save_model_folder(Run& run, const std::filesystem::path& folder);
+// The model's folder as a checkpoint holds it: weights (and a value head's), config, tokenizer.
+void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head = {});
 
 }  // namespace hone

@@ -19,9 +19,9 @@ struct TrainerConfig {
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | block
   std::string optimizer = "adamw";
-  CriticConfig critic;                            // the stage's to offer as keys, where objectives ask for a critic
-  double temperature = 1;                         // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
-  double neftune_noise_alpha = 0;                 // uniform noise on embeddings (kernels/noise.h), of noise_seed and the sample's place in the run
+  CriticConfig critic;             // the stage's to offer as keys, where objectives ask for a critic
+  double temperature = 1;          // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
+  double neftune_noise_alpha = 0;  // uniform noise on embeddings (kernels/noise.h), of noise_seed and the sample's place in the run
   uint64_t noise_seed = 0;
   std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
   void fields(Fields& f);                         // the optimizer's own keys included

@@ -20,7 +20,7 @@ class Kto : public Objective {
   }
   Needs needs() const override { return {.reference = true, .per = Per::sequence}; }
 
-  void credit(std::span<Group> groups, MetricSums& metrics) const override {
+  void credit(std::span<Group> groups, MetricSums& metrics) override {
     double sum = 0, count = 0;
     for (const Group& group : groups)
       for (size_t i = 1; i < group.samples.size(); ++i) sum += log_ratio_of(group.samples[i]), ++count;

@@ -82,6 +82,25 @@ TEST_F(PreferenceRecipes, KtoLearnsFromSingleReplies) {
   for (const double kl : kto.values("kl")) EXPECT_GE(kl, 0);
 }
 
+TEST(RewardModelRecipe, ItsScoresTellChosenFromRejectedAndAreARewardOfRl) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const RecipeRun trained(data, "preference/reward_model",
+                          {"stage.reward_model.steps=40", "stage.reward_model.limit=400", "stage.reward_model.max_length=128"});
+  EXPECT_GT(trained.first_and_last("accuracy", 5).second, 0.75);
+  EXPECT_GT(trained.values("eval_accuracy").back(), 0.7);
+  const fs::path folder = trained.path() / "checkpoints" / "reward_model" / "step-40";
+  EXPECT_EQ(parse_json(read_file(folder / "config.json"), "config.json").at("architectures").as_array().at(0).as_string(),
+            "LlamaForSequenceClassification");
+  const RecipeRun policy(
+      data, "preference/dpo",
+      {"stage=[{kind = 'rl', name = 'grpo', files = ['" + (data / "sft" / "rasbt_instruction_1100.jsonl").string() +
+       "'], prompt = '{instruction}', answer = '', prompts_per_step = 2, num_generations = 3, steps = 2, sampling = {max_tokens = 8}, "
+       "reward = {kind = 'reward_model', path = '" +
+       folder.string() + "'}}]"});
+  ASSERT_EQ(policy.values("rewards/reward_model/mean").size(), 2u);
+  for (const double deviation : policy.values("reward_std")) EXPECT_GT(deviation, 0);
+}
+
 // Rows without what a clock says.
 std::vector<std::string> timeless_rows(const fs::path& run) {
   std::vector<std::string> out;

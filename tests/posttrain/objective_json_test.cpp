@@ -102,33 +102,6 @@ TEST(ObjectiveJson, WithoutOldLogProbsThePolicyIsTheSampler) {
   EXPECT_EQ(out.at("metrics").at("clip_ratio/region_mean").as_double(), 0);
 }
 
-TEST(ObjectiveJson, DpoFollowsTheFormulas) {
-  const auto log_ratio_sum = [](size_t s) {
-    double sum = 0;
-    for (size_t t = 0; t < logp[s].size(); ++t) sum += mask[s][t] * (logp[s][t] - reference_logp[s][t]);
-    return sum;
-  };
-  const double beta = 0.3, smoothing = 0.1;
-  const auto run = [&](const char* loss_type) {
-    return evaluate_objective("dpo", input({{"config", JsonObject{{"beta", beta}, {"label_smoothing", smoothing}, {"loss_type", loss_type}}}}),
-                              "x.json");
-  };
-  double sigmoid = 0, hinge = 0, ipo = 0, margin = 0;
-  for (size_t s = 0; s < 4; s += 2) {
-    const double d = log_ratio_sum(s) - log_ratio_sum(s + 1);
-    sigmoid += 0.5 * ((1 - smoothing) * std::log(1 + std::exp(-beta * d)) + smoothing * std::log(1 + std::exp(beta * d)));
-    hinge += 0.5 * std::max(0.0, 1 - beta * d);
-    margin += 0.5 * beta * d;
-    const double tokens[] = {2, 2, 3, 1};
-    ipo += 0.5 * std::pow(log_ratio_sum(s) / tokens[s] - log_ratio_sum(s + 1) / tokens[s + 1] - 1 / (2 * beta), 2);
-  }
-  const Json out = run("sigmoid");
-  EXPECT_NEAR(out.at("loss").as_double(), sigmoid, 1e-9);
-  EXPECT_NEAR(out.at("metrics").at("rewards/margins").as_double(), margin, 1e-9);
-  EXPECT_NEAR(run("hinge").at("loss").as_double(), hinge, 1e-9);
-  EXPECT_NEAR(run("ipo").at("loss").as_double(), ipo, 1e-9);
-}
-
 TEST(ObjectiveJson, PpoMakesAdvantagesAndReturnsFromRewardsAndValues) {
   const Rows value = {{0, 0.5, 0.25}, {0.1, 0.2}, {0, 0.5, 0, -0.5}, {1}};
   const double kl_coef = 0.1, gamma = 0.9, lam = 0.8;

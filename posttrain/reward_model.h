@@ -1,0 +1,40 @@
+#pragma once
+// A reward model: a trunk and a head [1, D] without a bias; a text's score is the head's product with the hidden state of its last token, as in
+// Hugging Face's sequence classifiers.
+#include <filesystem>
+#include <memory>
+
+#include "core/model/model.h"
+#include "core/sample.h"
+#include "core/tokenizer.h"
+
+namespace hone {
+
+// Owns its model and runs it on a device of its own. One thread.
+class RewardModel {
+ public:
+  // A model folder with score.weight; device as in a recipe (cpu | cuda | auto).
+  RewardModel(const std::filesystem::path& folder, const std::string& device);
+
+  // One score a sequence of tokens, 0 for an empty one. Of a sequence longer than the model's positions the last ones count. A score does not depend
+  // on the other sequences.
+  std::vector<double> score(std::span<const std::vector<int32_t>> sequences);
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  void score_pack(std::span<const std::span<const int32_t>> sequences, std::vector<double>& scores);
+
+  std::unique_ptr<Device> device_;
+  Context context_;
+  std::unique_ptr<Model> model_;
+  Tokenizer tokenizer_;
+  std::vector<float> head_;
+};
+
+// For training: the sample with one more token, which alone is trained on, so that its value is the score of the text.
+void score_at_end(Sample& sample);
+
+// Makes a saved model's config.json that of a sequence classifier with one label (its score.weight is save_model's to write).
+void write_classifier_config(const std::filesystem::path& folder, const Tokenizer& tokenizer);
+
+}  // namespace hone
