@@ -1,7 +1,9 @@
 #include "posttrain/rounds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
+#include <set>
 
 #include "core/log.h"
 #include "posttrain/stage.h"
@@ -35,6 +37,16 @@ bool differs(const Group& group, const std::string& metric) {
   return false;
 }
 
+// A metric that no judged reply has is misspelt.
+static void check_metric(std::span<const Group> groups, const std::string& metric) {
+  std::set<std::string> known;
+  for (const Group& group : groups)
+    for (const Sample& sample : group.samples)
+      for (const auto& [name, score] : sample.reward_parts) known.insert(name);
+  HONE_CHECK(metric.empty() || known.empty() || known.contains(metric), "filter_groups: the reward has no part '", metric, "'; it has ",
+             join(std::vector(known.begin(), known.end())));
+}
+
 Rounds::Rounds(const RoundConfig& config, std::span<const Task> tasks, uint64_t seed)
     : config_(config),
       tasks_(tasks),
@@ -51,7 +63,8 @@ std::vector<Group> Rounds::next(const Gather& gather, Metrics& metrics) {
   std::vector<Asked> asked;
   std::vector<Group> kept, dropped;
   IndexLoader order = order_;
-  double batches = 0, reward = 0, judged = 0;
+  int64_t batches = 0;
+  double reward = 0, judged = 0;
   do {
     const auto first_id = static_cast<uint64_t>(order.drawn());
     std::vector<const Task*> prompts;
@@ -61,6 +74,7 @@ std::vector<Group> Rounds::next(const Gather& gather, Metrics& metrics) {
       prompts.push_back(&tasks_[static_cast<size_t>(task)]);
     }
     std::vector<Group> groups = gather(prompts, first_id);
+    if (filter.enable) check_metric(groups, filter.metric);
     for (size_t i = 0; i < groups.size(); ++i) {
       Asked& of = asked[asked.size() - groups.size() + i];
       for (const Sample& sample : groups[i].samples) {
@@ -72,7 +86,7 @@ std::vector<Group> Rounds::next(const Gather& gather, Metrics& metrics) {
       judged += of.judged;
       (!filter.enable || differs(groups[i], filter.metric) ? kept : dropped).push_back(std::move(groups[i]));
     }
-  } while (++batches < static_cast<double>(filter.max_num_gen_batches) && kept.size() < wanted);
+  } while (++batches < filter.max_num_gen_batches && kept.size() < wanted);
 
   order_ = order;
   for (const Asked& of : asked)
@@ -80,7 +94,7 @@ std::vector<Group> Rounds::next(const Gather& gather, Metrics& metrics) {
   metrics.merge(curriculum_.metrics());
   if (!filter.enable) return kept;
 
-  metrics["filter_groups/num_gen_batches"] = batches;
+  metrics["filter_groups/num_gen_batches"] = static_cast<double>(batches);
   metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(asked.size());
   if (judged > 0) metrics["filter_groups/reward"] = reward / judged;
   const size_t fill = wanted - kept.size();

@@ -97,6 +97,16 @@ TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
   EXPECT_EQ(metrics.at("filter_groups/kept_ratio"), 0);
 }
 
+TEST_F(RoundsTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
+  Rounds rounds = make("filter_groups = { enable = true, metric = 'fromat' }");
+  try {
+    next(rounds);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no part 'fromat'; it has format"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(RoundsTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
   Group group;
   EXPECT_FALSE(differs(group, ""));
