@@ -67,7 +67,8 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f("max_completion_length", max_completion_length, "dr_grpo: the constant that a sequence's sum is divided by");
   f(keys.beta, beta, "weight of the KL divergence from the reference in the loss (0: none)");
   f("kl_loss_type", kl_loss_type, "k1 | k2 | k3: how the loss estimates that divergence");
-  f("entropy_coeff", entropy_coeff, "weight of the entropy bonus");
+  f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");
+  f("entropy_coef", entropy_coef, "weight of the entropy bonus");
   f("mask_truncated_completions", mask_truncated_completions, "replies cut off at the length limit are judged, but not learnt from");
   correction.fields(f);
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
@@ -87,7 +88,7 @@ Needs PolicyLoss::needs() const {
 }
 
 bool PolicyLoss::idle(const Sample& sample) const {
-  const bool advantages_alone = beta == 0 && entropy_coeff == 0;
+  const bool advantages_alone = beta == 0 && entropy_coef == 0;
   for (size_t t = 0; t < sample.mask.size(); ++t)
     if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
   return true;
@@ -108,11 +109,11 @@ double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
 
 namespace {
 
-// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on.
+// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on, each with `weight` in the step's loss.
 struct Sequence {
   const TokenBatch& batch;
   size_t begin, end;
-  double tokens;
+  double tokens, weight;
   template <class F>
   void for_masked(F visit) const {
     for (size_t t = begin; t < end; ++t)
@@ -120,9 +121,17 @@ struct Sequence {
   }
 };
 
-// The surrogate of a sequence's tokens; weights are of its tokens. Writes grad.logp.
-double surrogate_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip, std::span<const double> weights,
-                      TokenGrad grad, Sums& sums) {
+// KL from the reference in the loss, unless beta is 0; by_ratio: a token's is multiplied by its ratio, which makes its gradient that of the
+// divergence under the policy of now (DeepSeek-V3.2 2025).
+struct KlPart {
+  double beta;
+  KlEstimator estimate;
+  bool by_ratio;
+};
+
+// What depends on a sequence's log-probs: surrogates, each times its token's correction, and KL. Writes grad.logp.
+double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip, std::span<const double> corrections,
+                 const KlPart& kl, TokenGrad grad, Sums& sums) {
   const TokenBatch& batch = sequence.batch;
   const std::span<const float> old_logp = denominator_logp(batch);
   const double share = level.shared ? level.share(sequence.tokens) : 0;
@@ -132,10 +141,19 @@ double surrogate_loss(const Sequence& sequence, const LossType& type, const Leve
   sequence.for_masked([&](size_t t, double mask) {
     const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(batch.logp[t], old_logp[t]);
     const PolicyTerm term = type.surrogate(ratio, batch.logp[t], batch.advantage[t], clip);
-    const double weight = weights[t - sequence.begin];
+    const double weight = sequence.weight * mask * corrections[t - sequence.begin];
     loss += weight * term.loss;
-    shared_slope += weight * term.ratio_slope;
-    grad.logp[t] = static_cast<float>(weight * (term.own_slope + (level.shared ? 0 : term.ratio_slope)));
+    double own_slope = weight * term.own_slope, ratio_slope = weight * term.ratio_slope;
+    if (kl.beta > 0) {
+      const Term divergence = kl.estimate(batch.logp[t], batch.reference_logp[t]);
+      const double factor = kl.by_ratio ? std::exp(ratio.value) : 1, kl_weight = sequence.weight * mask * kl.beta * factor;
+      loss += kl_weight * divergence.loss;
+      own_slope += kl_weight * divergence.slope;
+      if (kl.by_ratio && ratio.live) ratio_slope += kl_weight * divergence.loss;
+      sums.kl += mask * factor * divergence.loss;
+    }
+    shared_slope += ratio_slope;
+    grad.logp[t] = static_cast<float>(own_slope + (level.shared ? 0 : ratio_slope));
     sums.low += mask * term.cut_low, sums.high += mask * term.cut_high, sums.delta += mask * term.cut_delta;
   });
   if (level.shared) sequence.for_masked([&](size_t t, double mask) { grad.logp[t] += static_cast<float>(shared_slope * share * mask); });
@@ -158,32 +176,23 @@ void add_clip_metrics(const Sums& sums, double count, bool cispo_type, bool dual
 
 double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
   HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "objective: needs advantages; they come from rewards");
-  HONE_CHECK(entropy_coeff == 0 || !batch.entropy.empty() || batch.num_tokens() == 0, "objective: entropy_coeff needs the policy's entropy");
+  HONE_CHECK(entropy_coef == 0 || !batch.entropy.empty() || batch.num_tokens() == 0, "objective: entropy_coef needs the policy's entropy");
   const LossType& type = loss_types().at(loss_type);
   const Level& level = levels().at(importance_sampling_level);
-  const KlEstimator estimate = kl_estimators().at(kl_loss_type);
+  const KlPart kl{.beta = beta, .estimate = kl_estimators().at(kl_loss_type), .by_ratio = use_bias_correction_kl};
   const Clip clip{.low = epsilon, .high = epsilon_high < 0 ? epsilon : epsilon_high, .delta = delta};
   double loss = 0;
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-    const Sequence sequence{batch, begin, end, count_of(Per::token, batch.mask.subspan(begin, end - begin))};
+    const Sequence sequence{batch, begin, end, count_of(Per::token, batch.mask.subspan(begin, end - begin)), token_weight(batch, s)};
     if (sequence.tokens == 0) continue;
-    const double weight = token_weight(batch, s);
-    std::vector<double> weights = correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
-    for (size_t t = begin; t < end; ++t) weights[t - begin] *= weight * batch.mask[t];
+    const std::vector<double> corrections = correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
     Sums sums{.tokens = sequence.tokens};
-    loss += surrogate_loss(sequence, type, level, clip, weights, grad, sums);
-    sequence.for_masked([&](size_t t, double mask) {
-      if (beta > 0) {
-        const Term kl = estimate(batch.logp[t], batch.reference_logp[t]);
-        loss += weight * mask * beta * kl.loss;
-        grad.logp[t] += static_cast<float>(weight * mask * beta * kl.slope);
-        sums.kl += mask * kl.loss;
-      }
-      if (!batch.entropy.empty()) sums.entropy += mask * batch.entropy[t];
-      if (entropy_coeff != 0) grad.entropy[t] = static_cast<float>(-weight * mask * entropy_coeff);
-    });
-    loss -= weight * entropy_coeff * sums.entropy;
+    loss += logp_loss(sequence, type, level, clip, corrections, kl, grad, sums);
+    if (!batch.entropy.empty()) sequence.for_masked([&](size_t t, double mask) { sums.entropy += mask * batch.entropy[t]; });
+    if (entropy_coef != 0)
+      sequence.for_masked([&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
+    loss -= sequence.weight * entropy_coef * sums.entropy;
     add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type.surrogate == cispo, delta > 0, metrics);
     if (beta > 0) metrics.add("kl", sums.kl, sums.tokens);
     if (!batch.entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);

@@ -8,7 +8,7 @@
 
 namespace hone {
 
-// Each token's loss is w * surrogate(ratio, advantage) + beta * KL - entropy_coeff * entropy, w the importance correction; `loss_type` says which
+// Each token's loss is w * surrogate(ratio, advantage) + beta * KL - entropy_coef * entropy, w the importance correction; `loss_type` says which
 // surrogate, and what token losses are averaged over.
 struct PolicyLoss {
   double epsilon = 0.2, epsilon_high = -1, delta = 0;
@@ -16,7 +16,8 @@ struct PolicyLoss {
   int64_t max_completion_length = 0;
   double beta = 0;
   std::string kl_loss_type = "k3";
-  double entropy_coeff = 0;
+  bool use_bias_correction_kl = false;
+  double entropy_coef = 0;
   bool mask_truncated_completions = false;
   ImportanceCorrection correction = {};
 

@@ -58,6 +58,27 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   EXPECT_NEAR(slope, squares, 0.01 * squares + 1e-5);
 }
 
+class ObjectiveOnAModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(ObjectiveOnAModel, CuttingAStepIntoMicroBatchesChangesItsGradientByRoundingOnly) {
+  const std::unique_ptr<Objective> objective = objectives().at(GetParam())();
+  std::vector<double> losses;
+  std::vector<std::vector<float>> grads;
+  for (const int64_t tokens : {64, 16}) {
+    TrainerConfig config;
+    config.micro_batch_tokens = tokens;
+    Rig rig(config);
+    const std::vector<Sample> samples = full_samples(rig);
+    losses.push_back(rig.trainer.step(pointers(samples), *objective, 0).loss);
+    const auto grad = rig.model->flat_grads().as<float>();
+    grads.emplace_back(grad.begin(), grad.end());
+  }
+  EXPECT_NEAR(losses[0], losses[1], 1e-9 * (1 + std::abs(losses[0])));
+  for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6 + 1e-5 * std::abs(grads[0][i])) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, ObjectiveOnAModel, testing::ValuesIn(objectives().names()), [](const auto& param) { return param.param; });
+
 INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective,
                          testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names())),
                          [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });

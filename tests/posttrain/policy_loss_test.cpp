@@ -26,8 +26,9 @@ const std::vector<double> advantages = {1.5, -0.75, 0.5, -1.25, -2.0};
 
 struct Settings {
   std::string loss_type = "dapo", level = "token", correction = "none", kl = "k3";
-  double epsilon = 0.2, epsilon_high = 0.3, delta = 0, beta = 0, entropy_coeff = 0, clip_min = 0, clip_max = 3;
+  double epsilon = 0.2, epsilon_high = 0.3, delta = 0, beta = 0, entropy_coef = 0, clip_min = 0, clip_max = 3;
   int64_t length = 16;
+  bool kl_by_ratio = false;
 };
 
 Json run(const Settings& s) {
@@ -37,11 +38,12 @@ Json run(const Settings& s) {
                                  {"importance_sampling_clip_min", s.clip_min},
                                  {"importance_sampling_clip_max", s.clip_max},
                                  {"kl_loss_type", s.kl},
+                                 {"use_bias_correction_kl", s.kl_by_ratio},
                                  {"epsilon", s.epsilon},
                                  {"epsilon_high", s.epsilon_high},
                                  {"delta", s.delta},
                                  {"beta", s.beta},
-                                 {"entropy_coeff", s.entropy_coeff},
+                                 {"entropy_coef", s.entropy_coef},
                                  {"max_completion_length", s.length}};
   return evaluate_objective("grpo",
                             JsonObject{{"logp", nested(logp)},
@@ -95,15 +97,16 @@ double expected_loss(const Settings& s) {
       if (s.correction.starts_with("token")) term *= bound(std::exp(old_logp[i][t] - behavior_logp[i][t]));
       if (s.correction.starts_with("sequence")) term *= bound(std::exp(masked_sum(old_logp, behavior_logp, i)));
       const double d = logp[i][t] - reference_logp[i][t];
-      term += s.beta * (s.kl == "k1" ? d : s.kl == "k2" ? d * d / 2 : std::exp(-d) + d - 1);
-      loss += weight * (term - s.entropy_coeff * entropy[i][t]);
+      term += s.beta * (s.kl_by_ratio ? r : 1) * (s.kl == "k1" ? d : s.kl == "k2" ? d * d / 2 : std::exp(-d) + d - 1);
+      loss += weight * (term - s.entropy_coef * entropy[i][t]);
     }
   }
   return loss;
 }
 
 std::string name_of(const Settings& s) {
-  return concat(s.loss_type, " ", s.level, " ", s.correction, " ", s.kl, " delta ", s.delta, " beta ", s.beta, " entropy ", s.entropy_coeff);
+  return concat(s.loss_type, " ", s.level, " ", s.correction, " ", s.kl, " delta ", s.delta, " beta ", s.beta, " entropy ", s.entropy_coef,
+                " KL by ratio ", s.kl_by_ratio);
 }
 
 TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
@@ -118,10 +121,11 @@ TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
           EXPECT_NEAR(run(s).at("loss").as_double(), expected_loss(s), 1e-6) << name_of(s);
         }
   for (const char* kl : {"k1", "k2", "k3"})
-    for (const double entropy_coeff : {0.0, 0.02}) {
-      const Settings s{.kl = kl, .beta = 0.4, .entropy_coeff = entropy_coeff};
-      EXPECT_NEAR(run(s).at("loss").as_double(), expected_loss(s), 1e-6) << name_of(s);
-    }
+    for (const char* level : {"token", "sequence", "trajectory"})
+      for (const bool by_ratio : {false, true}) {
+        const Settings s{.level = level, .kl = kl, .beta = 0.4, .entropy_coef = by_ratio ? 0.02 : 0, .kl_by_ratio = by_ratio};
+        EXPECT_NEAR(run(s).at("loss").as_double(), expected_loss(s), 1e-6) << name_of(s);
+      }
 }
 
 // Each token's gradient of -w A logp is -w A: the ratio is held.
@@ -229,7 +233,7 @@ TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   sample.tokens = {1, 2, 3}, sample.mask = {0, 1, 1}, sample.advantage = {7, 0, 0};
   EXPECT_TRUE(PolicyLoss().idle(sample));
   EXPECT_FALSE(PolicyLoss{.beta = 0.1}.idle(sample));
-  EXPECT_FALSE(PolicyLoss{.entropy_coeff = 0.1}.idle(sample));
+  EXPECT_FALSE(PolicyLoss{.entropy_coef = 0.1}.idle(sample));
   sample.advantage[2] = 1e-6f;
   EXPECT_FALSE(PolicyLoss().idle(sample));
   sample.advantage.clear();

@@ -25,7 +25,7 @@ const std::vector<double> rewards = {1, 0, -1, 0.5};
 constexpr double num_tokens = 8;
 
 struct Settings {
-  double gamma = 1, lam = 0.95, cliprange = 0.2, cliprange_value = 0.2, vf_coef = 0.1, kl_coef = 0.05, kl_loss_coef = 0, entropy_coeff = 0, delta = 0;
+  double gamma = 1, lam = 0.95, cliprange = 0.2, cliprange_value = 0.2, vf_coef = 0.1, kl_coef = 0.05, kl_loss_coef = 0, entropy_coef = 0, delta = 0;
   bool whiten_rewards = false, whiten_advantages = true;
   std::string kl_estimator = "k1", kl_loss_type = "k3", loss_type = "dapo";
 };
@@ -38,7 +38,7 @@ Json run(const Settings& s) {
                                  {"vf_coef", s.vf_coef},
                                  {"kl_coef", s.kl_coef},
                                  {"kl_loss_coef", s.kl_loss_coef},
-                                 {"entropy_coeff", s.entropy_coeff},
+                                 {"entropy_coef", s.entropy_coef},
                                  {"delta", s.delta},
                                  {"whiten_rewards", s.whiten_rewards},
                                  {"whiten_advantages", s.whiten_advantages},
@@ -109,7 +109,7 @@ const Settings settings[] = {
     {.gamma = 0.9, .lam = 0.8, .vf_coef = 0.5, .whiten_advantages = false},
     {.kl_coef = 0.3, .whiten_rewards = true, .kl_estimator = "k2", .loss_type = "grpo"},
     {.cliprange = 0.5, .cliprange_value = 0.05, .kl_estimator = "k3"},
-    {.kl_coef = 0, .kl_loss_coef = 0.2, .entropy_coeff = 0.02, .delta = 1.5, .kl_loss_type = "k1"},
+    {.kl_coef = 0, .kl_loss_coef = 0.2, .entropy_coef = 0.02, .delta = 1.5, .kl_loss_type = "k1"},
     {.lam = 1, .kl_loss_coef = 0.1, .delta = 1.25, .whiten_rewards = true, .whiten_advantages = false, .kl_loss_type = "k2", .loss_type = "grpo"},
 };
 
@@ -131,9 +131,9 @@ TEST_P(Ppo, FollowsItsFormulas) {
     if (s.delta > 0 && a < 0) policy = std::min(policy, -s.delta * a);
     const double low = old_value[i][t] - s.cliprange_value, high = old_value[i][t] + s.cliprange_value;
     const double free = std::pow(value[i][t] - target, 2), kept = std::pow(std::min(std::max(value[i][t], low), high) - target, 2);
-    loss += weight * (policy + s.kl_loss_coef * kl(d, s.kl_loss_type) - s.entropy_coeff * entropy[i][t] + s.vf_coef * 0.5 * std::max(free, kept));
+    loss += weight * (policy + s.kl_loss_coef * kl(d, s.kl_loss_type) - s.entropy_coef * entropy[i][t] + s.vf_coef * 0.5 * std::max(free, kept));
     EXPECT_NEAR(at("grad_value", token), free >= kept ? weight * s.vf_coef * (value[i][t] - target) : 0, 1e-5) << i << "," << t;
-    EXPECT_NEAR(at("grad_entropy", token), -weight * s.entropy_coeff, 1e-6);
+    EXPECT_NEAR(at("grad_entropy", token), -weight * s.entropy_coef, 1e-6);
   }
   EXPECT_NEAR(out.at("loss").as_double(), loss, 1e-6);
 }
