@@ -86,6 +86,19 @@ TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
   EXPECT_NE(error_of("{\"chosen\": \"b\", \"rejected\": \"c\"}\n").find("no member 'prompt'"), std::string::npos);
 }
 
+TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
+  const auto margin_of = [&](const std::string& value) {
+    PreferenceSource source = pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"by\": " + value + "}\n");
+    source.margin = "{by}";
+    const std::vector<Group> found = load_preferences(source, tokenizer);
+    EXPECT_EQ(found.at(0).samples[1].reward, 0);
+    return found.at(0).samples[0].reward;
+  };
+  EXPECT_EQ(margin_of("1.5"), 1.5);
+  EXPECT_EQ(margin_of("-2"), -2);
+  for (const char* value : {"\"much\"", "\"nan\"", "\"1.5 \"", "\"\"", "\"1e999\""}) EXPECT_THROW(margin_of(value), Error) << value;
+}
+
 TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
   LabelledSource source;
   source.rows = rows(
