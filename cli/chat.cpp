@@ -69,7 +69,8 @@ class ChatCommand : public Command {
     Reply out;
     engine.submit(
         std::move(request), [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies.front()); },
-        [&](uint64_t, int64_t, int32_t id) {
+        [&](uint64_t, int64_t, const Reply& written) {
+          const int32_t id = written.ids.back();
           if (!tokenizer.is_special(id)) std::fputs(tokenizer.token_bytes(id).c_str(), stdout), std::fflush(stdout);
         });
     while (engine.step()) {}

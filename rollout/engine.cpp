@@ -305,7 +305,7 @@ bool Engine::Impl::append(Sequence& sequence, int32_t id) {
   sequence.tokens.push_back(id);
   reply.ids.push_back(id);
   if (!reply.forced.empty()) reply.forced.resize(reply.ids.size());
-  if (sequence.ticket->on_token) sequence.ticket->on_token(sequence.ticket->request.id, sequence.reply, id);
+  if (sequence.ticket->on_token) sequence.ticket->on_token(sequence.ticket->request.id, sequence.reply, reply);
   const bool stopped = ends(sequence, id), full = static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_tokens;
   if (stopped || full) close(sequence, !stopped);
   return !stopped && !full;

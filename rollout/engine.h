@@ -13,11 +13,26 @@
 
 namespace hone {
 
+// Added to the logit of a token id.
+struct LogitBias {
+  int64_t id = 0;
+  double bias = 0;  // in [-100, 100]
+  void fields(Fields& f);
+};
+
+// How a reply is drawn. Logits are changed in this order (the formulas of vLLM): ids that would end a reply before min_tokens become -infinity;
+// logit_bias is added; of ids in the prompt or the reply, a logit above 0 is divided by repetition_penalty and another one multiplied by it; of ids
+// in the reply, frequency_penalty times their number and presence_penalty are taken off. Then temperature, top_k, top_p and min_p (kernels/sample.h).
+// While one of a batch's replies has its logits changed, or top_logprobs, the batch goes pass by pass instead of by a recording.
 struct Sampling {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;         // 0 = all
   int64_t max_tokens = 256;  // in [1, 2^31); fewer where the model's positions end
+  int64_t min_tokens = 0;    // no stop before: neither an id, which is not drawn, nor a string that is whole by then
   int64_t seed = 0;
+  double repetition_penalty = 1;                       // in [0.01, 100]
+  double presence_penalty = 0, frequency_penalty = 0;  // in [-2, 2]
+  std::vector<LogitBias> logit_bias{};                 // of an id at most once
   bool ignore_eos = false;
   std::vector<std::string> stop;  // ends a reply once its text contains one; the text is cut before it, the ids are kept
   std::vector<int64_t> stop_ids;  // besides the tokenizer's
@@ -30,16 +45,27 @@ struct Sampling {
 struct Request {
   std::vector<int32_t> prompt;  // at least one token
   int64_t n = 1;                // replies; the prompt's cache is shared between them
-  uint64_t id = 0;              // with the sampling seed and a reply's index it decides every draw
+  uint64_t id = 0;              // with the sampling seed and a reply's index it decides every draw; the same three, the same reply
   Sampling sampling;
+  int64_t top_logprobs = 0;      // of each token drawn, and of the prompt's where they are asked for: so many likeliest ids, at most 64
+  bool prompt_logprobs = false;  // score the prompt, too; max_tokens may then be 0: nothing is drawn
 };
 
-// One reply. Of what was drawn, logp is of log_softmax(logits / temperature) before truncation (what a learner computes), raw_logp of
-// log_softmax(logits), truncated_logp of the distribution drawn from. Of what was forced all three are 0, as they would be of a prompt.
+struct TokenLogp {
+  int32_t id = 0;
+  float logp = 0;  // of log_softmax(logits)
+};
+
+// One reply. Of what was drawn, logp is of log_softmax(logits / temperature) before penalties, biases and truncation (what a learner computes),
+// raw_logp of log_softmax(logits), truncated_logp of the distribution drawn from. Of what was forced all three are 0, as they would be of a prompt.
 struct Reply {
   std::vector<int32_t> ids;  // the stop token included
   std::vector<float> logp, truncated_logp, raw_logp;
-  std::vector<bool> forced;   // which ids were put there, not drawn; empty = none
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // of each id the likeliest ones in its place, best first; none where it was forced
+  std::vector<bool> forced;                          // which ids were put there, not drawn; empty = none
+  // Of each prompt token, of log_softmax(logits) (a learner's at temperature 1); the first has 0 and none. Empty unless asked for.
+  std::vector<float> prompt_logp;
+  std::vector<std::vector<TokenLogp>> prompt_top_logprobs;
   std::string text;           // special tokens and the stop string left out
   std::string finish_reason;  // stop | length | a sentence saying why it failed (the run goes on)
   bool failed = false;
@@ -64,7 +90,8 @@ class Engine {
   Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config);
   ~Engine();
 
-  using OnToken = std::function<void(uint64_t request, int64_t reply, int32_t id)>;
+  // `written` is the reply so far: what stands last in its columns is the new token's; it has no text and no finish_reason yet.
+  using OnToken = std::function<void(uint64_t request, int64_t reply, const Reply& written)>;
   using OnFinish = std::function<void(uint64_t request, std::vector<Reply>)>;
   // Queues it; the callbacks are called from step(). A prompt that can never fit is a failed reply, not an exception. Returns a ticket for cancel().
   uint64_t submit(Request request, OnFinish on_finish, OnToken on_token = {});

@@ -2,13 +2,25 @@
 
 namespace hone {
 
+void LogitBias::fields(Fields& f) {
+  f("id", id, "token id");
+  f("bias", bias, "what its logit has added");
+  f.require("id", id >= 0 && id <= INT32_MAX, concat("id must be in [0, ", INT32_MAX, "]"));
+  f.require("bias", bias >= -100 && bias <= 100, "bias must be in [-100, 100]");
+}
+
 void Sampling::fields(Fields& f) {
   f("temperature", temperature, "softmax temperature; 0 is greedy");
   f("top_p", top_p, "smallest set of tokens whose probability reaches this; 1 = all");
   f("top_k", top_k, "this many most probable tokens; 0 = all");
   f("min_p", min_p, "tokens at least this share of the most probable one's probability; 0 = all");
   f("max_tokens", max_tokens, "longest reply in tokens");
+  f("min_tokens", min_tokens, "shortest reply in tokens: no stop before");
   f("seed", seed, "of every draw");
+  f("repetition_penalty", repetition_penalty, "divides a positive logit of a token that the prompt or the reply holds, multiplies a negative one");
+  f("presence_penalty", presence_penalty, "taken off the logit of a token that the reply holds");
+  f("frequency_penalty", frequency_penalty, "taken off the logit of a token as often as the reply holds it");
+  f("logit_bias", logit_bias, "added to the logits of some tokens");
   f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
   f("stop", stop, "strings that end a reply");
   f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
@@ -19,6 +31,10 @@ void Sampling::fields(Fields& f) {
   f.require("top_k", top_k >= 0, "top_k must be 0 or more");
   f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
   f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));
+  f.require("min_tokens", min_tokens >= 0 && min_tokens <= max_tokens, "min_tokens must be in [0, max_tokens]");
+  f.require("repetition_penalty", repetition_penalty >= 0.01 && repetition_penalty <= 100, "repetition_penalty must be in [0.01, 100]");
+  f.require("presence_penalty", presence_penalty >= -2 && presence_penalty <= 2, "presence_penalty must be in [-2, 2]");
+  f.require("frequency_penalty", frequency_penalty >= -2 && frequency_penalty <= 2, "frequency_penalty must be in [-2, 2]");
   f.require("thinking_budget", thinking_budget >= 0 && thinking_budget < max_tokens, "thinking_budget must be in [0, max_tokens)");
   f.require("thinking_end", thinking_budget == 0 || !thinking_end.empty(), "a thinking_budget needs a thinking_end");
 }
