@@ -72,10 +72,11 @@ class DpoLoss : public testing::TestWithParam<DpoCase> {};
 TEST_P(DpoLoss, FollowsItsFormula) {
   const DpoCase& c = GetParam();
   constexpr double beta = 0.3;
-  const auto ratio = [&](const Rows& at, size_t s) {
+  const auto reply_of = [&](const Rows& at, size_t s) {
     const double head = std::min(tokens_of(s / 2 * 2), tokens_of(s / 2 * 2 + 1));
-    return (sum_of(at, s, head, c.ld_alpha) - sum_of(reference, s, head, c.ld_alpha)) / (c.mean ? tokens_of(s) : 1);
+    return sum_of(at, s, head, c.ld_alpha) / (c.mean ? tokens_of(s) : 1);
   };
+  const auto ratio = [&](const Rows& at, size_t s) { return reply_of(at, s) - reply_of(reference, s); };
   const auto loss = [&](const Rows& at) {
     return 0.5 * (c.loss(ratio(at, 0) - ratio(at, 1), beta, c.label_smoothing) + c.loss(ratio(at, 2) - ratio(at, 3), beta, c.label_smoothing));
   };
@@ -88,6 +89,8 @@ TEST_P(DpoLoss, FollowsItsFormula) {
   EXPECT_NEAR(metric(out, "rewards/rejected"), rejected, 1e-9);
   EXPECT_NEAR(metric(out, "rewards/margins"), chosen - rejected, 1e-9);
   EXPECT_EQ(metric(out, "rewards/accuracies"), ((ratio(logp, 0) > ratio(logp, 1)) + (ratio(logp, 2) > ratio(logp, 3))) / 2.0);
+  EXPECT_NEAR(metric(out, "logps/chosen"), (reply_of(logp, 0) + reply_of(logp, 2)) / 2, 1e-9);
+  EXPECT_NEAR(metric(out, "logps/rejected"), (reply_of(logp, 1) + reply_of(logp, 3)) / 2, 1e-9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, DpoLoss,
@@ -191,6 +194,8 @@ TEST(KtoLoss, FollowsItsFormula) {
   expect_gradient(out, loss);
   EXPECT_NEAR(metric(out, "rewards/chosen"), beta * (ratio(logp, 0) + ratio(logp, 3)) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "rewards/rejected"), beta * (ratio(logp, 1) + ratio(logp, 2)) / 2, 1e-9);
+  EXPECT_NEAR(metric(out, "logps/chosen"), (sum_of(logp, 0) + sum_of(logp, 3)) / 2, 1e-9);
+  EXPECT_NEAR(metric(out, "logps/rejected"), (sum_of(logp, 1) + sum_of(logp, 2)) / 2, 1e-9);
 }
 
 TEST(KtoLoss, AtTheReferenceEveryReplyCostsHalfItsWeight) {
