@@ -2,6 +2,8 @@
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(Boost 1.74 REQUIRED)   # headers alone: Asio and Beast
+find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(spdlog REQUIRED)
@@ -18,7 +20,7 @@ find_package(benchmark QUIET)
 
 add_library(hone_dependencies INTERFACE)
 target_link_libraries(hone_dependencies INTERFACE
-  Threads::Threads ZLIB::ZLIB nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP)
+  Threads::Threads ZLIB::ZLIB Boost::headers OpenSSL::SSL ${CMAKE_DL_LIBS} nlohmann_json::nlohmann_json tomlplusplus::tomlplusplus spdlog::spdlog CLI11::CLI11 ${DNNL_LIBRARY} gomp PkgConfig::HWY PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::SECCOMP)
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)

@@ -18,8 +18,9 @@ struct Task {
   std::string id;      // stable across runs
   std::string prompt;  // the text asked; messages is used instead when it is not empty
   std::vector<Message> messages;
-  std::string answer;  // the reference, "" when a reward needs none
-  Json columns;        // the dataset row whole, for rewards that read more
+  std::string answer;         // the reference, "" when a reward needs none
+  Json columns;               // the dataset row whole, for rewards that read more
+  std::string rendered = {};  // the prompt as the model read it, special tokens included; "" where none did
 };
 
 // A reply as a reward sees it.

@@ -1,5 +1,7 @@
 #include "posttrain/actor.h"
 
+#include <numeric>
+
 #include "core/log.h"
 
 namespace hone {
@@ -16,6 +18,7 @@ void ActorConfig::fields(Fields& f) {
 
 Actor::Actor(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& engine, const ActorConfig& config)
     : config_(config),
+      tokenizer_(tokenizer),
       encoder_(config.format, tokenizer),
       sampling_(config.sampling),
       engine_(context, model, &tokenizer, engine),
@@ -41,12 +44,19 @@ static Sample to_sample(const std::vector<int32_t>& prompt, Reply reply, int64_t
 }
 
 std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t first_id, int64_t weight_version) {
+  std::vector<uint64_t> ids(tasks.size());
+  std::iota(ids.begin(), ids.end(), first_id);
+  return gather(tasks, ids, weight_version);
+}
+
+std::vector<Group> Actor::gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids, int64_t weight_version) {
   std::vector<Group> groups(tasks.size());
   Judge::Round round(judge_, groups);
   for (size_t i = 0; i < tasks.size(); ++i) {
     groups[i].task = *tasks[i];
     std::vector<int32_t> prompt = encoder_.prompt(*tasks[i]);
-    Request request{prompt, config_.num_generations, first_id + i, sampling_};
+    groups[i].task.rendered = tokenizer_.decode(prompt, false);
+    Request request{prompt, config_.num_generations, ids[i], sampling_};
     engine_.submit(std::move(request),
                    [this, &round, &group = groups[i], i, prompt = std::move(prompt), weight_version](uint64_t, std::vector<Reply> replies) {
                      for (Reply& reply : replies) {

@@ -28,11 +28,14 @@ class Actor {
   // requests: with the seed it decides every draw. A reply that could not be sampled stays in its group unjudged and is counted. What
   // Judge::Round::finish throws leaves nothing behind: the same call may be made again.
   std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id, int64_t weight_version);
+  // The same with a number of its own for each request.
+  std::vector<Group> gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids, int64_t weight_version);
   const EngineStats& stats() const { return engine_.stats(); }
   int64_t failed_replies() const { return failed_; }
 
  private:
   const ActorConfig& config_;
+  const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   Sampling sampling_;  // the config's, with the ids that end a turn in its chat format
   Engine engine_;

@@ -27,7 +27,7 @@ const std::map<std::string, std::vector<std::string>>& levels() {
                                                         {"core/net", {"core"}},
                                                         {"core/comm", {"core"}},
                                                         {"kernels", {"core"}},
-                                                        {"rewards", {"core"}},
+                                                        {"rewards", {"core", "core/net"}},
                                                         {"core/optim", {"core", "core/comm", "kernels", "core/model"}},
                                                         {"core/model", {"core", "core/comm", "kernels", "core/optim"}},
                                                         {"pretrain", trunk},
@@ -60,9 +60,9 @@ struct Home {
   std::string_view prefix, folder;
   size_t max_files;
 };
-constexpr Home kHomes[] = {{"nlohmann/", "core", 1},    {"toml++/", "core", 1}, {"spdlog/", "core", 1}, {"pcre2", "core", 2},
-                           {"utf8proc", "core", 2},     {"zlib.h", "core", 2},  {"CLI/", "cli", 2},     {"boost/", "core/net", 0},
-                           {"seccomp.h", "rewards", 1}, {"dnnl", "kernels", 2}, {"hwy/", "kernels", 0}};
+constexpr Home kHomes[] = {{"nlohmann/", "core", 1},    {"toml++/", "core", 1},      {"spdlog/", "core", 1}, {"pcre2", "core", 2},
+                           {"utf8proc", "core", 2},     {"zlib.h", "core", 2},       {"CLI/", "cli", 2},     {"boost/", "core/net", 0},
+                           {"openssl/", "core/net", 0}, {"seccomp.h", "rewards", 1}, {"dnnl", "kernels", 2}, {"hwy/", "kernels", 0}};
 
 struct Include {
   std::string file, header;

@@ -78,6 +78,12 @@ TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
     differs = differs || other.samples[i].tokens != alone.samples[i].tokens;
   }
   EXPECT_TRUE(differs);
+  const uint64_t ids[] = {12, 10, 11};
+  const std::vector<Group> numbered = actor().gather(asked, ids, 0);
+  EXPECT_NE(numbered[1].samples[0].tokens, together[1].samples[0].tokens);
+  const Task* one[] = {asked[1]};
+  const uint64_t own[] = {11};
+  EXPECT_EQ(actor().gather(one, own, 0).at(0).samples[2].tokens, together[1].samples[2].tokens);
 }
 
 TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {

@@ -1,0 +1,29 @@
+"""Reward functions as TRL's trainers take them; hone runs the file unmodified.
+
+  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" --in rows.jsonl --json
+"""
+import asyncio
+import re
+
+
+def text_of(completion):
+    """A completion is a text or, where the prompt is a conversation, a list of one message."""
+    return completion if isinstance(completion, str) else completion[0]["content"]
+
+
+def same_number(prompts, completions, answer, **columns):
+    """1 where the completion's last number is the answer; None (no reward) where the answer is no number."""
+    scores = []
+    for completion, wanted in zip(completions, answer):
+        numbers = re.findall(r"-?\d+(?:\.\d+)?", text_of(completion).replace(",", ""))
+        try:
+            scores.append(float(bool(numbers) and float(numbers[-1]) == float(wanted)))
+        except ValueError:
+            scores.append(None)
+    return scores
+
+
+async def brevity(completions, **columns):
+    """1 for nothing, 0 from 200 characters on; a coroutine, as one that asks a service would be."""
+    await asyncio.sleep(0)
+    return [max(0.0, 1 - len(text_of(completion)) / 200) for completion in completions]

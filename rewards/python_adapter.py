@@ -1,0 +1,107 @@
+"""Runs a reward function written for TRL as a process of hone's (docs/plugins.md).
+
+The function is called as TRL calls it: by keyword with prompts, completions, completion_ids and every other column of the dataset, each a list with one
+entry a completion; for a conversation a prompt is its messages and a completion is [{"role": "assistant", "content": text}]. It returns a list of numbers
+or None; it may be a coroutine function. What it prints goes to standard error: requests and answers have descriptors of their own.
+"""
+import asyncio
+import importlib.util
+import inspect
+import json
+import math
+import os
+import sys
+import traceback
+
+PROTOCOL = 1
+NOT_COLUMNS = ("prompt", "completion", "completion_ids")  # what TRL passes by another name
+
+
+def take_over_streams():
+    requests = os.fdopen(os.dup(0), "r", encoding="utf-8", errors="replace")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return requests, answers
+
+
+def load(file, name):
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    spec = importlib.util.spec_from_file_location("reward_file", file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["reward_file"] = module
+    spec.loader.exec_module(module)
+    found = {k: v for k, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
+    if name:
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise ValueError(f"{file} has no function {name}; it defines {', '.join(found) or 'none'}")
+        return function
+    if len(found) != 1:
+        raise ValueError(f"{file} defines {', '.join(found) or 'no function'}: say which by function = \"...\"")
+    return next(iter(found.values()))
+
+
+def arguments(function, request):
+    conversation = isinstance(request["prompts"][0], list)
+    completions = request["completions"]
+    if conversation:
+        completions = [[{"role": "assistant", "content": text}] for text in completions]
+    out = {k: v for k, v in request["columns"].items() if k not in NOT_COLUMNS}
+    if any(request["answers"]):
+        out.setdefault("answer", request["answers"])
+    out.update(prompts=request["prompts"], completions=completions, completion_ids=request["completion_ids"])
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return out
+    wanted = {p.name for p in parameters}
+    return {k: v for k, v in out.items() if k in wanted}
+
+
+def entry(value):
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else {"error": f"its score is {number}"}
+
+
+def judge(function, request, loop):
+    returned = function(**arguments(function, request))
+    if inspect.isawaitable(returned):
+        returned = loop.run_until_complete(returned)
+    scores = [entry(value) for value in returned]
+    if len(scores) != len(request["completions"]):
+        raise ValueError(f"it returned {len(scores)} scores for {len(request['completions'])} completions")
+    return scores
+
+
+def explain(error):
+    """The error, and the last line of the user's file that it passed through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (line {frames[-1].lineno} of {os.path.basename(frames[-1].filename)})" if frames and frames[-1].filename != "<string>" else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def main():
+    requests, answers = take_over_streams()
+    loop = asyncio.new_event_loop()
+    function = None
+    for line in requests:
+        request = json.loads(line)
+        try:
+            if "options" in request:
+                function = load(**request["options"])
+                answer = {"protocol": PROTOCOL}
+            else:
+                answer = {"scores": judge(function, request, loop)}
+        except (Exception, SystemExit) as error:
+            traceback.print_exc()
+            answer = {"error": explain(error)}
+        answers.write(json.dumps({"id": request["id"], **answer}) + "\n")
+        answers.flush()
+
+
+main()
