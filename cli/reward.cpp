@@ -1,8 +1,10 @@
 #include "rewards/reward.h"
 
 #include <cstdio>
+#include <vector>
 
 #include "cli/command.h"
+#include "core/chat.h"
 #include "core/jsonl.h"
 
 namespace hone {
@@ -22,39 +24,84 @@ class RewardCommand : public Command {
     const std::shared_ptr<const Reward> reward = make_reward(spec_);
     const bool rows = json_ || !out_.empty();
     JsonlWriter out(out_.empty() ? "-" : expand_path(out_));
-    double sum = 0;
-    int64_t count = 0;
+    std::vector<Row> waiting;
+    Totals totals;
+    const auto judge = [&] {
+      std::vector<GroupScores> groups;
+      for (Row& row : waiting) groups.push_back({row.task, {&row.completion, 1}, {&row.score, 1}});
+      reward->score_groups(groups);
+      for (const Row& row : waiting) {
+        totals.add(row);
+        if (rows) out.write(judged(row));
+      }
+      waiting.clear();
+    };
     read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
-      const std::string where = concat(in_, ":", line);
-      const auto text = [&](const char* name) {
-        const Json* member = row.find(name);
-        return !member || member->is_null() ? std::string() : member->is_string() ? member->as_string() : member->dump();
-      };
-      Task task;
-      task.id = where;
-      task.prompt = text("prompt");
-      task.answer = text("answer");
-      task.columns = row;
-      Completion completion;
-      completion.text = row.at("completion", where).as_string(where);
-      completion.finish_reason = row.find("finish_reason") ? text("finish_reason") : "stop";
-      const Score score = reward->score(task, completion);
-      sum += score.score;
-      ++count;
-      if (!rows) return;
-      Json judged = row;
-      judged.set("score", score.skipped ? Json() : Json(score.score));
-      judged.set("note", score.note);
-      out.write(judged);
+      constexpr size_t at_once = 256;
+      waiting.push_back(read_row(row, concat(in_, ":", line)));
+      if (waiting.size() == at_once) judge();
     });
+    judge();
     out.flush();
-    if (rows) return 0;
-    HONE_CHECK(count > 0, in_, ": there are no rows to judge");
-    std::printf("mean score %s over %lld rows\n", number_text(sum / static_cast<double>(count)).c_str(), static_cast<long long>(count));
+    HONE_CHECK(rows || totals.rows > 0, in_, ": there are no rows to judge");
+    if (!rows && totals.scored > 0)
+      std::printf("mean score %s over %lld rows\n", number_text(totals.sum / static_cast<double>(totals.scored)).c_str(),
+                  static_cast<long long>(totals.scored));
+    if (!rows && totals.skipped > 0) std::printf("%lld rows were skipped\n", static_cast<long long>(totals.skipped));
+    HONE_CHECK(totals.failed == 0, totals.failed, " of ", totals.rows, " rows could not be judged; the first, ", totals.first_failure);
     return 0;
   }
 
  private:
+  struct Row {
+    Json row;
+    Task task;
+    Completion completion;
+    Score score;
+  };
+  struct Totals {
+    double sum = 0;
+    int64_t rows = 0, scored = 0, skipped = 0, failed = 0;
+    std::string first_failure;
+
+    void add(const Row& row) {
+      ++rows;
+      if (row.score.failed) {
+        if (failed++ == 0) first_failure = row.task.id + ": " + row.score.note;
+      } else if (row.score.skipped) {
+        ++skipped;
+      } else {
+        ++scored;
+        sum += row.score.score;
+      }
+    }
+  };
+
+  static Row read_row(const Json& row, const std::string& where) {
+    const auto text = [&](const char* name) {
+      const Json* member = row.find(name);
+      return !member || member->is_null() ? std::string() : member->is_string() ? member->as_string() : member->dump();
+    };
+    Row out{.row = row, .task = {}, .completion = {}, .score = {}};
+    out.task.id = where;
+    out.task.prompt = text("prompt");
+    if (const Json* messages = row.find("messages")) out.task.messages = parse_messages(*messages, where);
+    out.task.answer = text("answer");
+    out.task.columns = row;
+    out.completion.text = row.at("completion", where).as_string(where);
+    out.completion.finish_reason = row.find("finish_reason") ? text("finish_reason") : "stop";
+    return out;
+  }
+
+  static Json judged(const Row& row) {
+    const Score& score = row.score;
+    Json out = row.row;
+    out.set("score", score.skipped || score.failed ? Json() : Json(score.score));
+    out.set("note", score.note);
+    if (score.failed) out.set("failed", true);
+    return out;
+  }
+
   std::string spec_, in_, out_;
   bool json_ = false;
 };

@@ -78,10 +78,11 @@ std::string describe_end(int status) {
   return concat("it ended with exit code ", WEXITSTATUS(status));
 }
 
-// Gives it 200 ms to end by itself; it stays there to be waited for.
-void await_end(pid_t pid) {
+// Whether it ends by itself within 200 ms; it stays there to be waited for.
+bool ends_soon(pid_t pid) {
   siginfo_t info{};
   for (int i = 0; i < 40 && ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0; ++i) ::usleep(5000);
+  return info.si_pid != 0;
 }
 
 void close_end(int& descriptor) {
@@ -135,10 +136,10 @@ void LineProcess::give_up(const std::string& why) {
   fail(why);
 }
 
-void LineProcess::give_up_on_end(const std::string& why) {
-  await_end(pid_);
+void LineProcess::give_up_or_say_end(const std::string& why) {
+  const bool ended = ends_soon(pid_);
   kill_group();
-  fail(why, ending_);
+  fail(ended ? ending_ : why);
 }
 
 // False once there is nothing more to come.
@@ -161,8 +162,7 @@ void LineProcess::read_errors() {
         if (error_line_.size() < longest) error_line_ += c;
         continue;
       }
-      if (error_lines_left_ > 0) on_error_(error_line_);
-      if (--error_lines_left_ == 0) on_error_("(what it writes from here on is not shown)");
+      on_error_(error_line_);
       error_line_.clear();
     }
   }
@@ -172,13 +172,14 @@ void LineProcess::write_some(std::string_view& rest) {
   const ssize_t written = write_without_signal(in_, rest.data(), rest.size());
   if (written >= 0) return rest.remove_prefix(static_cast<size_t>(written));
   if (errno == EAGAIN || errno == EINTR) return;
-  give_up_on_end("it does not read its input: ");
+  give_up_or_say_end("it closed its input");
 }
 
 std::string LineProcess::exchange(std::string_view line, Clock::time_point deadline) {
   HONE_CHECK(pid_ > 0, "it is gone: ", ending_);
   const std::string request = std::string(line) + "\n";
   std::string_view rest = request;
+  size_t searched = 0;  // of output_, for the newline
   for (bool asked = false;; asked = true) {
     const Clock::time_point now = Clock::now();
     if (now >= deadline) give_up("it did not answer in time");
@@ -186,10 +187,11 @@ std::string LineProcess::exchange(std::string_view line, Clock::time_point deadl
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count() + 1;
     ::poll(ends.data(), ends.size(), asked ? static_cast<int>(std::min<int64_t>(left, 60000)) : 0);
     if (ends[1].revents) read_errors();
-    if (ends[0].revents && !read_output()) give_up_on_end("");
+    if (ends[0].revents && !read_output()) give_up_or_say_end("it closed its output");
     if (!asked && !output_.empty()) give_up("it wrote what nobody asked for: " + output_.substr(0, 100));
     if (ends[2].revents) write_some(rest);
-    const size_t end = output_.find('\n');
+    const size_t end = output_.find('\n', searched);
+    searched = output_.size();
     if (end == std::string::npos) {
       if (output_.size() > max_answer) give_up(concat("its answer is longer than ", max_answer, " bytes"));
       continue;

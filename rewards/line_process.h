@@ -18,7 +18,7 @@ class LineProcess {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Starts the program (found in PATH). on_error gets each line that it writes to standard error.
+  // Starts the program (found in PATH). on_error gets each line that it writes to standard error, at most 400 bytes of it.
   LineProcess(const std::vector<std::string>& command, std::function<void(std::string_view line)> on_error);
   // Closes its input, gives it half a second to end by itself, and kills what is left of its group.
   ~LineProcess();
@@ -34,7 +34,7 @@ class LineProcess {
 
  private:
   [[noreturn]] void give_up(const std::string& why);
-  [[noreturn]] void give_up_on_end(const std::string& why);  // adds how it ended
+  [[noreturn]] void give_up_or_say_end(const std::string& why);  // how it ended, if it did
   void write_some(std::string_view& rest);
   bool read_output();
   void read_errors();
@@ -44,7 +44,6 @@ class LineProcess {
   int in_ = -1, out_ = -1, err_ = -1;  // our ends of its standard input, output and error; -1 once closed
   std::string output_, error_line_;
   std::function<void(std::string_view)> on_error_;
-  int64_t error_lines_left_ = 200;
   std::string ending_;  // how it ended, once it has
 };
 

@@ -48,9 +48,15 @@ Json request_of(int64_t id, const Task& task, std::span<const Completion> comple
 
 }  // namespace
 
-std::unique_ptr<ProcessPool::Worker> ProcessPool::start() const {
-  std::unique_ptr<Worker> worker(
-      new Worker{.process = LineProcess(command_.command, [name = command_.shown_as](std::string_view line) { log::info(name, ": ", line); })});
+void ProcessPool::show(std::string_view line) {
+  constexpr int64_t most = 500;
+  const int64_t before = lines_shown_++;
+  if (before < most) log::info(command_.shown_as, ": ", line);
+  if (before == most) log::info(command_.shown_as, ": (what it writes from here on is not shown)");
+}
+
+std::unique_ptr<ProcessPool::Worker> ProcessPool::start() {
+  std::unique_ptr<Worker> worker(new Worker{.process = LineProcess(command_.command, [this](std::string_view line) { show(line); })});
   const Json hello = JsonObject{{"id", 0}, {"protocol", protocol}, {"options", command_.options}};
   const Json answer = exchange(worker->process, hello, 0, after(command_.start_timeout));
   HONE_CHECK(error_of(answer).empty(), error_of(answer));

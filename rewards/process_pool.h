@@ -8,6 +8,7 @@
 //
 // A process is used by one call at a time. One that dies, answers late, or answers anything but its request is killed with its group, and the next
 // call starts another: a late answer is never read. From any thread.
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -42,7 +43,8 @@ class ProcessPool {
     int64_t next_id = 1;
   };
   std::unique_ptr<Worker> take();  // waits while all are in use
-  std::unique_ptr<Worker> start() const;
+  std::unique_ptr<Worker> start();
+  void show(std::string_view line);  // of standard error, in the log
   // What the process itself says went wrong, or "".
   static std::string ask(Worker& worker, const Task& task, std::span<const Completion> completions, std::span<Score> scores, double timeout);
   void give_back(std::unique_ptr<Worker> worker);  // null: it is gone
@@ -50,8 +52,9 @@ class ProcessPool {
   ProcessCommand command_;
   std::mutex mutex_;
   std::condition_variable freed_;
-  std::vector<std::unique_ptr<Worker>> idle_;
   int64_t in_use_ = 0;
+  std::atomic<int64_t> lines_shown_{0};
+  std::vector<std::unique_ptr<Worker>> idle_;  // last: their last words are shown
 };
 
 }  // namespace hone

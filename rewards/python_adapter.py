@@ -28,18 +28,17 @@ def take_over_streams():
     return requests, answers
 
 
-def load(file, name):
+def load(file, function):
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
     spec = importlib.util.spec_from_file_location("reward_file", file)
     module = importlib.util.module_from_spec(spec)
     sys.modules["reward_file"] = module
     spec.loader.exec_module(module)
     found = {k: v for k, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "reward_file" and not k.startswith("_")}
-    if name:
-        function = getattr(module, name, None)
-        if not callable(function):
-            raise ValueError(f"{file} has no function {name}; it defines {', '.join(found) or 'none'}")
-        return function
+    if function:
+        if not callable(getattr(module, function, None)):
+            raise ValueError(f"{file} has no function {function}; it defines {', '.join(found) or 'none'}")
+        return getattr(module, function)
     if len(found) != 1:
         raise ValueError(f"{file} defines {', '.join(found) or 'no function'}: say which by function = \"...\"")
     return next(iter(found.values()))

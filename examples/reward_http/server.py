@@ -2,7 +2,7 @@
 """A reward behind HTTP, in the payload of OpenRLHF's remote reward models: the share of letters in what follows the prompt.
 
   python3 examples/reward_http/server.py 5000 &
-  hone reward --reward "{kind = 'http', url = 'http://localhost:5000/get_reward'}" --in rows.jsonl --json
+  hone reward --reward "{kind = 'http', url = 'http://localhost:5000/get_reward'}" --in examples/rows.jsonl --json
 """
 import http.server
 import json

@@ -1,27 +1,28 @@
 /* How close the last number of a completion comes to the answer: 1 where it is the answer, falling to 0 at a distance of `span` (an option).
  *
- *   cc -shared -fPIC -O2 -I rewards -o reward.so examples/reward_library/reward.c
- *   hone reward --reward "{kind = 'library', path = 'reward.so', options = '{\"span\": 10}'}" --in rows.jsonl --json
+ *   cc -shared -fPIC -O2 -I rewards -o reward.so examples/reward_library/reward.c -lm
+ *   hone reward --reward "{kind = 'library', path = 'reward.so', options = '{\"span\": 10}'}" --in examples/rows.jsonl --json
  */
-#include "hone_reward.h"
-
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "hone_reward.h"
+
 typedef struct {
   double span;
 } closeness;
 
 /* The last number in a text that need not end with a zero byte. Returns 0 if there is none. */
-static int last_number(hone_text text, double *out) {
+static int last_number(hone_text text, double* out) {
   size_t end = text.size, begin;
   char digits[32];
   while (end > 0 && !isdigit((unsigned char)text.data[end - 1])) --end;
   begin = end;
-  while (begin > 0 && end - begin < sizeof digits - 1 && (isdigit((unsigned char)text.data[begin - 1]) || strchr(".-", text.data[begin - 1]))) --begin;
+  while (begin > 0 && end - begin < sizeof digits - 1 && (isdigit((unsigned char)text.data[begin - 1]) || strchr(".-", text.data[begin - 1])))
+    --begin;
   if (begin == end) return 0;
   memcpy(digits, text.data + begin, end - begin);
   digits[end - begin] = 0;
@@ -29,8 +30,8 @@ static int last_number(hone_text text, double *out) {
   return isfinite(*out);
 }
 
-static void *create(hone_text options, char *error, size_t error_size) {
-  closeness *self = malloc(sizeof *self);
+static void* create(hone_text options, char* error, size_t error_size) {
+  closeness* self = malloc(sizeof *self);
   if (!self) return NULL;
   self->span = 10;
   if (options.size > 0) { /* {"span": number}; a real plug-in would use a JSON library */
@@ -45,8 +46,8 @@ static void *create(hone_text options, char *error, size_t error_size) {
   return self;
 }
 
-static int score(void *reward, const hone_reward_item *items, size_t count, hone_reward_result *results, char *error, size_t error_size) {
-  const closeness *self = reward;
+static int score(void* reward, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error, size_t error_size) {
+  const closeness* self = reward;
   (void)error, (void)error_size; /* this reward has no way to fail */
   for (size_t i = 0; i < count; ++i) {
     double wanted, got;
@@ -67,7 +68,7 @@ static int score(void *reward, const hone_reward_item *items, size_t count, hone
   return 0;
 }
 
-const hone_reward_plugin_description *hone_reward_plugin(uint32_t abi) {
+const hone_reward_plugin_description* hone_reward_plugin(uint32_t abi) {
   static const hone_reward_plugin_description description = {HONE_REWARD_ABI, 0, create, score, free};
   return abi == HONE_REWARD_ABI ? &description : NULL;
 }

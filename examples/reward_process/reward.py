@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A reward as a process: the share of the answer's words that the completion has. One JSON object a line in, one out; any language does.
 
-  hone reward --reward "{kind = 'process', command = ['python3', 'examples/reward_process/reward.py']}" --in rows.jsonl --json
+  hone reward --reward "{kind = 'process', command = ['python3', 'examples/reward_process/reward.py']}" --in examples/rows.jsonl --json
 """
 import json
 import sys

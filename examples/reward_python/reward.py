@@ -1,6 +1,6 @@
 """Reward functions as TRL's trainers take them; hone runs the file unmodified.
 
-  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" --in rows.jsonl --json
+  hone reward --reward "{kind = 'python', file = 'examples/reward_python/reward.py', function = 'same_number'}" --in examples/rows.jsonl --json
 """
 import asyncio
 import re

@@ -213,6 +213,32 @@ TEST_F(CliTest, RewardAddsScoreAndNote) {
   expect_error({"reward", "--reward", "nubmer", "--in", in, "--json"}, 1, {"nubmer", "number"});
 }
 
+TEST_F(CliTest, RewardSaysWhichRowsCouldNotBeJudged) {
+  std::string lines;
+  for (int i = 0; i < 600; ++i) lines += "{\"completion\": \"c" + std::to_string(i) + "\"}\n";
+  const std::string in = write("many.jsonl", lines);
+  const std::string plugin = write("plugin.sh", R"(read -r line; echo '{"id": 0, "protocol": 1}'
+n=0
+while read -r line; do
+  n=$((n + 1))
+  case "$line" in *\"c7\"*) s='{"error": "odd"}';; *\"c9\"*) s=null;; *) s=2;; esac
+  echo "{\"id\": $n, \"scores\": [$s]}"
+done
+)");
+  const std::string reward = "{kind = 'process', command = ['sh', '" + plugin + "']}";
+  const Finished done = run_hone({"reward", "--reward", reward, "--in", in, "--json"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_NE(done.err.find("1 of 600 rows could not be judged; the first, " + in + ":8: odd"), std::string::npos) << done.err;
+  ASSERT_EQ(rows(done.out).size(), 600u);
+  EXPECT_TRUE(rows(done.out)[7].at("score").is_null());
+  EXPECT_EQ(rows(done.out)[7].at("failed"), Json(true));
+  EXPECT_TRUE(rows(done.out)[9].at("score").is_null());
+  EXPECT_FALSE(rows(done.out)[9].find("failed"));
+  EXPECT_EQ(rows(done.out)[599].at("score").as_double(), 2);
+  const Finished mean = run_hone({"reward", "--reward", reward, "--in", in});
+  EXPECT_EQ(mean.out, "mean score 2 over 598 rows\n1 rows were skipped\n");
+}
+
 TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
   const std::string in = write(
       "o.json",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -200,6 +201,74 @@ TEST_F(RunTest, LeavesWhatItPromises) {
   const Finished again = run_hone({"run", (at / "recipe.toml").string(), "name=b"});
   EXPECT_EQ(again.code, 0) << again.err;
   expect_same_bits(at, folder.path() / "b");
+}
+
+// Runs whose reward is a Python function: it raises from its tenth call on while there is a file "away", and cannot judge a reply that has a 7.
+class PluginRunTest : public RunTest {
+ protected:
+  void SetUp() override {
+    if (std::system("python3 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no python3";
+    std::ofstream(folder.path() / "rewards.py") << R"(
+import os
+away = os.path.join(os.path.dirname(__file__), "away")
+calls = 0
+
+def judge(completions, **columns):
+    global calls
+    calls += 1
+    if calls > 9 and os.path.exists(away):
+        raise RuntimeError("the service is away")
+    return [len(set(c)) / 10 for c in completions]
+
+def odd(completions, **columns):
+    return [float("nan") if "7" in c else None if "8" in c else len(set(c)) / 10 for c in completions]
+)";
+  }
+  std::vector<std::string> plugin_arguments(const std::string& name, const std::string& function, const std::string& rate) const {
+    std::vector<std::string> out = run_arguments(name);
+    out.push_back("stage.grpo.reward={kind = 'python', workers = 1, file = '" + (folder.path() / "rewards.py").string() + "', function = '" +
+                  function + "'}");
+    out.push_back("stage.grpo.max_failure_rate=" + rate);
+    return out;
+  }
+};
+
+TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverFailed) {
+  const Finished whole = run_hone(plugin_arguments("whole", "judge", "0.0"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  std::ofstream(folder.path() / "away") << "";
+  const Finished stopped = run_hone(plugin_arguments("stopped", "judge", "0.1"));
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("max_failure_rate is 0.1"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"), std::string::npos)
+      << stopped.err;
+  EXPECT_TRUE(fs::exists(folder.path() / "stopped" / "checkpoints" / "grpo" / "step-3" / "manifest.json"));
+  fs::remove(folder.path() / "away");
+  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
+}
+
+TEST_F(PluginRunTest, FailuresBelowTheRateAreCountedAndTheRunGoesOn) {
+  const Finished done = run_hone(plugin_arguments("odd", "odd", "1.0"));
+  ASSERT_EQ(done.code, 0) << done.err;
+  double failed = 0, skipped = 0;
+  int64_t steps = 0;
+  read_jsonl(folder.path() / "odd" / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (!row.find("completions/mean_length")) return;
+    ++steps;
+    if (const Json* count = row.find("rewards/python/failed")) failed += count->as_double();
+    if (const Json* count = row.find("rewards/skipped")) skipped += count->as_double();
+    EXPECT_TRUE(row.find("loss")->is_number());
+  });
+  EXPECT_EQ(steps, 10);
+  EXPECT_GT(failed, 0);
+  EXPECT_GT(skipped, 0);
+  const std::string shown = "could not be judged: its score is nan";
+  const size_t first = done.err.find(shown);
+  ASSERT_NE(first, std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find(shown, first + 1), std::string::npos);
 }
 
 }  // namespace

@@ -3,18 +3,41 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 
+#include "tests/support/http_server.h"
 #include "tests/support/support.h"
 
 namespace hone {
 
 namespace {
 
-// A reward whose defaults cannot stand alone, and a task whose answer a reward can read, where "12" is none.
+// Judges by the length of what it is asked.
+std::string judge_by_length(const test::ReceivedRequest& request) {
+  JsonArray rewards;
+  for (const Json& query : parse_json(request.body, "request").at("query").as_array())
+    rewards.emplace_back(static_cast<double>(query.as_string().size() % 1000));
+  return test::http_response(Json(JsonObject{{"rewards", rewards}}).dump());
+}
+
+// A reward whose defaults cannot stand alone: what it needs is there for it. Plug-ins are those of examples/.
 std::string spec_of(const std::string& name) {
+  const std::string examples = (test::source_folder() / "examples").string();
   if (name == "composite") return "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}";
   if (name == "code") return "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc', 'seccomp']}}";
+  if (name == "library") return "{kind = 'library', path = '" + (test::hone_binary().parent_path() / "tests/example_reward.so").string() + "'}";
+  if (name == "process") return "{kind = 'process', command = ['python3', '" + examples + "/reward_process/reward.py']}";
+  if (name == "python") return "{kind = 'python', function = 'same_number', file = '" + examples + "/reward_python/reward.py'}";
+  if (name == "http") {
+    static const test::HttpServer server(judge_by_length);
+    return "{kind = 'http', url = '" + server.url() + "'}";
+  }
   return name;
+}
+
+bool has_python() {
+  static const bool found = std::system("python3 --version > /dev/null 2>&1") == 0;
+  return found;
 }
 
 Task task_for(const std::string& name) {
@@ -88,11 +111,15 @@ void expect_same(const Score& a, const Score& b) {
   EXPECT_EQ(a.score, b.score);
   EXPECT_EQ(a.note, b.note);
   EXPECT_EQ(a.skipped, b.skipped);
+  EXPECT_FALSE(a.failed) << a.note;
   EXPECT_EQ(a.parts, b.parts);
 }
 
 class RewardContract : public testing::TestWithParam<std::string> {
  protected:
+  void SetUp() override {
+    if ((GetParam() == "process" || GetParam() == "python") && !has_python()) GTEST_SKIP() << "no python3";
+  }
   const std::shared_ptr<const Reward> reward = make_reward(spec_of(GetParam()));
   const Task task = task_for(GetParam());
 };

@@ -1,0 +1,2 @@
+/* A shared library that is no reward. */
+int nothing_to_see(void) { return 0; }
