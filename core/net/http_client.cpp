@@ -47,6 +47,7 @@ asio::awaitable<HttpResponse> exchange(Stream& stream, const Url& url, const Htt
   http::response_parser<http::string_body> parser;
   parser.body_limit(request.max_body);
   beast::flat_buffer buffer;
+  co_await http::async_read_header(stream, buffer, parser, use_awaitable);  // by itself: Beast 1.74 otherwise reads past the limit of a stated length
   co_await http::async_read(stream, buffer, parser, use_awaitable);
   HttpResponse out{.status = static_cast<int>(parser.get().result_int()), .body = {}, .location = {}};
   out.location = std::string(parser.get()[http::field::location]);

@@ -130,7 +130,7 @@ TEST_F(PluginPython, AnythingThatCanBeIteratedIsAListOfScores) { EXPECT_EQ(score
 
 TEST_F(PluginPython, WhatAFunctionGetsWrongIsSaid) {
   expect_contains(failure("short"), "it returned 1 scores for 2 completions");
-  expect_contains(failure("raises"), "KeyError: 'level' (line 35 of rewards.py)");
+  expect_contains(failure("raises"), "KeyError: 'level' (line 30 of rewards.py)");
   expect_contains(failure("leaves"), "SystemExit: 4");
   expect_contains(failure("dies"), "it ended with exit code 4");
   expect_contains(failure("no_such"), "has no function no_such; it defines shows, waits, some");

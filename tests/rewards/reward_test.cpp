@@ -15,8 +15,8 @@ namespace {
 // Judges by the length of what it is asked.
 std::string judge_by_length(const test::ReceivedRequest& request) {
   JsonArray rewards;
-  for (const Json& query : parse_json(request.body, "request").at("query").as_array())
-    rewards.emplace_back(static_cast<double>(query.as_string().size() % 1000));
+  const Json asked = parse_json(request.body, "request");
+  for (const Json& query : asked.at("query").as_array()) rewards.emplace_back(static_cast<double>(query.as_string().size() % 1000));
   return test::http_response(Json(JsonObject{{"rewards", rewards}}).dump());
 }
 
