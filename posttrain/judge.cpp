@@ -41,10 +41,12 @@ void write_score(const std::string& name, Score& score, Sample& sample) {
 }  // namespace
 
 struct Judge::Round::Work {
+  Work(Judge& j, std::span<Group> g) : judge(j), groups(g), jobs(g.size()) {}
+
   Judge& judge;
   std::span<Group> groups;
   std::vector<Job> jobs;  // of each group
-  size_t num_threads;
+  size_t num_threads = 1;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Job*> queue;
@@ -57,8 +59,7 @@ struct Judge::Round::Work {
   void judge_on_device();
 };
 
-Judge::Round::Round(Judge& judge, std::span<Group> groups) : work_(new Work{.judge = judge, .groups = groups}) {
-  work_->jobs.resize(groups.size());
+Judge::Round::Round(Judge& judge, std::span<Group> groups) : work_(std::make_unique<Work>(judge, groups)) {
   const int64_t wanted = judge.reward_.reward->concurrency();
   work_->num_threads = static_cast<size_t>(wanted > 0 ? wanted : num_threads());
 }

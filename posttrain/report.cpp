@@ -101,9 +101,11 @@ std::string sample_text(const std::filesystem::path& path) {
   });
   if (last.empty()) return "";
   std::string out = "\n## Samples\n\nThe last replies that were sampled in training (all that were kept: samples.jsonl).\n\n";
-  for (const Json& row : last)
-    out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " + number_text(row.at("reward").as_double()) +
-           ", answer `" + row.at("answer").as_string() + "`\n\n";
+  for (const Json& row : last) {
+    const Json& reward = row.at("reward");  // null: the reply was not judged
+    out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " +
+           (reward.is_null() ? "none" : number_text(reward.as_double())) + ", answer `" + row.at("answer").as_string() + "`\n\n";
+  }
   return out;
 }
 

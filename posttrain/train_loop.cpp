@@ -126,30 +126,33 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     keep(step);
     if (before > 0) std::filesystem::remove(run.checkpoints() / concat("step-", before) / "keep");
   };
+  const auto stop = [&](const std::string& why) {
+    if (last_saved != step) save();
+    run.stop(concat("step ", step, " of stage ", run.stage_name), why);
+  };
+  const auto or_stop = [&](const auto& what) {
+    try {
+      what();
+    } catch (const RewardsFailed& error) {
+      stop(error.what());
+    }
+  };
 
   log::Progress progress(run.stage_name, config.steps, "step");
   while (step < config.steps && !early_stop.stop()) {
     const Stopwatch watch;
     StepReport report;
-    try {
-      report = body(step, learning_rate_at(config.schedule, step, config.steps));
-    } catch (const RewardsFailed& error) {
-      if (last_saved != step) save();
-      run.stop(concat("step ", step, " of stage ", run.stage_name), error.what());
-    }
+    or_stop([&] { report = body(step, learning_rate_at(config.schedule, step, config.steps)); });
     const double seconds = watch.seconds();
     ++step;
     totals.tokens += report.num_tokens;
     totals.seconds += seconds;
     if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
     progress.update(step, note_of(report));
-    if (config.eval_steps > 0 && step % config.eval_steps == 0 && step < config.steps) evaluate(run, run.first_step + step);
+    if (config.eval_steps > 0 && step % config.eval_steps == 0 && step < config.steps) or_stop([&] { evaluate(run, run.first_step + step); });
     if (held_out.measure && (step == config.steps || (config.eval_steps > 0 && step % config.eval_steps == 0))) measure();
     if (config.save_steps > 0 && step % config.save_steps == 0 && last_saved != step) save();
-    if (interrupted() && step < config.steps) {
-      if (last_saved != step) save();
-      run.stop(concat("step ", step, " of stage ", run.stage_name));
-    }
+    if (interrupted() && step < config.steps) stop("");
   }
   if (last_saved != step || step == 0) save();
   run.report.steps = step;
