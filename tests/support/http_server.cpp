@@ -103,7 +103,7 @@ void HttpServer::answer(int socket) {
 }
 
 void HttpServer::make_certificate(const std::string& host) {
-  EVP_PKEY* key = EVP_RSA_gen(2048);
+  EVP_PKEY* key = EVP_EC_gen("P-256");
   X509* certificate = X509_new();
   X509_set_version(certificate, 2);
   ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
