@@ -30,11 +30,7 @@ std::string_view last_block(std::string_view text) {
 
 // What follows the last marker; empty if there is none, or nothing follows.
 std::string_view after_marker(std::string_view text) {
-  size_t at = std::string_view::npos;
-  for (const std::string_view marker : {"####", "answer is", "answer:", "answer**:", "answer:**"}) {
-    const size_t found = rfind_ignoring_case(text, marker);
-    if (found != std::string_view::npos && (at == std::string_view::npos || found + marker.size() > at)) at = found + marker.size();
-  }
+  const size_t at = end_of_last(text, {"####", "answer is", "answer:", "answer**:", "answer:**"});
   if (at == std::string_view::npos) return {};
   text.remove_prefix(at);
   while (text.starts_with(':') || text.starts_with(' ')) text.remove_prefix(1);
@@ -111,16 +107,8 @@ bool same_answer(std::string_view reference, std::string_view answer) {
 
 std::vector<std::vector<std::string_view>> words_by_line(std::string_view text) {
   std::vector<std::vector<std::string_view>> out;
-  for (const std::string_view line : split(text, "\n")) {
-    std::vector<std::string_view> words;
-    for (size_t at = 0; at < line.size();) {
-      const size_t begin = at;
-      while (at < line.size() && !is_space(line[at])) ++at;
-      words.push_back(line.substr(begin, at - begin));
-      while (at < line.size() && is_space(line[at])) ++at;
-    }
-    if (!words.empty()) out.push_back(std::move(words));
-  }
+  for (const std::string_view line : split(text, "\n"))
+    if (auto words = words_of(line); !words.empty()) out.push_back(std::move(words));
   return out;
 }
 

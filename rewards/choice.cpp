@@ -52,11 +52,7 @@ class Choice : public Reward {
       if (const auto letter = letter_at(text, true)) return letter;
     const size_t box = text.rfind("\\boxed{");
     if (box != std::string_view::npos) return letter_at(text.substr(box), false);
-    size_t at = std::string_view::npos;
-    for (const std::string_view marker : {"answer is", "answer:", "answer**:", "choice is", "option is"}) {
-      const size_t found = rfind_ignoring_case(text, marker);
-      if (found != std::string_view::npos && (at == std::string_view::npos || found + marker.size() > at)) at = found + marker.size();
-    }
+    const size_t at = end_of_last(text, {"answer is", "answer:", "answer**:", "choice is", "option is"});
     // A sentence's "a" is no choice, so a small letter counts only where it is all there is.
     if (at != std::string_view::npos) return letter_at(text.substr(at), false, false);
     if (text.starts_with('(') || (text.size() > 1 && (text[1] == '.' || text[1] == ')' || text[1] == ':' || text[1] == '\n')))

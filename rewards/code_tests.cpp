@@ -1,5 +1,6 @@
 #include "rewards/code_tests.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -78,20 +79,6 @@ std::optional<Json> pairs_of(const Task& task) {
   }
   if (trimmed(task.answer).starts_with('{')) return parse_json(task.answer, task.id + ": answer");
   return std::nullopt;
-}
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> out;
-  for (size_t i = 0; i < text.size();) {
-    if (is_space(text[i])) {
-      ++i;
-      continue;
-    }
-    const size_t begin = i;
-    while (i < text.size() && !is_space(text[i])) ++i;
-    out.push_back(text.substr(begin, i - begin));
-  }
-  return out;
 }
 
 bool same_word(std::string_view a, std::string_view b) {

@@ -1,5 +1,4 @@
-// Short enough: 1 up to `target`, falling in a straight line to 0 at `limit`, 0 beyond. With weight < 1 beside a reward for being right, the
-// soft penalty for overlong answers (Yu et al. 2025, "DAPO").
+// Short enough: 1 up to `target`, falling in a straight line to 0 at `limit`, 0 beyond.
 #include <algorithm>
 
 #include "rewards/reward.h"

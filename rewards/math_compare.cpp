@@ -16,7 +16,7 @@ namespace math {
 
 namespace {
 
-constexpr int max_comparisons = 20000;  // of elements, so that two long lists stay cheap
+constexpr int max_work = 100000;  // nodes compared, one by one or anew: long lists and nested equations stay cheap
 constexpr int num_points = 4;
 
 // Part of an answer: a node, and which value of \pm is meant.
@@ -69,7 +69,8 @@ class Comparison {
   explicit Comparison(const MathPolicy& policy) : policy_(policy) {}
 
   bool equal(const Part& g, const Part& a) {
-    if (++comparisons_ > max_comparisons) return false;
+    work_ += g.get().size + a.get().size;
+    if (work_ > max_work) return false;
     if (g.kind() == Kind::relation || a.kind() == Kind::relation) return relations(g, a);
     if (is_collection(g) || is_collection(a)) return collections(g, a);
     if (g.kind() == Kind::word || a.kind() == Kind::word) return same_word(g, a);
@@ -301,7 +302,7 @@ class Comparison {
   }
 
   MathPolicy policy_;
-  int comparisons_ = 0;
+  int work_ = 0;
 };
 
 // A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may say what belongs

@@ -1,5 +1,6 @@
 #include "rewards/math_eval.h"
 
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <numbers>
@@ -12,7 +13,7 @@ namespace hone::math {
 namespace {
 
 constexpr uint64_t seed = 0x6d617468;
-constexpr int64_t largest_factorial = 1000;
+constexpr size_t largest_factorial = 1000;
 
 // A name as it is compared: x_{1} is x_1.
 uint64_t name_hash(std::string_view name) {
@@ -144,14 +145,16 @@ std::optional<uint64_t> number_modular(const Tree& tree, int32_t node) {
 }
 
 std::optional<uint64_t> combinatorial(const Tree& tree, const Node& n) {
+  static constexpr auto factorials = [] {
+    std::array<uint64_t, largest_factorial + 1> out{1};
+    for (size_t k = 1; k < out.size(); ++k) out[k] = multiply_modular(out[k - 1], k);
+    return out;
+  }();
   const auto top = small_integer(tree, n.first), bottom = n.count == 2 ? small_integer(tree, tree.at(n.first).next) : std::optional<int64_t>(0);
-  if (!top || !bottom || *top < 0 || *top > largest_factorial || *bottom < 0 || *bottom > *top) return std::nullopt;
-  uint64_t out = 1, below = 1;
-  for (int64_t k = 2; k <= *top; ++k) out = multiply_modular(out, static_cast<uint64_t>(k));
-  if (n.kind == Kind::factorial) return out;
-  for (int64_t k = 2; k <= *bottom; ++k) below = multiply_modular(below, static_cast<uint64_t>(k));
-  for (int64_t k = 2; k <= *top - *bottom; ++k) below = multiply_modular(below, static_cast<uint64_t>(k));
-  return multiply_modular(out, inverse(below));
+  if (!top || !bottom || *bottom < 0 || *bottom > *top || *top > static_cast<int64_t>(largest_factorial)) return std::nullopt;
+  const auto factorial = [](int64_t k) { return factorials[static_cast<size_t>(k)]; };
+  if (n.kind == Kind::factorial) return factorial(*top);
+  return multiply_modular(factorial(*top), inverse(multiply_modular(factorial(*bottom), factorial(*top - *bottom))));
 }
 
 using Complex = std::complex<double>;

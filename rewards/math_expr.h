@@ -44,6 +44,7 @@ struct Node {
   char open = 0, close = 0;         // of a tuple
   bool applied = false;             // multiply: a letter directly before a bracket, which may be f(x)
   uint16_t count = 0, columns = 0;  // children; of a matrix, or a scale's zeros
+  uint16_t size = 1;                // nodes from here down
   int32_t first = -1, next = -1;    // first child, next sibling
   uint32_t begin = 0, end = 0;      // the text it names, in the tree's source
 };

@@ -202,11 +202,7 @@ std::vector<std::string> marked(std::string_view text, const MathSources& source
     add_number(out, after, first_number(after));
     return out;
   }
-  size_t at = std::string_view::npos;
-  for (const std::string_view marker : {"answer is", "answer:", "answer**:"}) {
-    const size_t found = rfind_ignoring_case(text, marker);
-    if (found != std::string_view::npos && (at == std::string_view::npos || found + marker.size() > at)) at = found + marker.size();
-  }
+  const size_t at = end_of_last(text, {"answer is", "answer:", "answer**:"});
   if (at == std::string_view::npos) return out;
   const std::string_view tail = text.substr(at), after = sentence(tail);
   if (after.starts_with("not ")) return out;

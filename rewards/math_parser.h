@@ -70,6 +70,7 @@ class Parser {
     for (size_t i = children.size(); i-- > 0;) {
       node(children[i]).next = node(out).first;
       node(out).first = children[i];
+      node(out).size = static_cast<uint16_t>(node(out).size + node(children[i]).size);
     }
     node(out).count = static_cast<uint16_t>(children.size());
     return out;

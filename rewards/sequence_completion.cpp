@@ -3,6 +3,7 @@
 //   next[0] = (second + d) mod modulus,  next[k] = (next[k-1] + d) mod modulus,  d = (second - first) mod modulus,  k < count,
 // written with commas between them and nothing else. The score is the share of places that hold the right number, of max(count, places
 // written), so that neither stopping early nor running on pays. When count is 0 the empty completion is right (1) and any other wrong (0).
+#include <algorithm>
 #include <charconv>
 
 #include "rewards/reward.h"

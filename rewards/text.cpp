@@ -34,6 +34,25 @@ size_t rfind_ignoring_case(std::string_view text, std::string_view marker, size_
   return std::string_view::npos;
 }
 
+size_t end_of_last(std::string_view text, std::initializer_list<std::string_view> markers) {
+  size_t end = std::string_view::npos;
+  for (const std::string_view marker : markers) {
+    const size_t at = rfind_ignoring_case(text, marker);
+    if (at != std::string_view::npos && (end == std::string_view::npos || at + marker.size() > end)) end = at + marker.size();
+  }
+  return end;
+}
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> out;
+  for (size_t end, at = 0; at < text.size(); at = end) {
+    while (at < text.size() && is_space(text[at])) ++at;
+    for (end = at; end < text.size() && !is_space(text[end]);) ++end;
+    if (end > at) out.push_back(text.substr(at, end - at));
+  }
+  return out;
+}
+
 std::string excerpt(std::string_view text) {
   text = trimmed(text);
   if (text.size() <= 60) return std::string(text);

@@ -18,6 +18,8 @@ Task task_of(const char* row, const std::string& answer = "") { return task_of(p
 Task asserts(const std::vector<std::string>& tests) { return task_of(JsonObject{{"test_list", Json::array(tests)}}); }
 
 constexpr const char* kAdd = R"({"test_list": ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add(5, 5) == 10"]})";
+// Longer than any limit here, and not endless.
+constexpr const char* kLoop = "import time\nend = time.time() + 20\nwhile time.time() < end: pass";
 constexpr const char* kEcho = R"({"inputs": ["1 2\n", "3 4\n"], "outputs": ["3\n", "7\n"]})";
 
 TEST(CodeTests, RowsAreReadInTheirUsualForms) {
@@ -103,11 +105,12 @@ TEST_F(CodeReward, APassIsOneAndAFailureSaysWhy) {
   expect(add, "def other(a, b): return a + b", 0, "NameError");
   expect(add, "", 0, "no program");
   expect(add, "x = '" + std::string(70 << 10, 'x') + "'", 0, "too long");
-  expect(add, "def add(a, b): return [0] * 10**10", 0, "MemoryError");
+  expect(add, "def add(a, b): return len(bytes(10**10))", 0, "MemoryError");
   EXPECT_EQ(judge(add, "def add(a, b): return abs(a) + abs(b)", ", partial = true").score, 2.0 / 3.0);
-  EXPECT_NE(judge(add, "def add(a, b):\n  while a == 5: pass\n  return a + b", ", sandbox = {wall_seconds = 1}").note.find("out of time in test 3"),
+  EXPECT_NE(judge(add, "import time\ndef add(a, b):\n  if a == 5: time.sleep(20)\n  return a + b", ", sandbox = {wall_seconds = 1}")
+                .note.find("out of time in test 3"),
             std::string::npos);
-  EXPECT_NE(judge(add, "while True: pass", ", sandbox = {wall_seconds = 1}").note.find("out of time in the program itself"), std::string::npos);
+  EXPECT_NE(judge(add, kLoop, ", sandbox = {wall_seconds = 1}").note.find("out of time in the program itself"), std::string::npos);
 }
 
 TEST_F(CodeReward, AStubIsCompletedAndItsHelpersAreTheTasks) {
@@ -150,7 +153,7 @@ TEST_F(CodeReward, ProgramsReadAndPrint) {
   expect(task, "print(3); raise SystemExit(1)", 0, "on test 1");
   expect(task, "print(1 / 0)", 0, "ZeroDivisionError");
   EXPECT_EQ(judge(task, "print(3)", ", partial = true").score, 0.5);
-  EXPECT_NE(judge(task, "while True: pass", ", sandbox = {wall_seconds = 0.5}").note.find("out of time on test 1"), std::string::npos);
+  EXPECT_NE(judge(task, kLoop, ", sandbox = {wall_seconds = 0.5}").note.find("out of time on test 1"), std::string::npos);
 }
 
 TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
@@ -181,8 +184,8 @@ TEST_F(CodeReward, WhatIsNotRightDoesNotPass) {
            "add(a, b): return 0",
            "import os\nfor d in range(64):\n  try: os.close(d)\n  except OSError: pass\ndef add(a, b): return 0",
            "import os, signal\nos.kill(os.getppid(), signal.SIGINT)\ndef add(a, b): return 0",
-           "import os, signal\nos.kill(1, signal.SIGKILL); os.kill(-1, signal.SIGKILL)\ndef add(a, b): return 0",
-           "import os\nos.system('rm -rf /tmp/*')\nopen('/tmp/json.py', 'w').write('raise SystemExit(0)')\ndef add(a, b): return 0",
+           "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\ndef add(a, b): return 0",
+           "open('json.py', 'w').write('raise SystemExit(0)')\ndef add(a, b): return 0",
            "f = open('/proc/%d/mem' % __import__('os').getppid(), 'r+b')\ndef add(a, b): return 0",
            // answering in the worker's stead: two answers to one question, an object that is no data
            "import sys\nmain = sys.modules['__main__']\nmain.WorkerPickler.reducer_override = lambda self, v: (exec, (\"raise SystemExit\",))\ndef "

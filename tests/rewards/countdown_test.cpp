@@ -75,7 +75,7 @@ TEST(Countdown, PublishedRowsCanBeSolved) {
   HONE_SHARED_OR_SKIP(path, "data/rl/countdown_test.jsonl");
   int rows = 0;
   read_jsonl(path, [&](const Json& row, int64_t) {
-    if (++rows % 10 != 0) return;
+    ++rows;
     std::vector<std::pair<Rational, std::string>> have;
     for (const Json& number : row.at("nums").as_array()) have.push_back({Rational{number.as_int(), 1}, std::to_string(number.as_int())});
     const std::string solution = solve(have, {row.at("target").as_int(), 1});

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <string>
+
 #include "rewards/math_compare.h"
 #include "rewards/math_extract.h"
 
@@ -73,6 +76,18 @@ TEST(MathEqual, TextsThatEndTooSoon) {
                            "-",
                            "1 2/"})
     EXPECT_FALSE(math_equal("7", text)) << text;
+}
+
+TEST(MathEqual, NestedEquationsOfALongListTakeNoLonger) {
+  const auto nested = [](std::string inner) {
+    for (int i = 0; i < 16; ++i) inner = "x=(" + inner + ")";
+    return inner;
+  };
+  std::string factorials;
+  for (int i = 0; i < 300; ++i) factorials += "999!+";
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(math_equal("5", nested(factorials + "x") + "," + nested(factorials + "y")));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0);
 }
 
 TEST(MathExtract, OneAnswerInOrderOfPreference) {
