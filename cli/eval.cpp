@@ -1,62 +1,119 @@
 #include <cstdio>
+#include <ctime>
 
 #include "cli/command.h"
 #include "cli/model_arguments.h"
+#include "core/config.h"
 #include "core/file.h"
-#include "core/jsonl.h"
+#include "core/log.h"
+#include "posttrain/eval/compare.h"
+#include "posttrain/eval/output.h"
 #include "posttrain/eval/task.h"
 
 namespace hone {
 namespace {
 
+std::vector<std::string> split_names(const std::string& list) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t comma = std::min(list.find(',', begin), list.size());
+    if (comma > begin) out.push_back(list.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return out;
+}
+
 class EvalCommand : public Command {
  public:
-  std::string summary() const override { return "evaluate a model on a task"; }
-  std::string example() const override { return "hone eval --model DIR --task gsm8k --limit 200 --out replies.jsonl --json"; }
+  std::string summary() const override { return "evaluate a model on tasks, or compare two evaluations"; }
+  std::string example() const override {
+    return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare evaluation other";
+  }
   void arguments(Arguments& a) override {
-    model_.arguments(a);
-    a.option("task", task_, "a task's name (hone list tasks) or TOML file", true);
+    model_.arguments(a, false);
+    a.option("task,--tasks", tasks_, "names (hone list tasks) or TOML files, separated by commas");
     a.option("limit", options_.limit, "first problems only; 0 = all");
+    a.option("num-fewshot", options_.num_fewshot, "examples before each question; -1 = as the task says");
+    a.flag("apply-chat-template", options_.apply_chat_template, "ask in the model's chat format");
+    a.flag("fewshot-as-multiturn", options_.fewshot_as_multiturn, "in a chat, each example is a message and its reply");
+    a.option("system-instruction", options_.system_instruction, "system message, or the text's beginning where there is no chat format");
     a.option("samples", options_.samples, "replies drawn for each problem besides the greedy one");
     a.option("temperature", options_.temperature, "of those");
-    a.option("seed", options_.seed, "of the draws");
-    a.option("out", out_, "JSON Lines, a row a problem");
-    a.flag("json", json_, "print the result as one JSON object");
+    a.option("seed", options_.seed, "of the draws and of the bootstrap");
+    a.option("bootstrap-iters", options_.bootstrap_iters, "resamples for intervals; 0 = none");
+    a.option("max-batch-tokens", engine_.max_batch_tokens, "of one pass when replies are drawn; does not change the results");
+    a.option("max-sequences", engine_.max_sequences, "replies written at the same time; does not change the results");
+    a.option("out", out_, "folder for results.json, samples, report.md and report.html");
+    a.flag("json", json_, "print a JSON object a task");
+    a.flag("compare", compare_, "compare two evaluations of the same rows: folders of --out, or files of samples");
+    a.rest("evaluations", compared_, "the two to compare");
   }
   int run() override {
-    require_valid([&](Fields& f) { options_.fields(f); });
-    const EvalTaskSpec spec = load_eval_task(task_);
-    model_.open();
-    EvalModel on{model_.context(), model_.model(), model_.tokenizer(), {}, {}};
-    std::unique_ptr<JsonlWriter> out;
-    if (!out_.empty()) {
-      out = std::make_unique<JsonlWriter>(expand_path(out_));
-      on.record = [&](const Json& row) { out->write(row); };
-    }
-    EvalResult result = spec.task->run(on, options_);
-    result.task = spec.name;
-    if (out) out->flush();
-    if (json_)
-      std::printf("%s\n", result.to_json().dump().c_str());
-    else
-      print(result);
-    return 0;
+    require_valid([&](Fields& f) { options_.fields(f), engine_.fields(f); });
+    return compare_ ? compare() : evaluate();
   }
 
  private:
-  static void print(const EvalResult& result) {
-    std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems), result.seconds);
-    const auto line = [](const char* what, const Proportion& p) {
-      std::printf("  %-18s %6.2f%%  [%.2f, %.2f]\n", what, 100 * p.value, 100 * p.low, 100 * p.high);
-    };
-    if (result.accuracy) line("accuracy", *result.accuracy);
-    if (result.sampled_accuracy) line("sampled accuracy", *result.sampled_accuracy);
-    for (const auto& [name, value] : result.metrics) std::printf("  %-18s %.6g\n", name.c_str(), value);
+  int evaluate() {
+    require_usage(compared_.empty(), "eval: what is '", compared_.front(), "'? (two evaluations are named with --compare)");
+    require_usage(!tasks_.empty(), "eval: --tasks is required; known: ", join(known_eval_tasks()));
+    std::vector<EvalTaskSpec> specs;
+    for (const std::string& name : split_names(tasks_)) specs.push_back(load_eval_task(name));
+    for (size_t i = 0; i < specs.size(); ++i)
+      for (size_t j = 0; j < i; ++j) require_usage(specs[i].name != specs[j].name, "eval: two tasks are named '", specs[i].name, "'");
+    if (!out_.empty()) make_folder(expand_path(out_));  // before the work
+    model_.open();
+    EvalModel on{model_.context(), model_.model(), model_.tokenizer(), engine_};
+    std::vector<EvalResult> results;
+    for (const EvalTaskSpec& spec : specs) {
+      if (specs.size() > 1) log::info("eval: ", spec.name);
+      results.push_back(spec.evaluate(on, options_));
+      if (json_) std::printf("%s\n", results.back().to_json().dump().c_str());
+      if (out_.empty()) results.back().samples.clear();
+    }
+    if (!json_) print(results);
+    if (!out_.empty()) write_evaluation(expand_path(out_), results, config());
+    return 0;
   }
+
+  int compare() {
+    require_usage(compared_.size() == 2, "eval: --compare takes two evaluations, ", compared_.size(), " are named");
+    require_usage(options_.bootstrap_iters > 0, "eval: --compare needs --bootstrap-iters above 0");
+    const auto comparisons = compare_evaluations(expand_path(compared_[0]), expand_path(compared_[1]), options_.bootstrap_iters, options_.seed);
+    if (!json_) std::printf("%s", comparison_table(comparisons).c_str());
+    for (const MetricComparison& one : comparisons)
+      if (json_) std::printf("%s\n", one.to_json().dump().c_str());
+    return 0;
+  }
+
+  Json config() {
+    Json out = hone::to_json([&](Fields& f) { options_.fields(f); });
+    out.set("model", model_.folder());
+    out.set("tasks", tasks_);
+    out.set("date", static_cast<int64_t>(std::time(nullptr)));
+    return out;
+  }
+
+  static void print(const std::vector<EvalResult>& results) {
+    for (const EvalResult& result : results) {
+      std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems), result.seconds);
+      const auto line = [](const char* what, const Proportion& p) {
+        std::printf("  %-24s %6.2f%%  [%.2f, %.2f]\n", what, 100 * p.value, 100 * p.low, 100 * p.high);
+      };
+      if (result.accuracy) line("accuracy", *result.accuracy);
+      if (result.sampled_accuracy) line("sampled accuracy", *result.sampled_accuracy);
+      for (const auto& [name, value] : result.metrics)
+        if (!result.figures.contains(name)) std::printf("  %-24s %.6g\n", name.c_str(), value);
+    }
+    std::printf("\n%s", results_table(results).c_str());
+  }
+
   ModelArguments model_;
   EvalOptions options_;
-  std::string task_, out_;
-  bool json_ = false;
+  EngineConfig engine_;
+  std::string tasks_, out_;
+  std::vector<std::string> compared_;
+  bool json_ = false, compare_ = false;
 };
 
 [[maybe_unused]] const bool added = commands().add("eval", [] { return std::unique_ptr<Command>(new EvalCommand); });

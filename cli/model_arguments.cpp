@@ -17,8 +17,8 @@ void sampling_arguments(Arguments& a, Sampling& sampling) {
   a.option("thinking-end", sampling.thinking_end, "text that ends the thinking");
 }
 
-void ModelArguments::arguments(Arguments& a) {
-  a.option("model", folder_, "model folder (config.json, safetensors, tokenizer)", true);
+void ModelArguments::arguments(Arguments& a, bool required) {
+  a.option("model", folder_, "model folder (config.json, safetensors, tokenizer)", required);
   a.option("device", device_name_, "cpu | cuda | auto");
   a.option("dtype", dtype_, "of weights and activations: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
   a.option("numerics", numerics_, "exact | fast (a GPU's matrix products may depend on the number of rows)");
@@ -32,6 +32,7 @@ static bool holds_tokenizer(const std::filesystem::path& folder) {
 }
 
 void ModelArguments::open() {
+  require_usage(!folder_.empty(), "--model is required");
   const std::filesystem::path folder = expand_path(folder_);
   device_ = open_device(device_name_);
   context_ = std::make_unique<Context>(*device_);

@@ -14,12 +14,14 @@ namespace hone {
 // --model, --device, --dtype and --numerics, and what they stand for once opened.
 class ModelArguments {
  public:
-  void arguments(Arguments& a);
+  // required: that --model be given; otherwise open() asks for it.
+  void arguments(Arguments& a, bool required = true);
   // Loads the model, and the tokenizer where the folder has one.
   void open();
   Context& context() { return *context_; }
   Model& model() const { return *model_; }
   bool has_tokenizer() const { return tokenizer_.has_value(); }
+  const std::string& folder() const { return folder_; }
   // An Error if the folder has none.
   const Tokenizer& tokenizer() const;
 

@@ -3,6 +3,9 @@
 
 #include <pcre2.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "core/check.h"
 
 namespace hone {
@@ -40,6 +43,13 @@ PCRE2_SPTR units(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(te
 struct BoundedRegex::Impl {
   Code code;
   uint64_t step_limit = 0;
+
+  int match(std::string_view text, size_t begin, uint32_t flags, const MatchData& data, uint64_t& steps_left) const {
+    const MatchContext context(pcre2_match_context_create(nullptr));
+    HONE_CHECK(data && context, "pattern: out of memory");
+    pcre2_set_callout(context.get(), count_step, &steps_left);
+    return pcre2_match(code.get(), text.empty() ? units("") : units(text), text.size(), begin, flags, data.get(), context.get());
+  }
 };
 
 BoundedRegex::BoundedRegex(std::string_view pattern, const BoundedRegexOptions& options) {
@@ -57,12 +67,31 @@ BoundedRegex& BoundedRegex::operator=(BoundedRegex&&) noexcept = default;
 
 BoundedRegex::Result BoundedRegex::search(std::string_view text) const {
   const MatchData data(pcre2_match_data_create(1, nullptr));
-  const MatchContext context(pcre2_match_context_create(nullptr));
-  HONE_CHECK(data && context, "pattern: out of memory");
   uint64_t steps_left = impl_->step_limit;
-  pcre2_set_callout(context.get(), count_step, &steps_left);
-  const int found = pcre2_match(impl_->code.get(), text.empty() ? units("") : units(text), text.size(), 0, 0, data.get(), context.get());
+  const int found = impl_->match(text, 0, 0, data, steps_left);
   return found >= 0 ? Result::found : found == PCRE2_ERROR_NOMATCH ? Result::not_found : Result::gave_up;
+}
+
+BoundedRegex::Result BoundedRegex::each(std::string_view text, FunctionRef<void(std::span<const std::string_view>)> match) const {
+  const MatchData data(pcre2_match_data_create_from_pattern(impl_->code.get(), nullptr));
+  uint64_t steps_left = impl_->step_limit;
+  Result result = Result::not_found;
+  std::vector<std::string_view> groups;
+  uint32_t flags = 0;
+  for (size_t at = 0; at <= text.size();) {
+    const int found = impl_->match(text, at, flags, data, steps_left);
+    if (found < 0) return found == PCRE2_ERROR_NOMATCH ? result : Result::gave_up;
+    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
+    groups.assign(pcre2_get_ovector_count(data.get()), {});
+    for (size_t g = 0; g < groups.size(); ++g)
+      if (ends[2 * g] != PCRE2_UNSET && ends[2 * g] < ends[2 * g + 1]) groups[g] = text.substr(ends[2 * g], ends[2 * g + 1] - ends[2 * g]);
+    match(groups);
+    result = Result::found;
+    const bool empty = ends[1] <= std::max<size_t>(ends[0], at);  // \K and lookbehind may move the ends
+    at = std::max<size_t>(ends[1], at);
+    flags = empty ? PCRE2_NOTEMPTY_ATSTART : 0;
+  }
+  return result;
 }
 
 }  // namespace hone

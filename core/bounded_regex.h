@@ -3,7 +3,10 @@
 // search that always ends. core/regex.h is the faster one for tokenizer patterns.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
+
+#include "core/function_ref.h"
 
 namespace hone {
 
@@ -26,6 +29,10 @@ class BoundedRegex {
   // Whether the pattern matches somewhere. gave_up: step_limit items of the pattern were tried, backtracking included. The repetition of one
   // character is one step however far it reaches, so the text's length needs a bound of its own.
   Result search(std::string_view text) const;
+
+  // Calls match(groups) for each match, left to right, none overlapping, empty ones as Python's re.findall gives them: groups[0] is the whole match,
+  // the others what the pattern's groups hold, empty where one took no part. gave_up: step_limit is that of all matches together.
+  Result each(std::string_view text, FunctionRef<void(std::span<const std::string_view> groups)> match) const;
 
  private:
   struct Impl;

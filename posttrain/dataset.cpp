@@ -8,7 +8,7 @@
 namespace hone {
 
 void RowSource::fields(Fields& f) {
-  f("files", files, "JSON Lines files (.gz too)");
+  f("files", files, "JSON Lines files, or texts (.txt), each a row {text}; .gz too");
   f("generator", generator, "draws the rows instead of reading them");
   f("split", split, "of the generator: train | test");
   f("limit", limit, "first rows only; 0 = all");
@@ -40,6 +40,8 @@ void SftSource::fields(Fields& f) {
   sample.fields(f);
 }
 
+static bool is_plain_text(std::string_view path) { return path.ends_with(".txt") || path.ends_with(".txt.gz"); }
+
 void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
   int64_t count = 0;
@@ -50,7 +52,12 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
       row(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
   }
   for (const std::string& name : source.files) {
-    JsonlReader rows(expand_path(name));
+    const std::string path = expand_path(name);
+    if (is_plain_text(path)) {
+      if (wanted()) row(JsonObject{{"text", read_file(path)}}, path), ++count;
+      continue;
+    }
+    JsonlReader rows(path);
     for (Json value; wanted() && rows.next(value); ++count) {
       const std::string where = rows.where();
       HONE_CHECK(value.is_object(), where, ": a row must be an object, this is ", value.kind_name());

@@ -14,7 +14,7 @@
 
 namespace hone {
 
-// Where rows come from: JSON Lines files, or a generator.
+// Where rows come from: JSON Lines files, texts (.txt: a row {text} each), or a generator.
 struct RowSource {
   std::vector<std::string> files;
   GeneratorSpec generator;
@@ -22,7 +22,7 @@ struct RowSource {
   int64_t limit = 0;            // first rows only; 0 = all
   void fields(Fields& f);
 };
-// Calls row(value, where) in order; where is "file:line" or "generator[i]". No rows at all is an Error.
+// Calls row(value, where) in order; where is "file:line", a text's file, or "generator[i]". No rows at all is an Error.
 void read_rows(const RowSource& source, const std::function<void(const Json& row, const std::string& where)>& row);
 
 struct TaskSource {

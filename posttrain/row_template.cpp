@@ -41,6 +41,12 @@ std::string members(const Json& row) {
 std::string fill(std::string_view field, const Json& row, std::string_view where) {
   if (const size_t question = field.find('?'); question != std::string_view::npos)
     return has_text(find_path(row, field.substr(0, question))) ? std::string(field.substr(question + 1)) : "";
+  constexpr std::string_view words = "|words";
+  if (field.ends_with(words)) {
+    std::string text = fill(field.substr(0, field.size() - words.size()), row, where);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+  }
   const Json* value = find_path(row, field);
   HONE_CHECK(value, where, ": the row has no member '", field, "' that the template asks for; it has: ", members(row));
   return text_of(*value);

@@ -9,9 +9,9 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   Metrics row;
   for (const EvalEntry& entry : run.recipe.eval) {
     const EvalTaskSpec spec = load_eval_task(entry.task);
-    EvalModel on{run.context, *run.model, *run.tokenizer, run.recipe.rollout, {}};
-    EvalResult result = spec.task->run(on, entry.options);
-    result.task = spec.name;
+    EvalModel on{run.context, *run.model, *run.tokenizer, run.recipe.rollout};
+    EvalResult result = spec.evaluate(on, entry.options);
+    result.samples.clear();
     const std::string prefix = "eval/" + spec.name + "/";
     if (result.accuracy) row[prefix + "accuracy"] = result.accuracy->value;
     if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;

@@ -110,4 +110,28 @@ std::string svg_chart(const std::string& title, const std::string& x_label, cons
   return svg_charts({{title, x_label, curves}});
 }
 
+std::string svg_bars(const std::string& title, const std::vector<Bar>& bars) {
+  constexpr double names = 240, line = 18, top = 36, numbers = 60;
+  const auto finite = [](double v) { return std::isfinite(v) ? std::max(v, 0.0) : 0; };
+  double longest = 0;
+  for (const Bar& bar : bars) longest = std::max({longest, finite(bar.value), finite(bar.high)});
+  const double height = top + line * static_cast<double>(bars.size()) + 8, scale = (width - names - numbers) / (longest > 0 ? longest : 1);
+  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
+                                width, height);
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">" + escaped(title) + "</text>\n";
+  for (size_t b = 0; b < bars.size(); ++b) {
+    const Bar& bar = bars[b];
+    const double y = top + line * static_cast<double>(b), middle = y + line / 2;
+    out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", names - 6, middle + 4) + escaped(bar.name) + "</text>\n";
+    out += format_text("<rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill=\"%s\"/>\n", names, y + 3, finite(bar.value) * scale, line - 6,
+                       colours[0]);
+    if (bar.low < bar.high)
+      out += format_text("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"black\"/>\n", names + finite(bar.low) * scale,
+                         names + finite(bar.high) * scale, middle, middle);
+    out += format_text("<text x=\"%.1f\" y=\"%g\">%.4g</text>\n", names + std::max(finite(bar.value), finite(bar.high)) * scale + 4, middle + 4,
+                       bar.value);
+  }
+  return out + "</svg>\n";
+}
+
 }  // namespace hone

@@ -20,4 +20,11 @@ struct Chart {
 std::string svg_charts(const std::vector<Chart>& charts);
 std::string svg_chart(const std::string& title, const std::string& x_label, const std::vector<Curve>& curves);
 
+// Horizontal bars from zero, each with its value and, where low < high, the interval as a line. Values that are not finite are drawn as zero.
+struct Bar {
+  std::string name;
+  double value = 0, low = 0, high = 0;
+};
+std::string svg_bars(const std::string& title, const std::vector<Bar>& bars);
+
 }  // namespace hone

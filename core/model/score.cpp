@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1.
+// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that the last one is not read.
 void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options,
                 std::span<TokenScores> out) {
   ScratchScope scope(context);
@@ -16,12 +16,13 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   std::vector<int32_t> rows, targets;
   int32_t first = 0;
   for (const auto& sequence : sequences) {
-    parts.push_back({sequence});
+    if (sequence.size() < 2) continue;
+    parts.push_back({std::span(sequence).first(sequence.size() - 1)});
     for (size_t t = 1; t < sequence.size(); ++t) {
       rows.push_back(first + static_cast<int32_t>(t) - 1);
       targets.push_back(sequence[t]);
     }
-    first += static_cast<int32_t>(sequence.size());
+    first += static_cast<int32_t>(sequence.size()) - 1;
   }
   for (size_t s = 0; s < sequences.size(); ++s) {
     out[s].logp.assign(sequences[s].size(), 0);
@@ -57,8 +58,8 @@ std::vector<TokenScores> score_sequences(Context& context, Model& model, std::sp
   HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature, "; log-probabilities want a positive one");
   for (size_t s = 0; s < sequences.size(); ++s) {
     check_tokens(model, sequences[s], concat("sequence ", s));
-    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions, "sequence ", s, " has ", sequences[s].size(),
-               " tokens; the model has ", model.shape().max_positions, " positions");
+    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions + 1, "sequence ", s, " has ", sequences[s].size(),
+               " tokens; the model has ", model.shape().max_positions, " positions, and one more token can be predicted");
   }
   std::vector<TokenScores> out(sequences.size());
   for (size_t begin = 0; begin < sequences.size();) {

@@ -1,97 +1,200 @@
-// Prompt, reply, verdict: the share of greedy replies that the reward gives full marks (threshold), and of drawn ones.
+// Prompt, reply, verdict. A reply is judged by the task's reward, by answer filters (exact_match,NAME), or both; the accuracy is the reward's where
+// there is one, else the first filter's. Of drawn replies: pass@k, maj@k and mean@k.
 #include <algorithm>
 
 #include "core/log.h"
-#include "core/stopwatch.h"
 #include "posttrain/actor.h"
-#include "posttrain/dataset.h"
+#include "posttrain/eval/extraction.h"
+#include "posttrain/eval/prompts.h"
 #include "posttrain/eval/task.h"
+#include "posttrain/row_template.h"
+#include "rewards/math_extract.h"
 
 namespace hone {
 namespace {
 
+// What the filters say, as a reward: that of a task that names none.
+class FilterReward : public Reward {
+ public:
+  FilterReward(AnswerFilter filter, ExactMatch match) : filter_(std::move(filter)), match_(std::move(match)) {}
+  Score score(const Task& task, const Completion& completion) const override {
+    return {.score = match_(filter_.extract(completion.text), task.answer) ? 1.0 : 0.0};
+  }
+
+ private:
+  AnswerFilter filter_;
+  ExactMatch match_;
+};
+
+// 1, 2, 4, ... and n itself.
+std::vector<int64_t> powers_up_to(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t k = 1; k < n; k *= 2) out.push_back(k);
+  out.push_back(n);
+  return out;
+}
+
 class Generate : public EvalTask {
  public:
   void fields(Fields& f) override {
-    tasks_.fields(f);
-    format_.fields(f);
+    source_.fields(f);
+    f("answer", answer_, "template of the reference answer; empty = none");
     f("reward", reward_, "judges the replies");
-    f("sampling", sampling_, "how replies are drawn; the greedy ones share its max_tokens and stop strings");
     f("threshold", threshold_, "a reply whose score reaches this is right");
-    f.require("reward", reward_.reward != nullptr || !f.reading(), "the task needs a reward ([reward] kind = \"...\")");
+    f("filters", filters_, "how an answer is read out of a reply, for exact_match");
+    match_.fields(f);
+    f("sampling", sampling_, "how replies are drawn; the greedy ones share its max_tokens and stop strings");
+    f.require("reward", reward_.reward != nullptr || !filters_.empty() || !f.reading(),
+              "the task needs a reward ([reward] kind = \"...\") or filters");
   }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(source_.rows, row); }
+  int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalResult run(EvalModel& on, const EvalOptions& options) const override {
-    const Stopwatch watch;
-    TaskSource source = tasks_;
-    if (options.limit > 0) source.rows.limit = options.limit;
-    const std::vector<Task> tasks = load_tasks(source);
-    ActorConfig greedy{.num_generations = 1, .sampling = sampling_, .format = format_, .reward = reward_};
+  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+    const auto target_of = [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); };
+    const std::vector<EvalDoc> docs = source_.load(options, target_of);
+    const PromptRenderer renderer(source_, options);
+    EvalRun out;
+    std::vector<Task> tasks = fitting_tasks(on, docs, renderer, out);
+    ActorConfig greedy{.num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = judge()};
     greedy.sampling.temperature = 0;
-    EvalResult out;
-    out.kind = "generate";
-    out.num_problems = static_cast<int64_t>(tasks.size());
-    out.accuracy = judge(on, tasks, greedy, out, "greedy");
+    for (size_t i = 0; i < docs.size(); ++i) {
+      if (!answer_.empty()) tasks[i].answer = fill_template(answer_, docs[i].row, docs[i].where);
+      EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
+      sample.prompt = PromptRenderer::shown(tasks[i]);
+      sample.target = tasks[i].answer;
+    }
+    ask(on, tasks, greedy, "greedy", out, [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
     if (options.samples > 0) {
       ActorConfig drawn = greedy;
       drawn.num_generations = options.samples;
       drawn.sampling.temperature = options.temperature;
       drawn.sampling.seed = options.seed;
-      out.sampled_accuracy = judge(on, tasks, drawn, out, "sampled");
+      ask(on, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, out); });
     }
-    out.seconds = watch.seconds();
+    out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
     return out;
   }
 
  private:
-  Proportion judge(EvalModel& on, const std::vector<Task>& tasks, const ActorConfig& config, EvalResult& out, const std::string& how) const {
+  RewardSpec judge() const {
+    if (reward_.reward) return reward_;
+    RewardSpec out;
+    out.kind = "exact_match";
+    out.reward = std::make_shared<FilterReward>(filters_.front(), match_);
+    return out;
+  }
+
+  // A prompt that leaves no room for the reply loses its first examples, whole.
+  std::vector<Task> fitting_tasks(const EvalModel& on, const std::vector<EvalDoc>& docs, const PromptRenderer& renderer, EvalRun& out) const {
+    PromptEncoder encoder(renderer.format(), on.tokenizer);
+    const int64_t room = std::max<int64_t>(1, on.model.shape().max_positions - sampling_.max_tokens);
+    std::vector<Task> tasks;
+    int64_t cut = 0;
+    for (const EvalDoc& doc : docs) {
+      size_t skipped = 0;
+      tasks.push_back(renderer.task(doc));
+      while (skipped < doc.shots.size() && static_cast<int64_t>(encoder.prompt(tasks.back()).size()) > room)
+        tasks.back() = renderer.task(doc, ++skipped);
+      cut += skipped > 0;
+    }
+    if (cut > 0) {
+      out.facts["cut"] = static_cast<double>(cut);
+      log::warning("eval: ", cut, " of ", docs.size(), " prompts lost examples to fit into the model's ", on.model.shape().max_positions,
+                   " positions");
+    }
+    return tasks;
+  }
+
+  // Replies to all tasks; take(sample, group) for each.
+  static void ask(EvalModel& on, const std::vector<Task>& tasks, const ActorConfig& config, const std::string& how, EvalRun& out,
+                  const std::function<void(EvalSample&, const Group&)>& take) {
     constexpr size_t at_once = 256;
     Actor actor(on.context, on.model, on.tokenizer, on.engine, config);
     log::Progress progress("eval " + how, static_cast<int64_t>(tasks.size()), "problem");
-    double right = 0, length = 0, solved = 0, cut = 0;
-    int64_t count = 0;
+    double length = 0, cut = 0, count = 0;
     for (size_t begin = 0; begin < tasks.size(); begin += at_once) {
       std::vector<const Task*> some;
       for (size_t i = begin; i < std::min(begin + at_once, tasks.size()); ++i) some.push_back(&tasks[i]);
-      for (const Group& group : actor.gather(some, begin, 0)) {
-        bool any = false;
-        for (const Sample& sample : group.samples) {
-          const bool correct = sample.reward >= threshold_;
-          right += correct;
-          any = any || correct;
-          length += static_cast<double>(sample.completion.ids.size());
-          cut += sample.completion.finish_reason == "length";
+      const std::vector<Group> groups = actor.gather(some, begin, 0);
+      for (size_t i = 0; i < groups.size(); ++i) {
+        take(out.samples[begin + i], groups[i]);
+        for (const Sample& reply : groups[i].samples) {
+          length += static_cast<double>(reply.completion.ids.size());
+          cut += reply.completion.finish_reason == "length";
           ++count;
-          if (on.record)
-            on.record(JsonObject{{"task", group.task.id},
-                                 {"how", how},
-                                 {"prompt", group.task.prompt},
-                                 {"completion", sample.completion.text},
-                                 {"answer", group.task.answer},
-                                 {"score", sample.reward},
-                                 {"correct", correct},
-                                 {"finish_reason", sample.completion.finish_reason}});
         }
-        solved += any;
       }
       progress.update(static_cast<int64_t>(begin + some.size()));
     }
     out.num_tokens += static_cast<int64_t>(length);
-    out.metrics[how + "/mean_length"] = length / static_cast<double>(count);
-    out.metrics[how + "/clipped_ratio"] = cut / static_cast<double>(count);
-    if (config.num_generations > 1) out.metrics["pass@" + std::to_string(config.num_generations)] = solved / static_cast<double>(tasks.size());
+    out.facts[how + "/mean_length"] = length / count;
+    out.facts[how + "/clipped_ratio"] = cut / count;
     if (actor.failed_replies() > 0) {
-      out.metrics[how + "/failed"] = static_cast<double>(actor.failed_replies());
-      log::warning("eval: ", actor.failed_replies(), " of ", count, " replies could not be sampled and count as wrong");
+      out.facts[how + "/failed"] = static_cast<double>(actor.failed_replies());
+      log::warning("eval: ", actor.failed_replies(), " of ", static_cast<int64_t>(count), " replies could not be sampled and count as wrong");
     }
-    return proportion(right, count);
   }
 
-  TaskSource tasks_;
-  PromptFormat format_;
+  bool right(const Sample& reply) const { return reply.reward >= threshold_; }
+
+  void take_greedy(EvalSample& sample, const Group& group) const {
+    const Sample& reply = group.samples.front();
+    const std::string& text = reply.completion.text;
+    if (reward_.reward) sample.metrics["accuracy"] = {right(reply) ? 1.0 : 0.0};
+    Json answers = JsonObject{};
+    for (const AnswerFilter& filter : filters_) {
+      const std::string answer = filter.extract(text);
+      sample.metrics["exact_match," + filter.name] = {match_(answer, sample.target) ? 1.0 : 0.0};
+      answers.set(filter.name, answer);
+    }
+    sample.details = {{"completion", text}, {"score", reply.reward}, {"correct", right(reply)}, {"finish_reason", reply.completion.finish_reason}};
+    if (!filters_.empty()) sample.details.emplace_back("filtered", answers);
+  }
+
+  // The answer that a reply votes for, "" for none.
+  std::string vote(const std::string& text) const {
+    if (!filters_.empty()) {
+      const std::string answer = filters_.front().extract(text);
+      return filters_.front().found(answer) ? match_.cleaned(answer) : "";
+    }
+    const std::vector<std::string> readings = extract_answer(text);
+    return readings.empty() ? "" : readings.front();
+  }
+
+  void take_drawn(EvalSample& sample, const Group& group, EvalRun& out) const {
+    const auto n = static_cast<int64_t>(group.samples.size());
+    std::vector<std::string> votes;
+    std::vector<bool> correct;
+    JsonArray replies;
+    int64_t num_right = 0;
+    for (const Sample& reply : group.samples) {
+      correct.push_back(right(reply));
+      num_right += correct.back();
+      votes.push_back(vote(reply.completion.text));
+      replies.push_back(JsonObject{{"completion", reply.completion.text},
+                                   {"score", reply.reward},
+                                   {"correct", static_cast<bool>(correct.back())},
+                                   {"answer", votes.back()},
+                                   {"finish_reason", reply.completion.finish_reason}});
+    }
+    for (const int64_t k : powers_up_to(n)) {
+      sample.metrics["pass@" + std::to_string(k)] = {pass_at_k(n, num_right, k)};
+      sample.metrics["maj@" + std::to_string(k)] = {correct[majority(votes, static_cast<size_t>(k))] ? 1.0 : 0.0};
+    }
+    sample.metrics["mean@" + std::to_string(n)] = {static_cast<double>(num_right) / static_cast<double>(n)};
+    sample.details.emplace_back("sampled", std::move(replies));
+    out.successes += static_cast<double>(num_right);
+    out.draws += n;
+  }
+
+  PromptSource source_;
+  std::string answer_ = "{answer}";
   RewardSpec reward_;
-  Sampling sampling_;
   double threshold_ = 1;
+  std::vector<AnswerFilter> filters_;
+  ExactMatch match_;
+  Sampling sampling_;
 };
 
 [[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });

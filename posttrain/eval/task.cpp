@@ -1,44 +1,29 @@
 #include "posttrain/eval/task.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "core/config.h"
 #include "core/file.h"
-#include "core/json.h"
+#include "core/stopwatch.h"
 
 namespace hone {
 
 void EvalOptions::fields(Fields& f) {
   f("limit", limit, "first problems only; 0 = all");
+  f("num_fewshot", num_fewshot, "examples before each question; -1 = as the task says");
+  f("apply_chat_template", apply_chat_template, "ask in the model's chat format; a task that names a format of its own keeps that");
+  f("fewshot_as_multiturn", fewshot_as_multiturn, "in a chat, each example is a message and its reply");
+  f("system_instruction", system_instruction, "in place of the task's system message; without a chat format, the text's beginning");
   f("samples", samples, "replies drawn for each problem besides the greedy one");
   f("temperature", temperature, "of those");
-  f("seed", seed, "of the draws");
+  f("seed", seed, "of the draws and of the bootstrap");
+  f("bootstrap_iters", bootstrap_iters, "resamples for intervals; 0 = none");
   f.require("limit", limit >= 0, "limit must be 0 or more");
+  f.require("num_fewshot", num_fewshot >= -1 && num_fewshot <= 1024, "num_fewshot must be in [-1, 1024]");
   f.require("samples", samples >= 0 && samples <= 65536, "samples must be in [0, 65536]");
   f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
-}
-
-// Wilson 1927: the interval of the score test, within [0, 1] for any count.
-Proportion proportion(double successes, int64_t count) {
-  if (count == 0) return {};
-  constexpr double z = 1.959963984540054;
-  const double n = static_cast<double>(count), p = successes / n, shrink = 1 + z * z / n;
-  const double centre = (p + z * z / (2 * n)) / shrink, half = z / shrink * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
-  return {p, std::max(0.0, centre - half), std::min(1.0, centre + half), count};
-}
-
-static Json interval(const Proportion& p) { return JsonArray{p.low, p.high}; }
-
-Json EvalResult::to_json() const {
-  Json out = JsonObject{{"task", task}, {"kind", kind}, {"num_problems", num_problems}, {"num_tokens", num_tokens}, {"seconds", seconds}};
-  if (accuracy) out.set("accuracy", accuracy->value), out.set("ci95", interval(*accuracy));
-  if (sampled_accuracy) out.set("sampled_accuracy", sampled_accuracy->value), out.set("sampled_ci95", interval(*sampled_accuracy));
-  Json figures = JsonObject{};
-  for (const auto& [name, value] : metrics) figures.set(name, value);
-  out.set("metrics", figures);
-  return out;
+  f.require("bootstrap_iters", bootstrap_iters >= 0 && bootstrap_iters <= 1'000'000, "bootstrap_iters must be in [0, 1000000]");
 }
 
 Registry<EvalKind>& eval_kinds() {
@@ -48,12 +33,22 @@ Registry<EvalKind>& eval_kinds() {
 
 void EvalTaskSpec::fields(Fields& f) {
   f("name", name, "of the task in reports");
-  f("kind", kind, "how it is evaluated (generate | multiple_choice | perplexity)");
+  f("kind", kind, "how it is evaluated (generate | multiple_choice | loglikelihood | perplexity | group)");
   if (f.reading()) {
     f.require("kind", eval_kinds().contains(kind), eval_kinds().unknown(kind));
     task = eval_kinds().at(kind)();
   }
   if (task) task->fields(f);
+}
+
+EvalResult EvalTaskSpec::evaluate(EvalModel& on, const EvalOptions& options) const {
+  const Stopwatch watch;
+  EvalResult out = summarise(task->run(on, options), options.bootstrap_iters, options.seed);
+  out.task = name;
+  out.kind = kind;
+  out.num_fewshot = task->num_fewshot(options);
+  out.seconds = watch.seconds();
+  return out;
 }
 
 // The working folder's tasks first; then those of the tree that a build/<preset>/hone belongs to.

@@ -1,60 +1,51 @@
 #pragma once
-// Evaluation tasks: a kind (generate, multiple_choice, perplexity; one file each) and its settings, usually a TOML file in configs/tasks.
+// Evaluation tasks: a kind (generate, multiple_choice, loglikelihood, perplexity, group; one file each) and its settings, usually a TOML file in
+// configs/tasks.
 //   [[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "core/fields.h"
-#include "core/json.h"
-#include "core/metrics.h"
 #include "core/model/model.h"
 #include "core/registry.h"
 #include "core/tokenizer.h"
+#include "posttrain/eval/result.h"
 #include "rollout/engine.h"
 
 namespace hone {
 
+// Names are lm-evaluation-harness's where it has one.
 struct EvalOptions {
-  int64_t limit = 0;       // first problems only; 0 = all
+  int64_t limit = 0;         // first problems only; 0 = all
+  int64_t num_fewshot = -1;  // examples before each question; -1 = as the task says
+  bool apply_chat_template = false, fewshot_as_multiturn = false;
+  std::string system_instruction;
   int64_t samples = 0;     // replies drawn for each problem besides the greedy one
   double temperature = 1;  // of those
-  int64_t seed = 0;
+  int64_t seed = 0;        // of the draws and of the bootstrap
+  int64_t bootstrap_iters = 1000;
   void fields(Fields& f);
 };
 
-// A share of successes with its 95% Wilson interval.
-struct Proportion {
-  double value = 0, low = 0, high = 0;
-  int64_t count = 0;
-};
-Proportion proportion(double successes, int64_t count);
-
-struct EvalResult {
-  std::string task, kind;
-  std::optional<Proportion> accuracy;          // greedy, or the choice of highest likelihood
-  std::optional<Proportion> sampled_accuracy;  // over all drawn replies
-  Metrics metrics;                             // further figures: bits_per_byte, nats_per_token, mean_length, pass@k, ...
-  int64_t num_problems = 0, num_tokens = 0;
-  double seconds = 0;
-  Json to_json() const;
-};
-
-// What an evaluation runs on. record, if set, gets one object a problem (prompt, reply, score, ...), in order.
+// What an evaluation runs on.
 struct EvalModel {
   Context& context;
   Model& model;
   const Tokenizer& tokenizer;
   EngineConfig engine;
-  std::function<void(Json)> record;
 };
 
 class EvalTask {
  public:
   virtual ~EvalTask() = default;
   virtual void fields(Fields& f) = 0;
-  virtual EvalResult run(EvalModel& on, const EvalOptions& options) const = 0;
+  // A sample a problem, in any order; what a sample says depends on its row, the options and the model alone.
+  virtual EvalRun run(EvalModel& on, const EvalOptions& options) const = 0;
+  // The rows that run() reads.
+  virtual void each_row(const std::function<void(const Json& row, const std::string& where)>& row) const = 0;
+  // Examples before each question.
+  virtual int64_t num_fewshot(const EvalOptions&) const { return 0; }
 };
 
 using EvalKind = std::unique_ptr<EvalTask> (*)();
@@ -65,6 +56,8 @@ struct EvalTaskSpec {
   std::string name, kind;
   std::shared_ptr<EvalTask> task;  // made while fields() reads
   void fields(Fields& f);
+  // The task on a model, with its figures.
+  EvalResult evaluate(EvalModel& on, const EvalOptions& options) const;
 };
 
 // A TOML file, or the name of one: NAME.toml in configs/tasks of the working folder, or of the source tree the binary was built from.

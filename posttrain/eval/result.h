@@ -1,0 +1,64 @@
+#pragma once
+// What an evaluation gives: its samples, one a problem, and the figures made of them. A figure is made in the order of the rows' hashes, so that it
+// does not depend, to the last bit, on the order in which rows were read or scored.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "core/metrics.h"
+#include "posttrain/eval/statistics.h"
+
+namespace hone {
+
+struct EvalSample {
+  int64_t doc_id = 0;   // the row's place in its source
+  std::string where;    // "file:line"
+  std::string hash;     // of the row's contents, 16 hexadecimal digits
+  std::string subtask;  // "" = none
+  Json prompt;          // a text, or a list of {role, content}
+  std::string target;   // the reference
+  JsonObject details;   // the kind's own: resps, filtered_resps, logp, ...
+  std::map<std::string, Observation> metrics;
+  Json to_json() const;
+};
+
+// What a kind of task hands over.
+struct EvalRun {
+  std::vector<EvalSample> samples;
+  std::string primary;              // the figure that is the task's accuracy; "" = it has none
+  std::set<std::string> exponents;  // figures that are exp(sum(value) / sum(weight)): perplexities
+  std::set<std::string> lower;      // figures of which less is better
+  double successes = 0;             // of drawn replies, for sampled_accuracy
+  int64_t draws = 0, num_tokens = 0;
+  Metrics facts;  // further figures without a statistic: mean_length, cut, failed
+};
+
+struct Figure {
+  double value = 0;
+  double stderr_value = 0;  // mean_stderr; of subtasks pooled_stderr; where it is no mean of problems, the bootstrap's standard deviation
+  Interval interval;        // bootstrap's central 95%; both ends are the value where bootstrap_iters is 0
+  bool higher_is_better = true;
+};
+
+struct EvalResult {
+  std::string task, kind;
+  std::optional<Proportion> accuracy;          // the primary figure, with Wilson's interval
+  std::optional<Proportion> sampled_accuracy;  // over all drawn replies
+  std::map<std::string, Figure> figures;
+  std::map<std::string, std::map<std::string, Figure>> subtasks;  // by name: no intervals
+  std::map<std::string, int64_t> subtask_sizes;
+  Metrics metrics;  // every figure's value, and facts
+  int64_t num_problems = 0, num_tokens = 0, num_fewshot = 0;
+  double seconds = 0;
+  std::vector<EvalSample> samples;  // by doc_id
+  Json to_json() const;             // without the samples
+};
+
+// Figures of a run's samples. The same samples, in any order, give the same bits.
+EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed);
+
+}  // namespace hone
