@@ -4,29 +4,34 @@
 #include "core/config.h"
 #include "core/jsonl.h"
 #include "posttrain/corpus.h"
+#include "posttrain/eval/overlap.h"
 
 namespace hone {
 namespace {
 
 class DataCommand : public Command {
  public:
-  std::string summary() const override { return "draw problems from a generator, or turn text into a token file"; }
+  std::string summary() const override {
+    return "draw problems from a generator, turn text into a token file, or find a task's rows in a training set";
+  }
   std::string example() const override {
     return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out problems.jsonl\n  hone data tokenize --in "
-           "stories.jsonl --tokenizer tok --out stories.tokens";
+           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl --out rows.jsonl";
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize"}, "generate | tokenize");
+    a.choice("action", action_, {"generate", "tokenize", "overlap"}, "generate | tokenize | overlap");
     a.option("generator", generator_, "which generator (hone list generators)");
     a.rest("settings", settings_, "key=value of the generator");
     a.option("split", split_, "train | test");
     a.option("limit", limit_, "problems; 0 = all");
-    a.options("in", inputs_, "text: .jsonl or plain (may be repeated)");
-    a.option("text-key", text_key_, "member of a JSON Lines row that holds the text");
-    a.option("tokenizer", tokenizer_, "tokenizer folder or file");
-    a.option("out", out_, "what is written; - is standard output (generate)");
+    a.options("in", inputs_, "text: .jsonl, plain, or a token file where overlaps are looked for (may be repeated)");
+    a.option("text-key", text_key_, "member of a JSON Lines row that holds the text; overlap takes all strings of a row without it");
+    a.option("tokenizer", tokenizer_, "tokenizer folder or file; overlap needs it for token files");
+    a.option("task", task_, "whose rows are looked for: a task's name or file (overlap)");
+    a.option("ngram", ngram_, "words of an overlap");
+    a.option("out", out_, "what is written; - is standard output (generate); the rows that overlap");
   }
-  int run() override { return action_ == "generate" ? generate() : tokenize(); }
+  int run() override { return action_ == "generate" ? generate() : action_ == "tokenize" ? tokenize() : overlap(); }
 
  private:
   int generate() {
@@ -50,7 +55,25 @@ class DataCommand : public Command {
     std::printf("%s\n", Json(JsonObject{{"documents", report.documents}, {"tokens", report.tokens}, {"bytes", report.bytes}}).dump().c_str());
     return 0;
   }
-  std::string action_, generator_, split_ = "train", text_key_ = "text", tokenizer_, out_;
+  int overlap() {
+    require_usage(!inputs_.empty() && !task_.empty(), "data overlap: needs --task and --in");
+    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data overlap: --ngram must be in [1, 1024]");
+    std::vector<std::string> paths;
+    for (const std::string& input : inputs_) paths.push_back(expand_path(input));
+    std::optional<Tokenizer> tokenizer;
+    if (!tokenizer_.empty()) tokenizer = Tokenizer::load(expand_path(tokenizer_));
+    const Contamination found = find_overlaps(load_eval_task(task_), paths, text_key_, tokenizer ? &*tokenizer : nullptr, ngram_);
+    if (!out_.empty()) {
+      JsonlWriter out(expand_path(out_));
+      for (const Contamination::Row& row : found.rows())
+        if (row.num_covered > 0) out.write(row.to_json());
+      out.flush();
+    }
+    std::printf("%s\n", found.summary().dump().c_str());
+    return 0;
+  }
+  std::string action_, generator_, split_ = "train", text_key_ = "text", tokenizer_, task_, out_;
+  int64_t ngram_ = 13;
   std::vector<std::string> settings_, inputs_;
   int64_t limit_ = 0;
 };

@@ -1,7 +1,6 @@
 #include "posttrain/eval/contamination.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "core/unicode.h"
 #include "rewards/text.h"
@@ -10,15 +9,6 @@ namespace hone {
 namespace {
 
 constexpr uint64_t factor = 0x9E3779B97F4A7C15u;  // odd: no power of it is lost modulo 2^64
-
-// Every string in a value, members of members included.
-void each_string(const Json& value, const std::function<void(const std::string&)>& call) {
-  if (value.is_string()) call(value.as_string());
-  if (value.is_array())
-    for (const Json& item : value.as_array()) each_string(item, call);
-  if (value.is_object())
-    for (const auto& [name, member] : value.as_object()) each_string(member, call);
-}
 
 // Spreads a word's FNV hash over all bits (the finaliser of MurmurHash3).
 uint64_t mixed(uint64_t h) {
@@ -43,6 +33,14 @@ void each_word(std::string_view text, FunctionRef<void(uint64_t)> word) {
     at += c.length;
   }
   if (hash != start) word(mixed(hash));
+}
+
+void each_string(const Json& value, FunctionRef<void(const std::string&)> string) {
+  if (value.is_string()) string(value.as_string());
+  if (value.is_array())
+    for (const Json& item : value.as_array()) each_string(item, string);
+  if (value.is_object())
+    for (const auto& [name, member] : value.as_object()) each_string(member, string);
 }
 
 Contamination::Window::Window(size_t n) : words_(n) {
@@ -105,6 +103,12 @@ void Contamination::found(const std::vector<Place>& places) {
   }
 }
 
+static double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
+
+Json Contamination::Row::to_json() const {
+  return JsonObject{{"row", where}, {"share", share(num_covered, num_words)}, {"words", num_words}, {"covered", num_covered}, {"found_in", found_in}};
+}
+
 Json Contamination::summary() const {
   int64_t checked = 0, flagged = 0, mostly = 0, words = 0, covered = 0;
   for (const Row& row : rows_) {
@@ -114,7 +118,6 @@ Json Contamination::summary() const {
     words += row.num_words;
     covered += row.num_covered;
   }
-  const auto share = [](int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0.0; };
   return JsonObject{{"rows", rows_.size()},
                     {"checked", checked},
                     {"flagged", flagged},

@@ -28,6 +28,7 @@ class Contamination {
   struct Row {
     std::string where, found_in;             // the first document that shares an n-gram, "" = none
     int64_t num_words = 0, num_covered = 0;  // words in strings of n words at least, and those in shared n-grams
+    Json to_json() const;                    // with `share`, num_covered / num_words
   };
   const std::vector<Row>& rows() const { return rows_; }
   // rows, checked (those with a string of n words), flagged, flagged_share (of those checked), word_share (of all their words), mostly_covered (rows
@@ -66,6 +67,8 @@ class Contamination {
   int64_t num_documents_ = 0, num_words_ = 0;
 };
 
+// Calls string(text) for each string in a value, members of members included.
+void each_string(const Json& value, FunctionRef<void(const std::string&)> string);
 // Calls word(hash) for each word.
 void each_word(std::string_view text, FunctionRef<void(uint64_t)> word);
 

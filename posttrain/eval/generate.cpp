@@ -64,13 +64,13 @@ class Generate : public EvalTask {
       sample.prompt = PromptRenderer::shown(tasks[i]);
       sample.target = tasks[i].answer;
     }
-    ask(on, tasks, greedy, "greedy", out, [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
+    ask(on, docs, tasks, greedy, "greedy", out, [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
     if (options.samples > 0) {
       ActorConfig drawn = greedy;
       drawn.num_generations = options.samples;
       drawn.sampling.temperature = options.temperature;
       drawn.sampling.seed = options.seed;
-      ask(on, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, out); });
+      ask(on, docs, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, out); });
     }
     out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
     return out;
@@ -106,22 +106,24 @@ class Generate : public EvalTask {
     return tasks;
   }
 
-  // Replies to all tasks; take(sample, group) for each.
-  static void ask(EvalModel& on, const std::vector<Task>& tasks, const ActorConfig& config, const std::string& how, EvalRun& out,
-                  const std::function<void(EvalSample&, const Group&)>& take) {
+  // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for each.
+  static void ask(EvalModel& on, const std::vector<EvalDoc>& docs, const std::vector<Task>& tasks, const ActorConfig& config, const std::string& how,
+                  EvalRun& out, const std::function<void(EvalSample&, const Group&)>& take) {
     constexpr size_t at_once = 256;
     Actor actor(on.context, on.model, on.tokenizer, on.engine, config);
     log::Progress progress("eval " + how, static_cast<int64_t>(tasks.size()), "problem");
-    double length = 0, cut = 0, count = 0;
+    double length = 0, cut = 0, unjudged = 0, count = 0;
     for (size_t begin = 0; begin < tasks.size(); begin += at_once) {
       std::vector<const Task*> some;
-      for (size_t i = begin; i < std::min(begin + at_once, tasks.size()); ++i) some.push_back(&tasks[i]);
-      const std::vector<Group> groups = actor.gather(some, begin, 0);
+      std::vector<uint64_t> ids;
+      for (size_t i = begin; i < std::min(begin + at_once, tasks.size()); ++i) some.push_back(&tasks[i]), ids.push_back(docs[i].hash);
+      const std::vector<Group> groups = actor.gather(some, ids, 0);
       for (size_t i = 0; i < groups.size(); ++i) {
         take(out.samples[begin + i], groups[i]);
         for (const Sample& reply : groups[i].samples) {
           length += static_cast<double>(reply.completion.ids.size());
           cut += reply.completion.finish_reason == "length";
+          unjudged += !reply.judged;
           ++count;
         }
       }
@@ -130,13 +132,15 @@ class Generate : public EvalTask {
     out.num_tokens += static_cast<int64_t>(length);
     out.facts[how + "/mean_length"] = length / count;
     out.facts[how + "/clipped_ratio"] = cut / count;
-    if (actor.failed_replies() > 0) {
-      out.facts[how + "/failed"] = static_cast<double>(actor.failed_replies());
-      log::warning("eval: ", actor.failed_replies(), " of ", static_cast<int64_t>(count), " replies could not be sampled and count as wrong");
+    if (actor.failed_replies() > 0) out.facts[how + "/failed"] = static_cast<double>(actor.failed_replies());
+    if (unjudged > 0) {
+      out.facts[how + "/unjudged"] = unjudged;
+      log::warning("eval: ", static_cast<int64_t>(unjudged), " of ", static_cast<int64_t>(count),
+                   " replies could not be sampled or judged and count as wrong");
     }
   }
 
-  bool right(const Sample& reply) const { return reply.reward >= threshold_; }
+  bool right(const Sample& reply) const { return reply.judged && reply.reward >= threshold_; }
 
   void take_greedy(EvalSample& sample, const Group& group) const {
     const Sample& reply = group.samples.front();

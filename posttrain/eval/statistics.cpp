@@ -16,7 +16,7 @@ Proportion proportion(double successes, int64_t count) {
   constexpr double z = 1.959963984540054;
   const double n = static_cast<double>(count), p = successes / n, shrink = 1 + z * z / n;
   const double centre = (p + z * z / (2 * n)) / shrink, half = z / shrink * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
-  return {p, std::max(0.0, centre - half), std::min(1.0, centre + half), count};
+  return {p, successes > 0 ? centre - half : 0, successes < n ? centre + half : 1, count};  // exact at the ends, which rounding may miss
 }
 
 // The product form of Chen et al.'s listing: no binomial coefficient overflows.

@@ -20,7 +20,7 @@ struct EvalOptions {
   int64_t limit = 0;         // first problems only; 0 = all
   int64_t num_fewshot = -1;  // examples before each question; -1 = as the task says
   bool apply_chat_template = false, fewshot_as_multiturn = false;
-  std::string system_instruction;
+  std::string system_instruction = {};
   int64_t samples = 0;     // replies drawn for each problem besides the greedy one
   double temperature = 1;  // of those
   int64_t seed = 0;        // of the draws and of the bootstrap

@@ -61,15 +61,15 @@ TEST(RealTasks, AllOfGsm8kFromStartToReport) {
   const size_t longest = task.find("max_tokens = 256");
   ASSERT_NE(longest, std::string::npos);
   std::ofstream(folder.path() / "short.toml") << task.replace(longest, 16, "max_tokens = 3");
-  const fs::path replies = folder.path() / "replies.jsonl";
-  const Json result =
-      hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--out", replies.string(), "--json"});
+  const fs::path out = folder.path() / "evaluation";
+  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--num-fewshot", "0",
+                                       "--out", out.string(), "--json"});
   EXPECT_EQ(result.at("num_problems").as_int(), 1319);
   EXPECT_EQ(result.at("ci95").as_array().size(), 2u);
   int64_t right = 0, rows = 0;
-  read_jsonl(replies, [&](const Json& row, int64_t) {
+  read_jsonl(out / "samples_short.jsonl", [&](const Json& row, int64_t) {
     right += row.at("correct").as_bool();
-    EXPECT_FALSE(row.at("answer").as_string().empty());
+    EXPECT_FALSE(row.at("target").as_string().empty());
     ++rows;
   });
   EXPECT_EQ(rows, 1319);

@@ -50,5 +50,14 @@ TEST(Svg, ChartsLieBelowOneAnotherAndABandWidensTheAxis) {
   EXPECT_EQ(height(both), 2 * height(alone));
 }
 
+TEST(SvgBars, ABarAThingWithItsIntervalAndNothingThatIsNoNumber) {
+  const std::string bars = svg_bars("a <title>", {{"x & y", 0.5, 0.4, 0.6}, {"none", NAN}, {"zero", 0}});
+  EXPECT_NE(bars.find("a &lt;title>"), std::string::npos);
+  EXPECT_NE(bars.find("x &amp; y"), std::string::npos);
+  EXPECT_EQ(count(bars, "=\"nan"), 0u);
+  EXPECT_EQ(count(bars, "<rect"), 4u);  // the background and three bars
+  EXPECT_EQ(count(bars, "<line"), 1u);
+}
+
 }  // namespace
 }  // namespace hone

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr const char* characters = R"({"char_ords": [97, 98, 99, 32, 46], "model_max_length": 64})";
 constexpr const char* shape = R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
-  "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 16, "max_position_embeddings": 12, "rms_norm_eps": 1e-6, "initializer_range": 0.5})";
+  "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 9, "max_position_embeddings": 12, "rms_norm_eps": 1e-6, "initializer_range": 0.5})";
 
 // A random model of twelve positions over the characters "abc .".
 class EvalTest : public ::testing::Test {
@@ -30,14 +31,18 @@ class EvalTest : public ::testing::Test {
   }
   EvalResult run(const std::string& task, const std::string& rows, const EvalOptions& options = {}) {
     std::ofstream(folder.path() / "rows.jsonl") << rows;
-    EvalModel on{context, *model, *tokenizer, {}, [this](Json row) { records.push_back(std::move(row)); }};
-    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
-        .as<EvalTaskSpec>()
-        .task->run(on, options);
+    EvalModel on{context, *model, *tokenizer, engine};
+    EvalResult out = Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
+                         .as<EvalTaskSpec>()
+                         .evaluate(on, options);
+    records.clear();
+    for (const EvalSample& sample : out.samples) records.push_back(sample.to_json());
+    return out;
   }
-  // Log-probability of tail behind head, each encoded by itself.
+  // Log-probability of tail behind head, each encoded by itself; behind the eos token where there is no head.
   double logp(const std::string& head, const std::string& tail) {
     std::vector<int32_t> ids = tokenizer->encode_document(head);
+    if (ids.empty()) ids.push_back(tokenizer->eos().value());
     const size_t given = ids.size();
     for (const int32_t id : tokenizer->encode(tail)) ids.push_back(id);
     double sum = 0;
@@ -47,6 +52,7 @@ class EvalTest : public ::testing::Test {
   }
 
   TemporaryFolder folder;
+  EngineConfig engine;
   std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context{*device};
   std::optional<Tokenizer> tokenizer;
@@ -71,42 +77,167 @@ TEST_F(EvalTest, AContinuationIsScoredBehindEveryChoice) {
 
 TEST_F(EvalTest, TheRightChoiceIsAnIndexALetterOrAText) {
   const std::string task = "kind = 'multiple_choice'\nprompt = 'a'\nchoice = '{choice}'";
-  for (const char* gold : {"1", "\"B\"", "\"b\""}) run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}"));
-  for (const Json& row : records) EXPECT_EQ(row.at("gold").as_int(), 1);
+  for (const char* gold : {"1", "\"B\"", "\"b\""}) {
+    run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}"));
+    EXPECT_EQ(records.at(0).at("gold").as_int(), 1);
+  }
   for (const char* gold : {"2", "\"C\"", "\"x\"", "-1"})
     EXPECT_THROW(run(task, concat(R"({"choices": ["a", "b"], "gold": )", gold, "}")), Error) << gold;
 }
 
 TEST_F(EvalTest, APromptThatDoesNotFitLosesItsBeginningAndIsCounted) {
   const EvalResult result =
-      run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "cccccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
+      run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "bbcccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
   EXPECT_EQ(result.metrics.at("cut"), 1);
-  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("caabbaabbaa", "c"), 1e-6);
+  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ccaabbaabbaa", "c"), 1e-6);  // the last token is predicted, not read
 }
 
 TEST_F(EvalTest, PerplexityIsTheMeanOverPredictedTokensAndBitsAreABytes) {
   const EvalResult result = run("kind = 'perplexity'", R"({"text": "abcab"})");
-  const double nats = -logp("a", "bcab");
-  EXPECT_NEAR(result.metrics.at("nats_per_token"), nats / 4, 1e-6);
+  const double nats = -logp("", "abcab");
+  EXPECT_NEAR(result.metrics.at("nats_per_token"), nats / 5, 1e-6);
   EXPECT_NEAR(result.metrics.at("bits_per_byte"), nats / std::log(2.0) / 5, 1e-6);
 }
 
-TEST_F(EvalTest, ALongDocumentIsReadInWindows) {
+TEST_F(EvalTest, ALongDocumentIsReadInWindowsTheLastOfWhichReachesBack) {
   const EvalResult result = run("kind = 'perplexity'", R"({"text": "abcabcabcabcabc"})");
-  EXPECT_EQ(result.metrics.at("predicted_tokens"), 14);
-  EXPECT_NEAR(result.metrics.at("nats_per_token") * 14, -logp("a", "bcabcabcabc") - logp("c", "abc"), 1e-5);
+  EXPECT_EQ(result.metrics.at("predicted_tokens"), 15);
+  EXPECT_NEAR(result.metrics.at("nats_per_token") * 15, -logp("", "abcabcabcabc") - logp("cabcabcabc", "abc"), 1e-5);
 }
 
 TEST_F(EvalTest, MaxLengthCutsADocumentAndItsBytes) {
   const EvalResult result = run("kind = 'perplexity'\nmax_length = 3", R"({"text": "abcab"})");
-  EXPECT_NEAR(result.metrics.at("bits_per_byte"), -logp("a", "bc") / std::log(2.0) / 3, 1e-6);
+  EXPECT_NEAR(result.metrics.at("bits_per_byte"), -logp("", "ab") / std::log(2.0) / 2, 1e-6);  // eos, a, b
 }
 
-TEST_F(EvalTest, WhatFollowsThePromptCountsAlone) {
-  const EvalResult fits = run("kind = 'perplexity'\nprompt = '{p}'\ntext = '{t}'", R"({"p": "abc", "t": " ca"})");
-  EXPECT_NEAR(fits.metrics.at("nats_per_token"), -logp("abc", " ca") / 3, 1e-6);
-  const EvalResult cut = run("kind = 'perplexity'\nprompt = '{p}'\ntext = '{t}'", R"({"p": "cccccabcabcabc", "t": " ca"})");
-  EXPECT_NEAR(cut.metrics.at("nats_per_token"), -logp("abcabcabc", " ca") / 3, 1e-6);
+TEST_F(EvalTest, PerplexitiesAreAByteAndAWordToo) {
+  const EvalResult result = run("kind = 'perplexity'", "{\"text\": \"abc ab\"}\n{\"text\": \"cab\"}");
+  const double nats = -logp("", "abc ab") - logp("", "cab");
+  EXPECT_NEAR(result.figures.at("byte_perplexity").value, std::exp(nats / 9), 1e-5);
+  EXPECT_NEAR(result.figures.at("word_perplexity").value, std::exp(nats / 3), 1e-3);
+  EXPECT_FALSE(result.figures.at("bits_per_byte").higher_is_better);
+  EXPECT_FALSE(result.accuracy.has_value());
+}
+
+TEST_F(EvalTest, ATextsLikelihoodAndWhetherItIsWrittenGreedily) {
+  const std::string task = "kind = 'loglikelihood'\nprompt = '{p}'\ntarget = '{t}'";
+  std::string rows;
+  for (const char* target : {"a", "b", "c", " ", "."}) rows += concat(R"({"p": "abc", "t": ")", target, "\"}\n");
+  const EvalResult result = run(task, rows);
+  std::vector<double> found;
+  int64_t written = 0;
+  for (const Json& row : records) {
+    found.push_back(row.at("logp").as_double());
+    written += row.at("correct").as_bool();
+    EXPECT_NEAR(found.back(), logp("abc", row.at("target").as_string()), 1e-6);
+  }
+  const auto best = static_cast<size_t>(std::max_element(found.begin(), found.end()) - found.begin());
+  EXPECT_LE(written, 1);  // ids that are no character may be likelier than all of them
+  if (written == 1) EXPECT_TRUE(records[best].at("correct").as_bool());
+  double sum = 0;
+  for (const double one : found) sum += one;
+  EXPECT_NEAR(result.figures.at("perplexity").value, std::exp(-sum / 5), 1e-6);
+  EXPECT_NEAR(result.figures.at("bits_per_byte").value, -sum / std::log(2.0) / 5, 1e-6);
+  EXPECT_EQ(result.figures.at("acc").value, static_cast<double>(written) / 5);
+  EXPECT_GT(result.figures.at("perplexity").stderr_value, 0);
+}
+
+TEST_F(EvalTest, SpacesThatEndTheContextBeginTheContinuation) {
+  run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "ab  ", "choices": ["c", "a."], "gold": 1})");
+  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ab", "  c"), 1e-6);
+}
+
+TEST_F(EvalTest, AnEmptyContextIsTheEosTokenWhereThereIsNoBos) {
+  run("kind = 'multiple_choice'\nprompt = ''\nchoice = '{choice}'", R"({"choices": ["abc", "b a"], "gold": 1})");
+  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("", "abc"), 1e-6);
+}
+
+TEST_F(EvalTest, NormalisationIsByCharactersAndByBytesOfTheChoice) {
+  const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = ' {choice}'", R"({"choices": ["c", "abcabc"], "gold": 1})");
+  const double one = logp("ab", " c"), six = logp("ab", " abcabc") / 6;
+  EXPECT_EQ(result.figures.at("acc_norm").value, six > one ? 1 : 0);
+  EXPECT_EQ(result.figures.at("acc_bytes").value, six > one ? 1 : 0);
+  EXPECT_EQ(result.figures.at("acc").value, 6 * six > one ? 1 : 0);
+}
+
+TEST_F(EvalTest, SubtasksAreReportedEachAndTogether) {
+  const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = '{choice}'\nsubtask = '{s}'",
+                                "{\"s\": \"x\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n{\"s\": \"y\", \"choices\": [\"a\", \"b\"], \"gold\": 1}\n"
+                                "{\"s\": \"y\", \"choices\": [\"a\", \"c\"], \"gold\": 1}\n");
+  ASSERT_EQ(result.subtasks.size(), 2u);
+  EXPECT_EQ(result.subtask_sizes.at("y"), 2);
+  EXPECT_DOUBLE_EQ(result.figures.at("acc").value, (result.subtasks.at("x").at("acc").value + 2 * result.subtasks.at("y").at("acc").value) / 3);
+}
+
+TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
+  const EvalResult result =
+      run("kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 3 }\n"
+          "filters = [{ name = 'letter', pattern = '[abc]' }]",
+          "{\"q\": \"ab\", \"a\": \"a\"}\n{\"q\": \"b c\", \"a\": \"b\"}\n", {.samples = 6});
+  ASSERT_EQ(records.size(), 2u);
+  double mean = 0, pass2 = 0, greedy = 0;
+  for (const Json& row : records) {
+    const auto right = [&](const Json& reply) {
+      const size_t at = reply.at("completion").as_string().find_first_of("abc");
+      return at != std::string::npos && reply.at("completion").as_string().substr(at, 1) == row.at("target").as_string();
+    };
+    greedy += right(row);
+    int64_t count = 0;
+    for (const Json& reply : row.at("sampled").as_array()) {
+      EXPECT_EQ(reply.at("correct").as_bool(), right(reply));
+      count += right(reply);
+    }
+    mean += static_cast<double>(count) / 6;
+    pass2 += pass_at_k(6, count, 2);
+  }
+  EXPECT_DOUBLE_EQ(result.figures.at("exact_match,letter").value, greedy / 2);
+  EXPECT_DOUBLE_EQ(result.accuracy->value, greedy / 2);
+  EXPECT_DOUBLE_EQ(result.figures.at("mean@6").value, mean / 2);
+  EXPECT_DOUBLE_EQ(result.figures.at("pass@1").value, mean / 2);
+  EXPECT_DOUBLE_EQ(result.figures.at("pass@2").value, pass2 / 2);
+  EXPECT_DOUBLE_EQ(result.sampled_accuracy->value, mean / 2);
+  for (const char* name : {"pass@4", "pass@6", "maj@1", "maj@2", "maj@4", "maj@6"}) EXPECT_TRUE(result.figures.contains(name)) << name;
+}
+
+// What a sample is, but for where its row was.
+std::map<std::string, std::string> by_hash(const std::vector<Json>& records) {
+  std::map<std::string, std::string> out;
+  for (Json row : records) {
+    row.set("doc_id", 0), row.set("where", "");
+    out[row.at("doc_hash").as_string()] = row.dump();
+  }
+  return out;
+}
+
+TEST_F(EvalTest, ResultsDoNotDependOnBatchSizeOrderOrLimit) {
+  std::vector<std::string> rows;
+  for (const char* q : {"ab", "b c", "cab.", "a", "bb a", "c.c"})
+    rows.push_back(concat(R"({"q": ")", q, R"(", "a": "b", "choices": ["a", "bc", "c."], "gold": )", rows.size() % 3, "}"));
+  const auto joined = [&](size_t rotated, size_t count) {
+    std::string out;
+    for (size_t i = 0; i < count; ++i) out += rows[(i * 5 + rotated) % rows.size()] + "\n";
+    return out;
+  };
+  for (const std::string& task :
+       {std::string("kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 5 }\nreward = { kind = 'exact' }"),
+        std::string("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'"),
+        std::string("kind = 'loglikelihood'\nprompt = '{q}'\ntarget = '{choices.1}'"), std::string("kind = 'perplexity'\ntext = '{q}{choices.2}'")}) {
+    engine = {};
+    const EvalOptions options{.samples = 4, .seed = 5, .bootstrap_iters = 50};
+    const EvalResult first = run(task, joined(0, 6), options);
+    const auto samples = by_hash(records);
+    engine = {.kv_block_size = 4, .kv_cache_tokens = 32, .max_batch_tokens = 5, .max_sequences = 2};
+    const EvalResult shuffled = run(task, joined(3, 6), options);
+    EXPECT_EQ(by_hash(records), samples) << task;
+    Json a = first.to_json(), b = shuffled.to_json();
+    for (Json* json : {&a, &b}) json->set("seconds", 0);
+    EXPECT_EQ(a.dump(), b.dump()) << task;
+    EvalOptions fewer = options;
+    fewer.limit = 2;
+    run(task, joined(0, 6), fewer);
+    ASSERT_EQ(records.size(), 2u);
+    for (const auto& [hash, sample] : by_hash(records)) EXPECT_EQ(samples.at(hash), sample) << task;
+  }
 }
 
 TEST(EvalTasks, EveryTaskFileReads) {
@@ -124,9 +255,10 @@ TEST(EvalTasks, EveryTaskRunsOnItsFirstRows) {
     const auto folder = data / "weights" / (name == "digit_completion" ? "verl_random_llama" : "stories260K");
     const auto model = load_model(context, folder);
     const Tokenizer tokenizer = Tokenizer::load(folder);
-    EvalModel on{context, *model, tokenizer, {}, {}};
-    const EvalResult result = load_eval_task(name).task->run(on, {.limit = 2});
-    EXPECT_EQ(result.num_problems, 2) << name;
+    EvalModel on{context, *model, tokenizer, {}};
+    const EvalTaskSpec spec = load_eval_task(name);
+    const EvalResult result = spec.evaluate(on, {.limit = 2, .bootstrap_iters = 10});
+    EXPECT_EQ(result.num_problems, spec.kind == "group" ? 4 : name == "wikitext2" ? 1 : 2) << name;
     EXPECT_GT(result.num_tokens, 0) << name;
     for (const auto& [metric, value] : result.metrics) EXPECT_TRUE(std::isfinite(value)) << name << " " << metric;
   }
