@@ -27,13 +27,13 @@ Json figures_json(const std::string& alias, const std::map<std::string, Figure>&
   return out;
 }
 
-struct Chart {
+struct Drawing {
   std::string file, svg;
 };
 
 // Accuracies beside each other, those of the parts of a task, and how pass@k and maj@k grow with k.
-std::vector<Chart> draw_charts(const std::vector<EvalResult>& results) {
-  std::vector<Chart> out;
+std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
+  std::vector<Drawing> out;
   std::vector<Bar> accuracies;
   for (const EvalResult& result : results)
     if (result.accuracy) accuracies.push_back({result.task, result.accuracy->value, result.accuracy->low, result.accuracy->high});
@@ -50,7 +50,7 @@ std::vector<Chart> draw_charts(const std::vector<EvalResult>& results) {
     }
     std::vector<Curve> curves;
     for (const char* family : {"pass@", "maj@"}) {
-      Curve curve{family + std::string("k"), {}};
+      Curve curve{.name = family + std::string("k"), .points = {}, .band = {}};
       for (const auto& [name, figure] : result.figures)
         if (name.starts_with(family)) curve.points.emplace_back(std::stod(name.substr(name.find('@') + 1)), figure.value);
       std::sort(curve.points.begin(), curve.points.end());

@@ -146,6 +146,7 @@ Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
   if (!source_.description.empty())
     preamble += (preamble.empty() ? "" : source_.fewshot.delimiter) + fill_template(source_.description, doc.row, doc.where);
   if (is_chat()) {
+    out.prompt = doc.question;  // for rewards that read it
     if (!preamble.empty()) out.messages.push_back({"system", preamble, {}});
     for (Message& message : messages(doc, skipped)) out.messages.push_back(std::move(message));
     return out;

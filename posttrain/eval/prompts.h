@@ -58,7 +58,7 @@ class PromptRenderer {
   PromptRenderer(const PromptSource& source, const EvalOptions& options);
   bool is_chat() const { return !format_.chat.empty(); }
   const PromptFormat& format() const { return format_; }
-  // With the first `skipped` examples left out.
+  // With the first `skipped` examples left out. In a chat, the task's prompt is the bare question, and messages are what is asked.
   Task task(const EvalDoc& doc, size_t skipped = 0) const;
   // What is asked as a sample shows it: text, or a list of {role, content}.
   static Json shown(const Task& task);

@@ -25,7 +25,7 @@ class PromptsTest : public ::testing::Test {
 )";
   }
   PromptSource source(const std::string& toml) const {
-    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\nprompt = 'Q: {q}\\nA:'\n" + toml +
+    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\nprompt = \"Q: {q}\\nA:\"\n" + toml +
                                  "\n[fewshot]\nfiles = ['" + (folder.path() / "examples.jsonl").string() + "']\n" + fewshot,
                              "task.toml")
         .as<PromptSource>();
@@ -89,6 +89,7 @@ TEST_F(PromptsTest, InAChatTheDescriptionIsTheSystemsAndExamplesAreOneMessageOrT
   const PromptSource s = source("num_fewshot = 1\ndescription = 'Add.'\nchat = 'chatml'");
   const EvalDoc doc = load(s)[1];
   EXPECT_EQ(rendered(PromptRenderer(s, {}).task(doc)), "<system>Add.<user>Q: 1+1\nA: 2\n\nQ: 3*3\nA:");
+  EXPECT_EQ(text(s, doc), "Q: 3*3\nA:");
   EXPECT_EQ(rendered(PromptRenderer(s, {.fewshot_as_multiturn = true, .system_instruction = "Be exact."}).task(doc)),
             "<system>Be exact.\n\nAdd.<user>Q: 1+1\nA:<assistant>2<user>Q: 3*3\nA:");
   const Json shown = PromptRenderer::shown(PromptRenderer(s, {}).task(doc));
