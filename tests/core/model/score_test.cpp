@@ -55,7 +55,7 @@ TEST_F(ScoreTest, WhatCannotBeScored) {
     return "";
   };
   EXPECT_EQ(refusal({0, 19}, 1), "sequence 1: token 1 has id 19, the model's ids are 0 to 18");
-  EXPECT_EQ(refusal(std::vector<int32_t>(41), 1), "sequence 1 has 41 tokens; the model has 40 positions");
+  EXPECT_EQ(refusal(std::vector<int32_t>(42), 1), "sequence 1 has 42 tokens; the model has 40 positions, and one more token can be predicted");
   EXPECT_EQ(refusal({1}, 0), "temperature is 0; log-probabilities want a positive one");
 }
 
