@@ -7,6 +7,7 @@
 #include "core/stopwatch.h"
 #include "kernels/logprob.h"
 #include "kernels/optimizer.h"
+#include "kernels/sample.h"
 #include "pretrain/critic.h"
 #include "pretrain/dump.h"
 #include "pretrain/packing.h"
@@ -73,7 +74,7 @@ struct Trainer::Impl {
         host(context.device(), size_t{1} << 16, Place::host),
         phases(context),
         update_phases(context),
-        inv_temperature(static_cast<float>(1 / config.temperature)) {
+        inv_temperature(inverse_temperature(static_cast<float>(config.temperature))) {
     HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
     noise = {.alpha = static_cast<float>(config.neftune_noise_alpha), .seed = config.noise_seed, .first = 0};
     optimizer->attach(context, model.params());

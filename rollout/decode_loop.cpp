@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "core/model/run.h"
-#include "kernels/gemm.h"
 
 namespace hone {
 namespace {
@@ -20,33 +19,6 @@ int64_t padded_rows(int64_t rows) {
 constexpr int64_t padded_blocks(int64_t blocks) { return (blocks + 63) / 64 * 64; }
 
 }  // namespace
-
-void append_drawn(Drawn& out, const int32_t* rows, int64_t count, int64_t width) {
-  const auto add = [&](std::vector<float>& column, int64_t row) {
-    const size_t before = column.size();
-    column.resize(before + static_cast<size_t>(count));
-    std::memcpy(column.data() + before, rows + row * width, static_cast<size_t>(count) * sizeof(float));
-  };
-  for (int64_t i = 0; i < count; ++i)
-    HONE_CHECK(rows[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
-  out.ids.insert(out.ids.end(), rows, rows + count);
-  add(out.logp, 1);
-  add(out.truncated_logp, 2);
-  add(out.raw_logp, 3);
-}
-
-void draw_rows(Context& context, Model& model, DrawnRows out, Tensor hidden, Tensor params) {
-  constexpr int64_t rows_at_once = 256;  // bounds the logits' memory
-  for (int64_t begin = 0; begin < hidden.dim(0); begin += rows_at_once) {
-    const int64_t rows = std::min(rows_at_once, hidden.dim(0) - begin);
-    const auto slice = [&](Tensor column) { return column.rows(begin, rows); };
-    ScratchScope scope(context);
-    const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, slice(hidden), model.head().value, Tensor(), Tensor());
-    sample_rows(context, slice(out.ids()), slice(out.column(1)), slice(out.column(2)), slice(out.column(3)), logits,
-                params.rows(begin * param_size, rows * param_size));
-  }
-}
 
 struct DecodeLoop::Shape {
   // One piece of i32: the state's columns, offsets, table; a host copy of the same layout fills it.

@@ -7,33 +7,10 @@
 
 #include "core/model/model.h"
 #include "kernels/decode.h"
-#include "kernels/sample.h"
+#include "rollout/draw.h"
 #include "rollout/kv_cache.h"
 
 namespace hone {
-
-// Of each row of a pass: the id drawn and its log-probs (kernels/sample.h).
-struct Drawn {
-  std::vector<int32_t> ids;
-  std::vector<float> logp, truncated_logp, raw_logp;
-};
-
-// Room on a device for what sample_rows writes, in one piece: [4, S], ids in the first row.
-struct DrawnRows {
-  Tensor all;  // i32 [4, S]
-  explicit DrawnRows(Tensor rows) : all(rows) {}
-  Tensor ids() const { return all.rows(0, 1).view({all.dim(1)}); }
-  Tensor column(int64_t i) const {  // 1 logp, 2 truncated_logp, 3 raw_logp
-    Tensor out = all.rows(i, 1).view({all.dim(1)});
-    out.dtype = DType::f32;
-    return out;
-  }
-};
-// Adds the first `count` columns of a host copy of DrawnRows::all, `width` columns wide. A row that had no distribution is an Error.
-void append_drawn(Drawn& out, const int32_t* rows, int64_t count, int64_t width);
-
-// logits of hidden [S, D], and what is drawn from them.
-void draw_rows(Context& context, Model& model, DrawnRows out, Tensor hidden, Tensor params);
 
 class DecodeLoop {
  public:

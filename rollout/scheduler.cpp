@@ -61,7 +61,8 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     // A preempted sequence waits until it fits whole with a block to spare, so that two do not take turns in evicting each other.
     const Sequence& next = waiting_.front();
     const int64_t spare = next.parted && !running_.empty() ? 1 : 0;
-    if (cache_.free_blocks() < cache_.blocks_for(static_cast<int64_t>(next.tokens.size()) + 1) + spare) break;
+    const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
+    if (cache_.free_blocks() < cache_.blocks_for(tokens) + spare) break;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     const auto it = std::prev(running_.end());

@@ -1,5 +1,6 @@
 #pragma once
 // A request on its way through the engine: plain data.
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct Ticket {
   std::vector<Reply> replies;
   int64_t unfinished = 0;
   bool cancelled = false;
+  std::vector<int32_t> stop_ids;      // that end a reply, each once
   std::vector<int32_t> thinking_end;  // the request's, as ids
 };
 
@@ -27,12 +29,14 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt, then what was drawn
   int64_t computed = 0;         // tokens whose keys and values are in the cache
   std::vector<int32_t> blocks;
-  bool thinking = false;   // under a budget, and thinking_end has not been written yet
-  std::string tail;        // the last bytes of the text, where a stop string or thinking_end may end
-  int64_t max_tokens = 0;  // of tokens.size() when the reply ends by length
+  bool thinking = false;              // under a budget, and thinking_end has not been written yet
+  std::string tail;                   // the last bytes of the text, where a stop string or thinking_end may end
+  int64_t max_tokens = 0;             // of tokens.size() when the reply ends by length
+  std::map<int32_t, int64_t> counts;  // where there are penalties: how often the reply holds each id; 0 of those that the prompt alone does
 
   int64_t written() const { return static_cast<int64_t>(tokens.size() - ticket->request.prompt.size()); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed; }
+  bool full() const { return static_cast<int64_t>(tokens.size()) >= max_tokens; }
   Reply& result() const { return ticket->replies[static_cast<size_t>(reply)]; }
 };
 

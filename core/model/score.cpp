@@ -4,6 +4,7 @@
 
 #include "core/model/run.h"
 #include "kernels/logprob.h"
+#include "kernels/sample.h"
 
 namespace hone {
 namespace {
@@ -35,7 +36,7 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor();
   const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts), upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
   logprob_forward(context, logp, lse, entropy, hidden, model.head().value, upload(context, scratch, std::span<const int32_t>(targets)),
-                  static_cast<float>(1 / options.temperature));
+                  inverse_temperature(static_cast<float>(options.temperature)));
 
   const auto spread = [&](Tensor values, std::vector<float> TokenScores::*member) {
     const std::vector<float> host = download(context, values);

@@ -6,67 +6,33 @@
 
 #include "core/model/score.h"
 #include "core/parallel_for.h"
-#include "core/rng.h"
 #include "rollout/decode_loop.h"
+#include "tests/rollout/tiny_engine.h"
 
 namespace hone {
 namespace {
 
-class EngineTest : public ::testing::Test {
+class EngineTest : public test::TinyEngineTest {
  protected:
-  EngineTest() : device(devices().at("cpu")(0)), context(*device) {
-    model = make_model(JsonObject{{"model_type", "llama"},
-                                  {"hidden_size", 32},
-                                  {"intermediate_size", 48},
-                                  {"num_hidden_layers", 2},
-                                  {"num_attention_heads", 4},
-                                  {"num_key_value_heads", 2},
-                                  {"vocab_size", 61},
-                                  {"max_position_embeddings", 96},
-                                  {"rms_norm_eps", 1e-5},
-                                  {"initializer_range", 0.3},
-                                  {"hidden_act", "silu"},
-                                  {"tie_word_embeddings", false}},
-                       "test");
-    model->allocate(context, DType::f32, false);
-    model->initialise(context, 5);
-  }
-
-  static std::vector<int32_t> prompt(uint64_t i, int64_t length) {
-    std::vector<int32_t> out;
-    Rng rng(11, i);
-    for (int64_t t = 0; t < length; ++t) out.push_back(static_cast<int32_t>(rng.below(61)));
-    return out;
-  }
   static std::vector<Request> requests() {
     std::vector<Request> out;
     for (uint64_t i = 0; i < 9; ++i)
       out.push_back({prompt(i, 1 + static_cast<int64_t>(i) * 5),
                      1 + static_cast<int64_t>(i % 3),
                      i,
-                     {.temperature = i == 4 ? 0.0 : 0.8, .max_tokens = 20, .seed = 3, .stop = {}, .stop_ids = {7}}});
+                     {.temperature = i == 4   ? 0.0
+                                     : i == 5 ? 1.1
+                                              : 0.8,
+                      .max_tokens = 20,
+                      .seed = 3,
+                      .stop = {},
+                      .stop_ids = {7}}});
     return out;
   }
   std::vector<std::vector<Reply>> run(const EngineConfig& config) { return Engine(context, *model, nullptr, config).generate(requests()); }
-
-  std::unique_ptr<Device> device;
-  Context context;
-  std::unique_ptr<Model> model;
 };
 
-void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].size(), b[i].size());
-    for (size_t j = 0; j < a[i].size(); ++j) {
-      EXPECT_EQ(a[i][j].ids, b[i][j].ids) << i << " " << j;
-      EXPECT_EQ(a[i][j].logp, b[i][j].logp) << i << " " << j;
-      EXPECT_EQ(a[i][j].truncated_logp, b[i][j].truncated_logp);
-      EXPECT_EQ(a[i][j].raw_logp, b[i][j].raw_logp);
-      EXPECT_EQ(a[i][j].finish_reason, b[i][j].finish_reason);
-    }
-  }
-}
+using test::expect_same;
 
 TEST_F(EngineTest, RepliesDoNotDependOnBatchingChunkingOrPreemption) {
   const auto reference = run({});

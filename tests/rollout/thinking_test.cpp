@@ -5,6 +5,7 @@
 #include "core/parallel_for.h"
 #include "rollout/engine.h"
 #include "tests/posttrain/characters.h"
+#include "tests/rollout/tiny_engine.h"
 
 namespace hone::test {
 namespace {
@@ -47,21 +48,6 @@ class ThinkingTest : public ::testing::Test {
   Context context{*device};
   std::unique_ptr<Model> model = character_model(context, tokenizer);
 };
-
-void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(a[i].size(), b[i].size());
-    for (size_t j = 0; j < a[i].size(); ++j) {
-      EXPECT_EQ(a[i][j].ids, b[i][j].ids) << i << " " << j;
-      EXPECT_EQ(a[i][j].forced, b[i][j].forced) << i << " " << j;
-      EXPECT_EQ(a[i][j].logp, b[i][j].logp) << i << " " << j;
-      EXPECT_EQ(a[i][j].truncated_logp, b[i][j].truncated_logp);
-      EXPECT_EQ(a[i][j].raw_logp, b[i][j].raw_logp);
-      EXPECT_EQ(a[i][j].text, b[i][j].text);
-    }
-  }
-}
 
 TEST_F(ThinkingTest, TheEndIsForcedAfterTheBudgetAndDrawingGoesOn) {
   const auto with = run(requests(all)), without = run(requests(none));

@@ -1,0 +1,305 @@
+// How replies are drawn: what changes logits, what ends a reply, what is told of them; and that none of it depends on the other requests.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/model/run.h"
+#include "core/model/score.h"
+#include "core/parallel_for.h"
+#include "kernels/gemm.h"
+#include "tests/posttrain/characters.h"
+#include "tests/rollout/tiny_engine.h"
+
+namespace hone::test {
+namespace {
+
+constexpr int64_t V = 61;
+
+class SamplingTest : public TinyEngineTest {
+ protected:
+  // Requests that ask for everything in turn.
+  static std::vector<Request> requests() {
+    std::vector<Request> out;
+    for (uint64_t i = 0; i < 12; ++i) {
+      Request& request = out.emplace_back();
+      request.prompt = prompt(i, 1 + static_cast<int64_t>(i) * 3);
+      request.n = 1 + static_cast<int64_t>(i % 3);
+      request.id = i;
+      Sampling& sampling = request.sampling;
+      sampling.temperature = i == 4 ? 0.0 : 1.1;
+      sampling.max_tokens = 14;
+      sampling.seed = 3;
+      for (int64_t id = 0; id < 12; ++id) sampling.stop_ids.push_back(id);
+      if (i % 2 == 0) sampling.min_tokens = static_cast<int64_t>(i);
+      if (i % 3 == 0) sampling.repetition_penalty = 1.3;
+      if (i % 4 == 1) sampling.presence_penalty = 0.7, sampling.frequency_penalty = -0.4;
+      if (i % 3 == 1) sampling.logit_bias = {{20, 3}, {21, -100}};
+      if (i % 4 == 2) sampling.top_p = 0.9;
+      if (i % 5 == 0) request.top_logprobs = static_cast<int64_t>(i) + 1;
+      request.prompt_logprobs = i % 4 == 3 || i == 10;
+    }
+    return out;
+  }
+  std::vector<std::vector<Reply>> run(std::vector<Request> asked, const EngineConfig& config = {}) {
+    return Engine(context, *model, nullptr, config).generate(std::move(asked));
+  }
+  std::vector<Reply> replies_to(const Request& request) { return run({request})[0]; }
+  Reply one(const Request& request) { return replies_to(request)[0]; }
+
+  // Of the token after these.
+  std::vector<double> logits_after(const std::vector<int32_t>& tokens) {
+    ScratchScope scope(context);
+    const std::vector<BatchPart> parts{{tokens}};
+    const std::vector<int32_t> last{static_cast<int32_t>(tokens.size()) - 1};
+    const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts), upload(context, context.scratch(), last), nullptr);
+    const Tensor logits = context.scratch().take(DType::f32, {1, V});
+    gemm_forward(context, logits, hidden, model->head().value, {}, {});
+    return {logits.ptr<float>(), logits.ptr<float>() + V};
+  }
+};
+
+std::vector<int32_t> joined(std::vector<int32_t> a, std::span<const int32_t> b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrNeighbours) {
+  const auto reference = run(requests());
+  expect_same(reference, run(requests(), {.max_batch_tokens = 1}));
+  expect_same(reference, run(requests(), {.max_batch_tokens = 7, .max_sequences = 2}));
+  expect_same(reference, run(requests(), {.kv_block_size = 3}));
+  Engine small(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 48});
+  expect_same(reference, small.generate(requests()));
+  EXPECT_GT(small.stats().preemptions, 0);
+  for (size_t i = 0; i < reference.size(); ++i) expect_same({reference[i]}, {run({requests()[i]})[0]});
+}
+
+TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
+  for (const Request& request : requests()) {
+    const Sampling& sampling = request.sampling;
+    if (sampling.top_p < 1 || sampling.temperature == 0) continue;
+    for (const Reply& reply : replies_to(request))
+      for (size_t t = 0; t < reply.ids.size(); ++t) {
+        const std::span<const int32_t> before(reply.ids.data(), t);
+        const std::vector<double> raw = logits_after(joined(request.prompt, before));
+        std::vector<double> changed = raw;
+        for (const LogitBias& of : sampling.logit_bias) changed[static_cast<size_t>(of.id)] += of.bias;
+        for (int32_t v = 0; v < V; ++v) {
+          double& z = changed[static_cast<size_t>(v)];
+          const auto times = std::ranges::count(before, v);
+          if (times > 0 || std::ranges::count(request.prompt, v) > 0) z = z > 0 ? z / sampling.repetition_penalty : z * sampling.repetition_penalty;
+          z -= sampling.frequency_penalty * static_cast<double>(times) + (times > 0 ? sampling.presence_penalty : 0);
+          if (std::ssize(before) < sampling.min_tokens && v < 12) z = -std::numeric_limits<double>::infinity();
+        }
+        const auto log_softmax = [&](const std::vector<double>& logits, double temperature) {
+          double sum = 0;
+          for (const double z : logits) sum += std::exp(z / temperature);
+          return logits[static_cast<size_t>(reply.ids[t])] / temperature - std::log(sum);
+        };
+        EXPECT_NEAR(static_cast<double>(reply.truncated_logp[t]), log_softmax(changed, sampling.temperature), 2e-5) << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature), 2e-5) << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1), 2e-5) << request.id << " token " << t;
+      }
+  }
+}
+
+TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
+  const auto replies = run(requests());
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const Request request = requests()[i];
+    const double temperature = request.sampling.temperature > 0 ? request.sampling.temperature : 1;
+    for (const Reply& reply : replies[i]) {
+      const std::vector<std::vector<int32_t>> text{joined(request.prompt, reply.ids)};
+      const TokenScores scores = score_sequences(context, *model, text, {.temperature = temperature}).front();
+      const TokenScores raw = score_sequences(context, *model, text, {}).front();
+      for (size_t t = 0; t < reply.ids.size(); ++t) {
+        ASSERT_EQ(reply.logp[t], scores.logp[request.prompt.size() + t]) << i << " token " << t;
+        ASSERT_EQ(reply.raw_logp[t], raw.logp[request.prompt.size() + t]) << i << " token " << t;
+      }
+      ASSERT_EQ(reply.prompt_logp.size(), request.prompt_logprobs ? request.prompt.size() : 0u);
+      for (size_t t = 0; t < reply.prompt_logp.size(); ++t) ASSERT_EQ(reply.prompt_logp[t], raw.logp[t]) << i << " prompt token " << t;
+    }
+  }
+}
+
+TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
+  Request request{prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
+  request.sampling.max_tokens = 1;
+  request.sampling.logit_bias = {{7, 2}};
+  std::map<int32_t, std::pair<double, double>> seen;  // times, probability
+  for (const Reply& reply : replies_to(request)) {
+    auto& [times, probability] = seen[reply.ids[0]];
+    ++times, probability = std::exp(static_cast<double>(reply.truncated_logp[0]));
+  }
+  double chi_square = 0;
+  int64_t freedom = -1;
+  for (const auto& [id, of] : seen) {
+    const double mean = 4000 * of.second;
+    if (mean < 5) continue;
+    chi_square += (of.first - mean) * (of.first - mean) / mean, ++freedom;
+  }
+  ASSERT_GT(freedom, 5);
+  EXPECT_LT(chi_square, static_cast<double>(freedom) + 4 * std::sqrt(2.0 * static_cast<double>(freedom)));
+}
+
+TEST_F(SamplingTest, NoReplyStopsBeforeMinTokens) {
+  bool early = false;
+  for (const int64_t min_tokens : {0, 1, 9}) {
+    Request request{prompt(1, 6), 40, 0, {.max_tokens = 20, .min_tokens = min_tokens, .stop = {}, .stop_ids = {}}};
+    for (int64_t id = 0; id < 30; ++id) request.sampling.stop_ids.push_back(id);
+    for (const Reply& reply : replies_to(request)) {
+      ASSERT_EQ(reply.finish_reason, "stop");
+      ASSERT_GT(std::ssize(reply.ids), min_tokens);
+      for (size_t t = 0; t + 1 < reply.ids.size(); ++t) EXPECT_GE(reply.ids[t], 30);
+      early = early || reply.ids.size() == 1;
+    }
+  }
+  EXPECT_TRUE(early);
+}
+
+TEST_F(SamplingTest, ABiasForcesAndBans) {
+  Request request{prompt(1, 6), 20, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}};
+  request.sampling.logit_bias = {{33, 100}};
+  for (const Reply& reply : replies_to(request)) EXPECT_EQ(reply.ids, std::vector<int32_t>(5, 33));
+  request.sampling.logit_bias = {{33, 100}, {34, 100}, {35, -100}};
+  for (const Reply& reply : replies_to(request))
+    for (const int32_t id : reply.ids) EXPECT_TRUE(id == 33 || id == 34);
+}
+
+TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
+  Request request{prompt(2, 8), 2, 0, {.temperature = 1.4, .max_tokens = 6, .stop = {}, .stop_ids = {}}, 64, true};
+  for (const Reply& reply : replies_to(request)) {
+    const std::vector<int32_t> text = joined(request.prompt, reply.ids);
+    const auto check = [&](const std::vector<TokenLogp>& top, size_t position, float raw_logp) {
+      ASSERT_EQ(std::ssize(top), V);  // all there are
+      double mass = 0;
+      for (size_t i = 0; i < top.size(); ++i) {
+        mass += std::exp(static_cast<double>(top[i].logp));
+        if (i > 0) {
+          EXPECT_GE(top[i - 1].logp, top[i].logp);
+        }
+        if (top[i].id == text[position]) {
+          EXPECT_EQ(top[i].logp, raw_logp);
+        }
+      }
+      EXPECT_NEAR(mass, 1, 1e-5);
+    };
+    ASSERT_EQ(reply.top_logprobs.size(), reply.ids.size());
+    for (size_t t = 0; t < reply.ids.size(); ++t) check(reply.top_logprobs[t], request.prompt.size() + t, reply.raw_logp[t]);
+    ASSERT_EQ(reply.prompt_top_logprobs.size(), request.prompt.size());
+    EXPECT_TRUE(reply.prompt_top_logprobs[0].empty());
+    for (size_t t = 1; t < request.prompt.size(); ++t) check(reply.prompt_top_logprobs[t], t, reply.prompt_logp[t]);
+  }
+}
+
+TEST_F(SamplingTest, ANeighboursTopLogProbsAreNotMine) {
+  std::vector<Request> asked(3, {prompt(2, 8), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}});
+  asked[0].top_logprobs = 5, asked[1].top_logprobs = 2;
+  const auto replies = run(asked);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(replies[i][0].ids, replies[0][0].ids);
+    EXPECT_EQ(replies[i][0].top_logprobs.size(), i == 2 ? 0u : 4u);
+    for (const auto& top : replies[i][0].top_logprobs) EXPECT_EQ(std::ssize(top), asked[i].top_logprobs);
+  }
+}
+
+TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
+  Request request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 96, .max_batch_tokens = 10});
+  const auto replies = engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
+  const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
+  for (const Reply& reply : replies[0]) {
+    EXPECT_FALSE(reply.failed) << reply.finish_reason;
+    EXPECT_TRUE(reply.ids.empty());
+    EXPECT_EQ(reply.finish_reason, "length");
+    EXPECT_EQ(reply.prompt_logp, scores.logp);
+  }
+  EXPECT_EQ(replies[1][0].ids.size(), 3u);
+  request.prompt_logprobs = false;  // and nothing to do
+  EXPECT_TRUE(one(request).failed);
+}
+
+TEST_F(SamplingTest, SeedRequestAndReplyDecideTheDraws) {
+  Request request{prompt(5, 5), 2, 7, {.max_tokens = 12, .seed = 1, .stop = {}, .stop_ids = {}}};
+  const std::vector<Reply> first = replies_to(request);
+  EXPECT_NE(first[0].ids, first[1].ids);
+  expect_same({first}, run({request}));
+  request.sampling.seed = 2;
+  EXPECT_NE(one(request).ids, first[0].ids);
+  request.sampling.seed = 1, request.id = 8;
+  EXPECT_NE(one(request).ids, first[0].ids);
+}
+
+TEST_F(SamplingTest, EveryTokenIsToldAsItIsWritten) {
+  Request request{prompt(5, 5), 2, 7, {.max_tokens = 6, .stop = {}, .stop_ids = {}}, 3, true};
+  Engine engine(context, *model, nullptr, {});
+  std::vector<Reply> told(2), finished;
+  engine.submit(
+      request, [&](uint64_t, std::vector<Reply> replies) { finished = std::move(replies); },
+      [&](uint64_t id, int64_t reply, const Reply& written) {
+        EXPECT_EQ(id, 7u);
+        EXPECT_EQ(written.ids.size(), told[static_cast<size_t>(reply)].ids.size() + 1);
+        EXPECT_EQ(written.prompt_logp.size(), 5u);
+        told[static_cast<size_t>(reply)] = written;
+        told[static_cast<size_t>(reply)].finish_reason = "length";
+      });
+  while (engine.step()) {}
+  expect_same({told}, {finished});
+}
+
+TEST_F(SamplingTest, WhatIsOutOfRangeIsAFailedReplyThatSaysSo) {
+  const auto refused = [&](const char* word, auto change) {
+    Request request{prompt(1, 4), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}};
+    change(request);
+    const Reply reply = one(request);
+    EXPECT_TRUE(reply.failed) << word;
+    EXPECT_NE(reply.finish_reason.find(word), std::string::npos) << reply.finish_reason;
+  };
+  refused("temperature", [](Request& r) { r.sampling.temperature = -1; });
+  refused("top_p", [](Request& r) { r.sampling.top_p = std::nan(""); });
+  refused("min_tokens", [](Request& r) { r.sampling.min_tokens = 5; });
+  refused("min_tokens", [](Request& r) {
+    r.sampling.min_tokens = 1;
+    for (int64_t id = 0; id < V; ++id) r.sampling.stop_ids.push_back(id);
+  });
+  refused("repetition_penalty", [](Request& r) { r.sampling.repetition_penalty = 0; });
+  refused("presence_penalty", [](Request& r) { r.sampling.presence_penalty = 2.5; });
+  refused("frequency_penalty", [](Request& r) { r.sampling.frequency_penalty = std::nan(""); });
+  refused("bias", [](Request& r) { r.sampling.logit_bias = {{3, 101}}; });
+  refused("61", [](Request& r) { r.sampling.logit_bias = {{V, 1}}; });
+  refused("twice", [](Request& r) { r.sampling.logit_bias = {{3, 1}, {3, 2}}; });
+  refused("top_logprobs", [](Request& r) { r.top_logprobs = 65; });
+  refused("top_logprobs", [](Request& r) { r.top_logprobs = -1; });
+  refused("max_tokens", [](Request& r) { r.sampling.max_tokens = 0; });
+}
+
+TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer = character_tokenizer(folder.path());
+  const auto device = cpu_device();
+  Context context(*device);
+  const auto model = character_model(context, tokenizer);
+  const auto reply_to = [&](const Sampling& sampling) {
+    return Engine(context, *model, &tokenizer, {}).generate({{tokenizer.encode("ab 1"), 1, 5, sampling}})[0][0];
+  };
+  Sampling sampling{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  for (const int32_t id : tokenizer.encode("ab")) sampling.logit_bias.push_back({id, 100});
+  const std::string text = reply_to(sampling).text;
+  ASSERT_EQ(text.size(), 20u);
+  const size_t first = text.find("ab"), second = text.find("ab", first + 1);
+  ASSERT_NE(second, std::string::npos) << text;
+  sampling.stop = {"ab"};
+  const auto expect_cut = [&](size_t min_tokens, size_t cut) {
+    sampling.min_tokens = static_cast<int64_t>(min_tokens);
+    const Reply reply = reply_to(sampling);
+    EXPECT_EQ(reply.finish_reason, "stop");
+    EXPECT_EQ(reply.ids.size(), cut + 2) << min_tokens;
+    EXPECT_EQ(reply.text, text.substr(0, cut)) << min_tokens;
+  };
+  expect_cut(0, first);
+  expect_cut(first + 1, first);   // whole with the next token
+  expect_cut(first + 2, second);  // whole too early: the text keeps it
+}
+
+}  // namespace
+}  // namespace hone::test

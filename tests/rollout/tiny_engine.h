@@ -1,0 +1,69 @@
+#pragma once
+// A small random model of 61 ids and 96 positions, prompts for it, and replies that must be the same.
+#include <gtest/gtest.h>
+
+#include "core/rng.h"
+#include "rollout/engine.h"
+
+namespace hone::test {
+
+class TinyEngineTest : public ::testing::Test {
+ protected:
+  TinyEngineTest() : device(devices().at("cpu")(0)), context(*device) {
+    model = make_model(JsonObject{{"model_type", "llama"},
+                                  {"hidden_size", 32},
+                                  {"intermediate_size", 48},
+                                  {"num_hidden_layers", 2},
+                                  {"num_attention_heads", 4},
+                                  {"num_key_value_heads", 2},
+                                  {"vocab_size", 61},
+                                  {"max_position_embeddings", 96},
+                                  {"rms_norm_eps", 1e-5},
+                                  {"initializer_range", 0.3},
+                                  {"hidden_act", "silu"},
+                                  {"tie_word_embeddings", false}},
+                       "test");
+    model->allocate(context, DType::f32, false);
+    model->initialise(context, 5);
+  }
+
+  static std::vector<int32_t> prompt(uint64_t i, int64_t length) {
+    std::vector<int32_t> out;
+    Rng rng(11, i);
+    for (int64_t t = 0; t < length; ++t) out.push_back(static_cast<int32_t>(rng.below(61)));
+    return out;
+  }
+  std::unique_ptr<Device> device;
+  Context context;
+  std::unique_ptr<Model> model;
+};
+
+inline void expect_same(const std::vector<TokenLogp>& a, const std::vector<TokenLogp>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].id == b[i].id && a[i].logp == b[i].logp) << i;
+}
+
+inline void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t j = 0; j < a[i].size(); ++j) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("request ", i, " reply ", j));
+      const Reply &x = a[i][j], &y = b[i][j];
+      EXPECT_EQ(x.ids, y.ids);
+      EXPECT_EQ(x.logp, y.logp);
+      EXPECT_EQ(x.truncated_logp, y.truncated_logp);
+      EXPECT_EQ(x.raw_logp, y.raw_logp);
+      EXPECT_EQ(x.forced, y.forced);
+      EXPECT_EQ(x.text, y.text);
+      EXPECT_EQ(x.finish_reason, y.finish_reason);
+      EXPECT_EQ(x.prompt_logp, y.prompt_logp);
+      ASSERT_EQ(x.top_logprobs.size(), y.top_logprobs.size());
+      for (size_t t = 0; t < x.top_logprobs.size(); ++t) expect_same(x.top_logprobs[t], y.top_logprobs[t]);
+      ASSERT_EQ(x.prompt_top_logprobs.size(), y.prompt_top_logprobs.size());
+      for (size_t t = 0; t < x.prompt_top_logprobs.size(); ++t) expect_same(x.prompt_top_logprobs[t], y.prompt_top_logprobs[t]);
+    }
+  }
+}
+
+}  // namespace hone::test
