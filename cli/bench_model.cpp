@@ -143,7 +143,7 @@ void train(Context& context, Model& model, const ModelBench& options, Json& out)
 
 void prefill(Context& context, Model& model, const ModelBench& options, Json& out) {
   const std::vector<int32_t> prompt = random_tokens(options.tokens, model.shape().vocab_size, 0);
-  Engine engine(context, model, nullptr, {.max_batch_tokens = options.tokens});
+  Engine engine(context, model, nullptr, {.max_batch_tokens = options.tokens, .prefix_caching = false});
   const double seconds = median_seconds(options.repeats, [&] { engine.generate({{prompt, 1, 0, {.max_tokens = 1, .stop = {}, .stop_ids = {}}}}); });
   const double rate = as_double(options.tokens) / seconds;
   out.set("seconds", seconds);

@@ -7,10 +7,14 @@ namespace hone {
 
 void sampling_arguments(Arguments& a, Sampling& sampling) {
   a.option("max-tokens", sampling.max_tokens, "longest reply in tokens");
+  a.option("min-tokens", sampling.min_tokens, "shortest reply in tokens: no stop before");
   a.option("temperature", sampling.temperature, "0 is greedy");
   a.option("top-p", sampling.top_p, "smallest set of tokens whose probability reaches this");
   a.option("top-k", sampling.top_k, "this many most probable tokens; 0 = all");
   a.option("min-p", sampling.min_p, "tokens at least this share of the most probable one's probability; 0 = all");
+  a.option("repetition-penalty", sampling.repetition_penalty, "divides positive logits of tokens that came before, multiplies negative ones");
+  a.option("presence-penalty", sampling.presence_penalty, "taken off the logits of tokens that the reply holds");
+  a.option("frequency-penalty", sampling.frequency_penalty, "the same, as often as the reply holds them");
   a.option("seed", sampling.seed, "of the draws");
   a.options("stop", sampling.stop, "string that ends a reply (may be repeated)");
   a.option("thinking-budget", sampling.thinking_budget, "tokens after which thinking-end follows by force; 0 = no budget");

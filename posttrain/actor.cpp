@@ -52,6 +52,7 @@ std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t fi
 std::vector<Group> Actor::gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids, int64_t weight_version) {
   std::vector<Group> groups(tasks.size());
   Judge::Round round(judge_, groups);
+  engine_.weights_changed();
   for (size_t i = 0; i < tasks.size(); ++i) {
     groups[i].task = *tasks[i];
     std::vector<int32_t> prompt = encoder_.prompt(*tasks[i]);

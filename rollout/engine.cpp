@@ -78,6 +78,8 @@ void Engine::cancel(uint64_t ticket) {
   impl_->cancelled.push_back(ticket);
 }
 
+void Engine::weights_changed() { impl_->cache.forget_names(); }
+
 bool Engine::step() { return impl_->step(); }
 
 std::string Engine::Impl::refusal(const Request& request) const {
@@ -179,7 +181,7 @@ void Engine::Impl::decode(std::span<const Scheduler::Part> parts) {
     ++stats.steps;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (ended[i]) continue;
-      ++parts[i].sequence->computed;
+      scheduler.advance(*parts[i].sequence, 1);
       ended[i] = !write(*parts[i].sequence, drawn, i);
       stop = stop || ended[i];
     }
@@ -194,6 +196,7 @@ bool Engine::Impl::step() {
   const std::vector<Scheduler::Part> parts = scheduler.plan();
   if (parts.empty()) return !scheduler.idle();
   stats.preemptions = scheduler.preemptions();
+  stats.cached_tokens = scheduler.cached_tokens();
   const auto decodes = [](const Scheduler::Part& part) {
     const Sequence& s = *part.sequence;
     return s.parted && s.remaining() == 1 && s.ticket->request.top_logprobs == 0 && !has_edits(s);
@@ -210,7 +213,7 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
   const MixedPass::Result result = mixed.run(parts);
   ++stats.steps;
   for (const auto& [sequence, count] : parts) {
-    sequence->computed += count;
+    scheduler.advance(*sequence, count);
     if (!sequence->parted) stats.prompt_tokens += count;
     if (sequence->remaining() == 0 && sequence->full()) end_unwritten(sequence);
   }

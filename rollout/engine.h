@@ -1,6 +1,6 @@
 #pragma once
 // Engine: continuous batching over one model with a paged KV cache. Sampled tokens and log-probs of a request never depend on its neighbours, on
-// chunking or on preemption. submit() may be called from any thread; step() belongs to one.
+// chunking, on preemption or on what is cached. submit() may be called from any thread; step() belongs to one.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -76,17 +76,20 @@ struct EngineConfig {
   int64_t kv_cache_tokens = 65536;  // in all; more requests than fit wait, or are preempted and computed again
   int64_t max_batch_tokens = 2048;  // of one step: prefill chunks and decodes
   int64_t max_sequences = 256;      // decoding at once
+  bool prefix_caching = true;       // blocks of requests before serve those that begin with the same tokens
   void fields(Fields& f);
 };
 
 struct EngineStats {
-  int64_t prompt_tokens = 0, generated_tokens = 0, forced_tokens = 0, steps = 0, preemptions = 0, shared_prompt_tokens = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0, forced_tokens = 0, steps = 0, preemptions = 0;
+  int64_t shared_prompt_tokens = 0;  // that the replies of a request did not compute again
+  int64_t cached_tokens = 0;         // found in the cache when a request began, or one that was preempted began again
 };
 
 class Engine {
  public:
-  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy). tokenizer may be null: then no stop strings, and
-  // text stays empty.
+  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy; weights_changed() must be told). tokenizer may be
+  // null: then no stop strings, and text stays empty.
   Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config);
   ~Engine();
 
@@ -96,6 +99,8 @@ class Engine {
   // Queues it; the callbacks are called from step(). A prompt that can never fit is a failed reply, not an exception. Returns a ticket for cancel().
   uint64_t submit(Request request, OnFinish on_finish, OnToken on_token = {});
   void cancel(uint64_t ticket);
+  // Between steps: what is cached of requests before is of other weights and serves nobody any more.
+  void weights_changed();
   // One forward pass or, where every running reply is decoding, passes until one of them ends or something arrives (32 at most); false when nothing
   // is left to do.
   bool step();

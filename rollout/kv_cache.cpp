@@ -18,21 +18,39 @@ KvCache::KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t
     v_.push_back(plane_at(2 * i + 1));
   }
   references_.assign(static_cast<size_t>(blocks), 0);
+  idle_place_.resize(static_cast<size_t>(blocks));
   for (int64_t block = blocks; block-- > 0;) free_.push_back(static_cast<int32_t>(block));
 }
 
 int32_t KvCache::take() {
-  HONE_CHECK(!free_.empty(), "kv cache: no block is free");
+  HONE_CHECK(free_blocks() > 0, "kv cache: no block is free");
+  if (free_.empty()) {
+    prefixes_.forget(idle_.front());
+    free_.push_back(idle_.front());
+    idle_.pop_front();
+  }
   const int32_t block = free_.back();
   free_.pop_back();
   references_[static_cast<size_t>(block)] = 1;
   return block;
 }
 
-void KvCache::share(int32_t block) { ++references_[static_cast<size_t>(block)]; }
+void KvCache::share(int32_t block) {
+  if (references_[static_cast<size_t>(block)]++ == 0) idle_.erase(idle_place_[static_cast<size_t>(block)]);
+}
 
 void KvCache::release(int32_t block) {
-  if (--references_[static_cast<size_t>(block)] == 0) free_.push_back(block);
+  if (--references_[static_cast<size_t>(block)] > 0) return;
+  if (prefixes_.has(block))
+    idle_place_[static_cast<size_t>(block)] = idle_.insert(idle_.end(), block);
+  else
+    free_.push_back(block);
+}
+
+void KvCache::forget_names() {
+  prefixes_.clear();
+  free_.insert(free_.end(), idle_.begin(), idle_.end());
+  idle_.clear();
 }
 
 int32_t KvCache::copy(int32_t block) {

@@ -1,9 +1,13 @@
 #pragma once
-// A paged KV cache: planes of slots for every block of the model, handed out in blocks of block_size tokens that sequences may share.
+// A paged KV cache: planes of slots for every block of the model, handed out in blocks of block_size tokens that sequences may share. A full block
+// may be named by its tokens and those before them: it keeps them when nobody holds it, until its memory is wanted, the longest unused first.
 #include <cstdint>
+#include <list>
+#include <span>
 #include <vector>
 
 #include "core/model/model.h"
+#include "rollout/prefix_index.h"
 
 namespace hone {
 
@@ -14,16 +18,24 @@ class KvCache {
 
   int64_t block_size() const { return block_size_; }
   int64_t num_blocks() const { return static_cast<int64_t>(references_.size()); }
-  int64_t free_blocks() const { return static_cast<int64_t>(free_.size()); }
+  // Those that nobody holds, named ones too.
+  int64_t free_blocks() const { return static_cast<int64_t>(free_.size() + idle_.size()); }
   int64_t blocks_for(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
 
-  // A free block with one reference; there must be one.
+  // A free block with one reference; there must be one. A named one is forgotten for it where no other is left.
   int32_t take();
-  // One more, one less reference; the last one frees the block.
+  // One more reference, of a block that is held or named; one less: the last one frees the block.
   void share(int32_t block);
   void release(int32_t block);
   // Another block with the same keys and values.
   int32_t copy(int32_t block);
+
+  // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the next block's parent is, which is
+  // another block's where that one holds the same.
+  const PrefixIndex& prefixes() const { return prefixes_; }
+  uint64_t name(int32_t block, uint64_t parent, std::span<const int32_t> tokens) { return prefixes_.add(block, parent, tokens).name; }
+  // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is found from now on.
+  void forget_names();
 
   // A block that no sequence is ever given: where rows that only fill a batch up write.
   int64_t spare_block() const { return num_blocks(); }
@@ -37,6 +49,9 @@ class KvCache {
   Buffer bytes_;
   std::vector<Tensor> k_, v_;
   std::vector<int32_t> references_, free_;
+  PrefixIndex prefixes_;
+  std::list<int32_t> idle_;  // named, and held by nobody: the longest unused first
+  std::vector<std::list<int32_t>::iterator> idle_place_;
 };
 
 }  // namespace hone

@@ -1,13 +1,48 @@
 #include "rollout/scheduler.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace hone {
 
+static int64_t replies_of(const Sequence& sequence) { return sequence.parted ? 1 : sequence.ticket->request.n; }
+
+int64_t Scheduler::num_replies() const {
+  return std::accumulate(running_.begin(), running_.end(), int64_t{0}, [](int64_t sum, const Sequence& s) { return sum + replies_of(s); });
+}
+
 void Scheduler::give_back(Sequence& sequence) {
-  for (const int32_t block : sequence.blocks) cache_.release(block);
+  // The last first: a block is of no use without those before it.
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.release(*block);
   sequence.blocks.clear();
   sequence.computed = 0;
+}
+
+void Scheduler::begin(Sequence& sequence) {
+  sequence.named = 0;
+  sequence.prefix = cache_.prefixes().root();
+  const bool scored = !sequence.parted && sequence.ticket->request.prompt_logprobs;  // every token's hidden state is needed
+  if (!config_.prefix_caching || scored) return;
+  const int64_t size = cache_.block_size();
+  const std::span<const int32_t> tokens = sequence.tokens;
+  while (sequence.computed + size < std::ssize(tokens)) {  // one token at least is computed, to draw from
+    const auto found = cache_.prefixes().find(sequence.prefix, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
+    if (!found) break;
+    cache_.share(found->block);
+    sequence.blocks.push_back(found->block);
+    sequence.computed += size;
+    sequence.prefix = found->name;
+    ++sequence.named;
+  }
+}
+
+void Scheduler::advance(Sequence& sequence, int64_t count) {
+  sequence.computed += count;
+  const int64_t size = cache_.block_size();
+  const std::span<const int32_t> tokens = sequence.tokens;
+  for (; config_.prefix_caching && (sequence.named + 1) * size <= sequence.computed; ++sequence.named)
+    sequence.prefix = cache_.name(sequence.blocks[static_cast<size_t>(sequence.named)], sequence.prefix,
+                                  tokens.subspan(static_cast<size_t>(sequence.named * size), static_cast<size_t>(size)));
 }
 
 void Scheduler::drop_cancelled() {
@@ -57,17 +92,22 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     ++preemptions_;
     break;
   }
-  while (budget > 0 && !waiting_.empty() && static_cast<int64_t>(running_.size()) < config_.max_sequences) {
+  while (budget > 0 && !waiting_.empty() && (running_.empty() || num_replies() + replies_of(waiting_.front()) <= config_.max_sequences)) {
     // A preempted sequence waits until it fits whole with a block to spare, so that two do not take turns in evicting each other.
-    const Sequence& next = waiting_.front();
+    Sequence& next = waiting_.front();
     const int64_t spare = next.parted && !running_.empty() ? 1 : 0;
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
-    if (cache_.free_blocks() < cache_.blocks_for(tokens) + spare) break;
+    begin(next);
+    if (cache_.free_blocks() < cache_.blocks_for(tokens) - std::ssize(next.blocks) + spare) {
+      give_back(next);
+      break;
+    }
+    cached_tokens_ += next.computed;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     const auto it = std::prev(running_.end());
     const int64_t count = std::min(budget, it->remaining());
-    make_room(it, count, false);
+    make_room(it, it->computed + count, false);
     take(it, count);
   }
   return parts;
@@ -98,7 +138,7 @@ void Scheduler::fork(const Sequence& prompt, Sequence reply) {
   const bool partial = prompt.computed % cache_.block_size() != 0;
   reply.blocks.clear();
   reply.computed = 0;
-  if (partial && cache_.free_blocks() == 0) {
+  if ((partial && cache_.free_blocks() == 0) || std::ssize(running_) > config_.max_sequences) {
     waiting_.push_front(std::move(reply));
     return;
   }

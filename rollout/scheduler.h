@@ -1,7 +1,8 @@
 #pragma once
 // Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding comes first; what is left of the
 // token budget goes to prompts, in the order they came, in chunks. When the cache is full the youngest running sequence gives its blocks back and is
-// computed again later. Nothing here changes a result: a token's arithmetic does not depend on its pass.
+// computed again later, less the full blocks that the cache still has by then: a sequence starts with all that are named by its own first tokens, and
+// names its own as they fill up. Nothing here changes a result: a token's arithmetic does not depend on its pass.
 #include <deque>
 #include <list>
 #include <span>
@@ -26,25 +27,32 @@ class Scheduler {
   // Blocks for up to `passes` tokens of each part from computed on, which are all decoding; returns for how many there was room (1 at least: plan()
   // made it). Takes free blocks only.
   int64_t reserve(std::span<const Part> parts, int64_t passes);
+  // The sequence's next `count` tokens are computed.
+  void advance(Sequence& sequence, int64_t count);
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt: it shares the full blocks and gets a copy of the last, partial one. If no block is free it waits and is
-  // computed again.
+  // A reply that parts from its prompt, which is still there: it shares the full blocks and gets a copy of the last, partial one. If no block is free,
+  // or max_sequences are running, it waits and is computed again.
   void fork(const Sequence& prompt, Sequence reply);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
+  int64_t cached_tokens() const { return cached_tokens_; }
 
  private:
   // Blocks for tokens [0, end) of the sequence, preempting younger ones if allowed. False: there is no room.
   bool make_room(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt);
   void give_back(Sequence& sequence);
+  // Replies that run, or will once the prompts that run are computed.
+  int64_t num_replies() const;
+  // Shares the named blocks that the sequence, of which nothing is computed, begins with.
+  void begin(Sequence& sequence);
   void drop_cancelled();
 
   KvCache& cache_;
   const EngineConfig& config_;
   std::list<Sequence> running_;  // oldest first
   std::deque<Sequence> waiting_;
-  int64_t preemptions_ = 0;
+  int64_t preemptions_ = 0, cached_tokens_ = 0;
 };
 
 }  // namespace hone

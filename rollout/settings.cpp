@@ -44,6 +44,7 @@ void EngineConfig::fields(Fields& f) {
   f("kv_cache_tokens", kv_cache_tokens, "tokens the KV cache holds; more requests than fit wait, or are computed again");
   f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
   f("max_sequences", max_sequences, "replies written at the same time");
+  f("prefix_caching", prefix_caching, "keep the cache of requests before for those that begin with the same tokens");
   f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
   f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
             concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));

@@ -52,6 +52,43 @@ TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlane) {
     for (const Tensor& plane : *planes) EXPECT_TRUE(std::ranges::equal(plane.rows(copy * 4, 4).as<float>(), plane.rows(block * 4, 4).as<float>()));
 }
 
+TEST_F(KvCacheTest, ANamedBlockIsKeptUntilItsMemoryIsWantedTheLongestUnusedFirst) {
+  const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
+  const uint64_t root = cache.prefixes().root();
+  const int32_t first = cache.take(), second = cache.take();
+  cache.name(first, root, a);
+  cache.name(second, root, b);
+  cache.release(second);
+  cache.release(first);
+  EXPECT_EQ(cache.free_blocks(), 3);
+  cache.share(second);  // used again: the first one is the longest unused
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(second);
+  cache.take();  // the one that has no name
+  EXPECT_TRUE(cache.prefixes().has(first) && cache.prefixes().has(second));
+  EXPECT_EQ(cache.take(), first);
+  EXPECT_FALSE(cache.prefixes().has(first));
+  EXPECT_EQ(cache.prefixes().find(root, b)->block, second);
+  EXPECT_EQ(cache.take(), second);
+  EXPECT_THROW(cache.take(), Error);
+}
+
+TEST_F(KvCacheTest, ForgottenNamesLeaveTheBlocksFree) {
+  const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
+  const uint64_t root = cache.prefixes().root();
+  const int32_t idle = cache.take(), held = cache.take();
+  cache.name(idle, root, a);
+  cache.name(held, root, b);
+  cache.release(idle);
+  cache.forget_names();
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(held);
+  EXPECT_EQ(cache.free_blocks(), 3);
+  EXPECT_FALSE(cache.prefixes().find(cache.prefixes().root(), a) || cache.prefixes().find(cache.prefixes().root(), b));
+  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  EXPECT_EQ(blocks.size(), 3u);
+}
+
 TEST_F(KvCacheTest, CountsBlocksUpward) {
   EXPECT_EQ(cache.blocks_for(0), 0);
   EXPECT_EQ(cache.blocks_for(1), 1);

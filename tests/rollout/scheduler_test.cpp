@@ -16,7 +16,7 @@ class SchedulerTest : public ::testing::Test {
     Sequence sequence;
     sequence.ticket = std::make_shared<Ticket>();
     sequence.ticket->number = number;
-    sequence.tokens.assign(static_cast<size_t>(tokens), 1);
+    sequence.tokens.assign(static_cast<size_t>(tokens), static_cast<int32_t>(number));
     tickets.push_back(sequence.ticket);
     scheduler.add(std::move(sequence));
   }
@@ -25,7 +25,7 @@ class SchedulerTest : public ::testing::Test {
     std::string out;
     for (const Scheduler::Part& part : scheduler.plan()) {
       out += concat(out.empty() ? "" : " ", part.sequence->ticket->number, ":", part.count);
-      part.sequence->computed += part.count;
+      scheduler.advance(*part.sequence, part.count);
       EXPECT_GE(static_cast<int64_t>(part.sequence->blocks.size()) * cache.block_size(), part.sequence->computed);
       if (part.sequence->remaining() == 0) part.sequence->tokens.push_back(1);  // as if a token was drawn
     }
@@ -50,6 +50,31 @@ TEST_F(SchedulerTest, NoMoreRunThanMaxSequences) {
   for (uint64_t i = 0; i < 5; ++i) add(1, i);
   EXPECT_EQ(pass(), "0:1 1:1 2:1");
   EXPECT_EQ(pass(), "0:1 1:1 2:1");
+}
+
+TEST_F(SchedulerTest, APromptCountsAsTheRepliesItWillHave) {
+  add(1, 0), add(1, 1), add(1, 2);
+  tickets[1]->request.n = 3;
+  EXPECT_EQ(pass(), "0:1");
+  tickets[0]->cancelled = true;
+  EXPECT_EQ(pass(), "1:1");
+}
+
+TEST_F(SchedulerTest, RepliesBeyondMaxSequencesWait) {
+  add(4, 0);
+  tickets[0]->request.n = 5;
+  const auto prompt = scheduler.plan().at(0).sequence;
+  scheduler.advance(*prompt, 4);
+  for (int i = 0; i < 5; ++i) {
+    Sequence reply = *prompt;
+    reply.parted = true;
+    reply.tokens.push_back(1);
+    scheduler.fork(*prompt, reply);
+  }
+  scheduler.finish(prompt);
+  EXPECT_EQ(pass(), "0:1 0:1 0:1");
+  scheduler.finish(scheduler.plan().at(0).sequence);
+  EXPECT_EQ(pass(), "0:1 0:1 0:1");  // one of the two that wait, which finds the prompt
 }
 
 TEST_F(SchedulerTest, TheYoungestGivesWayWhenTheCacheIsFullAndComesBackWhole) {
@@ -84,6 +109,42 @@ TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
   scheduler.finish(prompt);
   EXPECT_EQ(cache.free_blocks(), free);  // the shared block stays, the prompt's own last one goes
   EXPECT_EQ(pass(), "0:1");
+}
+
+TEST_F(SchedulerTest, ASequenceBeginsWithTheFullBlocksThatTheCacheHasOfIt) {
+  add(10, 0);
+  EXPECT_EQ(pass(), "0:10");
+  add(10, 0);  // while the first one runs
+  EXPECT_EQ(pass(), "0:1 0:2");
+  EXPECT_EQ(scheduler.cached_tokens(), 8);
+  for (const auto& ticket : tickets) ticket->cancelled = true;
+  EXPECT_EQ(pass(), "");
+  EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
+  add(8, 0);  // nobody holds them now; of two full blocks one is computed, to draw from
+  EXPECT_EQ(pass(), "0:4");
+  EXPECT_EQ(scheduler.cached_tokens(), 12);
+  add(8, 1);
+  EXPECT_EQ(pass(), "0:1 1:8");
+}
+
+TEST_F(SchedulerTest, APromptThatIsScoredIsComputedWhole) {
+  add(10, 0);
+  pass();
+  add(10, 0);
+  tickets.back()->request.prompt_logprobs = true;
+  EXPECT_EQ(pass(), "0:1 0:9");  // as far as the budget goes
+}
+
+TEST_F(SchedulerTest, NothingIsFoundWithoutPrefixCachingOrOnceNamesAreForgotten) {
+  add(6, 0);
+  pass();
+  cache.forget_names();
+  add(6, 0);
+  EXPECT_EQ(pass(), "0:1 0:6");
+  config.prefix_caching = false;
+  add(6, 0);
+  EXPECT_EQ(pass(), "0:1 0:1 0:6");
+  EXPECT_EQ(scheduler.cached_tokens(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,130 @@
+// The same requests under random schedules: blocks and pools of any size down to the smallest that holds one of them, any budgets, arrivals between
+// steps, neighbours that leave, prompts that begin alike, with and without caching. Every reply comes, and has the bits it has alone.
+#include <optional>
+
+#include "core/parallel_for.h"
+#include "tests/rollout/tiny_engine.h"
+
+namespace hone::test {
+namespace {
+
+class SchedulesTest : public TinyEngineTest {
+ protected:
+  static constexpr int64_t longest = 48;  // tokens of a request with its reply, at most
+
+  // Conversations: prompts of a few families that share their beginnings, asking for different things.
+  static std::vector<Request> requests() {
+    std::vector<Request> out;
+    for (uint64_t i = 0; i < 16; ++i) {
+      Request& request = out.emplace_back();
+      request.prompt = prompt(i % 3, 30);
+      request.prompt.resize(4 + i * 3 % 27);
+      if (i % 4 == 0) request.prompt.back() = static_cast<int32_t>(i);
+      request.n = 1 + static_cast<int64_t>(i % 5 == 0 ? 3 : i % 2);
+      request.id = i;
+      Sampling& sampling = request.sampling;
+      sampling.temperature = i % 7 == 3 ? 0.0 : 1.1;
+      sampling.max_tokens = 1 + static_cast<int64_t>(i) % 18;
+      sampling.seed = 3;
+      sampling.stop_ids = {7, 8, 9};
+      if (i % 6 == 1) sampling.repetition_penalty = 1.3, sampling.frequency_penalty = 0.2;
+      if (i % 6 == 2) request.top_logprobs = 3;
+      if (i % 8 == 5) sampling.min_tokens = sampling.max_tokens / 2;
+      request.prompt_logprobs = i % 6 == 4;
+    }
+    return out;
+  }
+  std::vector<std::vector<Reply>> alone() {
+    std::vector<std::vector<Reply>> out;
+    for (const Request& request : requests()) out.push_back(Engine(context, *model, nullptr, {.prefix_caching = false}).generate({request})[0]);
+    return out;
+  }
+};
+
+TEST_F(SchedulesTest, EveryReplyComesAndHasTheBitsItHasAlone) {
+  const auto reference = alone();
+  const std::vector<Request> asked = requests();
+  int64_t preemptions = 0, cached = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("schedule ", seed));
+    Rng rng(seed, 1);
+    const auto below = [&](int64_t bound) { return static_cast<int64_t>(rng.below(static_cast<uint64_t>(bound))); };
+    EngineConfig config{.kv_block_size = 1 + below(9), .max_batch_tokens = 1 + below(seed % 2 == 0 ? 12 : 200), .max_sequences = 1 + below(12)};
+    config.kv_cache_tokens = (longest + config.kv_block_size - 1) / config.kv_block_size * config.kv_block_size + below(seed % 3 == 0 ? 300 : 30);
+    config.prefix_caching = seed % 5 != 0;
+    Engine engine(context, *model, nullptr, config);
+    std::vector<std::optional<std::vector<Reply>>> got(asked.size());
+    std::vector<size_t> order(asked.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    for (size_t i = order.size(); i-- > 1;) std::swap(order[i], order[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
+    std::vector<uint64_t> leaving;
+    size_t sent = 0;
+    for (bool more = true; more || sent < order.size();) {
+      for (int64_t arrivals = below(4); arrivals > 0 && sent < order.size(); --arrivals) {
+        const size_t i = order[sent++];
+        engine.submit(asked[i], [&got, i](uint64_t, std::vector<Reply> replies) {
+          EXPECT_FALSE(got[i]);
+          got[i] = std::move(replies);
+        });
+        if (below(3) == 0) {  // somebody who will not wait for the answer
+          Request neighbour = asked[static_cast<size_t>(below(std::ssize(asked)))];
+          neighbour.id += 100;
+          leaving.push_back(engine.submit(neighbour, [](uint64_t, const std::vector<Reply>&) {}));
+        }
+      }
+      if (!leaving.empty() && below(2) == 0) engine.cancel(leaving.back()), leaving.pop_back();
+      if (below(10) == 0) engine.weights_changed();
+      more = engine.step();
+    }
+    std::vector<std::vector<Reply>> replies;
+    for (auto& of : got) {
+      ASSERT_TRUE(of);
+      replies.push_back(std::move(*of));
+    }
+    expect_same(reference, replies);
+    preemptions += engine.stats().preemptions, cached += engine.stats().cached_tokens;
+  }
+  EXPECT_GT(preemptions, 100);
+  EXPECT_GT(cached, 1000);
+}
+
+TEST_F(SchedulesTest, ASecondRequestFindsThePromptOfTheFirst) {
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4});
+  const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
+  const auto first = engine.generate({request});
+  EXPECT_EQ(engine.stats().cached_tokens, 0);
+  expect_same(first, engine.generate({request}));
+  EXPECT_EQ(engine.stats().cached_tokens, 40);
+  EXPECT_EQ(engine.stats().prompt_tokens, 42 + 2);
+  Request next = request;  // the conversation goes on
+  next.prompt.insert(next.prompt.end(), first[0][0].ids.begin(), first[0][0].ids.end());
+  const auto second = engine.generate({next});
+  EXPECT_EQ(engine.stats().cached_tokens, 40 + 48);  // the last token drawn was not computed
+  expect_same(second, Engine(context, *model, nullptr, {.prefix_caching = false}).generate({next}));
+}
+
+TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4});
+  const Request request{prompt(1, 42), 2, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
+  const auto before = engine.generate({request});
+  model->initialise(context, 6);
+  engine.weights_changed();
+  const auto after = engine.generate({request});
+  EXPECT_EQ(engine.stats().cached_tokens, 0);
+  EXPECT_NE(after[0][0].logp, before[0][0].logp);
+  expect_same(after, Engine(context, *model, nullptr, {}).generate({request}));
+}
+
+TEST_F(SchedulesTest, WhatWasBegunWithOldWeightsIsFoundByNobody) {
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 10});
+  const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
+  engine.submit(request, [](uint64_t, const std::vector<Reply>&) {});
+  engine.step();
+  model->initialise(context, 6);
+  engine.weights_changed();
+  while (engine.step()) {}  // a reply of both, whose blocks fill up under the new weights
+  expect_same(engine.generate({request}), Engine(context, *model, nullptr, {}).generate({request}));
+}
+
+}  // namespace
+}  // namespace hone::test
