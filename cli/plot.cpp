@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cli/command.h"
 #include "core/file.h"
 #include "posttrain/run_curves.h"
@@ -13,7 +15,7 @@ class Plot : public Command {
   }
   void arguments(Arguments& a) override {
     a.rest("curves", curves_, "NAME=RUN,RUN,...: the mean of these runs, and the band between the least and the largest");
-    a.options("metric", metrics_, "a member of metrics.jsonl; each has a chart of its own");
+    a.options("metric", metrics_, "a member of metrics.jsonl; each has a chart of its own, of the curves that have it");
     a.option("out", out_, "file", true);
     a.option("smooth", smooth_, "rows that each value is averaged over");
   }
@@ -25,6 +27,8 @@ class Plot : public Command {
     for (const std::string& metric : metrics_) {
       Chart chart{.title = metric, .x_label = "step", .curves = {}};
       for (const std::string& curve : curves_) chart.curves.push_back(read(curve, metric));
+      HONE_CHECK(std::ranges::any_of(chart.curves, [](const Curve& curve) { return !curve.points.empty(); }), "plot: no row of these runs has '",
+                 metric, "'");
       charts.push_back(std::move(chart));
     }
     write_file_atomic(expand_path(out_), svg_charts(charts));
@@ -32,6 +36,7 @@ class Plot : public Command {
   }
 
  private:
+  // Without points where none of its runs has the metric.
   Curve read(const std::string& spelled, const std::string& metric) const {
     const size_t equals = spelled.find('=');
     require_usage(equals != std::string::npos && equals > 0, "plot: '", spelled, "' is not NAME=RUN,RUN,...");
@@ -42,6 +47,7 @@ class Plot : public Command {
       runs.push_back(expand_path(spelled.substr(begin, end - begin)));
       begin = end + 1;
     }
+    if (std::ranges::none_of(runs, [&](const auto& run) { return has_metric(run, metric); })) return {};
     return read_curve(spelled.substr(0, equals), runs, metric, smooth_);
   }
 

@@ -17,7 +17,6 @@ std::map<int64_t, double> read_metric(const std::filesystem::path& run, const st
     const std::string where = concat(file.string(), ":", line);
     if (const Json* value = row.find(metric)) out[row.at("step", where).as_int(where + ": step")] = value->as_double(where + ": " + metric);
   });
-  HONE_CHECK(!out.empty(), file.string(), ": no row has '", metric, "'");
   return out;
 }
 
@@ -39,6 +38,7 @@ Curve read_curve(const std::string& name, const std::vector<std::filesystem::pat
   std::map<int64_t, std::vector<double>> by_step;
   for (const std::filesystem::path& run : runs) {
     std::map<int64_t, double> values = read_metric(run, metric);
+    HONE_CHECK(!values.empty(), run.string(), ": no row of metrics.jsonl has '", metric, "'");
     smoothen(values, smooth);
     for (const auto& [step, value] : values) by_step[step].push_back(value);
   }
@@ -53,5 +53,7 @@ Curve read_curve(const std::string& name, const std::vector<std::filesystem::pat
   }
   return out;
 }
+
+bool has_metric(const std::filesystem::path& run, const std::string& metric) { return !read_metric(run, metric).empty(); }
 
 }  // namespace hone

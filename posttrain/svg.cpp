@@ -39,7 +39,10 @@ double tick_step(const Range& range) {
 }
 
 // Where the plot begins below the chart's own top.
-double plot_top(const Chart& chart) { return 36 + legend_line * static_cast<double>(chart.curves.size() > 1 ? chart.curves.size() : 0); }
+double plot_top(const Chart& chart) {
+  if (chart.curves.size() < 2) return 36;
+  return 36 + legend_line * static_cast<double>(std::ranges::count_if(chart.curves, [](const Curve& curve) { return !curve.points.empty(); }));
+}
 double height_of(const Chart& chart) { return plot_top(chart) + plot_height + bottom; }
 
 bool finite(const std::pair<double, double>& p) { return std::isfinite(p.first) && std::isfinite(p.second); }
@@ -72,8 +75,10 @@ void draw(std::string& out, const Chart& chart, double offset) {
   const auto point = [&](double x, double y) {
     if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
   };
+  double legend = offset + 36;
   for (size_t c = 0; c < chart.curves.size(); ++c) {
     const Curve& curve = chart.curves[c];
+    if (curve.points.empty()) continue;
     const char* colour = colours[c % std::size(colours)];
     if (!curve.band.empty()) {
       out += format_text("<polygon fill=\"%s\" fill-opacity=\"0.15\" points=\"", colour);
@@ -84,9 +89,9 @@ void draw(std::string& out, const Chart& chart, double offset) {
     out += format_text("<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"", colour);
     for (const auto& [x, y] : curve.points) point(x, y);
     out += "\"/>\n";
-    if (chart.curves.size() > 1)
-      out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, offset + 36 + legend_line * static_cast<double>(c), colour) +
-             escaped(curve.name) + "</text>\n";
+    if (chart.curves.size() < 2) continue;
+    out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, legend, colour) + escaped(curve.name) + "</text>\n";
+    legend += legend_line;
   }
 }
 

@@ -5,7 +5,8 @@
 
 namespace hone {
 
-// Points (x, y) joined; a band from low to high, if not empty, lies behind them (as many as points). What is not finite is left out.
+// Points (x, y) joined, in the colour of the curve's place; one without points only takes up its colour. A band from low to high, if not empty, lies
+// behind them (as many as points). What is not finite is left out.
 struct Curve {
   std::string name;
   std::vector<std::pair<double, double>> points;

@@ -42,8 +42,10 @@ TEST_F(RunCurves, AMetricThatARunLacksIsNamed) {
     read_curve("a", {a}, "k1", 1);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("no row has 'k1'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("no row of metrics.jsonl has 'k1'"), std::string::npos) << error.what();
   }
+  EXPECT_TRUE(has_metric(a, "kl"));
+  EXPECT_FALSE(has_metric(a, "k1"));
   EXPECT_THROW(read_curve("a", {folder_.path() / "none"}, "kl", 1), Error);
 }
 

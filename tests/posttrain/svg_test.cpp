@@ -40,6 +40,14 @@ TEST(Svg, NothingOnePointAndEqualPointsAreDrawnInBounds) {
   }
 }
 
+TEST(Svg, ACurveWithoutPointsKeepsItsColour) {
+  const Curve none{"absent", {}, {}}, one{"one", {{0, 1}, {1, 2}}, {}};
+  const std::string second = svg_chart("t", "x", {none, one}), first = svg_chart("t", "x", {one, none});
+  EXPECT_EQ(count(second, "absent") + count(first, "absent"), 0u);
+  const auto colour = [](const std::string& chart) { return chart.substr(chart.find("stroke=\"#", chart.find("<polyline")) + 8, 7); };
+  EXPECT_NE(colour(first), colour(second));
+}
+
 TEST(Svg, ChartsLieBelowOneAnotherAndABandWidensTheAxis) {
   const Chart plain{"plain", "step", {{"x", {{0, 1}, {1, 2}}, {}}}}, banded{"banded", "step", {{"x", {{0, 1}, {1, 2}}, {{0.5, 1.5}, {1, 8}}}}};
   const std::string alone = svg_charts({plain}), both = svg_charts({plain, banded});
