@@ -26,7 +26,6 @@ struct Engine::Impl {
         mixed(c, m, cache),
         writer(t, stats) {}
 
-  uint64_t submit(Request request, OnFinish on_finish, OnToken on_token);
   bool step();
   void take_arrivals();
   bool disturbed();

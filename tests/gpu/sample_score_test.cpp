@@ -21,7 +21,7 @@ struct ParamsThere {
   explicit ParamsThere(std::vector<SampleParams> params)
       : memory(gpu()->device(), params.size() * sizeof(SampleParams)),
         tensor(memory.data(), DType::u8, DeviceKind::cuda, {static_cast<int64_t>(params.size() * sizeof(SampleParams))}) {
-    gpu()->copy(tensor, bytes_of(params));
+    if (!params.empty()) gpu()->copy(tensor, bytes_of(params));
   }
 };
 

@@ -109,5 +109,15 @@ TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   }
 }
 
+TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
+  tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a block of the cache
+  Actor kept = actor();
+  kept.gather(asked, 0, 1);
+  model->initialise(context, 99);
+  const std::vector<Group> groups = kept.gather(asked, 0, 2), fresh = actor().gather(asked, 0, 2);
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (size_t i = 0; i < groups[g].samples.size(); ++i) EXPECT_EQ(groups[g].samples[i].behavior_logp, fresh[g].samples[i].behavior_logp);
+}
+
 }  // namespace
 }  // namespace hone::test

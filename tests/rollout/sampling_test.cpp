@@ -1,7 +1,7 @@
 // How replies are drawn: what changes logits, what ends a reply, what is told of them; and that none of it depends on the other requests.
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <limits>
 
 #include "core/model/run.h"
 #include "core/model/score.h"
@@ -63,6 +63,27 @@ std::vector<int32_t> joined(std::vector<int32_t> a, std::span<const int32_t> b) 
   return a;
 }
 
+// The formulas of rollout/engine.h.
+std::vector<double> changed_by(const Request& request, std::span<const int32_t> before, std::vector<double> logits) {
+  const Sampling& sampling = request.sampling;
+  for (const LogitBias& of : sampling.logit_bias) logits[static_cast<size_t>(of.id)] += of.bias;
+  for (int32_t v = 0; v < V; ++v) {
+    double& z = logits[static_cast<size_t>(v)];
+    const auto times = std::ranges::count(before, v);
+    if (times > 0 || std::ranges::count(request.prompt, v) > 0) z = z > 0 ? z / sampling.repetition_penalty : z * sampling.repetition_penalty;
+    z -= sampling.frequency_penalty * static_cast<double>(times) + (times > 0 ? sampling.presence_penalty : 0);
+    if (std::ssize(before) < sampling.min_tokens && std::ranges::count(sampling.stop_ids, v) > 0) z = -std::numeric_limits<double>::infinity();
+  }
+  return logits;
+}
+
+std::vector<double> log_softmax(std::vector<double> logits, double temperature) {
+  double sum = 0;
+  for (double& z : logits) z /= temperature, sum += std::exp(z);
+  for (double& z : logits) z -= std::log(sum);
+  return logits;
+}
+
 TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrNeighbours) {
   const auto reference = run(requests());
   expect_same(reference, run(requests(), {.max_batch_tokens = 1}));
@@ -81,24 +102,12 @@ TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
     for (const Reply& reply : replies_to(request))
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         const std::span<const int32_t> before(reply.ids.data(), t);
-        const std::vector<double> raw = logits_after(joined(request.prompt, before));
-        std::vector<double> changed = raw;
-        for (const LogitBias& of : sampling.logit_bias) changed[static_cast<size_t>(of.id)] += of.bias;
-        for (int32_t v = 0; v < V; ++v) {
-          double& z = changed[static_cast<size_t>(v)];
-          const auto times = std::ranges::count(before, v);
-          if (times > 0 || std::ranges::count(request.prompt, v) > 0) z = z > 0 ? z / sampling.repetition_penalty : z * sampling.repetition_penalty;
-          z -= sampling.frequency_penalty * static_cast<double>(times) + (times > 0 ? sampling.presence_penalty : 0);
-          if (std::ssize(before) < sampling.min_tokens && v < 12) z = -std::numeric_limits<double>::infinity();
-        }
-        const auto log_softmax = [&](const std::vector<double>& logits, double temperature) {
-          double sum = 0;
-          for (const double z : logits) sum += std::exp(z / temperature);
-          return logits[static_cast<size_t>(reply.ids[t])] / temperature - std::log(sum);
-        };
-        EXPECT_NEAR(static_cast<double>(reply.truncated_logp[t]), log_softmax(changed, sampling.temperature), 2e-5) << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature), 2e-5) << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1), 2e-5) << request.id << " token " << t;
+        const std::vector<double> raw = logits_after(joined(request.prompt, before)), changed = changed_by(request, before, raw);
+        const auto id = static_cast<size_t>(reply.ids[t]);
+        EXPECT_NEAR(static_cast<double>(reply.truncated_logp[t]), log_softmax(changed, sampling.temperature)[id], 2e-5)
+            << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature)[id], 2e-5) << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1)[id], 2e-5) << request.id << " token " << t;
       }
   }
 }
@@ -126,17 +135,15 @@ TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
   Request request{prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
   request.sampling.max_tokens = 1;
   request.sampling.logit_bias = {{7, 2}};
-  std::map<int32_t, std::pair<double, double>> seen;  // times, probability
-  for (const Reply& reply : replies_to(request)) {
-    auto& [times, probability] = seen[reply.ids[0]];
-    ++times, probability = std::exp(static_cast<double>(reply.truncated_logp[0]));
-  }
+  std::vector<double> times(V);
+  for (const Reply& reply : replies_to(request)) ++times[static_cast<size_t>(reply.ids[0])];
+  const std::vector<double> expected = log_softmax(changed_by(request, {}, logits_after(request.prompt)), 1);
   double chi_square = 0;
   int64_t freedom = -1;
-  for (const auto& [id, of] : seen) {
-    const double mean = 4000 * of.second;
+  for (size_t id = 0; id < times.size(); ++id) {
+    const double mean = 4000 * std::exp(expected[id]);
     if (mean < 5) continue;
-    chi_square += (of.first - mean) * (of.first - mean) / mean, ++freedom;
+    chi_square += (times[id] - mean) * (times[id] - mean) / mean, ++freedom;
   }
   ASSERT_GT(freedom, 5);
   EXPECT_LT(chi_square, static_cast<double>(freedom) + 4 * std::sqrt(2.0 * static_cast<double>(freedom)));

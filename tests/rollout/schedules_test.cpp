@@ -116,7 +116,7 @@ TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
 }
 
 TEST_F(SchedulesTest, WhatWasBegunWithOldWeightsIsFoundByNobody) {
-  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 10});
+  Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 3});
   const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
   engine.submit(request, [](uint64_t, const std::vector<Reply>&) {});
   engine.step();
