@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "core/stopwatch.h"
 #include "kernels/logprob.h"
@@ -14,29 +13,6 @@
 #include "pretrain/staging.h"
 
 namespace hone {
-
-static std::optional<Recompute> recompute_of(const std::string& name) {
-  if (name == "none") return Recompute::none;
-  if (name == "selective") return Recompute::selective;
-  if (name == "block") return Recompute::block;
-  return std::nullopt;
-}
-
-void TrainerConfig::fields(Fields& f) {
-  f("micro_batch_tokens", micro_batch_tokens, "packed tokens of one forward and backward pass; a step's samples are cut into as many as needed");
-  f("max_grad_norm", max_grad_norm, "clips the gradient's global norm; 0: no clip");
-  f("z_loss", z_loss, "weight of the squared log-sum-exp of the logits; 0: none");
-  f("recompute", recompute,
-    "none | selective: make outputs of norms and activations again in backward | block: keep a block's input alone and run its forward pass again");
-  f("optimizer", optimizer, "adamw | sgd | rmsprop");
-  f.require("micro_batch_tokens", micro_batch_tokens > 0, "micro_batch_tokens must be positive");
-  f.require("max_grad_norm", max_grad_norm >= 0, "max_grad_norm must be 0 or more");
-  f.require("z_loss", z_loss >= 0, "z_loss must be 0 or more");
-  f.require("recompute", recompute_of(recompute).has_value(), "recompute must be none, selective or block");
-  f.require("optimizer", optimizers().contains(optimizer), optimizers().unknown(optimizer));
-  if (f.reading() || !optimizer_settings) optimizer_settings = optimizers().at(optimizer)();
-  optimizer_settings->fields(f);
-}
 
 namespace {
 
@@ -68,7 +44,7 @@ struct Trainer::Impl {
         model(model_),
         config(std::move(config_)),
         optimizer(make_optimizer(config)),
-        pass(context, model, recompute_of(config.recompute).value()),
+        pass(context, model, config.recomputation()),
         arena(context.device()),
         step_arena(context.device()),
         host(context.device(), size_t{1} << 16, Place::host),
@@ -81,7 +57,7 @@ struct Trainer::Impl {
   }
 
   Critic& the_critic() {
-    if (!critic) critic = std::make_unique<Critic>(context, model, config.critic, recompute_of(config.recompute).value(), make_optimizer(config));
+    if (!critic) critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
     return *critic;
   }
   bool counts_only() const { return context.kind() == DeviceKind::meta; }

@@ -25,6 +25,7 @@ struct TrainerConfig {
   uint64_t noise_seed = 0;
   std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
   void fields(Fields& f);                         // the optimizer's own keys included
+  Recompute recomputation() const;                // as recompute names it
 };
 
 struct StepReport {

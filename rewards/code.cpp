@@ -78,7 +78,7 @@ class Code : public Reward {
     job.environment = {"PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", "PYTHONIOENCODING=utf-8"};
     SandboxOutcome outcome = sandbox_->run(job);
     if (const auto* refused = std::get_if<SandboxRefused>(&outcome)) fail(task.id, ": the sandbox refused: ", refused->reason);
-    return std::move(std::get<SandboxFinished>(outcome));
+    return std::get<SandboxFinished>(std::move(outcome));
   }
 
   // Tests that are Python, or calls of a function: one run of the harness.

@@ -35,11 +35,12 @@ class Composite : public Reward {
   void score_groups(std::span<const GroupScores> groups) const override {
     std::vector<std::vector<std::vector<Score>>> given;  // [part][group][completion]
     for (const RewardSpec& part : parts_) {
-      std::vector<std::vector<Score>>& by_group = given.emplace_back();
+      std::vector<std::vector<Score>> by_group;
       std::vector<GroupScores> asked;
       for (const GroupScores& group : groups) by_group.emplace_back(group.completions.size());
       for (size_t g = 0; g < groups.size(); ++g) asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
       part.reward->score_groups(asked);
+      given.push_back(std::move(by_group));
     }
     for (size_t g = 0; g < groups.size(); ++g)
       for (size_t i = 0; i < groups[g].scores.size(); ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 // A mathematical answer as a tree, read from LaTeX or plain notation. Nothing is evaluated while reading, and reading takes time and memory
-// linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket is three: itself, its sum, its power); anything beyond
-// does not parse.
+// linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket is three: itself, its sum, its power); anything
+// beyond does not parse.
 #include <cstdint>
 #include <string>
 #include <string_view>

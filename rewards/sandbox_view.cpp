@@ -36,9 +36,9 @@ SandboxView::SandboxView(const std::vector<std::string>& readable) {
 }
 
 void SandboxView::add(SandboxPath::Kind kind, const std::string& path, const std::string& target) {
-  names_.push_back(path);
-  names_.push_back(target);
-  paths_.push_back({.kind = kind, .path = names_.end()[-2].c_str(), .target = names_.back().c_str()});
+  const auto keep = [this](const std::string& name) { return names_.emplace_back(name).c_str(); };
+  const char* kept = keep(path);
+  paths_.push_back({.kind = kind, .path = kept, .target = keep(target)});
 }
 
 void SandboxView::add_existing(const std::string& path) {

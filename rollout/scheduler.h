@@ -31,8 +31,8 @@ class Scheduler {
   void advance(Sequence& sequence, int64_t count);
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt, which is still there: it shares the full blocks and gets a copy of the last, partial one. If no block is free,
-  // or max_sequences are running, it waits and is computed again.
+  // A reply that parts from its prompt, which is still there: it shares the full blocks and gets a copy of the last, partial one. If no block is
+  // free, or max_sequences are running, it waits and is computed again.
   void fork(const Sequence& prompt, Sequence reply);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }

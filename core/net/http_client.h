@@ -21,8 +21,8 @@ struct HttpRequest {
   std::string_view body = {};
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};  // further ones
-  double timeout = 30;                                       // seconds for connection, TLS, request and response together
-  uint64_t max_body = uint64_t{64} << 20;                    // of the response
+  double timeout = 30;                                            // seconds for connection, TLS, request and response together
+  uint64_t max_body = uint64_t{64} << 20;                         // of the response
 };
 
 struct HttpResponse {
