@@ -1,0 +1,48 @@
+#include "core/net/bearer_keys.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <sstream>
+#include <string>
+
+#include "core/check.h"
+#include "core/file.h"
+
+namespace hone {
+
+BearerKeys BearerKeys::load(const std::filesystem::path& file) {
+  std::istringstream lines(read_file(file, 1 << 20));
+  BearerKeys out;
+  int64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (line.empty() || line.starts_with('#')) continue;
+    HONE_CHECK(line.find_first_of(" \t") == std::string::npos, file.string(), ":", number, ": a key has no spaces");
+    out.add(line);
+  }
+  HONE_CHECK(!out.keys_.empty(), file.string(), ": the file holds no key (one a line)");
+  return out;
+}
+
+void BearerKeys::add(std::string_view key) { keys_.push_back(digest(key)); }
+
+bool BearerKeys::admit(std::string_view authorization) const {
+  constexpr std::string_view scheme = "bearer ";
+  if (authorization.size() < scheme.size()) return false;
+  for (size_t i = 0; i < scheme.size(); ++i)
+    if ((authorization[i] | 0x20) != (scheme[i] | 0x20)) return false;
+  const Digest given = digest(authorization.substr(scheme.size()));
+  bool found = false;
+  for (const Digest& key : keys_) found |= CRYPTO_memcmp(key.data(), given.data(), key.size()) == 0;
+  return found;
+}
+
+BearerKeys::Digest BearerKeys::digest(std::string_view key) {
+  Digest out;
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), out.data());
+  return out;
+}
+
+}  // namespace hone

@@ -1,0 +1,24 @@
+#pragma once
+// BearerKeys: who may use a server ("Authorization: Bearer KEY").
+#include <array>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace hone {
+
+class BearerKeys {
+ public:
+  // One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in it, is an Error.
+  static BearerKeys load(const std::filesystem::path& file);
+  void add(std::string_view key);
+  // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte of every one.
+  bool admit(std::string_view authorization) const;
+
+ private:
+  using Digest = std::array<unsigned char, 32>;  // SHA-256
+  static Digest digest(std::string_view key);
+  std::vector<Digest> keys_;
+};
+
+}  // namespace hone

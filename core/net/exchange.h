@@ -1,0 +1,69 @@
+#pragma once
+// Exchange: an HTTP request that came to a server, and its answer on the way back. Free of Asio.
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hone {
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpHead {
+  std::string method;   // "GET"
+  std::string path;     // without the query
+  HttpHeaders headers;  // names in lower case
+  // The first one of a (lower-case) name, "" if there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpReply {
+  int status = 200;
+  std::string body = {};
+  std::string content_type = "application/json";
+  HttpHeaders headers = {};  // further ones
+};
+
+// What the application sees of a request. It answers with reply(), or with begin(), any number of write(), and end(); from any thread, then or later.
+class Exchange {
+ public:
+  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send.
+  Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake);
+  const HttpHead& head() const { return head_; }
+  const std::string& body() const { return body_; }
+
+  void reply(HttpReply whole);
+  void begin(HttpReply first);  // its body is the first piece
+  // False where the client has left, or reads so slowly that more than max_unsent bytes wait: then the connection is closed.
+  bool write(std::string_view piece);
+  void end();
+  // `action` is called at most once, on the thread that notices, if the client leaves before it has the whole answer; at once if it has left already.
+  void when_gone(std::function<void()> action);
+
+  // The connection's side. What is to be sent, taken from here:
+  struct Outgoing {
+    std::optional<HttpReply> start;  // the head, once; its body is empty
+    std::string bytes;
+    bool streamed = false, ended = false;  // streamed: the length is not known; ended: nothing follows
+  };
+  Outgoing take();
+  void leave();  // the client has left
+  void sent();   // it has the whole answer
+  bool gone() const;
+
+ private:
+  const HttpHead head_;
+  const std::string body_;
+  const size_t max_unsent_;
+  const std::function<void()> wake_;
+  mutable std::mutex mutex_;
+  Outgoing outgoing_;
+  bool gone_ = false, sent_ = false;
+  std::function<void()> when_gone_;
+};
+
+}  // namespace hone

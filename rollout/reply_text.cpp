@@ -1,0 +1,46 @@
+#include "rollout/reply_text.h"
+
+#include <algorithm>
+
+namespace hone {
+
+size_t whole_characters(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;  // goes on with a character
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+// What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
+std::string ReplyText::add(int32_t id) {
+  if (!tokenizer_ || tokenizer_->is_special(id)) return {};
+  const std::string before = tokenizer_->decode(previous_, true);
+  std::vector<int32_t> both = previous_;
+  both.push_back(id);
+  const std::string after = tokenizer_->decode(both, true);
+  waiting_ += after.substr(std::min(before.size(), after.size()));
+  previous_ = {id};
+  const size_t count = whole_characters(std::string_view(waiting_).substr(0, waiting_.size() - held_back()));
+  std::string out = waiting_.substr(0, count);
+  waiting_.erase(0, count);
+  shown_ += out;
+  return out;
+}
+
+// How many of the last bytes may begin a stop string.
+size_t ReplyText::held_back() const {
+  size_t out = 0;
+  for (const std::string& stop : stops_) {
+    if (const size_t at = waiting_.find(stop); at != std::string::npos) out = std::max(out, waiting_.size() - at);
+    for (size_t count = std::min(stop.size() - 1, waiting_.size()); count > out; --count)
+      if (std::string_view(waiting_).ends_with(std::string_view(stop).substr(0, count))) out = count;
+  }
+  return out;
+}
+
+std::string ReplyText::rest(const std::string& whole) const { return whole.size() > shown_.size() ? whole.substr(shown_.size()) : ""; }
+
+}  // namespace hone

@@ -1,0 +1,32 @@
+#pragma once
+// ReplyText: the text of a reply while it is written, in pieces that are never taken back: whole characters, and nothing that may turn out to be the
+// beginning of a stop string. The pieces and the rest join to Reply::text.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/tokenizer.h"
+
+namespace hone {
+
+class ReplyText {
+ public:
+  // tokenizer may be null: all text is empty. stops is copied.
+  ReplyText(const Tokenizer* tokenizer, std::vector<std::string> stops) : tokenizer_(tokenizer), stops_(std::move(stops)) {}
+  // What can be shown now that the reply has one more id.
+  std::string add(int32_t id);
+  // What is left of the finished reply's text.
+  std::string rest(const std::string& whole) const;
+
+ private:
+  size_t held_back() const;
+  const Tokenizer* tokenizer_;
+  const std::vector<std::string> stops_;
+  std::vector<int32_t> previous_;  // the last id that has text, if any
+  std::string shown_, waiting_;
+};
+
+// The length of the longest beginning of the text that does not end within a UTF-8 character.
+size_t whole_characters(std::string_view text);
+
+}  // namespace hone

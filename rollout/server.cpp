@@ -1,0 +1,157 @@
+#include "rollout/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "core/stopwatch.h"
+#include "rollout/answer.h"
+#include "rollout/serve_metrics.h"
+
+namespace hone {
+
+void ServerConfig::fields(Fields& f) {
+  f("http", http, "connections");
+  f("api_key_file", api_key_file, "file with one key a line, one of which a request must bear; none = everybody may ask");
+  f("max_replies", max_replies, "replies waiting or being written; requests that would be more are answered 429");
+  f.require("max_replies", max_replies > 0, "max_replies must be positive");
+}
+
+static int64_t now_seconds() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+struct Server::Impl final : HttpApp {
+  Impl(Engine& engine, ServedModel served, const ServerConfig& config)
+      : model(std::move(served)), max_replies(config.max_replies), started(now_seconds()), loop(engine, config.max_replies) {
+    model.max_replies = max_replies;
+    if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
+  }
+
+  struct Route {
+    const char* method;
+    bool open;  // to everybody
+    void (Impl::*answer)(std::shared_ptr<Exchange>);
+  };
+  static const std::map<std::string, Route>& routes();
+
+  std::optional<HttpReply> refuse(const HttpHead& head) override;
+  void handle(std::shared_ptr<Exchange> exchange) override;
+  HttpReply error(int status, const std::string& message) override;
+
+  void completions(std::shared_ptr<Exchange> exchange) { ask(std::move(exchange), parse_completion, "cmpl-"); }
+  void chat(std::shared_ptr<Exchange> exchange) { ask(std::move(exchange), parse_chat, "chatcmpl-"); }
+  void models(std::shared_ptr<Exchange> exchange);
+  void health(std::shared_ptr<Exchange> exchange);
+  void metrics(std::shared_ptr<Exchange> exchange);
+  void ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&), const char* prefix);
+  HttpReply busy() const;
+
+  ServedModel model;
+  const int64_t max_replies, started;
+  std::optional<BearerKeys> keys;
+  ServeMetrics counts;
+  std::atomic<uint64_t> asked{0};
+  std::unique_ptr<HttpServer> http;  // set once, before anything arrives
+  EngineLoop loop;
+};
+
+const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
+  static const std::map<std::string, Route> table{{"/v1/completions", {"POST", false, &Impl::completions}},
+                                                  {"/v1/chat/completions", {"POST", false, &Impl::chat}},
+                                                  {"/v1/models", {"GET", false, &Impl::models}},
+                                                  {"/metrics", {"GET", false, &Impl::metrics}},
+                                                  {"/health", {"GET", true, &Impl::health}}};
+  return table;
+}
+
+std::optional<HttpReply> Server::Impl::refuse(const HttpHead& head) {
+  const auto route = routes().find(head.path);
+  const bool known = route != routes().end();
+  const auto refusal = [&](int status, const std::string& message, const char* code, HttpHeaders headers) {
+    counts.answered(known ? head.path : "other", status, 0);
+    return HttpReply{.status = status, .body = error_json(status, message, {}, code).dump(), .headers = std::move(headers)};
+  };
+  if (keys && !(known && route->second.open) && !keys->admit(head.header("authorization")))
+    return refusal(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
+  if (!known) return refusal(404, concat("there is no ", head.path.substr(0, 200), " here"), "not_found", {});
+  if (head.method != route->second.method)
+    return refusal(405, concat(head.path, " takes ", route->second.method, ", not ", head.method), "method_not_allowed",
+                   {{"Allow", route->second.method}});
+  return std::nullopt;
+}
+
+HttpReply Server::Impl::error(int status, const std::string& message) {
+  counts.answered("other", status, 0);
+  return {.status = status, .body = error_json(status, message).dump()};
+}
+
+void Server::Impl::handle(std::shared_ptr<Exchange> exchange) { (this->*routes().at(exchange->head().path).answer)(std::move(exchange)); }
+
+HttpReply Server::Impl::busy() const {
+  const double seconds = std::clamp(std::ceil(loop.state().mean_seconds), 1.0, 60.0);
+  return {.status = 429,
+          .body = error_json(429, concat("the server has ", max_replies, " replies to write; try again"), {}, "queue_full").dump(),
+          .headers = {{"Retry-After", number_text(seconds)}}};
+}
+
+void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&), const char* prefix) {
+  const Stopwatch watch;
+  const std::string path = exchange->head().path;
+  const auto refuse_with = [&](HttpReply reply) {
+    counts.answered(path, reply.status, watch.seconds());
+    exchange->reply(std::move(reply));
+  };
+  ServeRequest request;
+  try {
+    request = parse(parse_json(exchange->body(), "body"), model);
+  } catch (const ServeError& problem) {
+    return refuse_with({.status = problem.status, .body = error_json(problem.status, problem.what(), problem.param, problem.code).dump()});
+  } catch (const Error& problem) {
+    return refuse_with({.status = 400, .body = error_json(400, problem.what()).dump()});
+  }
+  const uint64_t number = asked.fetch_add(1 + request.prompts.size());
+  std::vector<Request> requests = request.requests((uint64_t{1} << 32) + number);
+  const auto answer =
+      std::make_shared<Answer>(std::move(request), model, exchange, concat(prefix, started, "-", number), now_seconds(),
+                               Answer::Hooks{.first_token = [this, watch] { counts.first_token(watch.seconds()); },
+                                             .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }});
+  const uint64_t job = loop.submit(std::move(requests), answer, answer->wants_tokens());
+  if (job == 0) return refuse_with(busy());
+  exchange->when_gone([this, job, left = std::weak_ptr<Answer>(answer)] {
+    loop.cancel(job);
+    if (const auto it = left.lock()) it->client_left();
+  });
+}
+
+void Server::Impl::models(std::shared_ptr<Exchange> exchange) {
+  const Json one = JsonObject{
+      {"id", model.names.front()}, {"object", "model"}, {"created", started}, {"owned_by", "hone"}, {"max_model_len", model.max_positions}};
+  exchange->reply({.body = Json(JsonObject{{"object", "list"}, {"data", JsonArray{one}}}).dump()});
+}
+
+void Server::Impl::health(std::shared_ptr<Exchange> exchange) {
+  const std::string problem = loop.state().failure;
+  if (problem.empty()) return exchange->reply({.body = R"({"status":"ok"})"});
+  exchange->reply({.status = 503, .body = error_json(503, problem).dump()});
+}
+
+void Server::Impl::metrics(std::shared_ptr<Exchange> exchange) {
+  exchange->reply({.body = counts.text(loop.state(), max_replies, http->connections()), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+Server::Server(Engine& engine, ServedModel model, const ServerConfig& config) : impl_(std::make_unique<Impl>(engine, std::move(model), config)) {
+  impl_->http = std::make_unique<HttpServer>(config.http, *impl_);
+  impl_->http->start();
+}
+
+// The network's threads end, then the engine's, then the connections that it may still write to.
+Server::~Server() { impl_->http->stop(); }
+
+int64_t Server::port() const { return impl_->http->port(); }
+
+bool Server::drain(double seconds) { return impl_->http->drain(seconds); }
+
+std::string Server::failure() const { return impl_->loop.state().failure; }
+
+}  // namespace hone

@@ -1,0 +1,36 @@
+#include "core/net/bearer_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/check.h"
+#include "tests/support/support.h"
+
+namespace hone {
+namespace {
+
+TEST(BearerKeys, AdmitsWhoBearsOneOfTheKeys) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "keys";
+  std::ofstream(file) << "# ours\n\nfirst-key\r\nsecond\n";
+  const BearerKeys keys = BearerKeys::load(file);
+  EXPECT_TRUE(keys.admit("Bearer first-key"));
+  EXPECT_TRUE(keys.admit("bearer second"));
+  for (const char* wrong :
+       {"", "Bearer", "Bearer ", "Bearer first", "Bearer first-key2", "Bearer # ours", "Basic second", "second", "Bearer  second"})
+    EXPECT_FALSE(keys.admit(wrong)) << wrong;
+}
+
+TEST(BearerKeys, AFileWithoutKeysIsAnError) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "keys";
+  EXPECT_THROW(BearerKeys::load(file), Error);
+  std::ofstream(file) << "# none\n";
+  EXPECT_THROW(BearerKeys::load(file), Error);
+  std::ofstream(file) << "two words\n";
+  EXPECT_THROW(BearerKeys::load(file), Error);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,313 @@
+#include "core/net/http_server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "core/check.h"
+#include "core/config.h"
+#include "core/net/http_client.h"
+#include "tests/support/http_client.h"
+#include "tests/support/support.h"
+
+namespace hone {
+namespace {
+
+using test::HttpAnswer;
+using test::HttpClient;
+using test::post_request;
+
+// Echoes a body; some paths do otherwise.
+struct TestApp : HttpApp {
+  std::optional<HttpReply> refuse(const HttpHead& head) override {
+    if (head.path == "/refused") return HttpReply{.status = 401, .body = "no"};
+    return std::nullopt;
+  }
+  void handle(std::shared_ptr<Exchange> exchange) override {
+    ++handled;
+    const std::string& path = exchange->head().path;
+    if (path == "/throw") throw Error("broken");
+    if (path == "/held") {
+      exchange->when_gone([this] { ++gone; });
+      held = exchange;
+    } else if (path == "/flood") {
+      exchange->when_gone([this] { ++gone; });
+      exchange->begin({.content_type = "text/plain"});
+      flooding = std::thread([this, exchange] {
+        while (exchange->write(std::string(65536, 'x'))) ++pieces;
+      });
+    } else if (path == "/stream") {
+      exchange->begin({.body = "a", .content_type = "text/plain"});
+      exchange->write("b");
+      exchange->write("c");
+      exchange->end();
+    } else {
+      exchange->reply({.body = exchange->head().method + " " + std::string(exchange->head().header("x-who")) + exchange->body()});
+    }
+  }
+  HttpReply error(int status, const std::string& message) override { return {.status = status, .body = message}; }
+
+  std::atomic<int> handled{0}, gone{0}, pieces{0};
+  std::shared_ptr<Exchange> held;
+  std::thread flooding;
+};
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void start(HttpServerConfig config) {
+    config.port = 0;
+    server = std::make_unique<HttpServer>(config, app);
+    server->start();
+  }
+  ~HttpServerTest() override {
+    server.reset();
+    if (app.flooding.joinable()) app.flooding.join();
+  }
+  template <class Fact>
+  static bool soon(Fact fact) {
+    for (int i = 0; i < 1000 && !fact(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return fact();
+  }
+  TestApp app;
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(HttpServerTest, AnswersOneRequestAfterTheOtherOnAConnection) {
+  start({});
+  HttpClient client(server->port());
+  for (int i = 0; i < 3; ++i) {
+    const HttpAnswer answer = client.post("/echo?x=1", "hello" + std::to_string(i), "X-Who: me\r\n");
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.body, "POST mehello" + std::to_string(i));
+  }
+  EXPECT_EQ(client.get("/echo").body, "GET ");
+  EXPECT_EQ(server->connections(), 1);
+  client.send(post_request("/echo", "1") + post_request("/echo", "2"));  // the second before the first is answered
+  EXPECT_EQ(client.answer().body, "POST 1");
+  EXPECT_EQ(client.answer().body, "POST 2");
+  client.close();
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, StreamsInChunksOrToTheEndOfTheConnection) {
+  start({});
+  HttpClient client(server->port());
+  EXPECT_EQ(client.get("/stream").body, "abc");
+  EXPECT_EQ(client.get("/stream").headers.at("transfer-encoding"), "chunked");
+  HttpClient old(server->port());
+  old.send("GET /stream HTTP/1.0\r\n\r\n");
+  const HttpAnswer answer = old.answer();
+  EXPECT_EQ(answer.body, "abc");
+  EXPECT_EQ(answer.headers.count("transfer-encoding"), 0u);
+}
+
+TEST_F(HttpServerTest, TheHeadOfAnAnswerAloneIsSentToHead) {
+  start({});
+  HttpClient client(server->port());
+  client.send("HEAD /echo HTTP/1.1\r\nHost: x\r\n\r\nGET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  std::string all;
+  while (all.find("GET ") == std::string::npos) {
+    const std::string more = client.read();
+    ASSERT_FALSE(more.empty()) << all;
+    all += more;
+  }
+  EXPECT_NE(all.find("Content-Length: 5\r\n"), std::string::npos) << all;
+  EXPECT_EQ(all.find("HEAD "), std::string::npos) << all;
+}
+
+TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
+  start({.max_header_bytes = 2048, .max_body_bytes = 1000});
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(1000, 'x')).status, 200);
+  const HttpAnswer stated = HttpClient(server->port()).post("/echo", std::string(1001, 'x'));
+  EXPECT_EQ(stated.status, 413);
+  EXPECT_EQ(stated.body, "the body is longer than 1000 bytes");
+  EXPECT_EQ(stated.headers.at("connection"), "close");
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(3000000, 'x')).status, 413);  // read on for a moment, so that the answer arrives
+  HttpClient chunked(server->port());
+  chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
+  for (int i = 0; i < 3; ++i) chunked.send("190\r\n" + std::string(400, 'x') + "\r\n");
+  EXPECT_EQ(chunked.answer().status, 413);
+  EXPECT_EQ(HttpClient(server->port()).get("/echo", "X-Long: " + std::string(5000, 'x') + "\r\n").status, 431);
+  EXPECT_EQ(app.handled, 1);
+}
+
+TEST_F(HttpServerTest, WhatIsNoRequestIsTurnedDown) {
+  start({});
+  for (const char* wrong : {"garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
+                            "GET /\r\nHost x\r\n\r\n", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+    HttpClient client(server->port());
+    client.send(wrong);
+    EXPECT_EQ(client.answer().status, 400) << wrong;
+    EXPECT_EQ(client.read(), "") << wrong;
+  }
+  EXPECT_EQ(app.handled, 0);
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, ARefusalNeedsNoBody) {
+  start({});
+  HttpClient client(server->port());
+  client.send("POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  EXPECT_EQ(client.answer().status, 401);
+  EXPECT_EQ(app.handled, 0);
+}
+
+TEST_F(HttpServerTest, AClientMayAskWhetherToGoOn) {
+  start({});
+  HttpClient client(server->port());
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_TRUE(client.read().starts_with("HTTP/1.1 100 "));
+  client.send("hi");
+  EXPECT_EQ(client.answer().body, "POST hi");
+}
+
+TEST_F(HttpServerTest, AnExceptionIsAnAnswer) {
+  start({});
+  HttpClient client(server->port());
+  const HttpAnswer answer = client.get("/throw");
+  EXPECT_EQ(answer.status, 500);
+  EXPECT_EQ(answer.body, "broken");
+  EXPECT_EQ(client.get("/echo").status, 200);
+}
+
+TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
+  start({});
+  HttpClient client(server->port());
+  client.send(post_request("/held", ""));
+  ASSERT_TRUE(soon([&] { return app.handled == 1; }));
+  EXPECT_EQ(app.gone, 0);
+  client.close();
+  EXPECT_TRUE(soon([&] { return app.gone == 1; }));
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+  EXPECT_FALSE(app.held->write("too late"));
+  int late = 0;
+  app.held->when_gone([&] { ++late; });
+  EXPECT_EQ(late, 1);
+}
+
+TEST_F(HttpServerTest, WhoReadsTooSlowlyIsDropped) {
+  start({.max_unsent_bytes = 1 << 20});
+  HttpClient client(server->port(), 4096);
+  client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+  ASSERT_TRUE(soon([&] { return app.gone == 1; }));  // the application goes on without pause; nobody reads
+  EXPECT_LT(app.pieces, 1000);
+}
+
+TEST_F(HttpServerTest, WhoTakesNothingAtAllIsDroppedAfterAWhile) {
+  start({.max_unsent_bytes = int64_t{1} << 40, .write_timeout = 0.3});
+  HttpClient client(server->port(), 4096);
+  client.send(post_request("/held", ""));
+  ASSERT_TRUE(soon([&] { return app.held != nullptr && app.handled == 1; }));
+  app.held->begin({.body = std::string(50 << 20, 'x'), .content_type = "text/plain"});
+  EXPECT_TRUE(soon([&] { return app.gone == 1; }));
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+}
+
+TEST_F(HttpServerTest, HalfARequestAndSilenceEnd) {
+  start({.request_timeout = 0.3, .idle_timeout = 0.6});
+  HttpClient half(server->port()), body(server->port()), silent(server->port());
+  half.send("POST /echo HT");
+  body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
+  EXPECT_EQ(half.read(), "");
+  EXPECT_EQ(body.read(), "");
+  EXPECT_EQ(silent.read(), "");
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+  EXPECT_EQ(app.handled, 0);
+}
+
+TEST_F(HttpServerTest, DrainingAnswersWhatIsUnderWay) {
+  start({});
+  HttpClient idle(server->port()), busy(server->port());
+  EXPECT_EQ(idle.get("/echo").status, 200);
+  busy.send(post_request("/held", ""));
+  ASSERT_TRUE(soon([&] { return app.handled == 2; }));
+  std::thread later([&] {
+    EXPECT_EQ(idle.read(), "");  // closed at once
+    app.held->reply({.body = "at last"});
+  });
+  EXPECT_TRUE(server->drain(20));
+  later.join();
+  const HttpAnswer answer = busy.answer();
+  EXPECT_EQ(answer.body, "at last");
+  EXPECT_EQ(answer.headers.at("connection"), "close");
+  EXPECT_THROW(HttpClient(server->port()), std::runtime_error);
+}
+
+TEST_F(HttpServerTest, DrainingDoesNotWaitForEver) {
+  start({});
+  HttpClient client(server->port());
+  client.send(post_request("/held", ""));
+  ASSERT_TRUE(soon([&] { return app.handled == 1; }));
+  EXPECT_FALSE(server->drain(0.1));
+}
+
+TEST_F(HttpServerTest, MoreConnectionsThanItTakesWait) {
+  start({.max_connections = 2});
+  auto first = std::make_unique<HttpClient>(server->port());
+  HttpClient second(server->port()), third(server->port());
+  EXPECT_EQ(first->get("/echo").status, 200);
+  EXPECT_EQ(second.get("/echo").status, 200);
+  third.send("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(third.read(10, 0.2), "");
+  first.reset();
+  EXPECT_EQ(third.answer().status, 200);
+}
+
+TEST_F(HttpServerTest, AThousandConnections) {
+  start({});
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 1000; ++i) clients.push_back(std::make_unique<HttpClient>(server->port()));
+  for (int i = 0; i < 1000; ++i) clients[i]->send(post_request("/echo", std::to_string(i)));
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(clients[i]->answer().body, "POST " + std::to_string(i));
+  EXPECT_EQ(server->connections(), 1000);
+}
+
+TEST_F(HttpServerTest, SpeaksTlsWithItsCertificate) {
+  const test::TemporaryFolder folder;
+  const std::string certificate = (folder.path() / "cert.pem").string(), key = (folder.path() / "key.pem").string();
+  const std::string command =
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -addext "
+      "subjectAltName=DNS:localhost -keyout " +
+      key + " -out " + certificate + " 2>/dev/null";
+  if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no openssl program to make a certificate with";
+  start({.tls_cert = certificate, .tls_key = key, .request_timeout = 1});
+  ::setenv("SSL_CERT_FILE", certificate.c_str(), 1);
+  const HttpResponse answer = http_post(parse_url(concat("https://localhost:", server->port(), "/echo")), {.body = "secret"});
+  const HttpResponse streamed = http_post(parse_url(concat("https://localhost:", server->port(), "/stream")), {});
+  ::unsetenv("SSL_CERT_FILE");
+  EXPECT_EQ(answer.body, "POST secret");
+  EXPECT_EQ(streamed.body, "abc");
+  HttpClient plain(server->port());
+  plain.send("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(plain.answer().status, 0);
+  HttpClient silent(server->port());
+  EXPECT_EQ(silent.read(), "");  // no handshake in time
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
+  EXPECT_EQ(app.handled, 2);
+}
+
+TEST_F(HttpServerTest, SettingsAndPlacesThatCannotBe) {
+  start({});
+  const HttpServerConfig taken{.port = server->port()};
+  EXPECT_THROW(HttpServer(taken, app), Error);
+  EXPECT_THROW(HttpServer({.host = "nowhere.example"}, app), Error);
+  EXPECT_THROW(HttpServer({.port = 0, .tls_cert = "/nonexistent", .tls_key = "/nonexistent"}, app), Error);
+  const auto error_of = [](HttpServerConfig config) {
+    try {
+      check_settings([&](Fields& f) { config.fields(f); });
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of({}), "");
+  EXPECT_EQ(error_of({.port = 70000}), "port must be in [0, 65535]");
+  EXPECT_EQ(error_of({.tls_cert = "a"}), "tls_cert and tls_key go together");
+  EXPECT_EQ(error_of({.idle_timeout = 0}), "idle_timeout must be in (0, 1e6] seconds");
+}
+
+}  // namespace
+}  // namespace hone
