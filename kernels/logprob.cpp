@@ -36,7 +36,7 @@ void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss,
     const float dlogit = (dlogp * (onehot - p) - entropy_part + dlse * p) * row.inv_temperature;
     for (int64_t d = 0; d < w.dim(1); ++d) {
       dhidden[d] += dlogit * w.row<float>(v)[d];
-      dw.row<float>(v)[d] += dlogit * hidden[d];
+      if (dw) dw.row<float>(v)[d] += dlogit * hidden[d];
     }
   }
 }

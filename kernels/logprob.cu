@@ -40,7 +40,7 @@ void check_head_cuda(const OpBase& op, const Head& head) {
 }
 void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad) {
   check_shape(op, "dhidden", dhidden, {head.R(), head.D()}, dhidden.dtype == DType::f32 ? DType::f32 : head.hidden.dtype);
-  check_shape(op, "dw", dw, {head.V(), head.D()});
+  check_optional(op, "dw", dw, {head.V(), head.D()});
   check_shape(op, "dlogp", grad.logp, {head.R()});
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
@@ -136,7 +136,7 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
     else
       for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
     gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
-    gemm_backward_weight(context, dw, {}, gradient, block);
+    if (dw) gemm_backward_weight(context, dw, {}, gradient, block);
   }
 }
 
@@ -177,7 +177,7 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
     head_scale(context, rows, gradient, scaled.rows(0, count), block, w);
     gemm_backward_input(context, unscaled.rows(0, count), gradient, w);
     scale_rows(context, dhidden.rows(first, count), unscaled.rows(0, count), scale);
-    gemm_backward_weight(context, dw, {}, gradient, scaled.rows(0, count));
+    if (dw) gemm_backward_weight(context, dw, {}, gradient, scaled.rows(0, count));
   }
 }
 

@@ -16,7 +16,7 @@ struct LogprobGrad {
   Tensor logp, entropy;
   float z_loss = 0;
 };
-// dhidden [R, D] is written, dw [V, D] is added to. lse from forward; entropy from forward where its gradient is given.
+// dhidden [R, D] is written; dw [V, D] is added to, or empty (a frozen head). lse from forward; entropy from forward where its gradient is given.
 //   dz[r, v] = dlogp[r] * (onehot(targets[r]) - p_v) - dentropy[r] * p_v * (log p_v + entropy[r]) + 2 * z_loss * |dlogp[r]| * lse[r] * p_v
 //   dlogits = dz * inv_temperature
 inline constinit Op<void(Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,

@@ -73,7 +73,7 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
       head_row_gradient(logits.row<float>(r), logits.dim(1), row);
   });
   gemm_backward_input(context, dhidden.rows(first, logits.dim(0)), logits, head.w);
-  gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
+  if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
 void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {

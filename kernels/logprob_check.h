@@ -17,7 +17,7 @@ inline void check_head_gradient(const OpBase& op, const Tensor& dhidden, const T
                                 const Tensor& w) {
   const int64_t R = hidden.dim(0);
   check_shape(op, "dhidden", dhidden, {R, w.dim(1)});
-  check_shape(op, "dw", dw, {w.dim(0), w.dim(1)});
+  check_optional(op, "dw", dw, {w.dim(0), w.dim(1)});
   check_shape(op, "dlogp", grad.logp, {R});
   check_optional(op, "dentropy", grad.entropy, {R});
 }

@@ -28,8 +28,9 @@ inline Json gpu_config(const std::string& family, int64_t dim = 16) {
 
 // Weights of a CPU's model, norms and biases away from their neutral values, as `dtype` rounds them. Matrices keep the size of what goes through
 // them: larger ones would enlarge the roundings of bf16.
-inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype) {
+inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
+  if (lora.r > 0) model->add_lora(lora);
   model->allocate(cpu(), DType::f32, true);
   model->initialise(cpu(), 7);
   std::mt19937 random(3);
@@ -43,8 +44,9 @@ inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype) {
 }
 
 // The same weights there.
-inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype) {
+inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype, const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
+  if (lora.r > 0) model->add_lora(lora);
   model->allocate(*gpu(), dtype, true);
   Arena arena(gpu()->device());
   const Tensor staged = arena.take(DType::f32, model->flat_values().dims());
