@@ -192,6 +192,8 @@ class Reader : public Fields {
   void list(const char* key, std::vector<T>& v, const char* expected) {
     const toml::node* node = ask(key);
     if (!node) return;
+    if constexpr (std::is_same_v<T, std::string>)
+      if (node->is_string()) return v.assign(1, {}), convert(key, *node, v[0], expected);  // one is a list of one
     const toml::array* array = node->as_array();
     HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array, it is ", kind_of(*node));
     v.assign(array->size(), T{});

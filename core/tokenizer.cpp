@@ -139,6 +139,8 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
+bool Tokenizer::is_in(const std::filesystem::path& folder) { return !vocabulary_file(folder).empty(); }
+
 Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(std::make_shared<const Impl>(read_tokenizer_files(path))); }
 
 Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view source, const Json& config) {

@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"};
+
 // folder/name or folder/name.gz, or empty.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"})
@@ -82,6 +84,13 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
 
 }  // namespace
 
+fs::path vocabulary_file(const fs::path& folder) {
+  for (const std::string& name : vocabulary_names)
+    if (const fs::path found = find_file(folder, name); !found.empty())
+      if (name != "tokenizer_config.json" || read_object_or_empty(folder, name).find("char_ords")) return found;
+  return {};
+}
+
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   TokenizerFiles files;
   if (!fs::is_directory(path)) {
@@ -95,15 +104,11 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
     if (!files.config.find(key)) files.config.set(key, value);
   files.model_config = read_object_or_empty(path, "config.json");
   files.generation = read_object_or_empty(path, "generation_config.json");
-  const std::vector<std::string> names = {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"};
-  for (const std::string& name : names) {
-    const fs::path found = find_file(path, name);
-    if (found.empty() || (name == "tokenizer_config.json" && !files.config.find("char_ords"))) continue;
-    read_vocabulary(found, files);
-    files.chat_template = chat_template_of(path, files.config, (path / "tokenizer_config.json").string());
-    return files;
-  }
-  fail(path.string(), ": no tokenizer here; looked for ", join(names), " (the last with char_ords)");
+  const fs::path vocabulary = vocabulary_file(path);
+  HONE_CHECK(!vocabulary.empty(), path.string(), ": no tokenizer here; looked for ", join(vocabulary_names), " (the last with char_ords)");
+  read_vocabulary(vocabulary, files);
+  files.chat_template = chat_template_of(path, files.config, (path / "tokenizer_config.json").string());
+  return files;
 }
 
 Json character_tokenizer_json(Json& config, const std::string& source) {

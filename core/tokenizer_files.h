@@ -17,6 +17,8 @@ struct TokenizerFiles {
   std::string chat_template;
 };
 
+// The file of a folder that holds the vocabulary; empty where there is none.
+std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
 // What Tokenizer::load reads: a folder or one file. A lone file has no config but what it says itself.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 

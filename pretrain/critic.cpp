@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/file.h"
+#include "core/model/adapter.h"
+#include "core/model/lora.h"
 #include "kernels/cast.h"
 #include "kernels/gemm.h"
 
@@ -19,12 +21,14 @@ void CriticConfig::fields(Fields& f) {
 
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
   const std::filesystem::path folder = expand_path(path);
+  const LoraConfig lora = policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy of adapters has a critic of adapters
   std::unique_ptr<Model> out;
   if (!path.empty() && context.kind() != DeviceKind::meta) {
-    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true});
+    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
   } else {
-    const std::string config = path.empty() ? "critic" : (folder / "config.json").string();
-    out = make_model(path.empty() ? policy.config() : parse_json(read_file(config), config), config);
+    const std::string config = (base_folder(folder) / "config.json").string();
+    out = path.empty() ? policy.same_shape() : make_model(parse_json(read_file(config), config), config);
+    if (!path.empty() && lora.r > 0) out->add_lora(lora);
     out->allocate(context, policy.dtype(), true);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }

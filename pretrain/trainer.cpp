@@ -75,6 +75,7 @@ struct Trainer::Impl {
     else
       staging.to_tokens(rows.as<float>(), column);
   }
+  DropoutDraws draws() const { return {.step = steps, .first_token = first_token}; }
   Tensor rows_of(const Staging& staging, std::span<const float> column) {
     staging.to_rows(column, row_values);
     return upload(context, arena, std::span<const float>(row_values));
@@ -122,6 +123,7 @@ struct Trainer::Impl {
   EmbeddingNoise noise;  // of the micro-batch under way
   std::filesystem::path dump_path;
   int64_t steps = 0;
+  int64_t first_token = 0;  // of the micro-batch, among the step's
   int64_t reserved_tokens = 0;
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
@@ -153,7 +155,7 @@ void Trainer::Impl::queue_linear(Staging& staging, const Objective& objective, d
   const Packed packed = pack(staging);
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = static_cast<float>(config.z_loss)};
   phases.mark(Phase::data);
-  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise, draws());
   phases.mark(Phase::forward);
   const Tensor lse = arena.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
   Param& head = model.head();
@@ -201,7 +203,7 @@ double Trainer::Impl::run_general(Staging& staging, const Objective& objective, 
   }
   const Packed packed = pack(staging);
   phases.mark(Phase::data);
-  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise);
+  const Tensor hidden = pass.forward(packed.batch, packed.rows, noise, draws());
   phases.mark(Phase::forward);
   const Tensor dhidden = dhidden_for(packed.rows);
   const double loss = general_head(staging, objective, scale, metrics, packed, hidden, dhidden);
@@ -238,7 +240,7 @@ void Trainer::Impl::reserve(std::span<const Sample* const> samples, const Object
   Context counting(*device);
   counting.stand_for(context.kind());
   counting.set_numerics(context.numerics());
-  const std::unique_ptr<Model> shape = make_model(model.config(), "trainer");
+  const std::unique_ptr<Model> shape = model.same_shape();
   shape->allocate(counting, model.dtype(), true);
   Trainer trainer(counting, *shape, config);
   trainer.impl_->config.micro_batch_tokens = tokens;
@@ -300,6 +302,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   const Tensor logp = needs.linear ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
   m.stagings.resize(std::max(m.stagings.size(), needs.linear ? m.micro_batches.size() : 1));
   int64_t first_row = 0;
+  m.first_token = 0;
   for (size_t i = 0; i < m.micro_batches.size(); ++i) {
     Staging& staging = m.stagings[needs.linear ? i : 0];
     staging.fill(samples_of(m.micro_batches[i]));
@@ -310,6 +313,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     else
       add_loss(m.run_general(staging, objective, scale, metrics), m.micro_batches[i]);
     first_row += rows;
+    m.first_token += static_cast<int64_t>(staging.logp.size());
   }
 
   const bool two_norms = m.critic && m.critic->separate();

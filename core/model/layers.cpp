@@ -27,16 +27,25 @@ Linear::Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std
   bias.decay = false;
 }
 
-void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const { gemm_forward(context, y, x, weight.value, bias.value, residual); }
+void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) const {
+  gemm_forward(context, y, x, weight.value, bias.value, residual);
+  if (lora) lora->forward(context, y, x);
+}
 
 void Linear::backward(Context& context, Tensor dx, Tensor dy, Tensor x) const {
   backward_weight(context, dy, x);
   backward_input(context, dx, dy);
 }
 
-void Linear::backward_input(Context& context, Tensor dx, Tensor dy) const { gemm_backward_input(context, dx, dy, weight.value); }
+void Linear::backward_input(Context& context, Tensor dx, Tensor dy) const {
+  gemm_backward_input(context, dx, dy, weight.value);
+  if (lora) lora->backward_input(context, dx, dy);
+}
 
-void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const { gemm_backward_weight(context, weight.grad, bias.grad, dy, x); }
+void Linear::backward_weight(Context& context, Tensor dy, Tensor x) const {
+  if (weight.grad) gemm_backward_weight(context, weight.grad, bias.grad, dy, x);
+  if (lora) lora->backward_weight(context, dy, x);
+}
 
 void Linear::add_params(std::vector<Param*>& out) {
   out.push_back(&weight);
@@ -129,6 +138,8 @@ void GatedMlp::add_params(std::vector<Param*>& out) {
   down.add_params(out);
 }
 
+void GatedMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&gate_up, &down}); }
+
 GeluMlp::Kept GeluMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = up.weight.value.dtype;
   return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}), keep_cheap(context, tape, dtype, {num_tokens, up.num_outputs()})};
@@ -164,5 +175,7 @@ void GeluMlp::add_params(std::vector<Param*>& out) {
   up.add_params(out);
   down.add_params(out);
 }
+
+void GeluMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&up, &down}); }
 
 }  // namespace hone

@@ -4,10 +4,12 @@
 // Kept is what a layer's forward leaves for its backward. keep() makes room for it (on the tape when training, in scratch otherwise), in the order
 // in which take_back() pops it in reverse. Popped tensors stay valid until the next push, so a block takes everything back first and computes then.
 // Parameter gradients are added to, activation gradients are written unless said otherwise. An MLP's and attention's backward use up what was kept.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/model/lora.h"
 #include "core/model/model.h"
 
 namespace hone {
@@ -15,10 +17,11 @@ namespace hone {
 // Rows of a fused matrix: the Hugging Face module (without ".weight") and how many.
 using Rows = std::vector<std::pair<std::string, int64_t>>;
 
-// y = x . weight^T + bias
+// y = x . weight^T + bias, and what its adapters add.
 struct Linear {
-  Param weight;  // [out, in]
-  Param bias;    // [out], or without a shape: none
+  Param weight;                   // [out, in]; without a gradient where it is frozen
+  Param bias;                     // [out], or without a shape: none
+  std::optional<LoraLayer> lora;  // Model::add_lora's
 
   Linear() = default;
   Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std);
@@ -78,6 +81,7 @@ struct GatedMlp {
   void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
   void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
+  void add_linears(std::vector<Linear*>& out);
 };
 
 // down(gelu(up(x))), the tanh form.
@@ -92,6 +96,7 @@ struct GeluMlp {
   void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
   void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
+  void add_linears(std::vector<Linear*>& out);
 };
 
 }  // namespace hone

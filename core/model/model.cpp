@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/model/lora.h"
 #include "core/parallel_for.h"
 #include "core/rng.h"
 #include "kernels/cast.h"
@@ -36,43 +37,73 @@ void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double st
   });
 }
 
+void fill_uniform(std::span<float> out, uint64_t seed, uint64_t stream, double bound) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double unit = open_unit_float(philox(seed, stream, i / 4).word[i % 4]);
+    out[i] = static_cast<float>(bound * (2 * unit - 1));
+  }
+}
+
 }  // namespace
 
+std::vector<Param*> Model::params() {
+  std::vector<Param*> out = base_params();
+  if (lora_)
+    for (Param* param : adapter_params()) out.push_back(param);
+  return out;
+}
+
+std::unique_ptr<Model> Model::same_shape() const {
+  std::unique_ptr<Model> out = make_model(config(), "model");
+  if (lora_) out->add_lora(lora_->config);
+  return out;
+}
+
 void Model::allocate(Context& context, DType dtype, bool gradients) {
-  int64_t count = 0;
-  for (const Param* param : params()) count += aligned_count(*param);
-  const auto make = [&](Buffer& bytes, DType type) {
-    bytes = Buffer(context.device(), static_cast<size_t>(count) * size_of(type));
-    const Tensor flat(bytes.data(), type, context.kind(), {count});
+  int64_t count = 0, trained = 0;
+  for (const Param* param : params()) {
+    count += aligned_count(*param);
+    if (param->trainable) trained += aligned_count(*param);
+  }
+  const auto make = [&](Buffer& bytes, DType type, int64_t size) {
+    bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(type));
+    const Tensor flat(bytes.data(), type, context.kind(), {size});
     context.zero(flat);  // the gaps between parameters too: the optimizer reads them
     return flat;
   };
-  values_ = make(value_bytes_, dtype);
-  grads_ = gradients ? make(grad_bytes_, DType::f32) : Tensor();
-  int64_t at = 0;
+  values_ = make(value_bytes_, dtype, count);
+  grads_ = gradients ? make(grad_bytes_, DType::f32, trained) : Tensor();
+  int64_t at = 0, grad_at = 0;
   for (Param* param : params()) {
-    const auto slice = [&](Tensor flat) { return Tensor(flat.rows(at, element_count(*param)).data, flat.dtype, flat.device, param->shape); };
-    param->value = slice(values_);
-    param->grad = gradients ? slice(grads_) : Tensor();
-    at += aligned_count(*param);
+    const auto take = [&](Tensor flat, int64_t& from) {
+      const Tensor out(flat.rows(from, element_count(*param)).data, flat.dtype, flat.device, param->shape);
+      from += aligned_count(*param);
+      return out;
+    };
+    param->value = take(values_, at);
+    param->grad = gradients && param->trainable ? take(grads_, grad_at) : Tensor();
   }
   allocate_tables(context);
 }
 
 void Model::initialise(Context& context, uint64_t seed) {
+  for (const Param* param : params()) initialise_param(context, *param, seed);
+}
+
+void initialise_param(Context& context, const Param& param, uint64_t seed) {
   std::vector<float> drawn;
-  for (Param* param : params()) {
-    int64_t row = 0;
-    for (const Param::Block& block : param->blocks) {
-      const Tensor rows = param->value.rows(row, block.rows);
-      drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param->init_value));
-      if (param->init_std > 0) fill_normal(drawn, seed, stream_of(("init/" + block.name).c_str()), param->init_std);
-      ScratchScope scope(context);
-      const Tensor staged = context.scratch().take(DType::f32, rows.dims());
-      context.copy(staged, host_view(std::span(drawn)));
-      cast(context, rows, staged);
-      row += block.rows;
-    }
+  int64_t row = 0;
+  for (const Param::Block& block : param.blocks) {
+    const Tensor rows = param.value.rows(row, block.rows);
+    const uint64_t stream = stream_of(("init/" + block.name).c_str());
+    drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));
+    if (param.init_std > 0) fill_normal(drawn, seed, stream, param.init_std);
+    if (param.init_uniform > 0) fill_uniform(drawn, seed, stream, param.init_uniform);
+    ScratchScope scope(context);
+    const Tensor staged = context.scratch().take(DType::f32, rows.dims());
+    context.copy(staged, host_view(std::span(drawn)));
+    cast(context, rows, staged);
+    row += block.rows;
   }
 }
 

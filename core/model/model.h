@@ -9,12 +9,15 @@
 #include "core/json.h"
 #include "core/model/batch.h"
 #include "core/model/kv_view.h"
+#include "core/model/lora_config.h"
 #include "core/model/tape.h"
 #include "core/registry.h"
 
 namespace hone {
 
 class Tokenizer;
+struct Linear;
+struct Lora;
 
 // A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
 struct Param {
@@ -28,10 +31,11 @@ struct Param {
   bool decay = true;        // weight decay applies (matrices, not norms and biases)
   double init_std = 0;      // normal(0, std) at random initialisation; 0 = init_value everywhere
   double init_value = 0;
-  bool lookup = false;  // rows are read by index (an embedding), not multiplied
-  bool trainable = true;
-  Tensor value{};  // set by Model::allocate
-  Tensor grad{};   // f32; empty without gradients
+  double init_uniform = 0;  // uniform within this of 0 instead
+  bool lookup = false;      // rows are read by index (an embedding), not multiplied
+  bool trainable = true;    // has a gradient and optimizer states
+  Tensor value{};           // set by Model::allocate
+  Tensor grad{};            // f32; empty without gradients, and of what is frozen
 };
 
 // The numbers that everything outside the model asks for.
@@ -46,8 +50,12 @@ class Model {
   virtual const ModelShape& shape() const = 0;
   // The config.json that Hugging Face's transformers opens as this model (without dtype, which save_model adds).
   virtual Json config() const = 0;
-  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again.
-  virtual std::vector<Param*> params() = 0;
+  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again. The adapters come last.
+  std::vector<Param*> params();
+  virtual std::vector<Param*> base_params() = 0;  // without adapters
+  std::vector<Param*> adapter_params();
+  // The matrices of the blocks, in order.
+  virtual std::vector<Linear*> linears() = 0;
 
   // x [T, D] is written.
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
@@ -63,13 +71,20 @@ class Model {
   // [V, D]: logits = hidden . head^T.
   virtual Param& head() = 0;
 
-  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and gradients (zero) if asked for.
+  // Adapters on the modules that config targets; all other parameters are frozen. Before allocate().
+  void add_lora(const LoraConfig& config);
+  void remove_lora();
+  Lora* lora() const { return lora_.get(); }  // nullptr: none
+  // The same model, adapters included, without memory.
+  std::unique_ptr<Model> same_shape() const;
+
+  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and what is trainable its gradient (zero) if asked for.
   void allocate(Context&, DType dtype, bool gradients);
   // Draws every parameter from (seed, its name): the same weights whatever the order or device.
   void initialise(Context&, uint64_t seed);
   void zero_grad(Context&);
   Tensor flat_values() const { return values_; }  // [n], all parameters end to end (each 64-element aligned)
-  Tensor flat_grads() const { return grads_; }
+  Tensor flat_grads() const { return grads_; }    // of the trainable ones, in the same way
   DType dtype() const { return values_.dtype; }
   int64_t num_params();
 
@@ -80,6 +95,7 @@ class Model {
  private:
   Buffer value_bytes_, grad_bytes_;
   Tensor values_, grads_;
+  std::shared_ptr<Lora> lora_;
 };
 
 // Families by config.json's model_type: "llama", "qwen2", ... A factory reads the shape from config.json (transformers 4's rope_theta,
@@ -89,6 +105,9 @@ Registry<Family>& families();
 
 std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
 
+// Draws a parameter with memory from (seed, its name).
+void initialise_param(Context& context, const Param& param, uint64_t seed);
+
 // Errors unless every id is in the vocabulary, and unless the tokenizer makes no id that is not. `what` names the ids in messages.
 void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what);
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
@@ -96,11 +115,14 @@ void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
 struct LoadOptions {
   DType dtype = DType::f32;  // of the weights in memory
   bool gradients = false;
+  LoraConfig lora{};  // adapters to add where the folder has none of its own; r = 0: none
+  uint64_t seed = 0;  // of the added adapters' first values
 };
-// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.
+// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them. A folder of an adapter
+// (core/model/adapter.h) is its base model with the adapter on it.
 std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options = {});
 // config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself. A value head (D numbers) goes with the
-// model as score.weight [1, D], where transformers' sequence classifiers have it.
+// model as score.weight [1, D], where transformers' sequence classifiers have it. A model with adapters is an Error.
 void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config = JsonObject{},
                 std::span<const float> value_head = {});
 // The value head of a folder, D numbers; empty where it has none.

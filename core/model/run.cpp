@@ -18,11 +18,13 @@ Pass::Pass(Context& context, Model& model, Recompute recompute)
       recompute_(recompute),
       tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
 
-Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise) {
+Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise, const std::optional<DropoutDraws>& draws) {
   const OpRange range(context_, "forward");
+  const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);
   batch_ = batch;
   rows_ = rows;
+  draws_ = draws;
   tape_.clear();
   inputs_.clear();
   const int64_t width = model_.shape().hidden_size;
@@ -44,6 +46,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& nois
 
 void Pass::backward(Tensor dhidden) {
   const OpRange range(context_, "backward");
+  const DropoutScope dropout(model_, draws_);
   ScratchScope scope(context_);
   const int64_t width = model_.shape().hidden_size;
   const Tensor dx = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});

@@ -2,6 +2,7 @@
 // Drives a model's blocks: the one place that knows recomputation.
 #include <span>
 
+#include "core/model/lora.h"
 #include "core/model/model.h"
 #include "kernels/noise.h"
 
@@ -17,8 +18,9 @@ class Pass {
  public:
   Pass(Context& context, Model& model, Recompute recompute);
   // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the head). Valid until backward.
-  // `noise` is added to the embeddings; their gradient is that of the sum.
-  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {});
+  // `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop inputs as `draws` says, in the backward pass, too; without
+  // it they do not.
+  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {}, const std::optional<DropoutDraws>& draws = {});
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/logprob.h).
   void backward(Tensor dhidden);
   // Room for a forward pass that keeps so much, in one piece; between passes.
@@ -34,6 +36,7 @@ class Pass {
   std::vector<Tensor> inputs_;  // of each block, on the tape; last the output of the last block
   Batch batch_;
   Tensor rows_, read_;  // the rows asked for, and the last output there
+  std::optional<DropoutDraws> draws_;
 };
 
 // hidden [R, D] of the token rows `rows` (or empty: of every token) without a tape, in context.scratch() (inside the caller's ScratchScope): scoring

@@ -79,6 +79,10 @@ struct PreNormBlock {
     mlp_norm.add_params(out);
     mlp.add_params(out);
   }
+  void add_linears(std::vector<Linear*>& out) {
+    out.insert(out.end(), {&attention.qkv, &attention.output});
+    mlp.add_linears(out);
+  }
 };
 
 template <class Norm, class Mlp>
@@ -86,12 +90,17 @@ class Stack : public Model {
  public:
   const ModelShape& shape() const override { return shape_; }
   Json config() const override { return config_; }
-  std::vector<Param*> params() override {
+  std::vector<Param*> base_params() override {
     std::vector<Param*> out{&embedding_};
     if (!positions_.shape.empty()) out.push_back(&positions_);
     for (auto& block : blocks_) block.add_params(out);
     final_norm_.add_params(out);
     if (!head_.shape.empty()) out.push_back(&head_);
+    return out;
+  }
+  std::vector<Linear*> linears() override {
+    std::vector<Linear*> out;
+    for (auto& block : blocks_) block.add_linears(out);
     return out;
   }
   Param& head() override { return head_.shape.empty() ? embedding_ : head_; }
@@ -101,8 +110,8 @@ class Stack : public Model {
     if (positions_.value) embedding_forward(context, x, positions_.value, batch.positions, true);
   }
   void embed_backward(Context& context, const Batch& batch, Tensor dx) override {
-    embedding_backward(context, embedding_.grad, dx, batch.tokens);
-    if (positions_.value) embedding_backward(context, positions_.grad, dx, batch.positions);
+    if (embedding_.grad) embedding_backward(context, embedding_.grad, dx, batch.tokens);
+    if (positions_.grad) embedding_backward(context, positions_.grad, dx, batch.positions);
   }
   void forward_block(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv) override {
     blocks_[static_cast<size_t>(block)].forward(context, batch, out, x, tape, kv, block);

@@ -64,4 +64,4 @@ def main(folder):
         print(rounded, name, loss.item(), sum(p.numel() for p in model.parameters()))
 
 
-main(pathlib.Path(sys.argv[1]))
+if __name__ == '__main__': main(pathlib.Path(sys.argv[1]))

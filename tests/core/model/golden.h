@@ -37,25 +37,34 @@ void for_each_number(const Param& param, Visit visit) {
   }
 }
 
-// A golden file beside a model of its config on a device.
+// A model with memory whose weights are golden_weight().
+inline std::unique_ptr<Model> golden_model(Context& context, const Json& config, DType dtype) {
+  std::unique_ptr<Model> model = make_model(config, "golden");
+  model->allocate(context, dtype, true);
+  Arena arena(context.device());
+  for (const Param* param : model->params()) {
+    std::vector<float> host(static_cast<size_t>(param->value.size()));
+    for_each_number(*param, [&](const std::string& name, int64_t index, int64_t element) {
+      host[static_cast<size_t>(element)] = golden_weight(name, index, param->shape.size() > 1);
+    });
+    const Tensor staged = arena.take(DType::f32, param->value.dims());
+    context.copy(staged.view({staged.size()}), host_view(std::span(host)));
+    cast(context, param->value, staged);
+  }
+  context.synchronize();
+  return model;
+}
+
+// A golden file beside a model of its config on a device, or beside `model`.
 class Golden {
  public:
-  Golden(Context& context, const std::string& family, DType dtype)
-      : context_(context), file_(source_folder() / "tests" / "golden" / (family + ".safetensors")) {
-    model_ = make_model(parse_json(file_.metadata().at("config"), family), family);
-    model_->allocate(context, dtype, true);
-    Arena arena(context.device());
-    for (const Param* param : model_->params()) {
-      std::vector<float> host(static_cast<size_t>(param->value.size()));
-      for_each_number(*param, [&](const std::string& name, int64_t index, int64_t element) {
-        host[static_cast<size_t>(element)] = golden_weight(name, index, param->shape.size() > 1);
-      });
-      const Tensor staged = arena.take(DType::f32, param->value.dims());
-      context.copy(staged.view({staged.size()}), host_view(std::span(host)));
-      cast(context, param->value, staged);
-    }
-    context.synchronize();
+  Golden(Context& context, const std::string& name, DType dtype, std::unique_ptr<Model> model = nullptr)
+      : context_(context), file_(source_folder() / "tests" / "golden" / (name + ".safetensors")), model_(std::move(model)) {
+    if (!model_) model_ = golden_model(context, config(), dtype);
   }
+  Json config() const { return parse_json(file_.metadata().at("config"), "golden"); }
+  Model& model() { return *model_; }
+  const SafetensorsReader& file() const { return file_; }
 
   // What plain bf16 made of them in transformers: "logits" or "gradients".
   double bf16_error(const char* of) const {
@@ -102,6 +111,7 @@ class Golden {
     logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value, upload(context_, arena, std::span<const int32_t>(targets)), 1);
     pass.backward(dhidden);
     for (const Param* param : model_->params()) {
+      if (!param->grad) continue;
       const std::vector<float> actual = download(context_, param->grad.view({param->grad.size()}));
       std::map<std::string, std::vector<float>> ours;
       for_each_number(*param, [&](const std::string& name, int64_t index, int64_t element) {

@@ -70,8 +70,6 @@ class ModelIoTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-bool says(const std::string& message, const std::string& words) { return message.find(words) != std::string::npos; }
-
 TEST_F(ModelIoTest, FilesHoldHuggingFaceNamesAndShapes) {
   save("llama");
   const Store llama = read();

@@ -34,14 +34,18 @@ inline Json tiny_config(const std::string& family) {
                     {"n_positions", 40}};
 }
 
+// Whether a message has the words.
+inline bool says(const std::string& message, const std::string& words) { return message.find(words) != std::string::npos; }
+
 inline Json with(Json config, const JsonObject& changes) {
   for (const auto& [key, value] : changes) config.set(key, value);
   return config;
 }
 
-// Every parameter is away from its neutral value, norms and biases too.
-inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true) {
+// Every parameter is away from its neutral value, norms and biases too. Adapters leave the other weights as they are without them.
+inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true, const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
+  if (lora.r > 0) model->add_lora(lora);
   model->allocate(context, DType::f32, gradients);
   model->initialise(context, 7);
   std::mt19937 random(3);
