@@ -1,7 +1,7 @@
 #include "cli/model_arguments.h"
 
 #include "core/file.h"
-#include "core/json.h"
+#include "core/model/adapter.h"
 
 namespace hone {
 
@@ -22,17 +22,10 @@ void sampling_arguments(Arguments& a, Sampling& sampling) {
 }
 
 void ModelArguments::arguments(Arguments& a, bool required) {
-  a.option("model", folder_, "model folder (config.json, safetensors, tokenizer)", required);
+  a.option("model", folder_, "model folder (config.json, safetensors, tokenizer), or a PEFT adapter's", required);
   a.option("device", device_name_, "cpu | cuda | auto");
   a.option("dtype", dtype_, "of weights and activations: f32 | bf16 | auto (bf16 on cuda, f32 on cpu)");
   a.option("numerics", numerics_, "exact | fast (a GPU's matrix products may depend on the number of rows)");
-}
-
-static bool holds_tokenizer(const std::filesystem::path& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer.json.gz", "tokenizer.model", "vocab.json"})
-    if (std::filesystem::exists(folder / name)) return true;
-  const std::filesystem::path config = folder / "tokenizer_config.json";
-  return std::filesystem::exists(config) && parse_json(read_file(config), config.string()).find("char_ords");
 }
 
 void ModelArguments::open() {
@@ -42,7 +35,7 @@ void ModelArguments::open() {
   context_ = std::make_unique<Context>(*device_);
   context_->set_numerics(numerics_of(numerics_));
   model_ = load_model(*context_, folder, {.dtype = model_dtype(dtype_, context_->kind())});
-  if (holds_tokenizer(folder)) tokenizer_ = Tokenizer::load(folder);
+  if (const std::filesystem::path from = tokenizer_folder(folder); Tokenizer::is_in(from)) tokenizer_ = Tokenizer::load(from);
   if (tokenizer_)
     HONE_CHECK(tokenizer_->vocab_size() <= model_->shape().vocab_size, folder.string(), ": the tokenizer has ids up to ",
                tokenizer_->vocab_size() - 1, ", the model's vocabulary is ", model_->shape().vocab_size);

@@ -99,7 +99,7 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
 
   std::unique_ptr<Reference> reference;
   if (needs.reference) {
-    reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
+    reference = std::make_unique<Reference>(run, loop_.trainer.temperature);
     if (precompute_ref_log_probs_) {
       reference->score_into(train);
       reference->score_into(held);
@@ -138,7 +138,7 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
     };
   const auto save_model = [&](const std::filesystem::path& folder) {
     save_model_folder(run, folder, needs.critic ? trainer.value_head() : std::vector<float>());
-    if (needs.critic) write_classifier_config(folder, *run.tokenizer);
+    if (needs.critic && !run.model->lora()) write_classifier_config(folder, *run.tokenizer);
   };
   train_loop(run, loop_, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
 }

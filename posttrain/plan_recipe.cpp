@@ -5,6 +5,7 @@
 #include "core/file.h"
 #include "core/format.h"
 #include "core/json.h"
+#include "core/model/adapter.h"
 #include "core/model/plan.h"
 #include "posttrain/stage.h"
 #include "pretrain/trainer.h"
@@ -14,13 +15,35 @@ namespace {
 
 std::unique_ptr<Model> shape_only(const Recipe& recipe) {
   if (!recipe.model.path.empty()) {
-    const std::string path = (std::filesystem::path(expand_path(recipe.model.path)) / "config.json").string();
+    const std::string path = (base_folder(expand_path(recipe.model.path)) / "config.json").string();
     return make_model(parse_json(read_file(path), path), path);
   }
   int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
   for (const StageSpec& spec : recipe.stage)
     if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
   return make_model(recipe.model.make_config(vocabulary), "[model]");
+}
+
+bool starts_from_adapter(const Recipe& recipe) { return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path)); }
+
+// Of the adapters that the recipe's stages train; r = 0: none.
+LoraConfig lora_of(const Recipe& recipe) {
+  return starts_from_adapter(recipe) ? read_lora_config(expand_path(recipe.model.path)) : recipe.model.lora.config;
+}
+
+// Adapters need trained weights below them, and no stage can train those once there are adapters.
+void check_adapters(const Recipe& recipe) {
+  if (lora_of(recipe).r == 0) return;
+  shape_only(recipe)->add_lora(lora_of(recipe));
+  bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    if (!spec.stage->trains()) continue;
+    const bool adapts = spec.stage->adapts();
+    HONE_CHECK(!adapts || weights, spec.name, ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
+    HONE_CHECK(adapts || !adapters, spec.name,
+               ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
+    if (spec.stage->passes_model_on()) weights = true, adapters = adapts;
+  }
 }
 
 // Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention less.
@@ -38,13 +61,15 @@ Sample widest_sample(int64_t length) {
 }
 
 // One step on the meta device: what it takes there is what it takes anywhere.
-Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape) {
+// adapted: an earlier stage trained adapters, too.
+Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, bool adapted) {
   const StepShape step = spec.stage->step_shape(shape);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
   context.stand_for(device_kind(recipe.device));
   context.set_numerics(numerics_of(recipe.numerics));
   const std::unique_ptr<Model> model = shape_only(recipe);
+  if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->adapts()) model->add_lora(lora);
   model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
   const int64_t length = std::min({step.length, shape.max_positions > 0 ? shape.max_positions : step.length, step.trainer->micro_batch_tokens});
@@ -59,15 +84,15 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const ModelPlan plan = plan_model(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
+  int64_t reference = step.reference ? weights : 0;
+  if (model->lora() && step.reference) {
+    reference = 0;
+    if (adapted)
+      for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
+  }
   const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
-  Json bytes = JsonObject{{"weights", weights},
-                          {"gradients", gradients},
-                          {"optimizer", memory.optimizer},
-                          {"activations", memory.activations},
-                          {"scratch", scratch},
-                          {"critic", memory.critic},
-                          {"reference", step.reference ? weights : 0},
-                          {"kv_cache", kv_bytes}};
+  Json bytes = JsonObject{{"weights", weights}, {"gradients", gradients},  {"optimizer", memory.optimizer}, {"activations", memory.activations},
+                          {"scratch", scratch}, {"critic", memory.critic}, {"reference", reference},        {"kv_cache", kv_bytes}};
   int64_t total = 0;
   for (const auto& [name, value] : bytes.as_object()) total += value.as_int();
   bytes.set("total", total);
@@ -77,6 +102,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
                     {"tokens_per_step", tokens},
                     {"train_flops_per_token", plan.train_flops_per_token},
                     {"flops", plan.train_flops_per_token * static_cast<double>(tokens) * static_cast<double>(spec.stage->steps())},
+                    {"trained_params", plan.trained_params},
                     {"memory", bytes}};
 }
 
@@ -100,6 +126,7 @@ void check_recipe(const Recipe& recipe) {
     HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name, ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
   }
   shape_only(recipe);
+  check_adapters(recipe);
 }
 
 void add_times(Json& plan, double flops_per_second) {
@@ -114,8 +141,12 @@ Json plan_recipe(const Recipe& recipe) {
   const std::unique_ptr<Model> model = shape_only(recipe);
   const ModelPlan plan = plan_model(*model, model->shape().max_positions);
   JsonArray stages;
-  for (const StageSpec& spec : recipe.stage)
-    if (spec.stage->trains()) stages.push_back(plan_stage(recipe, spec, model->shape()));
+  bool adapted = starts_from_adapter(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    if (!spec.stage->trains()) continue;
+    stages.push_back(plan_stage(recipe, spec, model->shape(), adapted));
+    adapted = adapted || (spec.stage->passes_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
+  }
   return JsonObject{{"params", plan.params},
                     {"embedding_params", plan.embedding_params},
                     {"forward_flops_per_token", plan.forward_flops_per_token},
@@ -130,6 +161,8 @@ std::string plan_text(const Json& plan) {
     out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
                        static_cast<long long>(stage.at("steps").as_int()), static_cast<long long>(stage.at("tokens_per_step").as_int()),
                        stage.at("flops").as_double());
+    if (const int64_t trained = stage.at("trained_params").as_int(); trained != plan.at("params").as_int())
+      out += format_text(", %lld parameters trained", static_cast<long long>(trained));
     if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());
     out += "; memory";
     for (const auto& [name, bytes] : stage.at("memory").as_object())

@@ -6,6 +6,11 @@
 
 namespace hone {
 
+void LoraSource::fields(Fields& f) {
+  config.fields(f);
+  f("merge", merge, "when a stage ends write its model with the adapters merged, too: checkpoints/STAGE/merged");
+}
+
 void ModelSource::fields(Fields& f) {
   f("path", path, "model folder to start from (config.json, safetensors, tokenizer); empty = random weights");
   f("config", config, "config.json that gives random weights their shape; empty = the keys below");
@@ -23,6 +28,7 @@ void ModelSource::fields(Fields& f) {
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "the head is the embedding");
   f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 | auto (as in memory, which keeps a resumed run exact)");
+  f("lora", lora, "adapters to train instead of the weights");
   f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be auto, f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
   for (const auto& [key, size] :

@@ -14,6 +14,13 @@ namespace hone {
 
 class Stage;
 
+// Adapters instead of whole weights: every stage but pretrain trains them, one stage goes on with those of the one before.
+struct LoraSource {
+  LoraConfig config;
+  bool merge = false;
+  void fields(Fields& f);
+};
+
 // The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config), or of these keys (Hugging
 // Face's names, as a Llama config has them).
 struct ModelSource {
@@ -23,6 +30,7 @@ struct ModelSource {
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;
   std::string save_dtype = "auto";
+  LoraSource lora;
   void fields(Fields& f);
   // config.json for random weights; vocab_size 0 takes the tokenizer's.
   Json make_config(int64_t tokenizer_vocab_size) const;

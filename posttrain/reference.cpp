@@ -1,6 +1,16 @@
 #include "posttrain/reference.h"
 
+#include "core/model/lora.h"
+
 namespace hone {
+
+Reference::Reference(const Run& run, double temperature)
+    : context_(run.context),
+      copy_(run.model->lora() ? nullptr : run.load_start_model(false)),
+      model_(copy_ ? *copy_ : *run.model),
+      temperature_(temperature) {
+  if (!copy_ && is_adapter(run.start_folder)) adapter_.emplace(context_, model_, run.start_folder);
+}
 
 void Reference::score_into(std::span<Group> groups) {
   std::vector<Sample*> samples;
@@ -17,9 +27,11 @@ void Reference::score_missing(std::span<Sample* const> samples) {
 }
 
 void Reference::score(std::span<Sample* const> samples) {
+  std::optional<AdapterScope> scope;
+  if (!copy_) scope.emplace(model_, adapter_ ? adapter_->values() : std::span<const Tensor>());
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens);
-  std::vector<TokenScores> scores = score_sequences(context_, *model_, sequences, {.temperature = temperature_});
+  std::vector<TokenScores> scores = score_sequences(context_, model_, sequences, {.temperature = temperature_});
   for (size_t i = 0; i < samples.size(); ++i) samples[i]->reference_logp = std::move(scores[i].logp);
 }
 

@@ -1,17 +1,23 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "core/model/adapter.h"
 #include "core/model/score.h"
 #include "core/sample.h"
+#include "posttrain/run.h"
 
 namespace hone {
 
-// A frozen model that fills reference_logp.
+// The model as it was when the run's stage began; fills reference_logp. It is a copy, but where the run trains adapters: then it is the run's own
+// model without them, or with those that the stage began with.
 class Reference {
  public:
+  Reference(const Run& run, double temperature);
+  // Any model.
   Reference(Context& context, std::unique_ptr<Model> model, double temperature)
-      : context_(context), model_(std::move(model)), temperature_(temperature) {}
+      : context_(context), copy_(std::move(model)), model_(*copy_), temperature_(temperature) {}
   void score_into(std::span<Group> groups);
   // Of the samples that do not have it yet.
   void score_missing(std::span<Sample* const> samples);
@@ -20,7 +26,9 @@ class Reference {
   void score(std::span<Sample* const> samples);
 
   Context& context_;
-  std::unique_ptr<Model> model_;
+  std::unique_ptr<Model> copy_;
+  std::optional<AdapterValues> adapter_;
+  Model& model_;
   double temperature_;
 };
 

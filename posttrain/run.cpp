@@ -4,6 +4,8 @@
 #include "core/interrupt.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/model/adapter.h"
+#include "core/model/lora.h"
 #include "core/parallel_for.h"
 #include "core/stopwatch.h"
 #include "posttrain/plan_recipe.h"
@@ -23,7 +25,11 @@ Json StageReport::to_json() const {
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
   const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
-  if (!folder.empty()) return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients});
+  const bool adapts = run.recipe.stage[static_cast<size_t>(run.stage_index)].stage->adapts();
+  if (!folder.empty()) {
+    const LoraConfig lora = adapts ? run.recipe.model.lora.config : LoraConfig{};
+    return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = static_cast<uint64_t>(run.recipe.seed)});
+  }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   const std::string& config = run.recipe.model.config;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), config.empty() ? "[model]" : config);
@@ -82,6 +88,16 @@ void save_progress(Run& run, Progress& progress) {
   progress.save(run.folder, run.recipe);
 }
 
+// The stage's final checkpoint as a model without adapters.
+void write_merged(const Run& run) {
+  const std::filesystem::path folder = run.checkpoints() / "merged", temporary = folder.string() + ".tmp";
+  std::filesystem::remove_all(temporary);
+  export_model(run.start_folder, temporary, {});
+  if (run.tokenizer) run.tokenizer->save(temporary);
+  std::filesystem::remove_all(folder);
+  std::filesystem::rename(temporary, folder);
+}
+
 // One stage, its evaluation, and the note that it is done.
 void run_stage(Run& run, Stage& stage, Progress& progress) {
   run.report = {};
@@ -95,7 +111,12 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   }
   if (stage.trains()) {
     HONE_CHECK(run.tokenizer, run.stage_name, ": there is no tokenizer");
-    if (!run.model || !resumed.empty()) run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
+    const bool lacks_adapters = run.model && !run.model->lora() && stage.adapts() && run.recipe.model.lora.config.r > 0;
+    if (!run.model || !resumed.empty() || lacks_adapters) {
+      run.model.reset();
+      run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
+    }
+    if (run.model->lora()) run.model->lora()->seed = run.stage_seed();
     if (!progress.evaluated) {
       progress.initial = results_json(evaluate(run, run.first_step));
       progress.evaluated = true;
@@ -109,6 +130,7 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   if (stage.passes_model_on()) {
     run.start_folder = run.checkpoints() / concat("step-", run.report.kept_step);
     if (run.report.kept_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
+    if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run);
     run.report.eval = evaluate(run, run.first_step + run.report.steps);
   } else if (stage.trains()) {
     run.model.reset();  // made again from start_folder
@@ -139,7 +161,7 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
   if (!recipe.tokenizer.empty())
     run.tokenizer = Tokenizer::load(expand_path(recipe.tokenizer));
   else if (!run.start_folder.empty())
-    run.tokenizer = Tokenizer::load(run.start_folder);
+    run.tokenizer = Tokenizer::load(tokenizer_folder(run.start_folder));
 
   for (size_t i = 0; i < recipe.stage.size(); ++i) {
     Stage& stage = *recipe.stage[i].stage;

@@ -7,7 +7,7 @@
 //   samples.jsonl      some of the replies that were sampled
 //   tensorboard/       event files
 //   tokenizer/         once trained
-//   checkpoints/STAGE/step-N
+//   checkpoints/STAGE/step-N   a model folder, or an adapter's (model.lora); checkpoints/STAGE/merged: model.lora.merge
 //   report.md, report.json, *.svg
 //
 // A killed run, resumed, goes on from its newest checkpoint with the same bits: log rows past the checkpoint are cut.
@@ -50,7 +50,7 @@ struct Run {
 
   // Ends the run, once everything is saved: an Error that says how to go on. `after` is what was done last; why, if not because a signal asked.
   [[noreturn]] void stop(const std::string& after, const std::string& why = "") const;
-  // The model as it was when the stage began, once more: a frozen reference.
+  // The model as it was when the stage began, once more.
   std::unique_ptr<Model> load_start_model(bool gradients) const;
   // Of the stage's data order and sampling.
   uint64_t stage_seed() const { return static_cast<uint64_t>(recipe.seed) ^ stream_of(stage_name.c_str()); }

@@ -34,6 +34,8 @@ class Stage {
   // False if the next stage starts from what this one started from: what it trains is for another use (a reward model), and tasks do not tell how
   // good it is.
   virtual bool passes_model_on() const { return trains(); }
+  // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
+  virtual bool adapts() const { return trains(); }
   // Optimizer steps in all (0 for a stage that does not train).
   virtual int64_t steps() const { return 0; }
   virtual StepShape step_shape(const ModelShape&) const { return {}; }

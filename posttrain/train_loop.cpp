@@ -6,6 +6,7 @@
 #include "core/format.h"
 #include "core/interrupt.h"
 #include "core/log.h"
+#include "core/model/adapter.h"
 #include "core/stopwatch.h"
 #include "posttrain/judge.h"
 #include "posttrain/run_eval.h"
@@ -31,12 +32,12 @@ void LoopConfig::fields(Fields& f) {
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {
   Json generation = JsonObject{};
   if (run.tokenizer && run.tokenizer->eos()) generation.set("eos_token_id", int64_t{*run.tokenizer->eos()});
-  const std::string& dtype = run.recipe.model.save_dtype;
-  save_model(run.context, *run.model, folder,
-             dtype == "auto"   ? run.model->dtype()
-             : dtype == "bf16" ? DType::bf16
-                               : DType::f32,
-             generation, value_head);
+  const std::string& name = run.recipe.model.save_dtype;
+  const DType dtype = name == "auto" ? run.model->dtype() : name == "bf16" ? DType::bf16 : DType::f32;
+  if (run.model->lora())
+    save_adapter(run.context, *run.model, folder, dtype, value_head);
+  else
+    save_model(run.context, *run.model, folder, dtype, generation, value_head);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 

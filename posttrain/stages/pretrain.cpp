@@ -22,6 +22,7 @@ class Pretrain : public Stage {
     f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return "pretrain"; }
+  bool adapts() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
   StepShape step_shape(const ModelShape&) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};

@@ -76,7 +76,7 @@ class Rl : public Stage {
     Trainer trainer(run.context, *run.model, loop_.trainer);
     Actor actor(run.context, *run.model, *run.tokenizer, run.recipe.rollout, actor_config);
     std::unique_ptr<Reference> reference;
-    if (needs.reference) reference = std::make_unique<Reference>(run.context, run.load_start_model(false), loop_.trainer.temperature);
+    if (needs.reference) reference = std::make_unique<Reference>(run, loop_.trainer.temperature);
     Rounds rounds(rounds_, tasks, seed);
 
     train_loop(run, loop_, trainer, {{"rounds", &rounds}, {"objective", &objective}}, [&](int64_t step, double learning_rate) {

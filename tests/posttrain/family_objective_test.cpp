@@ -1,4 +1,5 @@
-// Every model family under every objective: the gradient that the trainer leaves in the model is the step loss's own, seen along its direction.
+// Every model family, whole and with adapters, under every objective: the gradient that the trainer leaves in the model is the step loss's own, seen
+// along its direction.
 #include <cmath>
 
 #include "tests/pretrain/rig.h"
@@ -26,14 +27,14 @@ std::vector<Sample> full_samples(Rig& rig) {
   return samples;
 }
 
-class FamilyObjective : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+class FamilyObjective : public testing::TestWithParam<std::tuple<std::string, std::string, bool>> {};
 
 TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
-  const auto& [family, name] = GetParam();
+  const auto& [family, name, lora] = GetParam();
   TrainerConfig config;
   config.optimizer = "sgd";
   config.micro_batch_tokens = 16;
-  Rig rig(config, family);
+  Rig rig(config, family, lora ? LoraConfig{.r = 3, .target_modules = {"all-linear"}} : LoraConfig{});
   const std::unique_ptr<Objective> objective = objectives().at(name)();
   const std::vector<Sample> samples = full_samples(rig);
   if (objective->needs().critic) {  // which starts at zero, where no gradient reaches the trunk
@@ -43,15 +44,20 @@ TEST_P(FamilyObjective, TheGradientIsTheLosssOwn) {
   }
   const auto loss = [&] { return rig.trainer.step(pointers(samples), *objective, 0).loss; };
   loss();
-  const std::span<float> grad = rig.model->flat_grads().as<float>(), values = rig.model->flat_values().as<float>();
-  const std::vector<float> direction(grad.begin(), grad.end()), start(values.begin(), values.end());
+  std::vector<float*> values;
+  std::vector<float> direction, start;
+  for (const Param* param : rig.model->params()) {
+    if (!param->trainable) continue;
+    for (const float g : param->grad.as<float>()) direction.push_back(g);
+    for (float& value : param->value.as<float>()) values.push_back(&value), start.push_back(value);
+  }
   double squares = 0;
   for (const float g : direction) squares += double{g} * g;
   ASSERT_GT(squares, 1e-6);
   // A distance of 0.002 along the gradient: far above rounding, well inside the clip.
   const double step = 0.002 / std::sqrt(squares);
   const auto at = [&](double sign) {
-    for (size_t i = 0; i < start.size(); ++i) values[i] = static_cast<float>(start[i] + sign * step * direction[i]);
+    for (size_t i = 0; i < start.size(); ++i) *values[i] = static_cast<float>(start[i] + sign * step * direction[i]);
     return loss();
   };
   const double slope = (at(1) - at(-1)) / (2 * step);
@@ -80,8 +86,10 @@ TEST_P(ObjectiveOnAModel, CuttingAStepIntoMicroBatchesChangesItsGradientByRoundi
 INSTANTIATE_TEST_SUITE_P(Registry, ObjectiveOnAModel, testing::ValuesIn(objectives().names()), [](const auto& param) { return param.param; });
 
 INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective,
-                         testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names())),
-                         [](const auto& param) { return std::get<0>(param.param) + "_" + std::get<1>(param.param); });
+                         testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names()), testing::Bool()),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param) + (std::get<2>(test.param) ? "_lora" : "");
+                         });
 
 }  // namespace
 }  // namespace hone

@@ -62,6 +62,28 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
 }
 
+// The frozen model is the reference; gradients and optimizer have the adapters alone.
+TEST(PlanRecipe, AdaptersTakeWhatTheyTrain) {
+  const Json whole = plan_recipe(read()), plan = plan_recipe(read({"model.lora.r=2"}));
+  const Json &pretrain = plan.at("stages").as_array()[0], &rl = plan.at("stages").as_array()[1];
+  EXPECT_EQ(pretrain.dump(), whole.at("stages").as_array()[0].dump());
+  const int64_t adapters = 2 * 2 * 2 * (32 + 32);  // two blocks' q and v
+  EXPECT_EQ(rl.at("trained_params").as_int(), adapters);
+  EXPECT_EQ(rl.at("memory").at("gradients").as_int(), 4 * adapters);
+  EXPECT_EQ(rl.at("memory").at("optimizer").as_int(), 8 * adapters);
+  EXPECT_EQ(rl.at("memory").at("reference").as_int(), 0);
+  EXPECT_EQ(rl.at("memory").at("weights").as_int(), pretrain.at("memory").at("weights").as_int() + 4 * adapters);
+  EXPECT_NE(plan_text(plan).find("512 parameters trained"), std::string::npos) << plan_text(plan);
+}
+
+TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
+  EXPECT_EQ(error_of({"model.lora.r=2"}), "no error");
+  EXPECT_NE(error_of({"model.lora.r=2", "stage.pretrain.kind=\"sft\""}).find("adapts weights that were trained"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=2", "model.lora.target_modules=\"q_prj\""}).find("did you mean 'q_proj'"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=-1"}).find("r must be in"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.lora_dropout=1"}).find("lora_dropout must be in [0, 1)"), std::string::npos);
+}
+
 TEST(PlanRecipe, TimesFollowFromTheMachinesArithmetic) {
   Json plan = plan_recipe(read()), twice = plan;
   add_times(plan, 1e9);

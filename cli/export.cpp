@@ -1,0 +1,37 @@
+#include <cstdio>
+
+#include "cli/command.h"
+#include "core/file.h"
+#include "core/model/adapter.h"
+#include "core/tokenizer.h"
+
+namespace hone {
+namespace {
+
+class ExportCommand : public Command {
+ public:
+  std::string summary() const override { return "write a model folder without adapters: LoRA is merged into the weights"; }
+  std::string example() const override { return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged"; }
+  void arguments(Arguments& a) override {
+    a.option("model", model_, "model folder, or a PEFT adapter's", true);
+    a.option("out", out_, "folder to write, which must not exist", true);
+    a.option("dtype", dtype_, "of the weights written: f32 | bf16 | auto (as the model's files have them)");
+  }
+  int run() override {
+    require_usage(dtype_ == "auto" || dtype_ == "f32" || dtype_ == "bf16", "export: dtype must be auto, f32 or bf16");
+    const std::filesystem::path from = expand_path(model_), to = expand_path(out_);
+    HONE_CHECK(!std::filesystem::exists(to), to.string(), ": exists; give a new folder");
+    export_model(from, to, dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16));
+    if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer)) Tokenizer::load(tokenizer).save(to);
+    std::printf("%s\n", to.c_str());
+    return 0;
+  }
+
+ private:
+  std::string model_, out_, dtype_ = "auto";
+};
+
+[[maybe_unused]] const bool added = commands().add("export", [] { return std::unique_ptr<Command>(new ExportCommand); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,203 @@
+// Whole runs that train adapters: their bits, their checkpoints, and what the other commands make of them.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/file.h"
+#include "core/jsonl.h"
+#include "core/safetensors.h"
+#include "tests/support/process.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* recipe = R"(
+name = "lora"
+seed = 3
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+max_position_embeddings = 64
+lora = { r = 4, target_modules = "all-linear", merge = true }
+[[stage]]
+kind = "tokenizer"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+vocab_size = 270
+[[stage]]
+kind = "pretrain"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+packing = "documents"
+max_length = 32
+batch_size = 8
+steps = 8
+[[stage]]
+kind = "rl"
+objective = "grpo"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+prompts_per_step = 3
+num_generations = 4
+steps = 6
+save_steps = 2
+save_total_limit = 0
+learning_rate = 1e-2
+beta = 0.05
+sampling = { temperature = 0.7, max_tokens = 6 }
+reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 6, target = 3 } ] }
+[[stage]]
+kind = "rl"
+name = "again"
+objective = "ppo"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+prompts_per_step = 3
+num_generations = 4
+steps = 4
+learning_rate = 1e-2
+sampling = { temperature = 0.7, max_tokens = 6 }
+reward = { kind = "length", limit = 6, target = 3 }
+)";
+
+class LoraRunTest : public ::testing::Test {
+ protected:
+  LoraRunTest() { std::ofstream(folder.path() / "lora.toml") << recipe; }
+  std::vector<std::string> arguments(const std::string& name) const {
+    return {"run", (folder.path() / "lora.toml").string(), "runs=" + folder.path().string(), "name=" + name};
+  }
+  fs::path run(const std::string& name) const {
+    const Finished done = run_hone(arguments(name));
+    EXPECT_EQ(done.code, 0) << done.err;
+    return folder.path() / name;
+  }
+  static std::string replies(const fs::path& model, bool exact = true) {
+    const Finished done = run_hone({"generate", "--model", model.string(), "--prompt", "3+4=", "--max-tokens", "8", "--temperature", "0", "--json",
+                                    exact ? "--logprobs" : "--ignore-eos"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    return done.out;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(LoraRunTest, TrainsAdaptersOfThePretrainedModelAndMergesThem) {
+  const fs::path path = run("whole"), checkpoints = path / "checkpoints", last = checkpoints / "again" / "step-4";
+  EXPECT_TRUE(fs::exists(checkpoints / "pretrain" / "step-8" / "model.safetensors"));
+  EXPECT_FALSE(fs::exists(last / "model.safetensors"));
+  const Json config = parse_json(read_file(last / "adapter_config.json"), "adapter_config.json");
+  EXPECT_EQ(fs::path(config.at("base_model_name_or_path").as_string()), fs::canonical(checkpoints / "pretrain" / "step-8"));
+  const SafetensorsReader tensors(last / "adapter_model.safetensors");
+  EXPECT_EQ(tensors.names().size(), 2u * 2 * 7);
+  EXPECT_TRUE(tensors.contains("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"));
+
+  // The sampler's log-probs are the learner's, and a stage begins where its reference is.
+  int64_t steps = 0, first_rows = 0;
+  double stage = -1;
+  read_jsonl(path / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (const Json* difference = row.find("sampling/sampling_logp_difference/max")) {
+      EXPECT_EQ(difference->as_double(), 0.0);
+      ++steps;
+    }
+    const Json* kl = row.find("kl");
+    if (!kl || row.at("stage").as_double() == stage) return;
+    stage = row.at("stage").as_double();
+    EXPECT_EQ(kl->as_double(), 0.0);
+    ++first_rows;
+  });
+  EXPECT_EQ(steps, 10);
+  EXPECT_GE(first_rows, 1);
+
+  // Merged, by the run and by hand, it says the same.
+  const Finished exported = run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_TRUE(read_file(folder.path() / "merged" / "model.safetensors") == read_file(checkpoints / "again" / "merged" / "model.safetensors"));
+  EXPECT_EQ(replies(last, false), replies(folder.path() / "merged", false));
+  EXPECT_NE(replies(last), replies(checkpoints / "pretrain" / "step-8"));
+  EXPECT_EQ(run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()}).code, 1);
+  const Finished eval = run_hone({"eval", "--model", last.string(), "--task", "arithmetic", "--limit", "4", "--json"});
+  EXPECT_EQ(eval.code, 0) << eval.err;
+}
+
+TEST_F(LoraRunTest, KilledAndResumedIsTheUninterruptedRun) {
+  const fs::path whole = run("whole");
+  Process process(arguments("killed"));
+  const fs::path manifest = folder.path() / "killed" / "checkpoints" / "grpo" / "step-2" / "manifest.json";
+  for (int i = 0; i < 30000 && !fs::exists(manifest); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait().code, 128 + SIGKILL);
+  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "killed").string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  for (const char* stage : {"grpo/step-6", "again/step-4"})
+    for (const char* file : {"adapter_model.safetensors", "trainer/trainer.safetensors"})
+      EXPECT_TRUE(read_file(whole / "checkpoints" / stage / file) == read_file(folder.path() / "killed" / "checkpoints" / stage / file))
+          << stage << "/" << file;
+}
+
+// An adapter's folder is where another run starts: it goes on training the adapter, without being told of model.lora.
+TEST_F(LoraRunTest, AnAdapterIsAStart) {
+  const fs::path last = run("whole") / "checkpoints" / "again" / "step-4";
+  std::ofstream(folder.path() / "next.toml") << "[model]\npath = \"" << last.string()
+                                             << "\"\n[[stage]]\nkind = \"sft\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\n"
+                                                "prompt = \"{prompt}\"\ncompletion = \"{answer}\"\nsteps = 2\nbatch_size = 4\n";
+  const Finished done = run_hone({"run", (folder.path() / "next.toml").string(), "runs=" + folder.path().string(), "name=next"});
+  ASSERT_EQ(done.code, 0) << done.err;
+  const fs::path out = folder.path() / "next" / "checkpoints" / "sft" / "step-2";
+  EXPECT_TRUE(fs::exists(out / "adapter_model.safetensors"));
+  EXPECT_FALSE(read_file(out / "adapter_model.safetensors") == read_file(last / "adapter_model.safetensors"));
+}
+
+// A reward model that is an adapter with a head scores with both, and the stage after it starts from where it started.
+TEST_F(LoraRunTest, ARewardModelIsAnAdapterWithItsHead) {
+  const std::string pairs = (folder.path() / "pairs.jsonl").string();
+  std::ofstream(pairs) << R"({"prompt": "1+1=", "chosen": "2", "rejected": "3"})" << '\n'
+                       << R"({"prompt": "2+2=", "chosen": "4", "rejected": "3"})" << '\n';
+  const std::string whole = recipe, rows = "files = [\"" + pairs + "\"]\nbatch_size = 2\nmax_length = 32\n";
+  std::ofstream(folder.path() / "lora.toml") << whole.substr(0, whole.find("[[stage]]\nkind = \"rl\""))
+                                             << "[[stage]]\nkind = \"reward_model\"\nsteps = 20\nlearning_rate = 1e-2\n"
+                                             << rows << "[[stage]]\nkind = \"preference\"\nsteps = 3\n"
+                                             << rows;
+  const fs::path checkpoints = run("pairs") / "checkpoints";
+  const SafetensorsReader rewarder(checkpoints / "reward_model" / "step-20" / "adapter_model.safetensors");
+  ASSERT_TRUE(rewarder.contains("base_model.model.score.weight"));
+  float largest = 0;
+  for (const float weight : rewarder.at("base_model.model.score.weight").as<float>()) largest = std::max(largest, std::fabs(weight));
+  EXPECT_GT(largest, 0);
+  const SafetensorsReader policy(checkpoints / "dpo" / "step-3" / "adapter_model.safetensors");
+  EXPECT_FALSE(policy.contains("base_model.model.score.weight"));
+  std::vector<double> losses;
+  read_jsonl(folder.path() / "pairs" / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (const Json* loss = row.find("loss")) losses.push_back(loss->as_double());
+  });
+  ASSERT_EQ(losses.size(), 8u + 20 + 3);
+  EXPECT_LT(losses[27], 0.5 * losses[8]);
+  EXPECT_NEAR(losses[28], std::log(2.0), 1e-6);  // DPO begins at its reference
+}
+
+// The recipes on real rows, fewer steps than they have.
+TEST(LoraRecipes, LearnOnRealRows) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const TemporaryFolder folder;
+  for (const auto& [name, steps] : {std::pair{"lora_sft", "stage.sft.steps=20"}, {"lora_grpo", "stage.grpo.steps=6"}}) {
+    const Finished done =
+        run_hone({"run", (source_folder() / "configs" / (std::string(name) + ".toml")).string(), "runs=" + folder.path().string(), steps, "eval=[]"},
+                 {"HONE_DATA=" + data.string()});
+    ASSERT_EQ(done.code, 0) << name << ": " << done.err;
+    std::vector<double> losses;
+    read_jsonl(folder.path() / name / "metrics.jsonl", [&](const Json& row, int64_t) {
+      if (const Json* difference = row.find("sampling/sampling_logp_difference/max")) EXPECT_EQ(difference->as_double(), 0.0);
+      if (const Json* loss = row.find("loss")) losses.push_back(loss->as_double());
+    });
+    ASSERT_GE(losses.size(), 6u) << name;
+    if (std::string(name) == "lora_sft") EXPECT_LT(losses.back(), 0.85 * losses.front());
+  }
+}
+
+}  // namespace
+}  // namespace hone::test
