@@ -2,8 +2,7 @@
 #include <cmath>
 
 #include "posttrain/advantage.h"
-#include "posttrain/kl_penalty.h"
-#include "posttrain/policy_loss.h"
+#include "posttrain/penalised_policy.h"
 
 namespace hone {
 namespace {
@@ -25,8 +24,10 @@ ValueTerm value_loss(double value, double old_value, double target, double clipr
 }
 
 // Proximal policy optimisation (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the reward (Ziegler et al. 2019).
-class Ppo : public PolicyGradient {
+class Ppo : public PenalisedPolicyGradient {
  public:
+  Ppo() : PenalisedPolicyGradient(0.05) {}
+
   void fields(Fields& f) override {
     penalty_.fields(f, "kl_coef");
     f("gamma", gamma_, "discount of later rewards");
@@ -42,16 +43,13 @@ class Ppo : public PolicyGradient {
     f.require("vf_coef", vf_coef_ >= 0, "vf_coef must not be negative");
   }
   Needs needs() const override {
-    Needs out = policy_.needs();
-    out.reference = out.reference || penalty_.on();
+    Needs out = PenalisedPolicyGradient::needs();
     out.critic = true;
     return out;
   }
   bool idle(const Sample& sample) const override {
     return std::ranges::all_of(sample.mask, [](float m) { return m == 0; });
   }
-  void save_state(StateSection& section) const override { penalty_.save_state(section); }
-  void load_state(const StateSection& section) override { penalty_.load_state(section); }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     HONE_CHECK(!batch.returns.empty() || batch.num_tokens() == 0, "ppo: needs returns; they come from rewards and values");
@@ -119,7 +117,6 @@ class Ppo : public PolicyGradient {
     return loss;
   }
 
-  KlPenalty penalty_{0.05};
   double gamma_ = 1, lam_ = 0.95, cliprange_value_ = 0.2, vf_coef_ = 0.1;
   bool whiten_rewards_ = false, whiten_advantages_ = true;
 };

@@ -1,16 +1,17 @@
 #include <algorithm>
 
 #include "posttrain/advantage.h"
-#include "posttrain/kl_penalty.h"
-#include "posttrain/policy_loss.h"
+#include "posttrain/penalised_policy.h"
 
 namespace hone {
 namespace {
 
 // REINFORCE++ (Hu et al. 2025): advantages brought to mean 0 and variance 1 over all tokens of a round, rather than within a group. A token's
 // advantage is its discounted return; with `baseline` it is the reply's reward less its group's mean. KL is in the reward either way.
-class ReinforcePlusPlus : public PolicyGradient {
+class ReinforcePlusPlus : public PenalisedPolicyGradient {
  public:
+  ReinforcePlusPlus() : PenalisedPolicyGradient(0) {}
+
   void fields(Fields& f) override {
     f("baseline", baseline_, "subtract the group's mean reward (REINFORCE++-baseline)");
     f("gamma", gamma_, "discount of later rewards (without a baseline)");
@@ -18,13 +19,6 @@ class ReinforcePlusPlus : public PolicyGradient {
     policy_.fields(f, {.beta = "kl_loss_coef"});
     f.require("gamma", gamma_ >= 0 && gamma_ <= 1, "gamma must be in [0, 1]");
   }
-  Needs needs() const override {
-    Needs out = policy_.needs();
-    out.reference = out.reference || penalty_.on();
-    return out;
-  }
-  void save_state(StateSection& section) const override { penalty_.save_state(section); }
-  void load_state(const StateSection& section) override { penalty_.load_state(section); }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums& metrics) override {
@@ -56,7 +50,6 @@ class ReinforcePlusPlus : public PolicyGradient {
     return out;
   }
 
-  KlPenalty penalty_{0};
   bool baseline_ = false;
   double gamma_ = 1;
 };

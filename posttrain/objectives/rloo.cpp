@@ -1,6 +1,5 @@
 #include "posttrain/advantage.h"
-#include "posttrain/kl_penalty.h"
-#include "posttrain/policy_loss.h"
+#include "posttrain/penalised_policy.h"
 
 namespace hone {
 namespace {
@@ -8,22 +7,15 @@ namespace {
 // REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it, less the mean of its group's
 // others. As in TRL a reply is one action: its ratio is the product of its tokens', and clipped. verl's is importance_sampling_level = "token" with
 // loss_type = "dapo".
-class Rloo : public PolicyGradient {
+class Rloo : public PenalisedPolicyGradient {
  public:
-  Rloo() : PolicyGradient({.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
+  Rloo() : PenalisedPolicyGradient(0.05, {.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
 
   void fields(Fields& f) override {
     penalty_.fields(f, "beta");
     f("normalize_advantages", normalize_advantages_, "bring the advantages of a round to mean 0 and variance 1");
     policy_.fields(f, {.beta = "kl_loss_coef"});
   }
-  Needs needs() const override {
-    Needs out = policy_.needs();
-    out.reference = out.reference || penalty_.on();
-    return out;
-  }
-  void save_state(StateSection& section) const override { penalty_.save_state(section); }
-  void load_state(const StateSection& section) override { penalty_.load_state(section); }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums& metrics) override {
@@ -42,7 +34,6 @@ class Rloo : public PolicyGradient {
     for (size_t i = 0; i < samples.size(); ++i) set_advantage(*samples[i], advantages[i]);
   }
 
-  KlPenalty penalty_{0.05};
   bool normalize_advantages_ = false;
 };
 
