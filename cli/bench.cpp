@@ -35,7 +35,7 @@ class BenchCommand : public Command {
     a.option("num-generations", model_.num_generations, "replies to each of them; 0 = 1, and 16 of grpo");
     a.option("prompt-tokens", model_.prompt_tokens, "of each of them");
     a.option("new-tokens", model_.new_tokens, "of each reply");
-    a.options("engine", model_.engine, "key=value of a recipe's [engine], of rollout, grpo and decode (may be repeated)");
+    a.options("engine", model_.engine, "key=value of a recipe's [rollout], of rollout, grpo and decode (may be repeated)");
     a.option("peer", model_.peer, "JSON Lines of other programs' figures, printed beside ours where they measured the same");
     a.option("micro-batch-tokens", model_.micro_batch_tokens, "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
     a.option("recompute", model_.recompute, "of training: none | selective | block");

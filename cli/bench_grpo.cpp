@@ -89,8 +89,9 @@ std::string grpo(Context& context, Model& model, const ModelBenchOptions& option
   row.set("gen_tok_s", drawn / middle->rollout.seconds);
   row.set("train_tok_s", static_cast<double>(size.replies() * size.length()) / middle->train);
   row.set("logp_difference_max", middle->logp_difference);
-  const std::string shares =
-      add_rollout(row, middle->rollout, Roofline(model, limits).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
+  const std::string shares = add_rollout(row, middle->rollout,
+                                         Roofline(model, limits, bench_engine(options, size.replies(), size.length()))
+                                             .rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   row.set("peak_gb", peak_gigabytes(context));
   return format_text("%lld x %lld replies, %lld + %lld tokens: %.1f tokens/s, %.3f s generating and %.3f s training; generating: ",
                      static_cast<long long>(size.prompts), static_cast<long long>(size.num_generations), static_cast<long long>(size.prompt_tokens),

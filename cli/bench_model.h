@@ -23,7 +23,7 @@ struct ModelBenchOptions {
   // Of rollout and grpo.
   int64_t prompts = 0;                                                 // 0: 256, and 16 of grpo
   int64_t prompt_tokens = 128, new_tokens = 256, num_generations = 0;  // num_generations 0: 1, and 16 of grpo
-  std::vector<std::string> engine;                                     // key=value of a recipe's [engine]
+  std::vector<std::string> engine;                                     // key=value of a recipe's [rollout]
   // Of training and grpo.
   int64_t micro_batch_tokens = 0;  // 0: 8192 on cuda, 2048 elsewhere; or as many as a sequence has
   std::string recompute = "none", moments = "f32";

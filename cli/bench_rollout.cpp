@@ -20,9 +20,9 @@ std::vector<Request> rollout_requests(const RolloutSize& size, int64_t vocabular
 }
 
 RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<Request> requests) {
-  engine.weights_changed(engine.version() + 1);
   const EngineStats before = engine.stats();
   const Stopwatch watch;
+  engine.weights_changed(engine.version() + 1);
   RolloutTimes out{.replies = engine.generate(std::move(requests))};
   out.seconds = watch.seconds();
   out.prefill = engine.stats().mixed_seconds - before.mixed_seconds;
@@ -62,7 +62,8 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
                          .num_generations = options.num_generations > 0 ? options.num_generations : 1,
                          .prompt_tokens = options.prompt_tokens,
                          .new_tokens = options.new_tokens};
-  Engine engine(context, model, nullptr, bench_engine(options, size.replies(), size.length()));
+  const EngineConfig config = bench_engine(options, size.replies(), size.length());
+  Engine engine(context, model, nullptr, config);
   std::vector<RolloutTimes> runs;
   for (int64_t round = 0; round <= options.repeats; ++round) {  // the first one takes memory and makes recordings
     RolloutTimes times = time_rollout(engine, size, rollout_requests(size, model.shape().vocab_size, static_cast<uint64_t>(round)));
@@ -77,7 +78,7 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
   row.set("tokens_per_second", rate);
   row.set("tok_s", rate);
   const std::string shares =
-      add_rollout(row, *middle, Roofline(model, limits).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
+      add_rollout(row, *middle, Roofline(model, limits, config).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   row.set("share", row.at("roofline"));
   row.set("peak_gb", peak_gigabytes(context));
   return format_text("%lld replies, %lld + %lld tokens: %.1f tokens/s, ", static_cast<long long>(size.replies()),

@@ -59,7 +59,7 @@ class ServeCommand : public Command {
                        .chat = chat ? &*chat : nullptr,
                        .vocab_size = model_.model().shape().vocab_size,
                        .max_positions = model_.model().shape().max_positions,
-                       .kv_cache_tokens = engine_.kv_cache_tokens,
+                       .kv_cache_tokens = engine_.kv_cache_tokens / engine_.kv_block_size * engine_.kv_block_size,  // whole blocks
                        .seed = seed_};
     if (chat)
       for (const int32_t id : chat->stop_ids(*tokenizer)) served.chat_stop_ids.push_back(id);

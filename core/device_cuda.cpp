@@ -128,8 +128,8 @@ class CudaDevice : public Device {
   }
 
  private:
-  // A thread's current device is its own state, and a kernel is launched for that one. So every call sets it, from whichever thread; kernels need no
-  // more: a pass begins with what comes from the host, by copy().
+  // A thread's current device is its own state, and a kernel is launched for that one. So what allocates, queues or waits sets it, from whichever
+  // thread; kernels need no more: a pass begins with what comes from the host, by copy().
   void use() const { HONE_CUDA_CHECK(cudaSetDevice(index_)); }
   int index_;
   cudaDeviceProp properties_{};

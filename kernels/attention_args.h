@@ -45,9 +45,9 @@ inline int64_t first_key(int64_t position, int64_t window) { return window > 0 ?
 // Check what a call was given, block tables included, and say where its keys are.
 AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                           const Tensor& offsets);
+AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets);
 // A cache in fp8 as f32, in scratch memory of the caller's scope: the blocks that the call's sequences have, checked; any other cache as it is.
 PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t sequences);
-AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets);
 void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q, const Tensor& k);
 
 }  // namespace hone

@@ -263,6 +263,10 @@ __global__ void __launch_bounds__(32 * rows) merge_kernel(const __grid_constant_
 
 void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, AttentionShape shape) {
   const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
+  check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
+  check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
+  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ", kv.k_scale.row_stride, " apart, of v_scale ",
+             kv.v_scale.row_stride);
   HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
              "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
   if (call.tokens == 0) return;
@@ -297,7 +301,8 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
 }
 
 bool supports(const Tensor&, const Tensor& q, const PagedKv& cache, const Tensor&, const AttentionShape&) {
-  return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % 16 == 0 && q.dim(2) <= 256;
+  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // numbers that a group of lanes reads
+  return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % unit == 0 && q.dim(2) <= 256;
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});

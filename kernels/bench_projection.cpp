@@ -25,13 +25,14 @@ std::vector<BenchCase> projections(Context& context) {
                    y = bench_numbers(context, {rows, m.mlp}), q = bench_numbers(context, {rows, m.heads, m.head_dim}),
                    at = bench_values(context, places);
       const KvWrite cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}), bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
-      const auto add = [&](const auto& op, const Tensor& w, const Tensor& written, auto... arguments) {
-        const double numbers = static_cast<double>(w.size()), bytes = static_cast<double>(w.bytes() + x.bytes() + written.bytes());
+      const auto add = [&](const auto& op, const Tensor& w, const Tensor& read, double written, auto... arguments) {
+        const double numbers = static_cast<double>(w.size()), bytes = static_cast<double>(w.bytes() + read.bytes()) + written;
         out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows), bytes, arguments...));
       };
-      add(project_heads, qkv, q, q, x, RowNorm{norm, 1e-6f}, qkv, Tensor(), at, cos_sin, Tensor(), Tensor(), heads, cache);
-      add(gemm_norm_forward, down, x, x, normed, y, down, Tensor(), Tensor(), RowNorm{norm, 1e-6f});
-      add(project_gated, gate_up, y, y, x, RowNorm{norm, 1e-6f}, gate_up, Tensor());
+      add(project_heads, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), q, x, RowNorm{norm, 1e-6f}, qkv, Tensor(), at,
+          cos_sin, Tensor(), Tensor(), heads, cache);
+      add(gemm_norm_forward, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(), RowNorm{norm, 1e-6f});
+      add(project_gated, gate_up, x, static_cast<double>(y.bytes()), y, x, RowNorm{norm, 1e-6f}, gate_up, Tensor());
     }
   }
   return out;

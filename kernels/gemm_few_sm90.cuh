@@ -221,10 +221,23 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   }
 }
 
+// A product's chunks, and how many blocks and warps they go to.
+inline GemmFewShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
+  GemmFewShape s{};
+  s.M = static_cast<int>(M), s.N = static_cast<int>(N), s.K = static_cast<int>(K);
+  s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
+  s.cluster = s.chunks > 12 ? 2 : 1;
+  s.warps = (s.chunks + s.cluster - 1) / s.cluster;
+  return s;
+}
+
 // Whether launch_gemm_few takes this many rows and columns of x; x and w as maps() wants them.
 inline bool few_rows(int64_t M, int64_t K) {
-  const int64_t chunks = (K + gemm_cuda_chunk - 1) / gemm_cuda_chunk, warps = (chunks + 1) / 2;  // with two blocks
-  return M <= 8 && (chunks <= 12 || (warps <= 14 && 1024 + warps * (2 * 4096 + 4 * 512 + M * 1024) <= 225 * 1024));
+  using Few = GemmFew<1, 128>;
+  if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
+  GemmFewShape s = gemm_few_split(M, 0, K);
+  s.slots = 1, s.stages = 2;
+  return Few::shared_bytes(s) <= Few::all_bytes;
 }
 
 // What a row of x may have beside launch_gemm_few's own bounds for its norm to be taken on the way.
@@ -265,11 +278,7 @@ void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w
 
 template <class Output>
 void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output, const GemmFewNorm& norm = {}) {
-  GemmFewShape s{};
-  s.M = static_cast<int>(x.dim(0)), s.N = static_cast<int>(w.dim(0)), s.K = static_cast<int>(w.dim(1));
-  s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
-  s.cluster = s.chunks > 12 ? 2 : 1;
-  s.warps = (s.chunks + s.cluster - 1) / s.cluster;
+  const GemmFewShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1));
   if (s.chunks <= 8)
     launch_gemm_few_depth<GemmFew<1, 256>>(stream, x, w, output, norm, s);
   else

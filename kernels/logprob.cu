@@ -112,8 +112,8 @@ Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
   const Tensor padded = context.scratch().take(head.hidden.dtype, {rows, rounded_up(head.V(), column_multiple)});
   const size_t element = size_of(padded.dtype), width = static_cast<size_t>(padded.dim(1)) * element, used = static_cast<size_t>(head.V()) * element;
   if (used < width)
-    HONE_CUDA_CHECK(cudaMemset2DAsync(static_cast<char*>(padded.data) + used, width, 0, width - used, static_cast<size_t>(rows),
-                                      static_cast<cudaStream_t>(context.stream())));
+    HONE_CUDA_CHECK(
+        cudaMemset2DAsync(static_cast<char*>(padded.data) + used, width, 0, width - used, static_cast<size_t>(rows), cuda_stream(context)));
   return padded.columns(0, head.V());
 }
 

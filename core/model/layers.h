@@ -33,9 +33,9 @@ struct Linear {
   bool plain() const { return !lora && !quantized; }
   // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
-  // dx may be x.
   // The same, and y normed; keeps nothing.
   void forward_normed(Context&, Tensor y, Tensor normed, Tensor x, Tensor residual, const RowNorm& norm) const;
+  // dx may be x.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
   // Its two halves.
   void backward_input(Context&, Tensor dx, Tensor dy) const;

@@ -59,7 +59,7 @@ struct PreNormBlock {
   // forward(x, x) without a tape in ops that fuse, with the same bits. normed, unless it is empty, holds attention_norm(x), and next(x) on return
   // where there is a `next`.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
-  bool plain() const { return attention.qkv.plain() && mlp.gate_up.plain(); }
+  bool fusible() const { return attention.qkv.plain() && mlp.gate_up.plain(); }  // the others go through Linear::forward_normed
   void infer(Context& context, const Batch& batch, Tensor x, Tensor normed, const Norm* next, const KvView& kv, int64_t block) const requires fuses {
     ScratchScope scope(context);
     const Tensor mid = context.scratch().take(x.dtype, x.dims());
@@ -131,7 +131,7 @@ class Stack : public Model {
   }
   void infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
     if constexpr (PreNormBlock<Norm, Mlp>::fuses)
-      if (kv && kv->k.front().dtype == x.dtype && std::ranges::all_of(blocks_, [](const auto& block) { return block.plain(); })) {
+      if (kv && kv->k.front().dtype == x.dtype && std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); })) {
         ScratchScope scope(context);
         Tensor normed;
         if (x.dim(0) > rows_normed_by_reader) {

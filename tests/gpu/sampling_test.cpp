@@ -1,4 +1,4 @@
-// Requests whose logits are changed, and that ask for more log-probs, beside plain ones whose passes are recorded.
+// Requests whose logits are changed, and that ask for more log-probs, in one batch with plain ones.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 
@@ -35,8 +35,12 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
         ASSERT_EQ(reply.logp, same.logp);
         ASSERT_EQ(reply.truncated_logp, same.truncated_logp);
         ASSERT_EQ(reply.prompt_logp, same.prompt_logp);
+        ASSERT_EQ(reply.top_logprobs.size(), same.top_logprobs.size());
         for (size_t t = 0; t < reply.top_logprobs.size(); ++t)
-          for (size_t j = 0; j < 5; ++j) ASSERT_EQ(reply.top_logprobs[t][j].logp, same.top_logprobs[t][j].logp);
+          for (size_t j = 0; j < 5; ++j) {
+            ASSERT_EQ(reply.top_logprobs[t][j].id, same.top_logprobs[t][j].id);
+            ASSERT_EQ(reply.top_logprobs[t][j].logp, same.top_logprobs[t][j].logp);
+          }
       }
   }
   for (size_t i = 0; i < asked.size(); ++i)
