@@ -14,10 +14,11 @@ Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<E
   for (const ServePrompt& prompt : request_.prompts) prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
   if (request_.stream)
     for (int64_t i = 0; i < request_.num_replies(); ++i)
-      choices_.push_back({.text = ReplyText(model.tokenizer, request_.sampling.stop, !request_.chat)});
+      choices_.push_back({.text = ReplyText(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
 }
 
 void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
+  if (failed_) return;
   if (!any_token_) hooks_.first_token();
   any_token_ = true;
   Choice& choice = choices_[prompt * static_cast<size_t>(request_.n) + static_cast<size_t>(reply)];
@@ -26,6 +27,7 @@ void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
 }
 
 void Answer::on_finish(size_t prompt, std::vector<Reply> replies) {
+  if (failed_) return;
   for (const Reply& reply : replies) {
     if (reply.failed) return complain(400, reply.finish_reason);
     completion_tokens_ += static_cast<int64_t>(reply.ids.size());
@@ -98,6 +100,7 @@ void Answer::send_whole() {
 // In a stream that has begun the error is an event, and the last.
 void Answer::complain(int status, const std::string& message) {
   const Json error = error_json(status, message);
+  failed_ = true;
   over(status);
   if (begun_) {
     send_event(error);

@@ -52,7 +52,7 @@ class Answer final : public ReplyListener {
   std::mutex over_mutex_;
   bool over_ = false;
   // Of the engine's thread alone:
-  bool begun_ = false, any_token_ = false;
+  bool begun_ = false, any_token_ = false, failed_ = false;
   std::vector<Choice> choices_;
   std::vector<std::vector<Reply>> done_;
   size_t unfinished_;

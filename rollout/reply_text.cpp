@@ -24,6 +24,7 @@ std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
 
 // What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
 std::string ReplyText::add(int32_t id) {
+  ++num_ids_;
   if (!tokenizer_ || tokenizer_->is_special(id)) return {};
   const std::string before = tokenizer_->decode(previous_, true);
   std::vector<int32_t> both = previous_;
@@ -31,10 +32,12 @@ std::string ReplyText::add(int32_t id) {
   const std::string after = tokenizer_->decode(both, true);
   if (continues_ && previous_.empty()) waiting_ = lead_of(tokenizer_, both);
   waiting_ += after.substr(std::min(before.size(), after.size()));
+  if (num_ids_ <= min_tokens_) early_ = waiting_.size();
   previous_ = {id};
   const size_t count = whole_characters(std::string_view(waiting_).substr(0, waiting_.size() - held_back()));
   std::string out = waiting_.substr(0, count);
   waiting_.erase(0, count);
+  early_ -= std::min(early_, count);
   shown_ += out;
   return out;
 }
@@ -43,7 +46,8 @@ std::string ReplyText::add(int32_t id) {
 size_t ReplyText::held_back() const {
   size_t out = 0;
   for (const std::string& stop : stops_) {
-    if (const size_t at = waiting_.find(stop); at != std::string::npos) out = std::max(out, waiting_.size() - at);
+    if (const size_t at = waiting_.find(stop, early_ - std::min(early_, stop.size() - 1)); at != std::string::npos)
+      out = std::max(out, waiting_.size() - at);
     for (size_t count = std::min(stop.size() - 1, waiting_.size()); count > out; --count)
       if (std::string_view(waiting_).ends_with(std::string_view(stop).substr(0, count))) out = count;
   }

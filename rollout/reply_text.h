@@ -12,9 +12,9 @@ namespace hone {
 
 class ReplyText {
  public:
-  // tokenizer may be null: all text is empty. stops is copied. continues: with the lead_of() the reply.
-  ReplyText(const Tokenizer* tokenizer, std::vector<std::string> stops, bool continues = false)
-      : tokenizer_(tokenizer), stops_(std::move(stops)), continues_(continues) {}
+  // tokenizer may be null: all text is empty. stops is copied; one counts once it ends after min_tokens ids. continues: with the lead_of() the reply.
+  ReplyText(const Tokenizer* tokenizer, std::vector<std::string> stops, int64_t min_tokens, bool continues)
+      : tokenizer_(tokenizer), stops_(std::move(stops)), min_tokens_(min_tokens), continues_(continues) {}
   // What can be shown now that the reply has one more id.
   std::string add(int32_t id);
   // What is left of the finished reply's text.
@@ -24,9 +24,12 @@ class ReplyText {
   size_t held_back() const;
   const Tokenizer* tokenizer_;
   const std::vector<std::string> stops_;
+  const int64_t min_tokens_;
   const bool continues_;
+  int64_t num_ids_ = 0;
   std::vector<int32_t> previous_;  // the last id that has text, if any
   std::string shown_, waiting_;
+  size_t early_ = 0;  // bytes of waiting_ that are of the first min_tokens ids
 };
 
 // What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's kind strip where a text begins.

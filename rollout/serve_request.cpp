@@ -1,6 +1,7 @@
 #include "rollout/serve_request.h"
 
 #include <algorithm>
+#include <set>
 
 #include "rollout/serve_members.h"
 
@@ -76,13 +77,13 @@ void take_logit_bias(ServeMembers& members, const ServedModel& model, Sampling& 
   if (!biases) return;
   if (!biases->is_object())
     throw ServeError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()), "logit_bias");
+  std::set<int32_t> named;
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!number || !bias.is_number())
       throw ServeError(400, concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"), "logit_bias");
     const int32_t id = token_id(Json(static_cast<int64_t>(std::stoll(key))), model, "logit_bias");
-    const bool twice = std::any_of(sampling.logit_bias.begin(), sampling.logit_bias.end(), [&](const LogitBias& b) { return b.id == id; });
-    if (twice) throw ServeError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
+    if (!named.insert(id).second) throw ServeError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
     sampling.logit_bias.push_back({id, bias.as_double()});
   }
 }
@@ -149,6 +150,10 @@ void check(const ServeRequest& request, const ServedModel& model, const std::str
     if (size >= most + nothing_drawn)
       throw ServeError(400, concat(prompt_name, " has ", size, " tokens; the model takes ", most, " together with the reply"), prompt_name,
                        "context_length_exceeded");
+    if (const int64_t together = std::min(size + request.sampling.max_tokens, model.max_positions); together > model.kv_cache_tokens)
+      throw ServeError(400,
+                       concat(prompt_name, " and ", max_tokens_name, " are ", together, " tokens; the server has room for ", model.kv_cache_tokens),
+                       prompt_name, "context_length_exceeded");
   }
 }
 

@@ -129,6 +129,9 @@ void HttpServer::Impl::start(tcp::socket socket) {
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>(seconds(0.125)), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>(4), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_USER_TIMEOUT>(1000 * seconds(1)), ignored);
+  // What waits unsent in the kernel counts, too: it would take megabytes by itself.
+  const int unsent = static_cast<int>(std::min<int64_t>(config.max_unsent_bytes, INT32_MAX));
+  socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_NOTSENT_LOWAT>(unsent), ignored);
   if (tls)
     begin(beast::ssl_stream<beast::tcp_stream>(beast::tcp_stream(std::move(socket)), *tls));
   else

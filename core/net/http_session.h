@@ -72,7 +72,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
         if (more) more = co_await serve();
       }
       co_await linger();
-    } catch (const boost::system::system_error&) {  // the connection is of no more use, whatever it was
+    } catch (const std::exception&) {  // the connection is of no more use, whatever it was
     }
     if (exchange_) exchange_->leave();
     Error ignored;
@@ -108,6 +108,12 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
         boost::asio::detached);
   }
 
+  // There is something to send, or nobody to send it to: then what is being written ends, too.
+  void wake() {
+    if (exchange_ && exchange_->gone()) socket().close();
+    wake_.cancel();
+  }
+
   // Until woken, or until then.
   awaitable<> rest(std::chrono::steady_clock::time_point deadline) {
     wake_.expires_at(deadline);
@@ -130,7 +136,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     if (std::optional<HttpReply> refusal = app_.refuse(head)) {
       const bool whole = parser.is_done();
       co_await send(std::move(*refusal), version, head.method == "HEAD", whole && parser.keep_alive());
-      co_return whole&& parser.keep_alive();
+      co_return (whole && parser.keep_alive());
     }
     if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       http::response<http::empty_body> go_on(http::status::continue_, version);
@@ -140,7 +146,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     if (error) co_return co_await turn_down(error);
     const bool keep = parser.keep_alive();
     const auto wake = [weak = this->weak_from_this()] {
-      if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake_.cancel(); });
+      if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
     exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()), static_cast<size_t>(config_.max_unsent_bytes), wake);
     watch();

@@ -15,27 +15,33 @@ std::vector<std::string> pieces_of(ReplyText text, const std::string& bytes) {
 
 TEST(ReplyText, ShowsWholeCharactersAlone) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}), "aé€"), (std::vector<std::string>{"a", "", "é", "", "", "€"}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "aé€"), (std::vector<std::string>{"a", "", "é", "", "", "€"}));
   // A stray byte is shown once it cannot be part of a character.
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}), "\xC3z"), (std::vector<std::string>{"", "\xC3z"}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "\xC3z"), (std::vector<std::string>{"", "\xC3z"}));
 }
 
 TEST(ReplyText, HoldsBackWhatMayBecomeAStopString) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"END", "\n\n"}), "aENxE\nb"), (std::vector<std::string>{"a", "", "", "ENx", "", "E", "\nb"}));
-  ReplyText text(&tokenizer, {"END"});
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"END", "\n\n"}, 0, false), "aENxE\nb"), (std::vector<std::string>{"a", "", "", "ENx", "", "E", "\nb"}));
+  ReplyText text(&tokenizer, {"END"}, 0, false);
   std::string shown;
   for (const int32_t id : test::byte_ids("okEND")) shown += text.add(id);
   EXPECT_EQ(shown, "ok");
   EXPECT_EQ(text.rest("ok"), "");
 }
 
+TEST(ReplyText, AStopStringThatIsWholeBeforeTheShortestReplyIsText) {
+  const Tokenizer tokenizer = test::byte_tokenizer();
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 3, false), "abcda"), (std::vector<std::string>{"", "ab", "c", "d", ""}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 1, false), "abc"), (std::vector<std::string>{"", "", ""}));  // it ends after the first id
+}
+
 TEST(ReplyText, TheRestIsWhatWasNotShown) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  ReplyText text(&tokenizer, {"END"});
+  ReplyText text(&tokenizer, {"END"}, 0, false);
   for (const int32_t id : test::byte_ids("abEN")) text.add(id);
   EXPECT_EQ(text.rest("abEN"), "EN");
-  EXPECT_EQ(ReplyText(nullptr, {}).rest(""), "");
+  EXPECT_EQ(ReplyText(nullptr, {}, 0, false).rest(""), "");
 }
 
 // As SentencePiece's tokenizers have it: words begin with a space, which is stripped where a text begins.
@@ -63,7 +69,7 @@ TEST(ReplyText, GoesOnFromAPromptWithTheSpaceThatATextOfItsOwnLacks) {
   EXPECT_EQ(lead_of(&tokenizer, {}), "");
   EXPECT_EQ(lead_of(nullptr, ids), "");
   for (const bool continues : {false, true}) {
-    ReplyText text(&tokenizer, {}, continues);
+    ReplyText text(&tokenizer, {}, 0, continues);
     std::string all;
     for (const int32_t id : ids) all += text.add(id);
     EXPECT_EQ(all, continues ? " ab a" : "ab a");

@@ -53,6 +53,12 @@ std::string HttpClient::read(size_t most, double seconds) const {
   return count > 0 ? std::string(piece.data(), static_cast<size_t>(count)) : std::string();
 }
 
+bool HttpClient::ends(double seconds) const {
+  pollfd waiting{socket_, POLLIN, 0};
+  char more = 0;
+  return ::poll(&waiting, 1, static_cast<int>(seconds * 1000)) == 1 && ::recv(socket_, &more, 1, 0) <= 0;
+}
+
 bool HttpClient::read_until(const std::string& text) {
   while (received_.find(text) == std::string::npos) {
     const std::string more = read();

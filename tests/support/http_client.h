@@ -22,6 +22,8 @@ class HttpClient {
   bool send(const std::string& bytes) const;
   // What has come, at most so many bytes; "" at the end, or after so many seconds without any.
   std::string read(size_t most = 65536, double seconds = 20) const;
+  // Whether the server ends the connection, and has nothing more to say, within so many seconds.
+  bool ends(double seconds = 20) const;
   HttpAnswer answer();
   // Reads until the text has come; false if the connection ends before.
   bool read_until(const std::string& text);

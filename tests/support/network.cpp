@@ -35,7 +35,7 @@ Network::Network() : name_("hone" + std::to_string(::getpid())) {
     ip("-n " + name_ + " link set " + name_ + "b up");
     ip("-n " + name_ + " link set lo up");
   } catch (const std::runtime_error&) {
-    std::system(("ip netns del " + name_ + " 2> /dev/null").c_str());
+    [[maybe_unused]] const int ignored = std::system(("ip netns del " + name_ + " 2> /dev/null").c_str());
     throw;
   }
 }
