@@ -43,6 +43,7 @@ class DraftModel : public Proposer {
         most_(setting.config.num_speculative_tokens),
         planes_(context_, model_->shape(), model_->head().value.dtype, setting.cache.block_size(), setting.cache.num_blocks()),
         staging_(context_.device()),
+        reading_(context_),
         loop_(context_, *model_, planes_) {
     setting.cache.join(planes_);
   }
@@ -62,7 +63,7 @@ class DraftModel : public Proposer {
     if (!decoding.empty()) write(decoding);
   }
 
-  double seconds() const override { return loop_.seconds(); }
+  double seconds() const override { return reading_.seconds() + loop_.seconds(); }
 
  private:
   // Tokens that the model will compute, and nothing to propose after them.
@@ -70,7 +71,9 @@ class DraftModel : public Proposer {
     ScratchScope scratch(context_);
     staging_.release({});
     const PagedBatch paged(context_, staging_, planes_, parts, model_->shape().vocab_size);
+    reading_.begin();
     infer(context_, *model_, paged.batch, {}, &paged.view);
+    reading_.end();
   }
 
   // One pass more than there are tokens to propose, so that the keys and values of the last are there if it is accepted.
@@ -104,6 +107,7 @@ class DraftModel : public Proposer {
         if (!ended[i]) parts[i]->proposed.push_back(drawn.ids[i]);
       }
     }
+    while (!reading_.all_read()) reading_.read();  // was queued before what has been waited for
   }
 
   Context& context_;
@@ -112,6 +116,7 @@ class DraftModel : public Proposer {
   int64_t most_;
   KvPlanes planes_;
   Arena staging_;
+  DeviceClock reading_;
   DecodeLoop loop_;
 };
 

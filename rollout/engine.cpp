@@ -286,7 +286,7 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
     parted.parted = true;
     parted.reply = reply;
     if (reply > 0) stats.shared_prompt_tokens += sequence->computed;
-    if (write(parted, result.drawn, row, {})) scheduler.fork(*sequence, std::move(parted));
+    if (write(parted, result.drawn, row, {})) scheduler.fork(sequence, std::move(parted));
     if (reply + 1 == sequence->ticket->request.n) scheduler.finish(sequence);
   }
 }

@@ -75,8 +75,8 @@ MixedPass::Result MixedPass::run(std::span<const Scheduler::Part> parts) {
 
   ScratchScope scratch(context_);
   staging_.release({});
-  clock_.begin();
   const PagedBatch paged(context_, staging_, planes_, parts, model_.shape().vocab_size);
+  clock_.begin();
   const Tensor hidden = infer(context_, model_, paged.batch, upload(context_, staging_, rows), &paged.view);
   if (drawn > 0) out.drawn = draw(context_, model_, hidden.rows(0, drawn), draws);
   if (scored > 0) scores.write(score(context_, model_, hidden.rows(drawn, scored), scores.ids, scores.top_logprobs));

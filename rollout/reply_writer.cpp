@@ -36,6 +36,7 @@ static void make_room(Sequence& sequence) {
   Reply& reply = sequence.result();
   reply.ids.reserve(longest);
   for (auto* column : {&reply.logp, &reply.truncated_logp, &reply.raw_logp}) column->reserve(longest);
+  reply.versions.reserve(longest);
   sequence.tokens.reserve(sequence.tokens.size() + longest);
 }
 

@@ -17,16 +17,16 @@ class Sampler {
   // Goes on with what was submitted and calls back what has finished; waits a moment (well below a second) where nothing has. False when nothing is
   // left to do. An Error where no reply can be had any more.
   virtual bool step() = 0;
-  // The learner's weights, as they are now, are `version`: what begins later is drawn from them. What is being written goes on, and its tokens say
-  // which version drew each (Reply::versions).
+  // The learner's weights, as they are now, are `version`: what begins later is drawn from them. What is being written goes on, its keys and values
+  // computed again first, and its tokens say which version drew each (Reply::versions).
   virtual void publish(int64_t version) = 0;
   virtual int64_t version() const = 0;  // the last that was published; 0 before
   // Of the time since the last call, under rollout/.
   virtual Metrics metrics() = 0;
 };
 
-// The engine beside the learner: they share the weights' memory, and publishing them is a number. What the model is changed into between steps is
-// what the next step draws from.
+// The engine beside the learner: they share the weights' memory, so that publishing copies none. What the model is changed into between steps is what
+// the next step draws from.
 class LocalSampler final : public Sampler {
  public:
   // Everything is the caller's and must outlive it.

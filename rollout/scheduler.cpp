@@ -137,7 +137,6 @@ void Scheduler::preempt_all() {
   for (; !running_.empty(); running_.pop_back()) {
     give_back(running_.back());
     waiting_.push_front(std::move(running_.back()));
-    ++preemptions_;
   }
 }
 
@@ -146,9 +145,9 @@ void Scheduler::finish(std::list<Sequence>::iterator sequence) {
   running_.erase(sequence);
 }
 
-void Scheduler::fork(const Sequence& prompt, Sequence reply) {
-  const size_t full = static_cast<size_t>(prompt.computed / cache_.block_size());
-  const int64_t partial = prompt.computed % cache_.block_size();
+void Scheduler::fork(std::list<Sequence>::iterator prompt, Sequence reply) {
+  const size_t full = static_cast<size_t>(prompt->computed / cache_.block_size());
+  const int64_t partial = prompt->computed % cache_.block_size();
   reply.blocks.clear();
   reply.computed = 0;
   if ((partial > 0 && cache_.free_blocks() == 0) || std::ssize(running_) > config_.max_sequences) {
@@ -156,12 +155,12 @@ void Scheduler::fork(const Sequence& prompt, Sequence reply) {
     return;
   }
   for (size_t i = 0; i < full; ++i) {
-    cache_.share(prompt.blocks[i]);
-    reply.blocks.push_back(prompt.blocks[i]);
+    cache_.share(prompt->blocks[i]);
+    reply.blocks.push_back(prompt->blocks[i]);
   }
-  if (partial > 0) reply.blocks.push_back(cache_.copy(prompt.blocks[full], partial));
-  reply.computed = prompt.computed;
-  running_.push_back(std::move(reply));
+  if (partial > 0) reply.blocks.push_back(cache_.copy(prompt->blocks[full], partial));
+  reply.computed = prompt->computed;
+  running_.insert(prompt, std::move(reply));
 }
 
 }  // namespace hone

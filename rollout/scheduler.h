@@ -38,9 +38,9 @@ class Scheduler {
   void preempt_all();
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt, which is still there: it shares the full blocks and gets a copy of the last, partial one. If no block is
-  // free, or max_sequences are running, it waits and is computed again.
-  void fork(const Sequence& prompt, Sequence reply);
+  // A reply that parts from its prompt, which is still there and whose place in the order it has: it shares the full blocks and gets a copy of the
+  // last, partial one. If no block is free, or max_sequences are running, it waits and is computed again.
+  void fork(std::list<Sequence>::iterator prompt, Sequence reply);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
   int64_t cached_tokens() const { return cached_tokens_; }

@@ -51,7 +51,8 @@ void SpeculativeConfig::fields(Fields& f) {
   f.require("prompt_lookup_min", prompt_lookup_min > 0, "prompt_lookup_min must be positive");
   f.require("prompt_lookup_max", prompt_lookup_max >= prompt_lookup_min, "prompt_lookup_max must be prompt_lookup_min or more");
   f.require("model", (method == "draft_model") == !model.empty(),
-            model.empty() ? "method draft_model needs the folder of a model" : concat("a model is for method draft_model, not '", method, "'"));
+            model.empty() ? "method draft_model needs the folder of a model (speculative.model, --speculative-model)"
+                          : concat("a model is for method draft_model, not '", method, "'"));
 }
 
 void EngineConfig::fields(Fields& f) {

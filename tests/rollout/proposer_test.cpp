@@ -154,15 +154,14 @@ TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
 }
 
 TEST_F(ProposerTest, AThinkingBudgetIsKept) {
-  const TinyModel tiny;
+  TinyModel tiny;
   save_draft(context, *tiny.model, 0, folder / "bytes");
   const Sampling sampling{.max_tokens = 30, .seed = 4, .ignore_eos = true, .stop = {}, .stop_ids = {}, .thinking_budget = 7, .thinking_end = "so: "};
   const Request request{byte_ids("How many?"), 3, 2, sampling};
-  Context& on = const_cast<TinyModel&>(tiny).context;
-  const auto plain = Engine(on, *tiny.model, &tiny.tokenizer, {}).generate({request});
+  const auto plain = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({request});
   EXPECT_EQ(std::count(plain[0][0].forced.begin(), plain[0][0].forced.end(), true), 4);
   for (const SpeculativeConfig& config : {ngram(), draft("bytes")}) {
-    Engine engine(on, *tiny.model, &tiny.tokenizer, {.speculative = config});
+    Engine engine(tiny.context, *tiny.model, &tiny.tokenizer, {.speculative = config});
     expect_same(plain, engine.generate({request}));
   }
 }

@@ -2,63 +2,27 @@
 
 #include <gtest/gtest.h>
 
-#include "core/model/score.h"
-#include "tests/rollout/tiny_engine.h"
+#include "tests/rollout/tiny_server.h"
 
-namespace hone {
+namespace hone::test {
 namespace {
 
-class EngineVersions : public test::TinyEngineTest {
- protected:
-  // Four replies of 12 tokens; their weights change after a few tokens of each.
-  std::vector<Reply> drawn_across_a_change(bool recompute) {
-    Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 24});
-    std::vector<Reply> out;
-    size_t written = 0;
-    engine.weights_changed(5);
-    engine.submit(
-        {prompt(1, 42), 4, 0, {.max_tokens = 12, .ignore_eos = true, .stop = {}, .stop_ids = {}}, 0, false},
-        [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies); },
-        [&](uint64_t, int64_t, const Reply&) {
-          if (++written == 20) engine.cancel(0);  // nobody's: it ends the passes under way
-        });
-    while (written < 20) engine.step();
-    model->initialise(context, 6);
-    engine.weights_changed(7, recompute);
-    while (engine.step()) {}
-    return out;
+TEST(LocalSampler, MeasuresWhatHappenedSinceItWasLastAsked) {
+  TinyModel tiny;
+  LocalSampler sampler(tiny.context, *tiny.model, tiny.tokenizer, {.prefix_caching = false});
+  const auto draw = [&](int64_t tokens) {
+    sampler.submit({.prompt = {65, 66, 67}, .n = 2, .id = 1, .sampling = {.max_tokens = tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
+                   [](uint64_t, const std::vector<Reply>&) {});
+    while (sampler.step()) {}
+    return sampler.metrics();
+  };
+  for (const int64_t tokens : {5, 7}) {
+    const Metrics metrics = draw(tokens);
+    EXPECT_EQ(metrics.at("rollout/generated_tokens"), 2 * tokens);
+    EXPECT_EQ(metrics.at("rollout/prompt_tokens"), 3);
   }
-};
-
-TEST_F(EngineVersions, EveryTokenSaysWhichWeightsDrewIt) {
-  for (const bool recompute : {false, true}) {
-    model->initialise(context, 5);
-    const std::vector<Reply> replies = drawn_across_a_change(recompute);
-    ASSERT_EQ(replies.size(), 4u);
-    for (const Reply& reply : replies) {
-      std::vector<int64_t> expected(5, 5);
-      expected.resize(12, 7);
-      EXPECT_EQ(reply.versions, expected);
-    }
-  }
-}
-
-TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
-  const std::vector<Reply> replies = drawn_across_a_change(true);
-  for (const Reply& reply : replies) {
-    std::vector<int32_t> ids = prompt(1, 42);
-    ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
-    const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = 1}).front();
-    for (size_t t = 0; t < 5; ++t) EXPECT_NE(reply.logp[t], scores.logp[42 + t]) << t;
-    for (size_t t = 5; t < 12; ++t) EXPECT_EQ(reply.logp[t], scores.logp[42 + t]) << t;
-  }
-}
-
-TEST_F(EngineVersions, KeptCachesAreOfTheWeightsThatWereThen) {
-  const std::vector<Reply> kept = drawn_across_a_change(false);
-  model->initialise(context, 5);
-  EXPECT_NE(kept[0].logp, drawn_across_a_change(true)[0].logp);
+  for (const auto& [name, value] : sampler.metrics()) EXPECT_EQ(value, 0) << name;
 }
 
 }  // namespace
-}  // namespace hone
+}  // namespace hone::test

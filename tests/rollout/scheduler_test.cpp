@@ -69,12 +69,35 @@ TEST_F(SchedulerTest, RepliesBeyondMaxSequencesWait) {
     Sequence reply = *prompt;
     reply.parted = true;
     reply.tokens.push_back(1);
-    scheduler.fork(*prompt, reply);
+    scheduler.fork(prompt, reply);
   }
   scheduler.finish(prompt);
   EXPECT_EQ(pass(), "0:1 0:1 0:1");
   scheduler.finish(scheduler.plan().at(0).sequence);
   EXPECT_EQ(pass(), "0:1 0:1 0:1");  // one of the two that wait, which finds the prompt
+}
+
+// A reply is as old as its prompt: what came later waits for it, and gives way to it.
+TEST_F(SchedulerTest, AReplyGoesBeforePromptsThatCameAfterItsOwn) {
+  add(3, 0), add(16, 1);
+  auto parts = scheduler.plan();
+  ASSERT_EQ(parts.size(), 2u);
+  for (const Scheduler::Part& part : parts) scheduler.advance(*part.sequence, part.count);
+  Sequence reply = *parts[0].sequence;
+  reply.parted = true;
+  reply.tokens.push_back(1);
+  scheduler.fork(parts[0].sequence, reply);
+  scheduler.finish(parts[0].sequence);
+  EXPECT_EQ(pass(), "0:1 1:9");
+}
+
+TEST_F(SchedulerTest, AllThatRunIsComputedAgainInTheSameOrder) {
+  add(3, 0), add(3, 1), pass();
+  scheduler.preempt_all();
+  cache.forget_names();
+  EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
+  EXPECT_EQ(scheduler.preemptions(), 0);  // which are those for want of cache
+  EXPECT_EQ(pass(), "0:4 1:4");
 }
 
 TEST_F(SchedulerTest, TheYoungestGivesWayWhenTheCacheIsFullAndComesBackWhole) {
@@ -104,7 +127,7 @@ TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
   reply.parted = true;
   reply.tokens.push_back(1);
   const int64_t free = cache.free_blocks();
-  scheduler.fork(*prompt, reply);
+  scheduler.fork(prompt, reply);
   EXPECT_EQ(cache.free_blocks(), free - 1);  // two blocks, one of them shared
   scheduler.finish(prompt);
   EXPECT_EQ(cache.free_blocks(), free);  // the shared block stays, the prompt's own last one goes
