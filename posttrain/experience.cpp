@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/metrics_json.h"
 #include "core/model/score.h"
 #include "posttrain/advantage.h"
 #include "pretrain/loader.h"
@@ -118,8 +119,6 @@ void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
   for (const Group& group : groups) {
     for (const Sample& sample : group.samples) {
       if (count-- <= 0) return;
-      Json parts = JsonObject{};
-      for (const auto& [name, score] : sample.reward_parts) parts.set(name, score);
       log.sample(JsonObject{{"step", step},
                             {"task", group.task.id},
                             {"prompt", group.task.prompt},
@@ -127,7 +126,7 @@ void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
                             {"answer", group.task.answer},
                             {"finish_reason", sample.completion.finish_reason},
                             {"reward", sample.judged ? Json(sample.reward) : Json()},
-                            {"rewards", parts}});
+                            {"rewards", metrics_json(sample.reward_parts)}});
       break;
     }
   }

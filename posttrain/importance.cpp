@@ -29,9 +29,8 @@ const Registry<Mode>& modes() {
 
 void ImportanceCorrection::fields(Fields& f) {
   f("importance_sampling_mode", mode,
-    "auto | none | token_truncate | token_mask | sequence_truncate | sequence_mask: weighs replies by the learner's probability over the sampler's; "
-    "auto: "
-    "token_truncate where max_staleness is above 0 or the sampler is quantized, else none");
+    "auto | none | token_truncate | token_mask | sequence_truncate | sequence_mask: weighs replies by the learner's probability over the "
+    "sampler's; auto: token_truncate where max_staleness is above 0 or the sampler is quantized, else none");
   f("importance_sampling_clip_max", clip_max, "the largest such weight");
   f("importance_sampling_clip_min", clip_min, "the smallest");
   f.require("importance_sampling_mode", mode == "auto" || modes().contains(mode), modes().unknown(mode) + ", auto");

@@ -86,15 +86,16 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const Sample sample = widest_sample(length);
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
-  const int64_t kv_bytes = step.rollout ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
+  const bool beside = step.rollout && recipe.rollout.device.empty();  // the engine takes memory of the learner's device
+  const int64_t kv_bytes = beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
-  if (const std::string& folder = recipe.rollout.speculative.model; step.rollout && !folder.empty()) {
+  if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
     const std::unique_ptr<Model> draft = shape_only(folder);
     draft->allocate(context, model->dtype(), false);
     draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) + kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
   }
   int64_t quantized_bytes = 0;
-  if (const std::string& format = recipe.rollout.quantization; step.rollout && format != "none")
+  if (const std::string& format = recipe.rollout.quantization; beside && format != "none")
     quantized_bytes = static_cast<int64_t>(QuantizedModel(context, *model, quant_formats().at(format)).bytes());
   const ModelPlan plan = plan_model(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
@@ -105,8 +106,8 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
     if (adapted)
       for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
   }
-  int64_t weight_copies = step.kept_versions * static_cast<int64_t>(trained_values(*model).bytes());
-  if (step.kept_versions > 0 && recipe.rollout.device.empty()) weight_copies += weights;
+  int64_t weight_copies = step.kept_versions * static_cast<int64_t>(model->trained_values().bytes());
+  if (step.kept_versions > 0 && beside) weight_copies += weights;
   const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},
                           {"gradients", gradients},

@@ -4,17 +4,17 @@
 #include <iterator>
 #include <map>
 
+#include "core/metrics_json.h"
+
 namespace hone {
 
 void RolloutsConfig::fields(Fields& f) {
   f("max_staleness", max_staleness,
-    "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many rounds ahead are written "
-    "while "
-    "the learner learns; 0 = synchronous");
+    "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many rounds ahead are "
+    "written while the learner learns; 0 = synchronous");
   f("deterministic", deterministic,
-    "with max_staleness above 0: one version of the weights draws a round, and the run repeats bit for bit; false: new weights are taken in the "
-    "middle "
-    "of replies, and rounds overlap");
+    "with max_staleness above 0: one version of the weights draws a round, and the run repeats bit for bit; false: new weights are taken in "
+    "the middle of replies, and rounds overlap");
   f.require("max_staleness", max_staleness >= 0 && max_staleness <= 64, "max_staleness must be in [0, 64]");
 }
 

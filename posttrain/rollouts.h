@@ -25,7 +25,7 @@ struct RolloutsConfig {
   bool deterministic = true;
   void fields(Fields& f);
   // Of the weights that may be on their way to the sampler at once.
-  int64_t kept_versions() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 2; }
+  int64_t kept_versions() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 3; }
 };
 
 // Where replies and weights come from.
@@ -48,8 +48,8 @@ class Rollouts : public Stateful {
     std::vector<Group> groups;
     Metrics metrics;  // MadeRound's; with max_staleness above 0 those of docs/async.md, too
   };
-  // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what making the round threw, once the
-  // rounds before it are used up: what had been asked for it and those behind it will be asked again.
+  // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what making a round threw,
+  // once the rounds that were whole before are used up: all that was under way will be asked again.
   Next next(int64_t step);
   int64_t failed_replies() const;
 

@@ -1,22 +1,10 @@
 #include "posttrain/saved_groups.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "core/metrics_json.h"
 
 namespace hone {
-
-Json metrics_json(const Metrics& metrics) {
-  Json out = JsonObject{};
-  for (const auto& [name, value] : metrics)
-    if (std::isfinite(value)) out.set(name, value);
-  return out;
-}
-
-Metrics metrics_of(const Json& json) {
-  Metrics out;
-  for (const auto& [name, value] : json.as_object("metrics")) out[name] = value.as_double(name);
-  return out;
-}
 
 Json GroupWriter::add(const Group& group) {
   JsonArray samples;
@@ -25,7 +13,7 @@ Json GroupWriter::add(const Group& group) {
     mask_.insert(mask_.end(), sample.mask.begin(), sample.mask.end());
     behavior_logp_.insert(behavior_logp_.end(), sample.behavior_logp.begin(), sample.behavior_logp.end());
     versions_.insert(versions_.end(), sample.versions.begin(), sample.versions.end());
-    versions_.resize(tokens_.size(), sample.weight_version);  // a reply that could not be sampled has none
+    versions_.resize(tokens_.size(), sample.weight_version);  // a reply that could not be sampled has none, and the reader drops them
     samples.push_back(JsonObject{{"tokens", sample.tokens.size()},
                                  {"reply", sample.completion.ids.size()},
                                  {"text", sample.completion.text},
@@ -75,6 +63,7 @@ Group GroupReader::next(const Json& saved) {
     sample.behavior_logp = slice<float>("groups.behavior_logp", tokens);
     sample.versions = slice<int64_t>("groups.versions", tokens);
     read_ += tokens;
+    if (reply == 0) sample.versions.clear();
     if (!sample.versions.empty()) sample.weight_version = *std::ranges::min_element(sample.versions);
     sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(reply), sample.tokens.end());
     sample.completion.text = of.at("text", "saved sample").as_string("text");

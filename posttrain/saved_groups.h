@@ -39,7 +39,4 @@ class GroupReader {
   size_t read_ = 0;  // tokens
 };
 
-Json metrics_json(const Metrics& metrics);
-Metrics metrics_of(const Json& json);
-
 }  // namespace hone

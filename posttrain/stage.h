@@ -18,8 +18,8 @@ struct StepShape {
   const Objective* objective = nullptr;
   const TrainerConfig* trainer = nullptr;
   bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
-  int64_t kept_versions =
-      0;  // above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to it
+  // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to it.
+  int64_t kept_versions = 0;
 };
 
 // Samples or prompts of a step, at most.

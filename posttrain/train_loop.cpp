@@ -29,15 +29,20 @@ void LoopConfig::fields(Fields& f) {
   f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
 }
 
+Json generation_config(const Tokenizer& tokenizer) {
+  JsonArray stops;
+  for (const int32_t id : tokenizer.stop_ids()) stops.push_back(int64_t{id});
+  if (stops.empty()) return JsonObject{};
+  return JsonObject{{"eos_token_id", stops.size() == 1 ? stops[0] : Json(stops)}};
+}
+
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {
-  Json generation = JsonObject{};
-  if (run.tokenizer && run.tokenizer->eos()) generation.set("eos_token_id", int64_t{*run.tokenizer->eos()});
   const std::string& name = run.recipe.model.save_dtype;
   const DType dtype = name == "auto" ? run.model->dtype() : name == "bf16" ? DType::bf16 : DType::f32;
   if (run.model->lora())
     save_adapter(run.context, *run.model, folder, dtype, value_head);
   else
-    save_model(run.context, *run.model, folder, dtype, generation, value_head);
+    save_model(run.context, *run.model, folder, dtype, run.tokenizer ? generation_config(*run.tokenizer) : JsonObject{}, value_head);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 

@@ -4,16 +4,6 @@
 
 namespace hone {
 
-// Adapters come last, each in whole pieces of 64 (Model::flat_values).
-Tensor trained_values(Model& model) {
-  const Tensor all = model.flat_values();
-  if (!model.lora()) return all;
-  constexpr int64_t piece = 64;
-  int64_t count = 0;
-  for (const Param* param : model.adapter_params()) count += (param->value.size() + piece - 1) / piece * piece;
-  return all.rows(all.dim(0) - count, count);
-}
-
 static Tensor as_values(const Buffer& bytes, const Tensor& like) { return {bytes.data(), like.dtype, like.device, like.dims()}; }
 
 void WeightQueue::drop(std::deque<Kept>::iterator end) {
@@ -22,17 +12,17 @@ void WeightQueue::drop(std::deque<Kept>::iterator end) {
 }
 
 void WeightQueue::push(int64_t version) {
-  const Tensor values = trained_values(model_);
+  const Tensor values = model_.trained_values();
   Kept kept{.version = version, .bytes = {}};
   {
     const std::lock_guard lock(mutex_);
-    if (keep_ == Keep::newest) drop(kept_.end());
     if (!free_.empty()) kept.bytes = std::move(free_.back()), free_.pop_back();
   }
   if (kept.bytes.size() == 0) kept.bytes = Buffer(context_.device(), values.bytes());
   context_.copy(as_values(kept.bytes, values), values);
   context_.synchronize();
   const std::lock_guard lock(mutex_);
+  if (keep_ == Keep::newest) drop(kept_.end());  // only now: the other thread may ask for the one before
   kept_.push_back(std::move(kept));
 }
 
@@ -45,7 +35,7 @@ int64_t WeightQueue::pop(int64_t version, Context& context, Model& copy) {
     kept = std::move(kept_.front());
     kept_.pop_front();
   }
-  const Tensor values = trained_values(copy);
+  const Tensor values = copy.trained_values();
   HONE_CHECK(values.bytes() == kept.bytes.size(), "weight queue: a copy of ", values.bytes(), " bytes, the weights have ", kept.bytes.size());
   context.copy(values, as_values(kept.bytes, values));
   context.synchronize();

@@ -36,7 +36,4 @@ class WeightQueue {
   std::vector<Buffer> free_;  // memory to use again
 };
 
-// What training changes, end to end: all values, or the adapters'.
-Tensor trained_values(Model& model);
-
 }  // namespace hone

@@ -77,6 +77,13 @@ AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& fol
   read_adapter(context, model, folder);
 }
 
+// What a folder says of generating, or the base of its adapter.
+static Json generation_config_of(const fs::path& from) {
+  for (const fs::path& folder : {from, base_folder(from)})
+    if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) return parse_json(read_file(file), file.string());
+  return JsonObject{};
+}
+
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
   if (!dtype) {
     const SafetensorsReader file(base_folder(from));
@@ -87,7 +94,7 @@ void export_model(const fs::path& from, const fs::path& to, std::optional<DType>
   Context context(*device);
   const std::unique_ptr<Model> model = load_model(context, from);
   if (model->lora()) merge_lora(context, *model);
-  save_model(context, *model, to, *dtype);
+  save_model(context, *model, to, *dtype, generation_config_of(from), load_value_head(context, from));
 }
 
 }  // namespace hone

@@ -126,6 +126,13 @@ void Model::zero_grad(Context& context) {
   if (grads_) context.zero(grads_);
 }
 
+Tensor Model::trained_values() {
+  if (!lora_) return values_;
+  int64_t count = 0;
+  for (const Param* param : adapter_params()) count += aligned_count(*param);
+  return values_.rows(values_.dim(0) - count, count);
+}
+
 int64_t Model::num_params() {
   int64_t count = 0;
   for (const Param* param : params()) count += element_count(*param);

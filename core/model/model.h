@@ -88,6 +88,7 @@ class Model {
   void initialise(Context&, uint64_t seed);
   void zero_grad(Context&);
   Tensor flat_values() const { return values_; }  // [n], all parameters end to end (each 64-element aligned)
+  Tensor trained_values();                        // what training changes of them: all, or the adapters' end
   Tensor flat_grads() const { return grads_; }    // of the trainable ones, in the same way
   DType dtype() const { return values_.dtype; }
   int64_t num_params();

@@ -66,7 +66,7 @@ class Rl : public Stage {
   void check(const Recipe& recipe) const override {
     const std::string& device = recipe.rollout.device;
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
-               ", and an engine that takes turns with the learner ", "is beside it: max_staleness must be above 0");
+               ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device, ", the learner's is ",
                recipe.device, ": they must be of one kind");
     HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");

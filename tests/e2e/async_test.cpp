@@ -2,11 +2,11 @@
 #include <signal.h>
 
 #include <chrono>
-#include <thread>
 
 #include "core/file.h"
 #include "core/rng.h"
 #include "tests/e2e/recipe_run.h"
+#include "tests/e2e/whole_run.h"
 
 namespace hone::test {
 namespace {
@@ -57,17 +57,12 @@ TEST(AsyncRun, KilledAtRandomAndResumedIsTheUninterruptedRun) {
                                              "stage.0.curriculum={ revisit_epochs = 2, threshold = 0.1 }"};
   const RecipeRun whole(data, "rl/async", settings(2, changing));
   const TemporaryFolder folder;
-  std::vector<std::string> arguments = settings(2, changing);
-  arguments.insert(arguments.begin(), {"run", (source_folder() / "configs/rl/async.toml").string(), "runs=" + folder.path().string(), "name=run"});
+  std::vector<std::string> arguments = RecipeRun::arguments("rl/async", folder.path(), settings(2, changing));
   const fs::path run = folder.path() / "run";
   Rng random(5, 0);
   for (uint64_t kill = 0; kill < 3; ++kill) {
-    Process process(arguments, {"HONE_DATA=" + data.string()});
-    const std::string saved = concat("checkpoints/grpo/step-", 2 * (kill + 1), "/manifest.json");
-    for (int i = 0; i < 60000 && !fs::exists(run / saved); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::this_thread::sleep_for(std::chrono::milliseconds(random.below(60)));
-    process.signal(SIGKILL);
-    process.wait();
+    end_at_checkpoint(arguments, run, concat("grpo/step-", 2 * (kill + 1)), SIGKILL, {"HONE_DATA=" + data.string()},
+                      std::chrono::milliseconds(random.below(60)));
     arguments = {"run", "--resume", run.string()};
   }
   const Finished resumed = run_hone(arguments, {"HONE_DATA=" + data.string()});

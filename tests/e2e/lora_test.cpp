@@ -10,20 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* recipe = R"(
-name = "lora"
-seed = 3
-[model]
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 2
-num_attention_heads = 2
-max_position_embeddings = 64
-lora = { r = 4, target_modules = "all-linear", merge = true }
-[[stage]]
-kind = "tokenizer"
-generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
-vocab_size = 270
+const std::string recipe = tiny_recipe("lora", 2, R"(
 [[stage]]
 kind = "pretrain"
 generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
@@ -55,7 +42,8 @@ steps = 4
 learning_rate = 1e-2
 sampling = { temperature = 0.7, max_tokens = 6 }
 reward = { kind = "length", limit = 6, target = 3 }
-)";
+)",
+                                       R"(lora = { r = 4, target_modules = "all-linear", merge = true })");
 
 class LoraRunTest : public WholeRun {
  protected:

@@ -13,19 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* recipe = R"(
-name = "tiny"
-seed = 3
-[model]
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 1
-num_attention_heads = 2
-max_position_embeddings = 64
-[[stage]]
-kind = "tokenizer"
-generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
-vocab_size = 270
+const std::string recipe = tiny_recipe("tiny", 1, R"(
 [[stage]]
 kind = "rl"
 objective = "grpo"
@@ -37,7 +25,7 @@ save_steps = 2
 save_total_limit = 0
 sampling = { max_tokens = 8 }
 reward = { kind = "process", command = ["python3", "${HONE_TEST_FOLDER}/judge.py"], retries = 1, workers = 2 }
-)";
+)");
 
 // Scores a reply by its length. With a file "fragile" beside it it is killed by the first call for each prompt, in the middle of an answer; with a
 // file "gone" it ends at once.

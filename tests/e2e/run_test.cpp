@@ -9,22 +9,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* recipe = R"(
-name = "tiny"
-seed = 3
-[model]
-hidden_size = 32
-intermediate_size = 64
-num_hidden_layers = 2
-num_attention_heads = 2
-max_position_embeddings = 64
+const std::string recipe = tiny_recipe("tiny", 2, R"(
 [[eval]]
 task = "arithmetic"
 limit = 4
-[[stage]]
-kind = "tokenizer"
-generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
-vocab_size = 270
 [[stage]]
 kind = "pretrain"
 generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
@@ -51,7 +39,7 @@ save_total_limit = 0
 beta = 0.05
 sampling = { temperature = 0.7, max_tokens = 8, thinking_budget = 4, thinking_end = "=" }
 reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length", weight = 0.1, limit = 9, target = 3 } ] }
-)";
+)");
 
 class RunTest : public WholeRun {
  protected:

@@ -40,13 +40,14 @@ inline void expect_same_checkpoints(const std::filesystem::path& a, const std::f
   for (const std::string& name : names) EXPECT_TRUE(read_file(a / "checkpoints" / name) == read_file(b / "checkpoints" / name)) << name;
 }
 
-// Starts a run, and ends it by a signal once checkpoints/NAME is there whole.
+// Starts a run, and ends it by a signal `after` checkpoints/NAME is there whole.
 inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, const std::filesystem::path& run, const std::string& name, int signal,
-                                  const std::vector<std::string>& environment = {}) {
+                                  const std::vector<std::string>& environment = {}, std::chrono::milliseconds after = {}) {
   Process process(arguments, environment);
   const std::filesystem::path manifest = run / "checkpoints" / name / "manifest.json";
   for (int i = 0; i < 30000 && !std::filesystem::exists(manifest); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(std::filesystem::exists(manifest)) << manifest;
+  std::this_thread::sleep_for(after);
   process.signal(signal);
   return process.wait();
 }
@@ -57,6 +58,25 @@ inline void kill_and_resume(const std::vector<std::string>& arguments, const std
   EXPECT_EQ(end_at_checkpoint(arguments, run, name, SIGKILL, environment).code, 128 + SIGKILL);
   const Finished resumed = run_hone({"run", "--resume", run.string()}, environment);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
+}
+
+// A recipe's beginning: a model that takes milliseconds a step, and the tokenizer for its sums; then `rest`, which begins with a table.
+inline std::string tiny_recipe(const std::string& name, int layers, const std::string& rest, const std::string& more_of_model = "") {
+  return concat("name = \"", name, R"("
+seed = 3
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_attention_heads = 2
+max_position_embeddings = 64
+num_hidden_layers = )",
+                layers, "\n", more_of_model, R"(
+[[stage]]
+kind = "tokenizer"
+generator = { kind = "arithmetic", digits = 1, heldout = 20, worked = 0.0 }
+vocab_size = 270
+)",
+                rest);
 }
 
 // Runs of a recipe that the test writes, in a folder of its own.

@@ -116,7 +116,7 @@ TEST(PlanRecipe, RepliesWrittenWhileTheLearnerLearnsTakeCopiesOfTheWeights) {
   const int64_t weights = copies({}).second, adapters = 4 * 512;
   EXPECT_EQ(copies({"stage.rl.max_staleness=1"}).first, 3 * weights);
   EXPECT_EQ(copies({"stage.rl.max_staleness=3"}).first, 5 * weights);
-  EXPECT_EQ(copies({"stage.rl.max_staleness=3", "stage.rl.deterministic=false"}).first, 3 * weights);
+  EXPECT_EQ(copies({"stage.rl.max_staleness=3", "stage.rl.deterministic=false"}).first, 4 * weights);
   EXPECT_EQ(copies({"stage.rl.max_staleness=1", "rollout.device=\"cpu:1\""}).first, 2 * weights);
   EXPECT_EQ(copies({"stage.rl.max_staleness=1", "model.lora.r=2"}).first, weights + adapters + 2 * adapters);
 }

@@ -38,6 +38,8 @@ TEST(Reservation, IsWhatTheLargestMicroBatchThenTakes) {
   EXPECT_EQ(counted->tape, rig.trainer.peak().tape);
   EXPECT_EQ(counted->columns, rig.trainer.peak().columns);
   EXPECT_EQ(counted->critic, 0u);
+  EXPECT_GT(counted->scratch, 0u);
+  EXPECT_LE(counted->scratch, rig.trainer.peak().scratch);  // bodies that do not say what they take are not counted
 }
 
 TEST(Reservation, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {

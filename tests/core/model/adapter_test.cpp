@@ -94,6 +94,20 @@ TEST_F(AdapterTest, MergesAsPeftDoes) {
   }
 }
 
+// What a model says of generating, and the head it scores with, go along.
+TEST_F(AdapterTest, AnExportedModelHasItsStopsAndItsValueHead) {
+  const fs::path base = folder_.path() / "whole", out = folder_.path() / "exported";
+  const auto model = load_model(context_, copy_of("lora_llama"));
+  merge_lora(context_, *model);
+  std::vector<float> head(static_cast<size_t>(model->shape().hidden_size));
+  for (size_t i = 0; i < head.size(); ++i) head[i] = static_cast<float>(i) - 3;
+  save_model(context_, *model, base, DType::f32, JsonObject{{"eos_token_id", JsonArray{2, 7}}}, head);
+  export_model(base, out, {});
+  EXPECT_EQ(read_file(out / "generation_config.json"), read_file(base / "generation_config.json"));
+  EXPECT_NE(read_file(out / "generation_config.json").find('7'), std::string::npos);
+  EXPECT_EQ(load_value_head(context_, out), head);
+}
+
 TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
   const fs::path folder = copy_of("lora_llama");
   const LoraConfig same{.r = 4, .lora_alpha = 6, .lora_dropout = 0.25, .use_rslora = true, .target_modules = {"all-linear"}};
