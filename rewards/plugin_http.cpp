@@ -53,8 +53,8 @@ class HttpReward : public Reward {
         JsonObject{{"query", query}, {"prompts", JsonArray(completions.size(), prompt)}, {"labels", JsonArray(completions.size(), task.answer)}};
     const std::string body = payload.dump();
     const HttpResponse response = http_post(url_, {.body = body, .headers = headers_, .timeout = calls_.timeout});
-    HONE_CHECK(response.location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(response.location),
-               "; name that place instead");
+    const std::string_view location = response.header("location");
+    HONE_CHECK(location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(location), "; name that place instead");
     HONE_CHECK(response.status == 200, url_text_, ": status ", response.status, ": ", plain_text(response.body));
     Json answer;
     try {

@@ -2,12 +2,6 @@
 
 namespace hone {
 
-std::string_view HttpHead::header(std::string_view name) const {
-  for (const auto& [key, value] : headers)
-    if (key == name) return value;
-  return {};
-}
-
 Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake)
     : head_(std::move(head)), body_(std::move(body)), max_unsent_(max_unsent), wake_(std::move(wake)) {}
 

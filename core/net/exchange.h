@@ -6,19 +6,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "core/net/http_headers.h"
 
 namespace hone {
 
-using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
-
 struct HttpHead {
-  std::string method;   // "GET"
-  std::string path;     // without the query
-  HttpHeaders headers;  // names in lower case
-  // The first one of a (lower-case) name, "" if there is none.
-  std::string_view header(std::string_view name) const;
+  std::string method;  // "GET"
+  std::string path;    // without the query
+  HttpHeaders headers;
+  std::string_view header(std::string_view name) const { return find_header(headers, name); }
 };
 
 struct HttpReply {

@@ -1,10 +1,10 @@
 #pragma once
-// HTTP requests to a server, http or https. Boost.Beast and OpenSSL stay in http_client.cpp.
+// HTTP requests to a server, http or https.
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
+
+#include "core/net/http_headers.h"
 
 namespace hone {
 
@@ -18,21 +18,21 @@ struct Url {
 Url parse_url(std::string_view text);
 
 struct HttpRequest {
-  std::string_view body = {};
+  std::string_view body = {};  // sent from where it is
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};  // further ones
-  double timeout = 30;                                            // seconds for connection, TLS, request and response together
-  uint64_t max_body = uint64_t{64} << 20;                         // of the response
+  HttpHeaders headers = {};                // further ones
+  double timeout = 30;                     // seconds for connection, TLS, request and response together
+  uint64_t max_body = uint64_t{64} << 20;  // of the response
 };
 
 struct HttpResponse {
   int status = 0;
   std::string body;
-  std::string location;  // where a redirection points; it is not followed
+  HttpHeaders headers;
+  std::string_view header(std::string_view name) const { return find_header(headers, name); }
 };
 
-// One POST on a connection of its own; any thread; blocks. A server's certificate has to be valid for the host by the system's roots (or those that
-// SSL_CERT_FILE and SSL_CERT_DIR name). Whatever keeps a whole response from coming is an Error that names the URL.
-HttpResponse http_post(const Url& url, const HttpRequest& request);
+// One POST on a connection of its own, as HttpChannel does it (core/net/http_channel.h); any thread; blocks. A redirection is not followed.
+HttpResponse http_post(const Url& url, HttpRequest request);
 
 }  // namespace hone

@@ -255,13 +255,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
 
   template <class Message>
   static HttpHead head_of(const Message& message) {
-    HttpHead out{.method = std::string(message.method_string()), .path = std::string(message.target()), .headers = {}};
+    HttpHead out{.method = std::string(message.method_string()), .path = std::string(message.target()), .headers = headers_of(message)};
     out.path = out.path.substr(0, out.path.find('?'));
-    for (const auto& field : message) {
-      std::string name(field.name_string());
-      for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-      out.headers.emplace_back(std::move(name), std::string(field.value()));
-    }
     return out;
   }
 
