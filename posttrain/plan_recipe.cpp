@@ -86,7 +86,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const Sample sample = widest_sample(length);
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
-  const bool beside = step.rollout && recipe.rollout.device.empty();  // the engine takes memory of the learner's device
+  const bool beside = step.rollout && recipe.rollout.beside_learner();
   const int64_t kv_bytes = beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
   if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
@@ -106,7 +106,8 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
     if (adapted)
       for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
   }
-  int64_t weight_copies = step.kept_versions * static_cast<int64_t>(model->trained_values().bytes());
+  const int64_t on_their_way = step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
+  int64_t weight_copies = (step.kept_versions + on_their_way) * static_cast<int64_t>(model->trained_values().bytes());
   if (step.kept_versions > 0 && beside) weight_copies += weights;
   const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},

@@ -61,6 +61,7 @@ Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
 void RolloutConfig::fields(Fields& f) {
   EngineConfig::fields(f);
   f("device", device, "where the engine of a stage with max_staleness above 0 computes: cuda:1, say, for the second GPU; empty = beside the learner");
+  pool.fields(f);
   f.require("device", device.empty() || devices().contains(device.substr(0, device.find(':'))), devices().unknown(device));
 }
 

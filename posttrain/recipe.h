@@ -8,7 +8,7 @@
 #include "core/config.h"
 #include "core/model/model.h"
 #include "posttrain/eval/task.h"
-#include "rollout/engine.h"
+#include "rollout/worker_pool.h"
 
 namespace hone {
 
@@ -39,6 +39,9 @@ struct ModelSource {
 // The engine that samples, and where it is.
 struct RolloutConfig : EngineConfig {
   std::string device;  // of an engine that writes replies while the learner learns; empty = the learner's
+  WorkerPoolConfig pool;
+  // It takes memory of the learner's device.
+  bool beside_learner() const { return device.empty() && pool.workers.empty(); }
   void fields(Fields& f);
 };
 

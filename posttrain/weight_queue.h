@@ -1,7 +1,8 @@
 #pragma once
-// WeightQueue: versions of the learner's weights on their way to a copy that another thread reads. Neither side waits for the other.
+// WeightQueue: versions of the learner's weights on their way to whoever draws from them, on another thread. Neither side waits for the other.
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -17,23 +18,25 @@ class WeightQueue {
 
   // The learner's thread: keeps the weights as they are as this version, which is above those before. They may be changed when it returns.
   void push(int64_t version);
-  // The other thread: the oldest kept version of `version` or more goes into the copy, those before are dropped; returns which one it was. The copy
-  // has the shape of the learner's model and may be on another device.
+  struct Kept {
+    int64_t version = 0;
+    std::shared_ptr<const Buffer> bytes;  // on the learner's device; its memory is used again once nobody has it any more
+  };
+  // The other thread: the oldest kept version of `version` or more; it and those before are dropped here. The queue outlives the bytes.
+  Kept take(int64_t version);
+  // Takes it into a copy, which has the shape of the learner's model and may be on another device; returns which one it was.
   int64_t pop(int64_t version, Context& context, Model& copy);
 
  private:
-  struct Kept {
-    int64_t version = 0;
-    Buffer bytes;
-  };
-  void drop(std::deque<Kept>::iterator end);  // those before it; under the mutex
+  Buffer room(size_t bytes);
 
   Context& context_;
   Model& model_;
   Keep keep_;
-  std::mutex mutex_;
-  std::deque<Kept> kept_;     // oldest first
+  std::mutex free_mutex_;
   std::vector<Buffer> free_;  // memory to use again
+  std::mutex mutex_;
+  std::deque<Kept> kept_;  // oldest first; gives its memory to free_
 };
 
 }  // namespace hone

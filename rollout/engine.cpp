@@ -60,6 +60,7 @@ struct Engine::Impl {
   std::mutex inbox_mutex;
   std::vector<std::shared_ptr<Ticket>> inbox;
   std::vector<uint64_t> cancelled;
+  bool end_asked = false;
   std::vector<std::shared_ptr<Ticket>> live;
   uint64_t next_ticket = 1;
 };
@@ -84,6 +85,11 @@ uint64_t Engine::submit(Request request, OnFinish on_finish, OnToken on_token) {
 void Engine::cancel(uint64_t ticket) {
   const std::lock_guard lock(impl_->inbox_mutex);
   impl_->cancelled.push_back(ticket);
+}
+
+void Engine::end_step() {
+  const std::lock_guard lock(impl_->inbox_mutex);
+  impl_->end_asked = true;
 }
 
 void Engine::weights_changed(int64_t version, bool recompute) {
@@ -159,6 +165,7 @@ void Engine::Impl::take_arrivals() {
   {
     const std::lock_guard lock(inbox_mutex);
     arrived.swap(inbox);
+    end_asked = false;
     for (const uint64_t number : cancelled)
       for (const auto* tickets : {&arrived, &live})
         for (const auto& ticket : *tickets)
@@ -170,10 +177,10 @@ void Engine::Impl::take_arrivals() {
     if (!ticket->cancelled) admit(std::move(ticket));
 }
 
-// Whether something waits for take_arrivals().
+// Whether something waits for take_arrivals(), or somebody for the step's end.
 bool Engine::Impl::disturbed() {
   const std::lock_guard lock(inbox_mutex);
-  return !inbox.empty() || !cancelled.empty();
+  return !inbox.empty() || !cancelled.empty() || end_asked;
 }
 
 // How many tokens the reply can take before something other than a draw is due: its end, or what is forced.

@@ -131,6 +131,8 @@ class Engine {
   // One forward pass or, where every running reply is decoding, passes until an eighth of them has ended or something arrives (32 at most); false
   // when nothing is left to do.
   bool step();
+  // From any thread: a step under way returns after the pass that it is in.
+  void end_step();
   // submit() and step() until all are done; replies in the requests' order.
   std::vector<std::vector<Reply>> generate(std::vector<Request> requests, const std::function<void(int64_t finished)>& progress = {});
   const EngineStats& stats() const;

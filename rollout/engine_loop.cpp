@@ -52,6 +52,19 @@ void EngineLoop::cancel(uint64_t number) {
   arrived_.notify_all();
 }
 
+void EngineLoop::at_rest(std::function<void(Engine&)> action) {
+  std::future<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!state_.failure.empty()) fail("the engine has stopped: ", state_.failure);
+    done = actions_.emplace_back(std::move(action)).get_future();
+    engine_.end_step();
+    pending_ = true;
+    arrived_.notify_all();
+  }
+  done.get();
+}
+
 // Of a job that was cancelled meanwhile nobody is told.
 void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> replies) {
   std::shared_ptr<ReplyListener> listener;
@@ -74,11 +87,13 @@ void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> repl
 void EngineLoop::fail_all(const std::string& reason) {
   log::error("the engine has stopped: ", reason);
   std::map<uint64_t, Job> jobs;
+  std::vector<std::packaged_task<void(Engine&)>> actions;  // whoever waits for one is told by its end
   {
     const std::lock_guard lock(mutex_);
     state_.failure = reason;
     state_.replies = 0;
     jobs.swap(jobs_);
+    actions.swap(actions_);
   }
   for (const auto& [number, job] : jobs) job.listener->on_failure(reason);
 }
@@ -86,12 +101,15 @@ void EngineLoop::fail_all(const std::string& reason) {
 void EngineLoop::run() {
   try {
     for (bool more = false;;) {
+      std::vector<std::packaged_task<void(Engine&)>> actions;
       {
         std::unique_lock lock(mutex_);
         if (!more) arrived_.wait(lock, [this] { return stopping_ || pending_; });
         if (stopping_) return;
         pending_ = false;
+        actions.swap(actions_);
       }
+      for (auto& action : actions) action(engine_);
       more = engine_.step();
       const std::lock_guard lock(mutex_);
       state_.engine = engine_.stats();

@@ -1,6 +1,8 @@
 #pragma once
 // EngineLoop: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and no more.
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -34,6 +36,8 @@ class EngineLoop {
   uint64_t submit(std::vector<Request> requests, std::shared_ptr<ReplyListener> listener, bool wants_tokens);
   // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing happens if it has finished.
   void cancel(uint64_t job);
+  // Does it on the engine's thread, between two steps, and returns once it is done; throws what it threw.
+  void at_rest(std::function<void(Engine&)> action);
 
   struct State {
     EngineStats engine;   // after the last step
@@ -63,6 +67,7 @@ class EngineLoop {
   bool stopping_ = false, pending_ = false;
   uint64_t next_job_ = 1;
   std::map<uint64_t, Job> jobs_;
+  std::vector<std::packaged_task<void(Engine&)>> actions_;
   State state_;
   std::thread thread_;
 };

@@ -8,6 +8,7 @@
 #include "posttrain/rollouts.h"
 #include "posttrain/stage.h"
 #include "posttrain/train_loop.h"
+#include "posttrain/worker_source.h"
 
 namespace hone {
 namespace {
@@ -67,6 +68,7 @@ class Rl : public Stage {
     const std::string& device = recipe.rollout.device;
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
                ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
+    HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(), "rl: [rollout] has a device and workers: give one of them");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device, ", the learner's is ",
                recipe.device, ": they must be of one kind");
     HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
@@ -116,8 +118,9 @@ class Rl : public Stage {
   }
 
  private:
-  // The sampler beside the learner, or one with a copy of its weights.
+  // The sampler beside the learner, one with a copy of its weights, or workers.
   RolloutSource source(Run& run, WeightQueue& weights) const {
+    if (!run.recipe.rollout.pool.workers.empty()) return worker_source(run, weights, rollouts_.max_staleness > 0);
     const auto sampler = [&run](Context& context, Model& model) {
       return std::make_unique<LocalSampler>(context, model, *run.tokenizer, run.recipe.rollout);
     };

@@ -1,0 +1,315 @@
+#include "rollout/worker.h"
+
+#include <charconv>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/comm/device_link.h"
+#include "core/log.h"
+#include "core/net/bearer_keys.h"
+#include "rollout/serve_request.h"
+#include "rollout/worker_session.h"
+
+namespace hone {
+
+void WorkerConfig::fields(Fields& f) {
+  f("api_key_file", api_key_file, "file with one key a line, one of which the learner must bear");
+  f("lease", lease, "seconds without a word after which a learner counts as gone");
+  f.require("lease", lease > 0 && lease <= 1e6, "lease must be in (0, 1e6] seconds");
+}
+
+namespace {
+
+constexpr double link_seconds = 60;  // for the other side of a link to come, or to send
+
+ServeError unknown_session() { return {409, "this session has ended; join again", {}, "unknown_session"}; }
+
+int64_t block_number(std::string_view text) {
+  int64_t out = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size()) throw ServeError(400, concat(block_header, " must be a block's number"));
+  return out;
+}
+
+}  // namespace
+
+// The network's threads hand what comes to one thread of its own, which answers one after another: a learner asks one thing at a time.
+struct Worker::Impl final : HttpApp {
+  Impl(Device& d, const WorkerConfig& c) : device(d), config(c) {
+    if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
+  }
+
+  struct Route {
+    const char* method;
+    void (Impl::*answer)(Exchange&);
+  };
+  static const std::map<std::string, Route>& routes();
+
+  std::optional<HttpReply> refuse(const HttpHead& head) override;
+  void handle(std::shared_ptr<Exchange> exchange) override;
+  HttpReply error(int status, const std::string& message) override { return {.status = status, .body = error_json(status, message).dump()}; }
+
+  void run();
+  void answer(Exchange& exchange);
+  void join(Exchange& exchange);
+  void weights(Exchange& exchange);
+  void commit(Exchange& exchange);
+  void turn(Exchange& exchange);
+  void open_link(Exchange& exchange);
+  void receive(Exchange& exchange);
+  void leave(Exchange& exchange);
+  void metrics(Exchange& exchange);
+  void health(Exchange& exchange);
+
+  WorkerSession& session_of(const Exchange& exchange);
+  void make_model(const WorkerSetup& setup);
+  void end_session(const char* why);
+  static void reply(Exchange& exchange, std::string body);
+
+  Device& device;
+  const WorkerConfig config;
+  std::optional<BearerKeys> keys;
+  // Of the thread that answers:
+  std::unique_ptr<WorkerModel> model;
+  std::string made_from;  // the model's setup
+  std::unique_ptr<DeviceLink> link;
+  std::optional<Context> link_context;
+  bool landed = false;  // values came over the link, for the next commit
+  std::optional<WorkerSession> session;
+
+  mutable std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<std::shared_ptr<Exchange>> asked;
+  std::string problem;
+  bool stopping = false;
+  std::unique_ptr<HttpServer> http;
+  std::jthread thread;
+};
+
+const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
+  static const std::map<std::string, Route> table{
+      {"/v1/worker/join", {"POST", &Impl::join}},       {"/v1/worker/weights", {"POST", &Impl::weights}},
+      {"/v1/worker/commit", {"POST", &Impl::commit}},   {"/v1/worker/turn", {"POST", &Impl::turn}},
+      {"/v1/worker/link", {"POST", &Impl::open_link}},  {"/v1/worker/receive", {"POST", &Impl::receive}},
+      {"/v1/worker/leave", {"POST", &Impl::leave}},
+      {"/metrics", {"GET", &Impl::metrics}},            {"/health", {"GET", &Impl::health}}};
+  return table;
+}
+
+std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
+  const auto route = routes().find(head.path);
+  if (keys && head.path != "/health" && !keys->admit(head.header("authorization")))
+    return HttpReply{.status = 401,
+                     .body = error_json(401, "a key is needed: Authorization: Bearer KEY, one of the worker's", {}, "invalid_api_key").dump(),
+                     .headers = {{"WWW-Authenticate", "Bearer"}}};
+  if (route == routes().end()) return error(404, concat("there is no ", head.path.substr(0, 200), " here"));
+  if (head.method == route->second.method) return std::nullopt;
+  HttpReply out = error(405, concat(head.path, " takes ", route->second.method, ", not ", head.method));
+  out.headers = {{"Allow", route->second.method}};
+  return out;
+}
+
+void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
+  const std::lock_guard lock(mutex);
+  asked.push_back(std::move(exchange));
+  arrived.notify_all();
+}
+
+void Worker::Impl::run() {
+  for (;;) {
+    std::shared_ptr<Exchange> next;
+    {
+      std::unique_lock lock(mutex);
+      arrived.wait_for(lock, std::chrono::seconds(1), [this] { return stopping || !asked.empty(); });
+      if (stopping) return;
+      if (!asked.empty()) next = std::move(asked.front()), asked.pop_front();
+    }
+    if (next) answer(*next);
+    if (session && session->silent_seconds() > config.lease) end_session("was silent for too long: what it asked is dropped");
+    if (!model) continue;
+    const std::string failure = model->loop().state().failure;
+    const std::lock_guard lock(mutex);
+    problem = failure;
+  }
+}
+
+void Worker::Impl::answer(Exchange& exchange) {
+  const auto refuse_with = [&](const ServeError& why) {
+    exchange.reply({.status = why.status, .body = error_json(why.status, why.what(), why.param, why.code).dump()});
+  };
+  const HttpHead& head = exchange.head();
+  try {
+    if (head.method == "POST" && head.header(digest_header) != base64(sha256(exchange.body())))
+      throw ServeError(400, concat("the body is not that of its ", digest_header), {}, "damaged");
+    (this->*routes().at(head.path).answer)(exchange);
+  } catch (const ServeError& why) {
+    refuse_with(why);
+  } catch (const Error& why) {
+    refuse_with({400, why.what()});
+  } catch (const std::exception& why) {
+    log::error("worker: ", head.path, ": ", why.what());
+    refuse_with({500, why.what()});
+  }
+}
+
+void Worker::Impl::reply(Exchange& exchange, std::string body) {
+  HttpHeaders headers{{digest_header, base64(sha256(body))}};
+  exchange.reply({.body = std::move(body), .headers = std::move(headers)});
+}
+
+WorkerSession& Worker::Impl::session_of(const Exchange& exchange) {
+  if (!session || session->id() != exchange.head().header(session_header)) throw unknown_session();
+  session->hear();
+  return *session;
+}
+
+void Worker::Impl::end_session(const char* why) {
+  log::info("worker: the learner of ", session->run(), " ", why);
+  session.reset();
+  link.reset();
+}
+
+// The same setup as before keeps the model, and the weights that are there.
+void Worker::Impl::make_model(const WorkerSetup& setup) {
+  WorkerSetup anonymous = setup;
+  anonymous.run.clear();
+  const std::string text = anonymous.to_json().dump();
+  if (model && text == made_from && model->loop().state().failure.empty()) return;
+  model.reset();
+  model = std::make_unique<WorkerModel>(device, setup);
+  made_from = text;
+}
+
+void Worker::Impl::join(Exchange& exchange) {
+  const WorkerSetup setup = WorkerSetup::parse(parse_json(exchange.body(), "setup"));
+  if (session && session->run() != setup.run && session->silent_seconds() < config.lease)
+    throw ServeError(409, concat("this worker writes for ", session->run()), "run", "busy");
+  if (session) end_session("joins again, or another does");
+  link.reset();
+  landed = false;
+  make_model(setup);
+  session.emplace(*model, setup.run);
+  log::info("worker: writes for ", setup.run);
+  JsonArray links;
+  for (const std::string& name : device_links().names())
+    if (device_links().at(name).serves(device)) links.emplace_back(name);
+  reply(exchange, Json(JsonObject{{"protocol", worker_protocol},
+                                  {"session", session->id()},
+                                  {"device", device.description()},
+                                  {"frozen_bytes", model->layout().frozen_bytes},
+                                  {"trained_bytes", model->layout().trained_bytes},
+                                  {"links", std::move(links)}})
+                      .dump());
+}
+
+void Worker::Impl::weights(Exchange& exchange) {
+  session_of(exchange);
+  model->put(block_number(exchange.head().header(block_header)), exchange.body(), digest_of(exchange.head().header(digest_header), digest_header));
+  reply(exchange, "{}");
+}
+
+void Worker::Impl::commit(Exchange& exchange) {
+  session_of(exchange);
+  const Json body = parse_json(exchange.body(), "commit");
+  const int64_t version = body.at("version", "commit").as_int("version");
+  const bool over_link = body.at("landed", "commit").as_bool("landed");
+  std::vector<Digest> digests;
+  for (const Json& digest : body.at("digests", "commit").as_array("digests")) digests.push_back(digest_of(digest.as_string("digests"), "digests"));
+  if (over_link && !landed) throw ServeError(409, "no weights came over the link", "landed", "no_landing");
+  const std::vector<int64_t> missing = model->missing(digests);
+  if (!over_link && digests.size() != static_cast<size_t>(model->layout().num_blocks()))
+    throw ServeError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"), "digests");
+  if (missing.empty()) model->commit(version, over_link);
+  landed = false;
+  reply(exchange, Json(JsonObject{{"version", model->version()}, {"missing", Json::array(missing)}}).dump());
+}
+
+void Worker::Impl::turn(Exchange& exchange) {
+  WorkerSession& with = session_of(exchange);
+  reply(exchange, with.turn(WorkerTurn::parse(parse_json(exchange.body(), "turn"))));
+}
+
+// Both sides open it at the same time, so that the answer comes first.
+void Worker::Impl::open_link(Exchange& exchange) {
+  session_of(exchange);
+  const Json body = parse_json(exchange.body(), "link");
+  const DeviceLinkKind& kind = device_links().at(body.at("kind", "link").as_string("kind"));
+  const std::string id = from_base64(body.at("id", "link").as_string("id"), "id");
+  reply(exchange, "{}");
+  link.reset();
+  try {
+    if (!link_context) link_context.emplace(device);
+    link = kind.open(device, id, 1, link_seconds);
+  } catch (const Error& why) {
+    log::warning("worker: no link to the learner's device: ", why.what());
+  }
+}
+
+void Worker::Impl::receive(Exchange& exchange) {
+  session_of(exchange);
+  if (!link) throw ServeError(409, "there is no link", {}, "no_link");
+  reply(exchange, "{}");
+  try {
+    link->receive(*link_context, model->landing());
+    link->finish(*link_context, link_seconds);
+    landed = true;
+  } catch (const Error& why) {
+    log::warning("worker: the link to the learner's device broke: ", why.what());
+    link.reset();
+  }
+  session->hear();
+}
+
+void Worker::Impl::leave(Exchange& exchange) {
+  session_of(exchange);
+  end_session("has left");
+  reply(exchange, "{}");
+}
+
+void Worker::Impl::health(Exchange& exchange) {
+  const std::string why = model ? model->loop().state().failure : "";
+  if (!why.empty()) return exchange.reply(error(503, why));
+  exchange.reply({.body = Json(JsonObject{{"status", "ok"}, {"run", session ? Json(session->run()) : Json()}}).dump()});
+}
+
+void Worker::Impl::metrics(Exchange& exchange) {
+  const EngineLoop::State state = model ? model->loop().state() : EngineLoop::State{};
+  std::string text;
+  const auto add = [&](const char* name, const char* type, int64_t value, const char* help) {
+    text += concat("# HELP hone_worker_", name, " ", help, "\n# TYPE hone_worker_", name, " ", type, "\nhone_worker_", name, " ", value, "\n");
+  };
+  add("weights_version", "gauge", model ? model->version() : -1, "version of the weights; -1: none");
+  add("replies", "gauge", state.replies, "waiting or being written");
+  add("kv_cache_held_tokens", "gauge", state.engine.held_tokens, "room in the cache that requests hold");
+  add("prompt_tokens_total", "counter", state.engine.prompt_tokens, "tokens of prompts computed");
+  add("generated_tokens_total", "counter", state.engine.generated_tokens, "tokens drawn");
+  add("preemptions_total", "counter", state.engine.preemptions, "replies that gave their cache back and were computed again");
+  exchange.reply({.body = std::move(text), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+}
+
+Worker::Worker(Device& device, const WorkerConfig& config) : impl_(std::make_unique<Impl>(device, config)) {
+  impl_->http = std::make_unique<HttpServer>(config.http, *impl_);
+  impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
+  impl_->http->start();
+}
+
+Worker::~Worker() {
+  impl_->http->stop();
+  const std::lock_guard lock(impl_->mutex);
+  impl_->stopping = true;
+  impl_->arrived.notify_all();
+}
+
+int64_t Worker::port() const { return impl_->http->port(); }
+
+std::string Worker::failure() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->problem;
+}
+
+}  // namespace hone

@@ -1,0 +1,234 @@
+#include "rollout/worker_link.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/log.h"
+
+namespace hone {
+namespace {
+
+constexpr double heartbeat = 1;             // seconds between turns that say nothing
+constexpr double turn_wait = 0.05;          // that a worker waits for a reply to be whole: as long a new request may wait
+constexpr double shortest_pause = 0.05;     // before something is tried again
+constexpr double longest_pause = 10;
+constexpr double most_seconds_refused = 2;  // that a worker may refuse connections or break them off
+
+// The answers of a worker that will not change when it is asked again.
+class Refusal : public Error {
+ public:
+  using Error::Error;
+};
+
+std::string reason_in(const HttpResponse& response) {
+  try {
+    const Json body = parse_json(response.body, "answer");
+    return body.at("error").at("message").as_string();
+  } catch (const Error&) {
+    return concat("status ", response.status);
+  }
+}
+
+// Of a device's description: results do not depend on the rest.
+std::string chip(const std::string& description) { return description.substr(0, description.find(',')); }
+
+bool damaged(const HttpResponse& response) {
+  try {
+    return parse_json(response.body, "answer").at("error").at("code") == Json("damaged");
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+}  // namespace
+
+WorkerLink::WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device)
+    : dispatcher_(dispatcher), place_(place), peer_(std::move(peer)), device_(device), channel_(parse_url(peer_.name)), thread_([this] { run(); }) {}
+
+WorkerLink::~WorkerLink() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  channel_.abort();
+  thread_.join();
+  leave();
+}
+
+// So that the worker is free for another run at once, instead of after its lease.
+void WorkerLink::leave() {
+  if (session_.empty()) return;
+  constexpr double seconds = 1;
+  try {
+    Url url = parse_url(peer_.name);
+    url.target = "/v1/worker/leave";
+    http_post(url, {.body = "{}", .headers = headers_for("{}"), .timeout = seconds});
+  } catch (const Error& error) {
+    log::debug("rollout: worker ", peer_.name, " was not told of the end: ", error.what());
+  }
+}
+
+void WorkerLink::pause(double seconds) {
+  std::unique_lock lock(mutex_);
+  stopped_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return stopping_; });
+}
+
+HttpHeaders WorkerLink::headers_for(std::string_view body) const {
+  HttpHeaders out{{digest_header, base64(sha256(body))}, {session_header, session_}};
+  if (!peer_.key.empty()) out.emplace_back("authorization", "Bearer " + peer_.key);
+  return out;
+}
+
+// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while.
+Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeaders headers) {
+  for (auto& header : headers_for(body)) headers.push_back(std::move(header));
+  const Stopwatch since;
+  for (double wait = shortest_pause;; wait *= 2) {
+    std::string problem;
+    try {
+      const HttpResponse response =
+          channel_.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = uint64_t{1} << 30});
+      if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(reason_in(response));
+      if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
+        return parse_json(response.body, what);
+      problem = "messages are damaged on their way";
+    } catch (const Refusal&) {
+      throw;
+    } catch (const Error& error) {
+      problem = error.what();
+    }
+    if (dispatcher_.stopping() || since.seconds() + wait > std::min(most_seconds_refused, peer_.timeout)) fail(problem);
+    pause(wait);
+  }
+}
+
+void WorkerLink::join() {
+  session_.clear();
+  link_.reset();
+  version_ = -1;
+  const Json answer = post("join", peer_.setup);
+  session_ = answer.at("session", "join").as_string("session");
+  const std::string& device = answer.at("device", "join").as_string("device");
+  log::info("rollout: worker ", peer_.name, " has joined: ", device);
+  if (chip(device) != chip(device_.description()))
+    log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ", chip(device_.description()),
+                 ": log-probs may differ in their last bits");
+  open_link(answer.at("links", "join"));
+}
+
+void WorkerLink::open_link(const Json& kinds) {
+  if (peer_.transport == "stream") return;
+  for (const Json& kind : kinds.as_array("links")) {
+    const std::string& name = kind.as_string("links");
+    const DeviceLinkKind* here = device_links().find(name);
+    if (!here || !here->serves(device_) || (peer_.transport != "auto" && peer_.transport != name)) continue;
+    try {
+      const std::string id = here->new_id();
+      post("link", Json(JsonObject{{"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}}).dump());
+      if (!context_) context_.emplace(device_);
+      link_ = here->open(device_, id, 0, peer_.timeout);
+      return log::info("rollout: weights go to ", peer_.name, " over ", name);
+    } catch (const Refusal&) {
+      throw;
+    } catch (const Error& error) {
+      log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
+    }
+  }
+  HONE_CHECK(link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport, ", which does not reach this worker");
+}
+
+std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
+  JsonArray digests;
+  for (const WeightBlocks::Block& block : blocks) digests.emplace_back(base64(block.digest));
+  const Json answer = post("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
+  std::vector<int64_t> missing;
+  for (const Json& block : answer.at("missing", "commit").as_array("missing")) {
+    missing.push_back(block.as_int("missing"));
+    HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(blocks), "block ", missing.back(), " is missing, of ", blocks.size());
+  }
+  return missing;
+}
+
+// Says which blocks there are, sends those that are missing, and says it again.
+void WorkerLink::stream(const WeightImage& image) {
+  const std::vector<WeightBlocks::Block> blocks = image.blocks();
+  for (const int64_t i : commit(image.version(), blocks, false)) {
+    post("weights", blocks[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
+    dispatcher_.moved();
+    if (dispatcher_.stopping()) return;
+  }
+  HONE_CHECK(commit(image.version(), blocks, false).empty(), "it has not the weights that it was sent");
+}
+
+// What training leaves alone goes by the stream, once.
+bool WorkerLink::send_over_link(const WeightImage& image) {
+  if (!link_) return false;
+  try {
+    post("receive", "{}");
+    link_->send(*context_, image.trained());
+    link_->finish(*context_, peer_.timeout);
+    const std::vector<WeightBlocks::Block>& frozen = image.frozen().blocks();
+    const std::vector<int64_t> missing = commit(image.version(), frozen, true);
+    if (missing.empty()) return true;
+    for (const int64_t i : missing) post("weights", frozen[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
+  } catch (const Error& error) {
+    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed from now on");
+    link_.reset();
+    return false;
+  }
+  return send_over_link(image);
+}
+
+void WorkerLink::sync(const WeightImage& image) {
+  const Stopwatch watch;
+  if (!send_over_link(image)) stream(image);
+  version_ = image.version();
+  dispatcher_.synced(watch.seconds());
+}
+
+WorkerReport WorkerLink::take_turn(WorkerTurn turn) {
+  WorkerReport report = WorkerReport::parse(post("turn", turn.to_json().dump()));
+  HONE_CHECK(report.number == turn.number, "turn ", report.number, " came for turn ", turn.number);
+  return report;
+}
+
+void WorkerLink::serve() {
+  Stopwatch moved;  // since it got somewhere
+  int64_t computed = 0;
+  bool busy = false;
+  for (int64_t number = 1;; ++number) {
+    Dispatcher::Work work = dispatcher_.next(place_, version_, busy ? 0 : heartbeat);
+    if (work.stopping) return;
+    if (work.weights) sync(*work.weights), moved = {};
+    WorkerReport report = take_turn({.number = number,
+                                     .wait = work.busy ? turn_wait : 0,
+                                     .version = version_,
+                                     .submit = std::move(work.submit),
+                                     .cancel = std::move(work.cancel)});
+    if (!work.busy || report.computed_tokens != computed || !report.finished.empty()) moved = {};
+    if (report.computed_tokens != computed) dispatcher_.moved();
+    computed = report.computed_tokens;
+    for (WorkerReport::Done& done : report.finished) dispatcher_.finished(place_, std::move(done));
+    HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
+    busy = work.busy;
+  }
+}
+
+void WorkerLink::run() {
+  for (double wait = 10 * shortest_pause; !dispatcher_.stopping(); wait = std::min(2 * wait, longest_pause)) {
+    try {
+      join();
+      dispatcher_.joined(place_);
+      wait = 5 * shortest_pause;
+      serve();
+    } catch (const std::exception& error) {
+      dispatcher_.lost(place_, error.what());
+    }
+    pause(wait);
+  }
+  link_.reset();
+  context_.reset();
+}
+
+}  // namespace hone

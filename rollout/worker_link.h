@@ -1,0 +1,62 @@
+#pragma once
+// WorkerLink: a learner's side of its talk with one worker, in a thread of its own: joins it, brings it weights, tells it what to write, and begins
+// again when it was lost.
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "core/comm/device_link.h"
+#include "core/net/http_channel.h"
+#include "rollout/dispatcher.h"
+
+namespace hone {
+
+class WorkerLink {
+ public:
+  struct Peer {
+    std::string name;       // its URL
+    std::string key;        // "" = none
+    std::string setup;      // WorkerSetup as it is sent
+    std::string transport;  // WorkerPoolConfig::weight_transport
+    double timeout = 60;    // seconds
+  };
+  // The worker's place is the dispatcher's. The device is the learner's. Both outlive it.
+  WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device);
+  // The dispatcher has been stopped: ends what is under way.
+  ~WorkerLink();
+
+ private:
+  void run();
+  void join();
+  void serve();
+  WorkerReport take_turn(WorkerTurn turn);
+  void sync(const WeightImage& image);
+  bool send_over_link(const WeightImage& image);
+  void stream(const WeightImage& image);
+  std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
+  void open_link(const Json& kinds);
+  void leave();
+  HttpHeaders headers_for(std::string_view body) const;
+  Json post(const std::string& what, std::string_view body, HttpHeaders headers = {});
+  void pause(double seconds);
+
+  Dispatcher& dispatcher_;
+  const size_t place_;
+  const Peer peer_;
+  Device& device_;
+  HttpChannel channel_;
+  std::string session_;
+  int64_t version_ = -1;  // of the worker's weights; -1: none
+  std::optional<Context> context_;
+  std::unique_ptr<DeviceLink> link_;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace hone

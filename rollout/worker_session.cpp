@@ -1,0 +1,85 @@
+#include "rollout/worker_session.h"
+
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "core/format.h"
+#include "rollout/serve_request.h"
+
+namespace hone {
+namespace {
+
+std::string random_id() {
+  std::random_device random;
+  return format_text("%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
+}  // namespace
+
+class WorkerSession::Asked final : public ReplyListener {
+ public:
+  Asked(uint64_t ticket, std::shared_ptr<Inbox> inbox) : ticket_(ticket), inbox_(std::move(inbox)) {}
+  void on_token(size_t, int64_t, const Reply&) override {}
+  void on_finish(size_t, std::vector<Reply> replies) override {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->finished.push_back({ticket_, std::move(replies)});
+    inbox_->changed.notify_all();
+  }
+  void on_failure(const std::string& reason) override {
+    const std::lock_guard lock(inbox_->mutex);
+    inbox_->failure = reason;
+    inbox_->changed.notify_all();
+  }
+
+ private:
+  const uint64_t ticket_;
+  const std::shared_ptr<Inbox> inbox_;
+};
+
+WorkerSession::WorkerSession(WorkerModel& model, std::string run)
+    : model_(model), id_(random_id()), run_(std::move(run)), computed_before_(computed_tokens()) {}
+
+WorkerSession::~WorkerSession() {
+  for (const auto& [ticket, job] : jobs_) model_.loop().cancel(job);
+}
+
+int64_t WorkerSession::computed_tokens() const {
+  const EngineStats stats = model_.loop().state().engine;
+  return stats.prompt_tokens + stats.generated_tokens;
+}
+
+void WorkerSession::submit(WorkerTurn::Ask ask) {
+  const uint64_t ticket = ask.ticket;
+  std::vector<Request> requests;
+  requests.push_back(std::move(ask.request));
+  const uint64_t job = model_.loop().submit(std::move(requests), std::make_shared<Asked>(ticket, inbox_), false);
+  if (job == 0) throw ServeError(429, "the worker has no room for more replies", {}, "queue_full");
+  jobs_[ticket] = job;
+}
+
+const std::string& WorkerSession::turn(const WorkerTurn& turn) {
+  if (turn.number == last_turn_ && !last_report_.empty()) return last_report_;
+  if (turn.number != last_turn_ + 1)
+    throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
+  if (turn.version > model_.version())
+    throw ServeError(409, concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"), "version", "old_weights");
+  for (const WorkerTurn::Ask& ask : turn.submit) submit(ask);
+  for (const uint64_t ticket : turn.cancel)
+    if (const auto job = jobs_.find(ticket); job != jobs_.end()) model_.loop().cancel(job->second), jobs_.erase(job);
+  WorkerReport report{.number = turn.number, .version = model_.version()};
+  {
+    std::unique_lock lock(inbox_->mutex);
+    if (!jobs_.empty())
+      inbox_->changed.wait_for(lock, std::chrono::duration<double>(turn.wait), [&] { return !inbox_->finished.empty() || !inbox_->failure.empty(); });
+    if (!inbox_->failure.empty()) throw ServeError(500, "the engine has stopped: " + inbox_->failure);
+    report.finished = std::exchange(inbox_->finished, {});
+  }
+  std::erase_if(report.finished, [&](const WorkerReport::Done& done) { return jobs_.erase(done.ticket) == 0; });
+  report.computed_tokens = computed_tokens() - computed_before_;
+  last_turn_ = turn.number;
+  last_report_ = report.to_json().dump();
+  return last_report_;
+}
+
+}  // namespace hone
