@@ -24,4 +24,12 @@ target_link_libraries(hone_dependencies INTERFACE
 if(HONE_CUDA)
   find_package(CUDAToolkit REQUIRED)
   target_link_libraries(hone_dependencies INTERFACE CUDA::cudart CUDA::cublas CUDA::cublasLt)
+  # Where there is none, devices have no links (core/comm/device_link.h).
+  find_path(NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_TARGET_DIR} PATH_SUFFIXES lib)
+  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    set(HONE_NCCL ON)
+    target_include_directories(hone_dependencies SYSTEM INTERFACE ${NCCL_INCLUDE})
+    target_link_libraries(hone_dependencies INTERFACE ${NCCL_LIBRARY})
+  endif()
 endif()

@@ -1,5 +1,5 @@
 # Each level is an OBJECT library of the files in its folders: a new file is built without touching a list, and the linker cannot drop a
-# file that only registers itself. *_cuda.cpp and *.cu belong to CUDA builds.
+# file that only registers itself. *_cuda.cpp and *.cu belong to CUDA builds, nccl_*.cpp to those of them where NCCL is.
 set_property(GLOBAL PROPERTY HONE_LEVELS "")
 
 function(hone_sources out)
@@ -10,6 +10,9 @@ function(hone_sources out)
     if(NOT HONE_CUDA)
       list(FILTER cpp EXCLUDE REGEX "_cuda\\.cpp$")
       set(cu "")
+    endif()
+    if(NOT HONE_NCCL)
+      list(FILTER cpp EXCLUDE REGEX "/nccl_[^/]*\\.cpp$")
     endif()
     list(APPEND found ${cpp} ${cu})
   endforeach()

@@ -1,0 +1,131 @@
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "core/comm/device_link.h"
+#include "core/cuda_check.h"
+#include "core/function_ref.h"
+
+// Every NCCL call passes through here. What is in progress has not failed: no communicator here blocks.
+#define HONE_NCCL_CHECK(call)                                                                                                                   \
+  do {                                                                                                                                          \
+    if (const ncclResult_t hone_nccl_code = (call); hone_nccl_code != ncclSuccess && hone_nccl_code != ncclInProgress) [[unlikely]]             \
+      ::hone::fail("NCCL: ", ncclGetErrorString(hone_nccl_code), " (", ncclGetLastError(nullptr), ") in " #call " at " __FILE__ ":", __LINE__); \
+  } while (false)
+
+namespace hone {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(double seconds) { return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)); }
+
+bool idle(cudaStream_t stream) {
+  const cudaError_t code = cudaStreamQuery(stream);
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();  // it is kept there like an error
+    return false;
+  }
+  HONE_CUDA_CHECK(code);
+  return true;
+}
+
+class NcclLink : public DeviceLink {
+ public:
+  NcclLink(Device& device, const std::string& id, int rank, double seconds) : peer_(1 - rank), patience_(seconds) {
+    const auto deadline = after(seconds);
+    Context context(device);  // which makes the device this thread's current one: NCCL takes that
+    communicator_.reset(begin(id, rank));
+    run(deadline, nothing, always);
+    // A direction is connected at its first use; later ones need the other side only once they are on the stream.
+    const Tensor byte = context.scratch().take(DType::u8, {1});
+    for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, deadline);
+    finish(context, deadline);
+  }
+
+  void send(Context& context, Tensor x) override { queue(context, x, true, after(patience_)); }
+  void receive(Context& context, Tensor x) override { queue(context, x, false, after(patience_)); }
+  void finish(Context& context, double seconds) override { finish(context, after(seconds)); }
+
+ private:
+  struct Abort {
+    void operator()(ncclComm_t communicator) const { ncclCommAbort(communicator); }
+  };
+
+  static constexpr auto nothing = [] { return ncclSuccess; };
+  static constexpr auto always = [] { return true; };
+
+  static ncclComm_t begin(const std::string& id, int rank) {
+    ncclUniqueId unique;
+    HONE_CHECK(rank == 0 || rank == 1, "a link has ranks 0 and 1, not ", rank);
+    HONE_CHECK(id.size() == sizeof unique, "NCCL: an id has ", sizeof unique, " bytes, this one has ", id.size());
+    std::memcpy(&unique, id.data(), sizeof unique);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t out = nullptr;
+    HONE_NCCL_CHECK(ncclCommInitRankConfig(&out, 2, unique, rank, &config));
+    return out;
+  }
+
+  void queue(Context& context, const Tensor& x, bool out, Clock::time_point deadline) {
+    HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device), ", or its rows lie apart");
+    const auto stream = static_cast<cudaStream_t>(context.stream());
+    const auto move = [&] {
+      return out ? ncclSend(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
+                 : ncclRecv(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream);
+    };
+    run(deadline, move, always);
+  }
+  void finish(Context& context, Clock::time_point deadline) {
+    run(deadline, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
+  }
+
+  // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts the communicator at once: its
+  // kernels would hold up the stream, and whoever frees memory.
+  void run(Clock::time_point deadline, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
+    HONE_CHECK(communicator_, "NCCL: the link has failed before");
+    try {
+      HONE_NCCL_CHECK(start());
+      for (;;) {
+        ncclResult_t state = ncclSuccess;
+        HONE_NCCL_CHECK(ncclCommGetAsyncError(communicator_.get(), &state));
+        HONE_NCCL_CHECK(state);
+        if (state == ncclSuccess && done()) return;
+        HONE_CHECK(Clock::now() < deadline, "NCCL: the other side has not done its part in time");
+        std::this_thread::sleep_for(std::chrono::microseconds(20));
+      }
+    } catch (...) {
+      communicator_.reset();
+      throw;
+    }
+  }
+
+  const int peer_;
+  const double patience_;
+  std::unique_ptr<ncclComm, Abort> communicator_;
+};
+
+std::string new_id() {
+  ncclUniqueId id;
+  HONE_NCCL_CHECK(ncclGetUniqueId(&id));
+  return std::string(id.internal, sizeof id.internal);
+}
+
+std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, double seconds) {
+  return std::make_unique<NcclLink>(device, id, rank, seconds);
+}
+
+[[maybe_unused]] const bool added = [] {
+  // Now, while no thread reads the environment. NVLink multicast is of no use to two ranks, and what goes wrong in it can put the GPUs of a whole
+  // host out of service.
+  ::setenv("NCCL_NVLS_ENABLE", "0", 1);
+  return device_links().add("nccl",
+                            {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda; }, .new_id = new_id, .open = open});
+}();
+
+}  // namespace
+}  // namespace hone
