@@ -31,7 +31,7 @@ struct GemmFewNorm {
 // Groups: of 8 rows of x. Depth: of a stage, along k.
 template <int Groups_, int Depth>
 struct GemmFew {
-  static constexpr int Groups = Groups_, most_threads = 512, most_warps = 14;
+  static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
   static constexpr int all_bytes = 225 * 1024;  // of shared memory
   static constexpr int strip = 16, depth = Depth, stage_bytes = strip * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = strip * 8 * Groups;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   };
   let_next_start();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
-#pragma unroll
+#pragma unroll 1  // code that is read once takes longer to come than to run
   for (int s = 0; s < Stages; ++s) copy_next();
   constexpr int most_factors = 2;  // a warp has a chunk, and a block all chunks of a row that is normed
   uint4 factors[most_factors];
@@ -253,13 +253,13 @@ void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& 
                    numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride, output, norm, s);
 }
 
-// The stages and slots that fit and have most bytes on their way.
+// The stages and slots that fit and have most bytes on their way; of equals those with more warps.
 template <class Few>
 GemmFewShape gemm_few_shape(GemmFewShape s) {
   GemmFewShape best = s;
   const int most_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.strips + num_multiprocessors() - 1) / num_multiprocessors());
-  for (s.stages = 4; s.stages >= 2; --s.stages)
-    for (s.slots = most_slots; s.slots >= 1; --s.slots)
+  for (s.slots = most_slots; s.slots >= 1; --s.slots)
+    for (s.stages = 4; s.stages >= 2; --s.stages)
       if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best)) best = s;
   return best;
 }

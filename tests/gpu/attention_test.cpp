@@ -58,25 +58,6 @@ void each_gpu_body(const Op<void(A...)>& op, Test test) {
   }
 }
 
-// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has larger outputs. `least` is
-// what numbers that cancel are measured against: a query with one key has no gradient.
-::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype, double factor = 1, double least = 0) {
-  if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
-  const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5), all = std::max(least, rms(expected));
-  const int64_t dim = actual.tensor().dim(2);
-  for (int64_t i = 0; i < actual.size(); i += dim) {
-    double sum = 0;
-    for (int64_t d = 0; d < dim; ++d) sum += static_cast<double>(expected[i + d]) * expected[i + d];
-    const double size = std::max(all, std::sqrt(sum / static_cast<double>(dim)));
-    for (int64_t j = i; j < i + dim; ++j) {
-      const double a = actual[j], e = expected[j];
-      if (!(std::fabs(a - e) <= t * (std::fabs(e) + size)))
-        return ::testing::AssertionFailure() << "element " << j << " of " << actual.size() << " is " << a << ", expected " << e << " among " << size;
-    }
-  }
-  return ::testing::AssertionSuccess();
-}
-
 // A query with one key has no gradient: 0.3 is what numbers that cancel are measured against in f32.
 ::testing::AssertionResult gradient_agrees(const Floats& actual, const Floats& plain, const Floats& expected, DType dtype) {
   return dtype == DType::bf16 ? within_twice(actual, plain, expected) : heads_agree(actual, expected, dtype, 2, 0.3);

@@ -155,6 +155,25 @@ inline ::testing::AssertionResult agrees(const Floats& actual, const Floats& exp
   return close(actual, expected, {t, t * rms(expected) + 1e-30});
 }
 
+// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has larger outputs. `least` is
+// what numbers that cancel are measured against: a query with one key has no gradient.
+inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype, double factor = 1, double least = 0) {
+  if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
+  const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5), all = std::max(least, rms(expected));
+  const int64_t dim = actual.tensor().dim(2);
+  for (int64_t i = 0; i < actual.size(); i += dim) {
+    double sum = 0;
+    for (int64_t d = 0; d < dim; ++d) sum += static_cast<double>(expected[i + d]) * expected[i + d];
+    const double size = std::max(all, std::sqrt(sum / static_cast<double>(dim)));
+    for (int64_t j = i; j < i + dim; ++j) {
+      const double a = actual[j], e = expected[j];
+      if (!(std::fabs(a - e) <= t * (std::fabs(e) + size)))
+        return ::testing::AssertionFailure() << "element " << j << " of " << actual.size() << " is " << a << ", expected " << e << " among " << size;
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
 // The first line of every test here.
 #define HONE_GPU_OR_SKIP() \
   if (!::hone::test::gpu()) GTEST_SKIP() << "no CUDA device"

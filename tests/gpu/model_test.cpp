@@ -95,6 +95,26 @@ std::vector<Request> requests() {
   return out;
 }
 
+// At the end of 32,000 tokens, too.
+TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
+  HONE_GPU_OR_SKIP();
+  for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}}) {
+    if (!chosen()) continue;
+    Json config = gpu_config(family, dim);
+    config.set("max_position_embeddings", 32768);
+    const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
+    Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 40000, .max_batch_tokens = 2048});
+    const Request asked{gpu_sequences({32000}).front(), 3, 0, {.temperature = 0.9, .max_tokens = 100, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+    for (const Reply& reply : engine.generate({asked}).front()) {
+      ASSERT_EQ(reply.ids.size(), 100u) << reply.finish_reason;
+      std::vector<int32_t> text = asked.prompt;
+      text.insert(text.end(), reply.ids.begin(), reply.ids.end());
+      const TokenScores scores = score_sequences(*gpu(), *model, std::vector{text}, {.temperature = 0.9}).front();
+      for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked.prompt.size() + t]) << family << " " << t;
+    }
+  }
+}
+
 // What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
 TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();

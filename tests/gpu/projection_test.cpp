@@ -33,30 +33,35 @@ void expect_bodies_have_the_same_bits(const Op<void(A...)>& op, std::vector<OnGp
 TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
   HONE_GPU_OR_SKIP();
   for (const auto& [F, K] : {std::pair<int64_t, int64_t>{8, 8}, {40, 520}, {136, 896}, {4864, 896}, {200, 1536}, {456, 4096}, {72, 5000}, {48, 8960}})
-    for (const int64_t M : rows_tried)
-      for (const bool extras : {true, false}) {
+    for (const bool extras : {true, false}) {
+      const OnGpu w(normals({2 * F, K}, 2, 0.05f, extras ? 16 : 0), DType::bf16), bias(normals({2 * F}, 3), DType::bf16),
+          weight(normals({K}, 4), DType::bf16);
+      for (const int64_t M : rows_tried) {
+        if (!chosen()) continue;
         SCOPED_TRACE(concat(M, " rows, ", F, " x ", K, ", extras ", extras));
-        const OnGpu x(normals({M, K}, 1, 3, extras ? 8 : 0), DType::bf16), w(normals({2 * F, K}, 2, 0.05f, extras ? 16 : 0), DType::bf16),
-            bias(normals({2 * F}, 3), DType::bf16), weight(normals({K}, 4), DType::bf16);
+        const OnGpu x(normals({M, K}, 1, 3, extras ? 8 : 0), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, F}, DType::bf16, extras ? 8 : 0);
         expect_bodies_have_the_same_bits(project_gated, {&y}, y, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
                                          extras ? bias.tensor() : Tensor());
       }
+    }
 }
 
 TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{8, 520}, {264, 1032}, {896, 896}, {896, 4864}, {1536, 8960}, {4096, 4096}, {2064, 1536}})
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{8, 520}, {264, 1032}, {896, 896}, {896, 4864}, {1536, 8960}, {4096, 4096}, {2064, 1536}}) {
+    const OnGpu w(normals({N, K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16), weight(normals({N}, 4), DType::bf16);
     for (const int64_t M : rows_tried)
       for (const bool extras : {true, false}) {
+        if (!chosen()) continue;
         SCOPED_TRACE(concat(M, " rows, ", N, " x ", K, ", extras ", extras));
         const int64_t gap = extras ? 8 : 0;
-        const OnGpu x(normals({M, K}, 1), DType::bf16), w(normals({N, K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16),
-            weight(normals({N}, 4), DType::bf16), residual(normals({M, N}, 5, 1, gap), DType::bf16);
+        const OnGpu x(normals({M, K}, 1), DType::bf16), residual(normals({M, N}, 5, 1, gap), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, N}, DType::bf16, gap), normed = OnGpu::poisoned({M, N}, DType::bf16, gap);
         expect_bodies_have_the_same_bits(gemm_norm_forward, {&y, &normed}, y, normed, x, w, extras ? bias.tensor() : Tensor(),
                                          extras ? residual.tensor() : Tensor(), RowNorm{weight, 1e-6f});
       }
+  }
 }
 
 TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
@@ -64,14 +69,16 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
   struct Shape {
     int64_t heads, kv_heads, dim, K;
   };
-  for (const Shape& s : {Shape{14, 2, 64, 896}, {12, 2, 128, 1536}, {3, 1, 64, 520}, {3, 3, 64, 72}, {8, 2, 128, 4096}, {2, 1, 128, 6152}})
+  for (const Shape& s : {Shape{14, 2, 64, 896}, {12, 2, 128, 1536}, {3, 1, 64, 520}, {3, 3, 64, 72}, {8, 2, 128, 4096}, {2, 1, 128, 6152}}) {
+    const int64_t N = (s.heads + 2 * s.kv_heads) * s.dim;
+    const OnGpu w(normals({N, s.K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16), weight(normals({s.K}, 4), DType::bf16);
     for (const int64_t M : rows_tried)
       for (const bool extras : {true, false}) {
+        if (!chosen()) continue;
         SCOPED_TRACE(concat(M, " rows, heads ", s.heads, "/", s.kv_heads, " of ", s.dim, ", K ", s.K, ", extras ", extras));
-        const int64_t N = (s.heads + 2 * s.kv_heads) * s.dim, num_slots = 2 * M + 3, gap = extras ? 8 : 0;
+        const int64_t num_slots = 2 * M + 3, gap = extras ? 8 : 0;
         const QkvShape shape{.num_heads = s.heads, .num_kv_heads = s.kv_heads, .head_dim = s.dim, .rotary_dim = s.dim, .norm_eps = 1e-6f};
-        const OnGpu x(normals({M, s.K}, 1, 3, gap), DType::bf16), w(normals({N, s.K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16),
-            weight(normals({s.K}, 4), DType::bf16), positions(random_ids(M, 300, 5));
+        const OnGpu x(normals({M, s.K}, 1, 3, gap), DType::bf16), positions(random_ids(M, 300, 5));
         Floats angles({300, s.dim});
         rotary_table(angles, {.dim = s.dim, .theta = 10000});
         Ids places({M});
@@ -82,6 +89,7 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
         expect_bodies_have_the_same_bits(project_heads, {&q, &k, &v}, q, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
                                          extras ? bias.tensor() : Tensor(), positions, cos_sin, {}, {}, shape, KvWrite{k, v, slots});
       }
+  }
 }
 
 }  // namespace hone::test

@@ -42,6 +42,7 @@ TEST(ScoreRowsOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const int64_t V : {1, 2, 37, 64, 1024, 5001, 151936})
     for (const int64_t wanted : {0, 1, 5, 20, 64}) {
+      if (!chosen()) continue;
       const int64_t S = V > 100000 ? 3 : 12, n = std::min(V, wanted);
       Floats logits = normals({S, V}, static_cast<uint64_t>(V), 3, V % 2 == 0 ? 4 : 3);
       for (int64_t i = 0; V > 30 && i + 1 < logits.size(); i += 3) logits[i] = logits[i + 1];  // ties
