@@ -9,8 +9,8 @@
 namespace hone {
 namespace {
 
-constexpr double far_longer = 4;         // times the usual
-constexpr double most_patience = 0.02;   // seconds that step() waits
+constexpr double far_longer = 4;        // times the usual
+constexpr double most_patience = 0.02;  // seconds that step() waits
 
 auto duration(double seconds) { return std::chrono::duration<double>(seconds); }
 
@@ -183,6 +183,7 @@ void Dispatcher::joined(size_t place) {
   const std::lock_guard lock(mutex_);
   workers_[place].alive = workers_[place].settled = true;
   workers_[place].reason.clear();
+  workers_[place].since_joined = {};
   for (Worker& worker : workers_)
     for (const uint64_t ticket : std::exchange(worker.told, {})) {
       Asked& asked = asked_.at(ticket);
@@ -200,6 +201,7 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   Worker& worker = workers_[place];
   const bool news = worker.alive || worker.reason != reason;
   if (worker.alive) ++counts_["workers/lost"];
+  if (std::exchange(worker.useful, false)) none_since_ = {};
   worker.alive = false;
   worker.settled = true;
   worker.reason = reason;
@@ -238,6 +240,7 @@ void Dispatcher::finished(size_t place, WorkerReport::Done done) {
   Worker& worker = workers_[place];
   if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return;  // it has not been told of it since it joined
   check(asked, done.replies);
+  worker.useful = true;
   none_since_ = {};
   for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
   worker.tokens -= asked.tokens;
@@ -256,9 +259,10 @@ void Dispatcher::synced(double seconds) {
   slowest = std::max(slowest, seconds);
 }
 
-void Dispatcher::moved() {
+void Dispatcher::moved(size_t place) {
   const std::lock_guard lock(mutex_);
-  none_since_ = {};
+  Worker& worker = workers_[place];
+  worker.useful |= worker.since_joined.seconds() > limits_.timeout;
 }
 
 void Dispatcher::stop() {

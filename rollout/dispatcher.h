@@ -55,7 +55,7 @@ class Dispatcher {
   // An Error if these are no replies to what it was asked.
   void finished(size_t worker, WorkerReport::Done done);
   void synced(double seconds);  // a worker has taken new weights
-  void moved();                 // a worker gets on
+  void moved(size_t worker);    // it gets on
   // From now on next() says `stopping`, at once.
   void stop();
   bool stopping() const;
@@ -72,8 +72,10 @@ class Dispatcher {
   struct Worker {
     std::string name, reason;  // why it is not there
     bool alive = false, settled = false;
-    int64_t tokens = 0;          // of what it is to write
-    std::deque<uint64_t> told;   // what next() will say
+    bool useful = false;  // since it joined: it has finished something, or been getting on for longer than the timeout
+    Stopwatch since_joined;
+    int64_t tokens = 0;         // of what it is to write
+    std::deque<uint64_t> told;  // what next() will say
     std::vector<uint64_t> dropped;
     // For metrics, since the last call:
     int64_t generated = 0;
@@ -101,9 +103,9 @@ class Dispatcher {
   std::deque<Whole> whole_;
   std::shared_ptr<const WeightImage> weights_;
   uint64_t next_ticket_ = 1;
-  Stopwatch none_since_;         // no worker has got on; one that joins, and is lost, again and again is none
-  double usual_seconds_ = 0;     // that a request takes
-  Metrics counts_;               // since the last metrics()
+  Stopwatch none_since_;      // there has been no useful worker: one that joins, and gets nowhere, again and again is none
+  double usual_seconds_ = 0;  // that a request takes
+  Metrics counts_;            // since the last metrics()
   Stopwatch since_metrics_;
   bool stopping_ = false;
 };

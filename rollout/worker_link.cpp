@@ -155,7 +155,7 @@ void WorkerLink::stream(const WeightImage& image) {
   const std::vector<WeightBlocks::Block> blocks = image.blocks();
   for (const int64_t i : commit(image.version(), blocks, false)) {
     post("weights", blocks[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
-    dispatcher_.moved();
+    dispatcher_.moved(place_);
     if (dispatcher_.stopping()) return;
   }
   HONE_CHECK(commit(image.version(), blocks, false).empty(), "it has not the weights that it was sent");
@@ -207,7 +207,7 @@ void WorkerLink::serve() {
                                      .submit = std::move(work.submit),
                                      .cancel = std::move(work.cancel)});
     if (!work.busy || report.computed_tokens != computed || !report.finished.empty()) moved = {};
-    if (report.computed_tokens != computed) dispatcher_.moved();
+    if (report.computed_tokens != computed) dispatcher_.moved(place_);
     computed = report.computed_tokens;
     for (WorkerReport::Done& done : report.finished) dispatcher_.finished(place_, std::move(done));
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
