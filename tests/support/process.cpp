@@ -70,7 +70,7 @@ bool Process::ends_within(double seconds) const {
 std::string Process::err() const { return slurp(folder_ + "/err"); }
 
 int64_t Process::port(double seconds) const {
-  static const std::regex place("://[0-9.]+:([0-9]+)\n");
+  static const std::regex place("://[0-9.]+:([0-9]+)[ \n]");
   std::smatch found;
   std::string log;
   const auto serves = [&] { return log = err(), std::regex_search(log, found, place); };
