@@ -6,10 +6,10 @@
 #include <chrono>
 
 #include "core/net/digest.h"
+#include "core/rng.h"
 #include "core/stopwatch.h"
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/whole_run.h"
-#include "tests/support/http_client.h"
 #include "tests/support/http_server.h"
 #include "tests/support/network.h"
 #include "tests/support/tcp_proxy.h"
@@ -46,12 +46,6 @@ class WorkerProcess : public Process {
   int64_t port() const { return port_; }
   std::string address() const { return concat(host_, ":", port_); }
   std::string url() const { return "http://" + address(); }
-  // Replies that it is writing, or has waiting.
-  int64_t replies() const {
-    const std::string text = HttpClient(port_).get("/metrics").body, name = "\nhone_worker_replies ";
-    const size_t at = text.find(name);
-    return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size()));
-  }
 
  private:
   static std::vector<std::string> arguments(const std::string& listen, const std::vector<std::string>& more) {
@@ -216,16 +210,35 @@ TEST_F(AdapterWorkersRun, HasTheSameBits) {
   EXPECT_TRUE(fs::exists(path("run") / "checkpoints" / last / "adapter_model.safetensors"));
 }
 
-TEST_F(WorkersRun, AWorkerKilledInTheMiddleOfItsRepliesLosesNothing) {
+TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 3));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  ASSERT_TRUE(soon([&] { return one.replies() > 0; }));
   one.signal(SIGKILL);
   const std::string log = expect_ends(learner, "run", 20);
   EXPECT_EQ(count(log, lost(one.url())), 1u) << "its absence is said once: " << log;
   EXPECT_EQ(count(log, lost(two.url())), 0u) << log;
   EXPECT_EQ(sum_of(path("run"), "workers/lost"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/asked_again"), 1);
+}
+
+TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtItsWeights) {
+  auto worker = std::make_unique<WorkerProcess>();
+  const std::string address = worker->address();
+  Process learner(with("run", {worker->url()}, 5));
+  Rng random(7, 0);
+  for (int kill = 1; kill <= 4; ++kill) {
+    ASSERT_TRUE(soon([&] { return count(learner.err(), "has joined") == static_cast<size_t>(kill); })) << learner.err();
+    ASSERT_TRUE(kill > 1 || reaches("run", "grpo/step-2"));
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(20000)));
+    worker->signal(SIGKILL);
+    worker->wait();
+    worker = std::make_unique<WorkerProcess>(address);
+  }
+  const std::string log = expect_ends(learner, "run", 30);
+  EXPECT_EQ(count(log, lost("http://" + address)), 4u) << log;
+  EXPECT_EQ(count(log, "has joined"), 5u) << log;
+  EXPECT_EQ(count(worker->err(), "writes for"), 1u) << worker->err();
 }
 
 TEST_F(WorkersRun, AWorkerThatHangsIsLostInTimeAndWelcomeWhenItGoesOn) {
@@ -249,7 +262,6 @@ TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
   const WorkerProcess one, two;
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  ASSERT_TRUE(soon([&] { return one.replies() > 0; }));
   one.signal(SIGSTOP);
   ASSERT_TRUE(says(learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " writes a request of it, too"), 20)) << learner.err();
   one.signal(SIGCONT);
@@ -302,19 +314,6 @@ TEST_F(WorkersRun, WithItsCablePulledAWorkerIsLostAndComesBack) {
   const std::string log = expect_ends(learner, "run", 25);
   EXPECT_NE(log.find("no answer within 2 seconds"), std::string::npos) << log;
   EXPECT_EQ(count(log, "has joined"), 2u) << log;
-}
-
-TEST_F(WorkersRun, AWorkerThatIsStartedAgainIsBroughtItsWeights) {
-  auto first = std::make_unique<WorkerProcess>();
-  const std::string address = first->address();
-  Process learner(with("run", {first->url()}, 5));
-  ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  first->signal(SIGKILL);
-  first->wait();
-  const WorkerProcess second(address);
-  const std::string log = expect_ends(learner, "run", 25);
-  EXPECT_EQ(count(log, "has joined"), 2u) << log;
-  EXPECT_EQ(count(second.err(), "writes for"), 1u) << second.err();
 }
 
 TEST_F(WorkersRun, MessagesThatAreDamagedAreNeverTaken) {
