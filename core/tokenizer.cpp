@@ -43,6 +43,7 @@ struct Tokenizer::Impl {
 
   void find_special_ids(const TokenizerFiles& files);
   std::optional<int32_t> find(std::string_view token) const;
+  const std::string* find_spelling(int32_t id) const;  // nullptr: no token has it
   const std::string& spelling(int32_t id) const;
   void encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const;
 
@@ -102,16 +103,18 @@ std::optional<int32_t> Tokenizer::Impl::find(std::string_view token) const {
   return id >= 0 ? std::optional(id) : std::nullopt;
 }
 
-const std::string& Tokenizer::Impl::spelling(int32_t id) const {
-  static const std::string none;
-  const bool inside = id >= 0 && id < parts.vocab_size;
-  const int32_t added = inside ? added_by_id[static_cast<size_t>(id)] : -1;
+const std::string* Tokenizer::Impl::find_spelling(int32_t id) const {
+  if (id < 0 || id >= parts.vocab_size) return nullptr;
+  const auto at = static_cast<size_t>(id);
+  if (const int32_t added = added_by_id[at]; added >= 0) return &parts.added[static_cast<size_t>(added)].content;
   const auto& spellings = parts.model->spellings();
-  const std::string& found = added >= 0                                             ? parts.added[static_cast<size_t>(added)].content
-                             : inside && static_cast<size_t>(id) < spellings.size() ? spellings[static_cast<size_t>(id)]
-                                                                                    : none;
-  HONE_CHECK(added >= 0 || !found.empty(), source, ": no token has id ", id, " (ids end at ", parts.vocab_size - 1, ")");
-  return found;
+  return at < spellings.size() && !spellings[at].empty() ? &spellings[at] : nullptr;
+}
+
+const std::string& Tokenizer::Impl::spelling(int32_t id) const {
+  const std::string* found = find_spelling(id);
+  HONE_CHECK(found, source, ": no token has id ", id, " (ids end at ", parts.vocab_size - 1, ")");
+  return *found;
 }
 
 void Tokenizer::Impl::encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
@@ -167,8 +170,10 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (const int32_t id : ids) {
-    const std::string& spelling = impl_->spelling(id);
-    if (!skip_special || !is_special(id)) tokens.push_back(spelling);
+    if (!skip_special)
+      tokens.push_back(impl_->spelling(id));
+    else if (const std::string* spelling = impl_->find_spelling(id); spelling && !is_special(id))
+      tokens.push_back(*spelling);
   }
   impl_->parts.decoder->decode(tokens, true);
   std::string text;
@@ -177,7 +182,9 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
 }
 
 std::string Tokenizer::token_bytes(int32_t id) const {
-  std::vector<std::string> tokens{impl_->spelling(id)};
+  const std::string* spelling = impl_->find_spelling(id);
+  if (!spelling) return {};
+  std::vector<std::string> tokens{*spelling};
   impl_->parts.decoder->decode(tokens, false);
   return tokens.empty() ? std::string() : tokens.front();
 }

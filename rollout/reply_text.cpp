@@ -14,9 +14,12 @@ size_t whole_characters(std::string_view text) {
   return text.size();
 }
 
+// A special token, and an id that no token has, stand for nothing that is read.
+static bool has_text(const Tokenizer& tokenizer, int32_t id) { return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty(); }
+
 std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
   if (!tokenizer) return {};
-  const auto first = std::ranges::find_if(ids, [&](int32_t id) { return !tokenizer->is_special(id); });
+  const auto first = std::ranges::find_if(ids, [&](int32_t id) { return has_text(*tokenizer, id); });
   if (first == ids.end()) return {};
   const std::string within = tokenizer->token_bytes(*first), begun = tokenizer->decode({&*first, 1}, true);
   return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
@@ -25,7 +28,7 @@ std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
 // What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
 std::string ReplyText::add(int32_t id) {
   ++num_ids_;
-  if (!tokenizer_ || tokenizer_->is_special(id)) return {};
+  if (!tokenizer_ || !has_text(*tokenizer_, id)) return {};
   const std::string before = tokenizer_->decode(previous_, true);
   std::vector<int32_t> both = previous_;
   both.push_back(id);

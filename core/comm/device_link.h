@@ -17,7 +17,8 @@ class DeviceLink {
   // device, and stays until finish().
   virtual void send(Context& context, Tensor x) = 0;
   virtual void receive(Context& context, Tensor x) = 0;
-  // Waits until what was queued is done. An Error after so many seconds, or once the other side is known to be gone.
+  // Waits until what was queued is done. An Error after so many seconds, or once the other side is known to be gone. That a send is done does not say
+  // that the other side has it: ask the other side.
   virtual void finish(Context& context, double seconds) = 0;
 };
 

@@ -80,12 +80,13 @@ TEST(Tokenizer, DecodeUndoesEncodeForAnyBytes) {
   }
 }
 
-TEST(Tokenizer, IdsThatNoTokenHasAreErrors) {
+TEST(Tokenizer, IdsThatNoTokenHasAreErrorsOrHaveNoText) {
   const Tokenizer tokenizer = byte_level();
   for (const int32_t id : {-1, 270, 302, INT32_MAX, INT32_MIN}) {
     EXPECT_THROW(tokenizer.decode(Ids{1, id}), Error) << id;
     EXPECT_THROW(tokenizer.token(id), Error) << id;
-    EXPECT_THROW(tokenizer.token_bytes(id), Error) << id;
+    EXPECT_EQ(tokenizer.token_bytes(id), "") << id;
+    EXPECT_EQ(tokenizer.decode(Ids{1, id, 1}, true), tokenizer.decode(Ids{1, 1}, true)) << id;
   }
 }
 

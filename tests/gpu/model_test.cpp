@@ -105,11 +105,12 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 40000, .max_batch_tokens = 2048});
     const Request asked{gpu_sequences({32000}).front(), 3, 0, {.temperature = 0.9, .max_tokens = 100, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
-    for (const Reply& reply : engine.generate({asked}).front()) {
+    const std::vector<Reply> replies = engine.generate({asked}).front();
+    for (const Reply& reply : replies) {
       ASSERT_EQ(reply.ids.size(), 100u) << reply.finish_reason;
       std::vector<int32_t> text = asked.prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
-      const TokenScores scores = score_sequences(*gpu(), *model, std::vector{text}, {.temperature = 0.9}).front();
+      const TokenScores scores = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked.prompt.size() + t]) << family << " " << t;
     }
   }

@@ -1,0 +1,44 @@
+// Replies at the end of 32,000 tokens.
+#include <gtest/gtest.h>
+
+#include "core/model/score.h"
+#include "tests/rollout/tiny_engine.h"
+
+namespace hone {
+namespace {
+
+class LongContextTest : public test::TinyEngineTest {
+ protected:
+  LongContextTest() {
+    Json config = model->config();
+    for (const auto& [key, value] : JsonObject{{"max_position_embeddings", 32768},
+                                               {"num_hidden_layers", 1},
+                                               {"hidden_size", 16},
+                                               {"num_attention_heads", 2},
+                                               {"num_key_value_heads", 1},
+                                               {"head_dim", 8},
+                                               {"initializer_range", 0.05}})
+      config.set(key, value);
+    model = make_model(config, "test");
+    model->allocate(context, DType::f32, false);
+    model->initialise(context, 5);
+  }
+};
+
+TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
+  const Request asked{prompt(1, 32000), 2, 0, {.temperature = 0.9, .max_tokens = 24, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+  Engine engine(context, *model, nullptr, {.kv_cache_tokens = 33000});
+  const std::vector<Reply> replies = engine.generate({asked}).front();
+  std::vector<std::vector<int32_t>> texts;
+  for (const Reply& reply : replies) {
+    ASSERT_EQ(reply.ids.size(), 24u) << reply.finish_reason;
+    texts.push_back(asked.prompt);
+    texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
+  }
+  const std::vector<TokenScores> scores = score_sequences(context, *model, texts, {.temperature = 0.9});
+  for (size_t i = 0; i < replies.size(); ++i)
+    for (size_t t = 0; t < 24; ++t) ASSERT_EQ(replies[i].logp[t], scores[i].logp[asked.prompt.size() + t]) << i << " " << t;
+}
+
+}  // namespace
+}  // namespace hone
