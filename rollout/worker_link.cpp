@@ -8,9 +8,9 @@
 namespace hone {
 namespace {
 
-constexpr double heartbeat = 1;             // seconds between turns that say nothing
-constexpr double turn_wait = 0.05;          // that a worker waits for a reply to be whole: as long a new request may wait
-constexpr double shortest_pause = 0.05;     // before something is tried again
+constexpr double heartbeat = 1;          // seconds between turns that say nothing
+constexpr double turn_wait = 0.05;       // that a worker waits for a reply to be whole: as long a new request may wait
+constexpr double shortest_pause = 0.05;  // before something is tried again
 constexpr double longest_pause = 10;
 constexpr double most_seconds_refused = 2;  // that a worker may refuse connections or break them off
 
@@ -209,23 +209,25 @@ void WorkerLink::serve() {
     if (!work.busy || report.computed_tokens != computed || !report.finished.empty()) moved = {};
     if (report.computed_tokens != computed) dispatcher_.moved(place_);
     computed = report.computed_tokens;
-    for (WorkerReport::Done& done : report.finished) dispatcher_.finished(place_, std::move(done));
+    for (WorkerReport::Done& done : report.finished) {
+      dispatcher_.finished(place_, std::move(done));
+      next_pause_ = first_pause;
+    }
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
     busy = work.busy;
   }
 }
 
 void WorkerLink::run() {
-  for (double wait = 10 * shortest_pause; !dispatcher_.stopping(); wait = std::min(2 * wait, longest_pause)) {
+  for (; !dispatcher_.stopping(); next_pause_ = std::min(2 * next_pause_, longest_pause)) {
     try {
       join();
       dispatcher_.joined(place_);
-      wait = 5 * shortest_pause;
       serve();
     } catch (const std::exception& error) {
       dispatcher_.lost(place_, error.what());
     }
-    pause(wait);
+    pause(next_pause_);
   }
   link_.reset();
   context_.reset();

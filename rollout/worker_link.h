@@ -51,6 +51,8 @@ class WorkerLink {
   HttpChannel channel_;
   std::string session_;
   int64_t version_ = -1;  // of the worker's weights; -1: none
+  static constexpr double first_pause = 0.25;
+  double next_pause_ = first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
   std::optional<Context> context_;
   std::unique_ptr<DeviceLink> link_;
   std::mutex mutex_;

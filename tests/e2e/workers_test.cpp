@@ -373,6 +373,7 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   EXPECT_NE(log.find(lost(nonsense_url) + "session: expected a string"), std::string::npos) << log;
   EXPECT_NE(log.find(lost(web_url) + "messages are damaged on their way"), std::string::npos) << log;
   EXPECT_EQ(count(log, lost(one.url())), 0u) << log;
+  EXPECT_LE(count(log, lost(liar_url)), 6u) << "it is asked less and less often: " << log;
 }
 
 TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
