@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "core/model/score.h"
 #include "rollout/worker_pool.h"
 #include "tests/rollout/tiny_engine.h"
 #include "tests/rollout/tiny_server.h"
@@ -217,6 +218,47 @@ TEST_F(WorkerTest, NewWeightsChangeReplies) {
     before = now;
     change(static_cast<uint64_t>(version));
   }
+}
+
+TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItNames) {
+  engine.max_sequences = 2;
+  start();
+  Learner learner(workers[0]->port());
+  learner.join(setup());
+  learner.bring(*image(0));
+  std::vector<Request> asked = requests(1);
+  asked[0].n = 16;
+  asked[0].sampling = {.max_tokens = 480, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  WorkerTurn next = Learner::turn(1, 0, asked);
+  WorkerReport report = learner.take(next);
+  ASSERT_TRUE(soon([&] {
+    report = learner.take(Learner::turn(report.number + 1, 0));
+    return report.computed_tokens > 20;
+  }));
+  ASSERT_TRUE(report.finished.empty());
+  const std::unique_ptr<Model> old = model->same_shape();
+  old->allocate(context, DType::f32, false);
+  context.copy(old->flat_values(), model->flat_values());
+  change(4);
+  learner.bring(*image(1));
+  while (report.finished.empty()) {
+    next = Learner::turn(report.number + 1, 1);
+    next.wait = 10;
+    report = learner.take(next);
+  }
+  int64_t of_both = 0;
+  for (const Reply& reply : report.finished.at(0).replies) {
+    std::vector<std::vector<int32_t>> text{asked[0].prompt};
+    text[0].insert(text[0].end(), reply.ids.begin(), reply.ids.end());
+    for (const int64_t version : {0, 1}) {
+      const TokenScores scores = score_sequences(context, version == 0 ? *old : *model, text, {.temperature = 1}).front();
+      for (size_t t = 0; t < reply.ids.size(); ++t)
+        ASSERT_TRUE(reply.versions[t] != version || reply.logp[t] == scores.logp[asked[0].prompt.size() + t]) << version << " at " << t;
+    }
+    EXPECT_TRUE(std::ranges::is_sorted(reply.versions));
+    of_both += reply.versions.front() == 0 && reply.versions.back() == 1;
+  }
+  EXPECT_GT(of_both, 0);
 }
 
 TEST_F(WorkerTest, OfSeveralBlocksThoseThatChangedAreAskedFor) {
