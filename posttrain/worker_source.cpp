@@ -1,12 +1,23 @@
 #include "posttrain/worker_source.h"
 
+#include <unistd.h>
+
+#include <array>
+
 #include "core/model/lora.h"
 
 namespace hone {
 namespace {
 
+// The same of a run that is resumed here.
+std::string name_of(const Run& run) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return concat(host.data(), ":", std::filesystem::absolute(run.folder).string());
+}
+
 WorkerSetup setup_of(const Run& run) {
-  WorkerSetup out{.run = std::filesystem::absolute(run.folder).string(),
+  WorkerSetup out{.run = name_of(run),
                   .model = run.model->config(),
                   .lora = {},
                   .dtype = run.model->dtype(),

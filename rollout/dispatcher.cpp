@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "core/log.h"
@@ -29,8 +30,7 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
                     .on_finish = std::move(on_finish),
                     .tokens = tokens,
                     .version = weights_ ? weights_->version() : 0,
-                    .writers = {},
-                    .since = {}};
+                    .writers = {}};
   queue_.push_back(ticket);
   assign();
   return ticket;
@@ -38,8 +38,8 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
 
 // Its writers are told, if they know of it.
 void Dispatcher::withdraw(uint64_t ticket, Asked& asked) {
-  for (const size_t writer : std::exchange(asked.writers, {})) {
-    Worker& worker = workers_[writer];
+  for (const Asked::Writer& writer : std::exchange(asked.writers, {})) {
+    Worker& worker = workers_[writer.worker];
     worker.tokens -= asked.tokens;
     if (std::erase(worker.told, ticket) == 0) worker.dropped.push_back(ticket);
     mark_idle(worker);
@@ -59,8 +59,7 @@ void Dispatcher::cancel(uint64_t ticket) {
 
 void Dispatcher::give(uint64_t ticket, size_t worker) {
   Asked& asked = asked_.at(ticket);
-  asked.writers.push_back(worker);
-  asked.since = {};
+  asked.writers.push_back({worker, {}});
   Worker& to = workers_[worker];
   to.told.push_back(ticket);
   to.tokens += asked.tokens;
@@ -85,8 +84,8 @@ void Dispatcher::help(size_t worker) {
   if (usual_seconds_ == 0 || !queue_.empty()) return;
   const double patience = far_longer * std::max(usual_seconds_, limits_.shortest_usual);
   for (auto& [ticket, asked] : asked_)
-    if (asked.writers.size() == 1 && asked.writers.front() != worker && asked.since.seconds() > patience) {
-      log::warning("rollout: ", workers_[asked.writers.front()].name, " is slow; ", workers_[worker].name, " writes a request of it, too");
+    if (asked.writers.size() == 1 && asked.writers.front().worker != worker && asked.writers.front().since.seconds() > patience) {
+      log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name, " writes a request of it, too");
       ++counts_["workers/asked_twice"];
       return give(ticket, worker);
     }
@@ -96,12 +95,12 @@ bool Dispatcher::step() {
   std::deque<Whole> whole;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || (asked_.empty() && whole_.empty()); });
+    changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || asked_.empty(); });
     whole = std::exchange(whole_, {});
     if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout && std::ranges::none_of(workers_, &Worker::alive)) {
       std::string reasons;
       for (const Worker& worker : workers_) reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
-      fail("rollout: no worker for ", limits_.timeout, " seconds", reasons);
+      fail("rollout: no worker has finished anything for ", limits_.timeout, " seconds (rollout.worker_timeout), and none is there", reasons);
     }
   }
   for (Whole& of : whole) {
@@ -123,7 +122,7 @@ bool Dispatcher::step() {
 
 void Dispatcher::publish(std::shared_ptr<const WeightImage> weights) {
   const std::lock_guard lock(mutex_);
-  weights_ = std::move(weights);
+  weights_.swap(weights);  // those before end with the call, outside of the lock
   changed_.notify_all();
 }
 
@@ -165,6 +164,7 @@ Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience
   changed_.wait_for(lock, duration(patience), [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
   Work out;
   out.stopping = stopping_;
+  out.tokens = worker.tokens;
   if (stopping_) return out;
   if (outdated()) {
     out.weights = weights_;
@@ -174,7 +174,7 @@ Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience
   if (version >= 0)
     for (const uint64_t ticket : std::exchange(worker.told, {})) out.submit.push_back({ticket, asked_.at(ticket).request});
   out.cancel = std::exchange(worker.dropped, {});
-  out.busy = worker.tokens > 0;
+  out.tokens = worker.tokens;
   return out;
 }
 
@@ -187,7 +187,7 @@ void Dispatcher::joined(size_t place) {
   for (Worker& worker : workers_)
     for (const uint64_t ticket : std::exchange(worker.told, {})) {
       Asked& asked = asked_.at(ticket);
-      std::erase(asked.writers, static_cast<size_t>(&worker - workers_.data()));
+      asked.drop(static_cast<size_t>(&worker - workers_.data()));
       worker.tokens -= asked.tokens;
       mark_idle(worker);
       if (asked.writers.empty()) queue_.push_back(ticket);
@@ -209,9 +209,9 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   worker.dropped.clear();
   int64_t requests = 0;
   for (auto& [ticket, asked] : asked_) {
-    if (std::erase(asked.writers, place) == 0) continue;
+    if (!asked.drop(place) || !asked.writers.empty()) continue;
     ++requests;
-    if (asked.writers.empty()) queue_.push_back(ticket);
+    queue_.push_back(ticket);
   }
   std::ranges::sort(queue_);
   worker.tokens = 0;
@@ -225,10 +225,17 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
 
 void Dispatcher::check(const Asked& asked, const std::vector<Reply>& replies) const {
   HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(), " came");
-  for (const Reply& reply : replies)
-    for (const int64_t version : reply.versions)
+  for (const Reply& reply : replies) {
+    HONE_CHECK(std::ssize(reply.ids) <= asked.request.sampling.max_tokens, "a reply has ", reply.ids.size(), " tokens, max_tokens is ",
+               asked.request.sampling.max_tokens);
+    for (size_t t = 0; t < reply.ids.size(); ++t) {
+      const int64_t version = reply.versions[t];
+      HONE_CHECK(reply.ids[t] >= 0 && reply.ids[t] < limits_.vocab_size, "a reply has id ", reply.ids[t], ", the vocabulary ", limits_.vocab_size);
+      HONE_CHECK(std::isfinite(reply.logp[t]), "a token's log-prob is ", reply.logp[t]);
       HONE_CHECK(version >= asked.version && version <= weights_->version(), "a token was drawn by version ", version, "; version ", asked.version,
                  " to ", weights_->version(), " were asked for");
+    }
+  }
 }
 
 void Dispatcher::finished(size_t place, WorkerReport::Done done) {
@@ -236,7 +243,8 @@ void Dispatcher::finished(size_t place, WorkerReport::Done done) {
   const auto found = asked_.find(done.ticket);
   if (found == asked_.end()) return;  // cancelled meanwhile
   Asked& asked = found->second;
-  if (std::ranges::find(asked.writers, place) == asked.writers.end()) return;  // another one was first
+  const auto writer = std::ranges::find(asked.writers, place, &Asked::Writer::worker);
+  if (writer == asked.writers.end()) return;  // another one was first
   Worker& worker = workers_[place];
   if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return;  // it has not been told of it since it joined
   check(asked, done.replies);
@@ -245,8 +253,8 @@ void Dispatcher::finished(size_t place, WorkerReport::Done done) {
   for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
   worker.tokens -= asked.tokens;
   mark_idle(worker);
-  std::erase(asked.writers, place);
-  const double seconds = asked.since.seconds();
+  const double seconds = writer->since.seconds();
+  asked.drop(place);
   usual_seconds_ += (usual_seconds_ == 0 ? 1.0 : 0.1) * (seconds - usual_seconds_);
   withdraw(done.ticket, asked);
   whole_.push_back({done.ticket, std::move(done.replies)});
@@ -269,6 +277,11 @@ void Dispatcher::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
+}
+
+void Dispatcher::pause(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, duration(seconds), [this] { return stopping_; });
 }
 
 bool Dispatcher::stopping() const {

@@ -23,6 +23,7 @@ class Dispatcher {
     int64_t tokens_at_once = 65536;  // of a worker's requests, prompts and longest replies; what is more waits here
     double timeout = 60;             // seconds without any worker, and without progress, after which step() gives up
     double shortest_usual = 2;       // seconds: requests that take less are no reason to ask twice
+    int64_t vocab_size = INT32_MAX;  // ids of replies are below it
   };
   // Workers are known by their place among the names, which messages use.
   Dispatcher(std::vector<std::string> names, const Limits& limits);
@@ -45,29 +46,37 @@ class Dispatcher {
     std::shared_ptr<const WeightImage> weights;  // if the worker has older ones: to be taken before the rest, which may be asked for again then
     std::vector<WorkerTurn::Ask> submit;
     std::vector<uint64_t> cancel;
-    bool busy = false;  // replies of it are awaited
+    int64_t tokens = 0;  // of requests whose replies are awaited from it
   };
   // Something to do for the worker, whose weights are this version (-1: none); after so many seconds even if there is nothing.
   Work next(size_t worker, int64_t version, double patience);
   void joined(size_t worker);
   // With what it was asked, which others are asked now.
   void lost(size_t worker, const std::string& reason);
-  // An Error if these are no replies to what it was asked.
+  // An Error if these are no replies to what it was asked: what a learner could not learn from is not believed.
   void finished(size_t worker, WorkerReport::Done done);
   void synced(double seconds);  // a worker has taken new weights
   void moved(size_t worker);    // it gets on
   // From now on next() says `stopping`, at once.
   void stop();
   bool stopping() const;
+  // Returns after so many seconds, or once it is stopping.
+  void pause(double seconds);
 
  private:
   struct Asked {
     Request request;
     Engine::OnFinish on_finish;
     int64_t tokens = 0;
-    int64_t version = 0;          // of the weights when it was asked
-    std::vector<size_t> writers;  // workers that have it, or will be told
-    Stopwatch since;              // it was given to the last of them
+    int64_t version = 0;  // of the weights when it was asked
+    struct Writer {
+      size_t worker = 0;
+      Stopwatch since;  // it was given the request
+    };
+    std::vector<Writer> writers;  // workers that have it, or will be told
+    bool drop(size_t worker) {
+      return std::erase_if(writers, [&](const Writer& of) { return of.worker == worker; }) > 0;
+    }
   };
   struct Worker {
     std::string name, reason;  // why it is not there

@@ -105,6 +105,8 @@ bool Engine::step() {
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
   impl_->stats.held_tokens = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
+  const std::lock_guard lock(impl_->inbox_mutex);
+  impl_->end_asked = false;
   return more;
 }
 
@@ -165,7 +167,6 @@ void Engine::Impl::take_arrivals() {
   {
     const std::lock_guard lock(inbox_mutex);
     arrived.swap(inbox);
-    end_asked = false;
     for (const uint64_t number : cancelled)
       for (const auto* tickets : {&arrived, &live})
         for (const auto& ticket : *tickets)

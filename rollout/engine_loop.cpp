@@ -62,7 +62,11 @@ void EngineLoop::at_rest(std::function<void(Engine&)> action) {
     pending_ = true;
     arrived_.notify_all();
   }
-  done.get();
+  try {
+    done.get();
+  } catch (const std::future_error&) {
+    fail("the engine has stopped: ", state().failure);
+  }
 }
 
 // Of a job that was cancelled meanwhile nobody is told.

@@ -25,7 +25,7 @@ void WorkerConfig::fields(Fields& f) {
 
 namespace {
 
-constexpr double link_seconds = 60;  // for the other side of a link to come, or to send
+constexpr double most_link_seconds = 60;  // that a learner may have this worker wait for the other side of a link
 
 ServeError unknown_session() { return {409, "this session has ended; join again", {}, "unknown_session"}; }
 
@@ -33,6 +33,12 @@ int64_t block_number(std::string_view text) {
   int64_t out = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size()) throw ServeError(400, concat(block_header, " must be a block's number"));
+  return out;
+}
+
+double link_seconds(const Json& body) {
+  const double out = body.at("seconds", "link").as_double("seconds");
+  HONE_CHECK(out > 0 && out <= most_link_seconds, "seconds is ", out, ", it must be in (0, ", most_link_seconds, "]");
   return out;
 }
 
@@ -63,41 +69,46 @@ struct Worker::Impl final : HttpApp {
   void open_link(Exchange& exchange);
   void receive(Exchange& exchange);
   void leave(Exchange& exchange);
-  void metrics(Exchange& exchange);
-  void health(Exchange& exchange);
+  HttpReply metrics() const;
+  HttpReply health() const;
 
   WorkerSession& session_of(const Exchange& exchange);
   void make_model(const WorkerSetup& setup);
   void end_session(const char* why);
   static void reply(Exchange& exchange, std::string body);
+  std::shared_ptr<WorkerModel> shown_model() const;
 
   Device& device;
   const WorkerConfig config;
   std::optional<BearerKeys> keys;
-  // Of the thread that answers:
-  std::unique_ptr<WorkerModel> model;
+  // Of the thread that answers; the model is replaced, and the run's name changed, under the mutex.
+  std::shared_ptr<WorkerModel> model;
   std::string made_from;  // the model's setup
+  std::string link_id;
   std::unique_ptr<DeviceLink> link;
   std::optional<Context> link_context;
-  bool landed = false;  // values came over the link, for the next commit
+  std::optional<int64_t> landed;  // the version whose values came over the link last
   std::optional<WorkerSession> session;
 
   mutable std::mutex mutex;
   std::condition_variable arrived;
   std::deque<std::shared_ptr<Exchange>> asked;
-  std::string problem;
+  std::string run_name;  // the session's, "" without one
   bool stopping = false;
   std::unique_ptr<HttpServer> http;
   std::jthread thread;
 };
 
 const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
-  static const std::map<std::string, Route> table{
-      {"/v1/worker/join", {"POST", &Impl::join}},       {"/v1/worker/weights", {"POST", &Impl::weights}},
-      {"/v1/worker/commit", {"POST", &Impl::commit}},   {"/v1/worker/turn", {"POST", &Impl::turn}},
-      {"/v1/worker/link", {"POST", &Impl::open_link}},  {"/v1/worker/receive", {"POST", &Impl::receive}},
-      {"/v1/worker/leave", {"POST", &Impl::leave}},
-      {"/metrics", {"GET", &Impl::metrics}},            {"/health", {"GET", &Impl::health}}};
+  static const std::map<std::string, Route> table{{"/v1/worker/join", {"POST", &Impl::join}},
+                                                  {"/v1/worker/weights", {"POST", &Impl::weights}},
+                                                  {"/v1/worker/commit", {"POST", &Impl::commit}},
+                                                  {"/v1/worker/turn", {"POST", &Impl::turn}},
+                                                  {"/v1/worker/link", {"POST", &Impl::open_link}},
+                                                  {"/v1/worker/receive", {"POST", &Impl::receive}},
+                                                  {"/v1/worker/leave", {"POST", &Impl::leave}},
+                                                  {"/metrics", {"GET", nullptr}},
+                                                  {"/health", {"GET", nullptr}}};
   return table;
 }
 
@@ -114,7 +125,10 @@ std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
   return out;
 }
 
+// Who only looks is answered at once, whatever the other thread does.
 void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
+  if (exchange->head().path == "/health") return exchange->reply(health());
+  if (exchange->head().path == "/metrics") return exchange->reply(metrics());
   const std::lock_guard lock(mutex);
   asked.push_back(std::move(exchange));
   arrived.notify_all();
@@ -129,12 +143,9 @@ void Worker::Impl::run() {
       if (stopping) return;
       if (!asked.empty()) next = std::move(asked.front()), asked.pop_front();
     }
-    if (next) answer(*next);
+    if (next && !next->gone()) answer(*next);
     if (session && session->silent_seconds() > config.lease) end_session("was silent for too long: what it asked is dropped");
-    if (!model) continue;
-    const std::string failure = model->loop().state().failure;
-    const std::lock_guard lock(mutex);
-    problem = failure;
+    if (session && !model->loop().state().failure.empty()) end_session("has to join again: the engine stopped");
   }
 }
 
@@ -147,6 +158,7 @@ void Worker::Impl::answer(Exchange& exchange) {
     if (head.method == "POST" && head.header(digest_header) != base64(sha256(exchange.body())))
       throw ServeError(400, concat("the body is not that of its ", digest_header), {}, "damaged");
     (this->*routes().at(head.path).answer)(exchange);
+    if (session && session->id() == head.header(session_header)) session->hear();  // who waited for this was not silent
   } catch (const ServeError& why) {
     refuse_with(why);
   } catch (const Error& why) {
@@ -164,7 +176,6 @@ void Worker::Impl::reply(Exchange& exchange, std::string body) {
 
 WorkerSession& Worker::Impl::session_of(const Exchange& exchange) {
   if (!session || session->id() != exchange.head().header(session_header)) throw unknown_session();
-  session->hear();
   return *session;
 }
 
@@ -172,6 +183,8 @@ void Worker::Impl::end_session(const char* why) {
   log::info("worker: the learner of ", session->run(), " ", why);
   session.reset();
   link.reset();
+  const std::lock_guard lock(mutex);
+  run_name.clear();
 }
 
 // The same setup as before keeps the model, and the weights that are there.
@@ -180,8 +193,13 @@ void Worker::Impl::make_model(const WorkerSetup& setup) {
   anonymous.run.clear();
   const std::string text = anonymous.to_json().dump();
   if (model && text == made_from && model->loop().state().failure.empty()) return;
-  model.reset();
-  model = std::make_unique<WorkerModel>(device, setup);
+  const auto replace = [this](std::shared_ptr<WorkerModel> by) {
+    const std::lock_guard lock(mutex);
+    std::swap(model, by);  // and what was there goes outside of the lock
+    return by;
+  };
+  replace(nullptr);
+  replace(std::make_shared<WorkerModel>(device, setup));
   made_from = text;
 }
 
@@ -191,20 +209,19 @@ void Worker::Impl::join(Exchange& exchange) {
     throw ServeError(409, concat("this worker writes for ", session->run()), "run", "busy");
   if (session) end_session("joins again, or another does");
   link.reset();
-  landed = false;
+  landed.reset();
   make_model(setup);
+  model->forget_version();
   session.emplace(*model, setup.run);
+  {
+    const std::lock_guard lock(mutex);
+    run_name = setup.run;
+  }
   log::info("worker: writes for ", setup.run);
   JsonArray links;
   for (const std::string& name : device_links().names())
     if (device_links().at(name).serves(device)) links.emplace_back(name);
-  reply(exchange, Json(JsonObject{{"protocol", worker_protocol},
-                                  {"session", session->id()},
-                                  {"device", device.description()},
-                                  {"frozen_bytes", model->layout().frozen_bytes},
-                                  {"trained_bytes", model->layout().trained_bytes},
-                                  {"links", std::move(links)}})
-                      .dump());
+  reply(exchange, Json(JsonObject{{"session", session->id()}, {"device", device.description()}, {"links", std::move(links)}}).dump());
 }
 
 void Worker::Impl::weights(Exchange& exchange) {
@@ -220,12 +237,11 @@ void Worker::Impl::commit(Exchange& exchange) {
   const bool over_link = body.at("landed", "commit").as_bool("landed");
   std::vector<Digest> digests;
   for (const Json& digest : body.at("digests", "commit").as_array("digests")) digests.push_back(digest_of(digest.as_string("digests"), "digests"));
-  if (over_link && !landed) throw ServeError(409, "no weights came over the link", "landed", "no_landing");
+  if (over_link && landed != version) throw ServeError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
   const std::vector<int64_t> missing = model->missing(digests);
   if (!over_link && digests.size() != static_cast<size_t>(model->layout().num_blocks()))
     throw ServeError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"), "digests");
   if (missing.empty()) model->commit(version, over_link);
-  landed = false;
   reply(exchange, Json(JsonObject{{"version", model->version()}, {"missing", Json::array(missing)}}).dump());
 }
 
@@ -240,11 +256,15 @@ void Worker::Impl::open_link(Exchange& exchange) {
   const Json body = parse_json(exchange.body(), "link");
   const DeviceLinkKind& kind = device_links().at(body.at("kind", "link").as_string("kind"));
   const std::string id = from_base64(body.at("id", "link").as_string("id"), "id");
+  const double seconds = link_seconds(body);
   reply(exchange, "{}");
+  if (link && id == link_id) return;  // the same message again
   link.reset();
+  landed.reset();
   try {
     if (!link_context) link_context.emplace(device);
-    link = kind.open(device, id, 1, link_seconds);
+    link = kind.open(device, id, 1, seconds);
+    link_id = id;
   } catch (const Error& why) {
     log::warning("worker: no link to the learner's device: ", why.what());
   }
@@ -252,17 +272,21 @@ void Worker::Impl::open_link(Exchange& exchange) {
 
 void Worker::Impl::receive(Exchange& exchange) {
   session_of(exchange);
+  const Json body = parse_json(exchange.body(), "receive");
+  const int64_t version = body.at("version", "receive").as_int("version");
+  const double seconds = link_seconds(body);
   if (!link) throw ServeError(409, "there is no link", {}, "no_link");
   reply(exchange, "{}");
+  if (landed == version) return;  // the same message again
+  landed.reset();
   try {
     link->receive(*link_context, model->landing());
-    link->finish(*link_context, link_seconds);
-    landed = true;
+    link->finish(*link_context, seconds);
+    landed = version;
   } catch (const Error& why) {
     log::warning("worker: the link to the learner's device broke: ", why.what());
     link.reset();
   }
-  session->hear();
 }
 
 void Worker::Impl::leave(Exchange& exchange) {
@@ -271,25 +295,33 @@ void Worker::Impl::leave(Exchange& exchange) {
   reply(exchange, "{}");
 }
 
-void Worker::Impl::health(Exchange& exchange) {
-  const std::string why = model ? model->loop().state().failure : "";
-  if (!why.empty()) return exchange.reply(error(503, why));
-  exchange.reply({.body = Json(JsonObject{{"status", "ok"}, {"run", session ? Json(session->run()) : Json()}}).dump()});
+std::shared_ptr<WorkerModel> Worker::Impl::shown_model() const {
+  const std::lock_guard lock(mutex);
+  return model;
 }
 
-void Worker::Impl::metrics(Exchange& exchange) {
-  const EngineLoop::State state = model ? model->loop().state() : EngineLoop::State{};
+HttpReply Worker::Impl::health() const {
+  const std::shared_ptr<WorkerModel> of = shown_model();
+  const std::string why = of ? of->loop().state().failure : "";
+  if (!why.empty()) return {.status = 503, .body = error_json(503, why).dump()};
+  const std::lock_guard lock(mutex);
+  return {.body = Json(JsonObject{{"status", "ok"}, {"run", run_name.empty() ? Json() : Json(run_name)}}).dump()};
+}
+
+HttpReply Worker::Impl::metrics() const {
+  const std::shared_ptr<WorkerModel> of = shown_model();
+  const EngineLoop::State state = of ? of->loop().state() : EngineLoop::State{};
   std::string text;
   const auto add = [&](const char* name, const char* type, int64_t value, const char* help) {
     text += concat("# HELP hone_worker_", name, " ", help, "\n# TYPE hone_worker_", name, " ", type, "\nhone_worker_", name, " ", value, "\n");
   };
-  add("weights_version", "gauge", model ? model->version() : -1, "version of the weights; -1: none");
+  add("weights_version", "gauge", of ? of->version() : -1, "version of the weights; -1: none");
   add("replies", "gauge", state.replies, "waiting or being written");
   add("kv_cache_held_tokens", "gauge", state.engine.held_tokens, "room in the cache that requests hold");
   add("prompt_tokens_total", "counter", state.engine.prompt_tokens, "tokens of prompts computed");
   add("generated_tokens_total", "counter", state.engine.generated_tokens, "tokens drawn");
   add("preemptions_total", "counter", state.engine.preemptions, "replies that gave their cache back and were computed again");
-  exchange.reply({.body = std::move(text), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+  return {.body = std::move(text), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 Worker::Worker(Device& device, const WorkerConfig& config) : impl_(std::make_unique<Impl>(device, config)) {
@@ -306,10 +338,5 @@ Worker::~Worker() {
 }
 
 int64_t Worker::port() const { return impl_->http->port(); }
-
-std::string Worker::failure() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->problem;
-}
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 #pragma once
-// Worker: an engine that writes replies for a learner elsewhere: the server's network surface with endpoints for a model, its weights, and requests in
-// token ids. docs/workers.md has the protocol. It serves one learner at a time and keeps its weights from one session to the next.
+// Worker: an engine that writes replies for a learner elsewhere: the server's network surface with endpoints for a model, its weights, and requests
+// in token ids. docs/workers.md has the protocol. It serves one learner at a time and keeps its weights from one session to the next. Where its
+// engine stops (weights of NaN, say) the session ends, and the next one has another engine.
 #include <memory>
 #include <string>
 
@@ -10,7 +11,7 @@
 namespace hone {
 
 struct WorkerConfig {
-  HttpServerConfig http{.max_body_bytes = int64_t{64} << 20};
+  HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 16};
   std::string api_key_file = {};  // none = everybody may ask
   double lease = 30;              // seconds without a word after which a learner counts as gone
   void fields(Fields& f);
@@ -22,8 +23,6 @@ class Worker {
   Worker(Device& device, const WorkerConfig& config);
   ~Worker();
   int64_t port() const;
-  // Why the engine stopped, "" while it runs.
-  std::string failure() const;
 
  private:
   struct Impl;

@@ -13,6 +13,8 @@ constexpr double turn_wait = 0.05;       // that a worker waits for a reply to b
 constexpr double shortest_pause = 0.05;  // before something is tried again
 constexpr double longest_pause = 10;
 constexpr double most_seconds_refused = 2;  // that a worker may refuse connections or break them off
+constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
+constexpr double longest_transfer = 60;     // seconds for weights to go over it
 
 // The answers of a worker that will not change when it is asked again.
 class Refusal : public Error {
@@ -23,14 +25,14 @@ class Refusal : public Error {
 std::string reason_in(const HttpResponse& response) {
   try {
     const Json body = parse_json(response.body, "answer");
-    return body.at("error").at("message").as_string();
+    return body.at("error").at("message").as_string().substr(0, 300);
   } catch (const Error&) {
     return concat("status ", response.status);
   }
 }
 
 // Of a device's description: results do not depend on the rest.
-std::string chip(const std::string& description) { return description.substr(0, description.find(',')); }
+std::string chip(const std::string& description) { return description.substr(0, std::min<size_t>(100, description.find(','))); }
 
 bool damaged(const HttpResponse& response) {
   try {
@@ -46,11 +48,7 @@ WorkerLink::WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& 
     : dispatcher_(dispatcher), place_(place), peer_(std::move(peer)), device_(device), channel_(parse_url(peer_.name)), thread_([this] { run(); }) {}
 
 WorkerLink::~WorkerLink() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stopped_.notify_all();
+  dispatcher_.stop();
   channel_.abort();
   thread_.join();
   leave();
@@ -69,11 +67,6 @@ void WorkerLink::leave() {
   }
 }
 
-void WorkerLink::pause(double seconds) {
-  std::unique_lock lock(mutex_);
-  stopped_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return stopping_; });
-}
-
 HttpHeaders WorkerLink::headers_for(std::string_view body) const {
   HttpHeaders out{{digest_header, base64(sha256(body))}, {session_header, session_}};
   if (!peer_.key.empty()) out.emplace_back("authorization", "Bearer " + peer_.key);
@@ -81,14 +74,14 @@ HttpHeaders WorkerLink::headers_for(std::string_view body) const {
 }
 
 // Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while.
-Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeaders headers) {
+Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeaders headers, uint64_t max_body) {
   for (auto& header : headers_for(body)) headers.push_back(std::move(header));
   const Stopwatch since;
   for (double wait = shortest_pause;; wait *= 2) {
     std::string problem;
     try {
       const HttpResponse response =
-          channel_.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = uint64_t{1} << 30});
+          channel_.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
       if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(reason_in(response));
       if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
         return parse_json(response.body, what);
@@ -99,7 +92,7 @@ Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeader
       problem = error.what();
     }
     if (dispatcher_.stopping() || since.seconds() + wait > std::min(most_seconds_refused, peer_.timeout)) fail(problem);
-    pause(wait);
+    dispatcher_.pause(wait);
   }
 }
 
@@ -110,7 +103,7 @@ void WorkerLink::join() {
   const Json answer = post("join", peer_.setup);
   session_ = answer.at("session", "join").as_string("session");
   const std::string& device = answer.at("device", "join").as_string("device");
-  log::info("rollout: worker ", peer_.name, " has joined: ", device);
+  log::info("rollout: worker ", peer_.name, " has joined: ", chip(device));
   if (chip(device) != chip(device_.description()))
     log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ", chip(device_.description()),
                  ": log-probs may differ in their last bits");
@@ -118,20 +111,25 @@ void WorkerLink::join() {
 }
 
 void WorkerLink::open_link(const Json& kinds) {
-  if (peer_.transport == "stream") return;
+  if (peer_.transport == "stream" || (peer_.transport == "auto" && no_link_)) return;
   for (const Json& kind : kinds.as_array("links")) {
     const std::string& name = kind.as_string("links");
     const DeviceLinkKind* here = device_links().find(name);
     if (!here || !here->serves(device_) || (peer_.transport != "auto" && peer_.transport != name)) continue;
     try {
       const std::string id = here->new_id();
-      post("link", Json(JsonObject{{"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}}).dump());
+      const double seconds = std::min(longest_opening, peer_.timeout / 4);
+      post("link",
+           Json(JsonObject{
+                    {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
+               .dump());
       if (!context_) context_.emplace(device_);
-      link_ = here->open(device_, id, 0, peer_.timeout);
+      link_ = here->open(device_, id, 0, seconds);
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
     } catch (const Refusal&) {
       throw;
     } catch (const Error& error) {
+      no_link_ = true;
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
@@ -150,45 +148,47 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightB
   return missing;
 }
 
-// Says which blocks there are, sends those that are missing, and says it again.
-void WorkerLink::stream(const WeightImage& image) {
-  const std::vector<WeightBlocks::Block> blocks = image.blocks();
-  for (const int64_t i : commit(image.version(), blocks, false)) {
+// Says which blocks there are, and where some are missing sends them, and says it again.
+void WorkerLink::bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
+  const std::vector<int64_t> missing = commit(version, blocks, landed);
+  for (const int64_t i : missing) {
     post("weights", blocks[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
     dispatcher_.moved(place_);
-    if (dispatcher_.stopping()) return;
   }
-  HONE_CHECK(commit(image.version(), blocks, false).empty(), "it has not the weights that it was sent");
+  HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
 }
 
 // What training leaves alone goes by the stream, once.
 bool WorkerLink::send_over_link(const WeightImage& image) {
   if (!link_) return false;
+  const double seconds = std::min(longest_transfer, peer_.timeout / 2);
   try {
-    post("receive", "{}");
+    post("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
     link_->send(*context_, image.trained());
-    link_->finish(*context_, peer_.timeout);
-    const std::vector<WeightBlocks::Block>& frozen = image.frozen().blocks();
-    const std::vector<int64_t> missing = commit(image.version(), frozen, true);
-    if (missing.empty()) return true;
-    for (const int64_t i : missing) post("weights", frozen[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
-  } catch (const Error& error) {
-    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed from now on");
+    link_->finish(*context_, seconds);
+    bring(image.version(), image.frozen().blocks(), true);
+    return true;
+  } catch (const std::exception& error) {
+    if (dispatcher_.stopping()) throw;
+    no_link_ = true;
     link_.reset();
+    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed from now on");
     return false;
   }
-  return send_over_link(image);
 }
 
 void WorkerLink::sync(const WeightImage& image) {
   const Stopwatch watch;
-  if (!send_over_link(image)) stream(image);
+  if (!send_over_link(image)) bring(image.version(), image.blocks(), false);
   version_ = image.version();
   dispatcher_.synced(watch.seconds());
 }
 
-WorkerReport WorkerLink::take_turn(WorkerTurn turn) {
-  WorkerReport report = WorkerReport::parse(post("turn", turn.to_json().dump()));
+// An answer is no longer than what is awaited can be.
+WorkerReport WorkerLink::take_turn(const WorkerTurn& turn, int64_t awaited_tokens) {
+  constexpr uint64_t bytes_around = uint64_t{4} << 20, bytes_of_a_token = 1024;
+  const uint64_t max_body = bytes_around + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
+  WorkerReport report = WorkerReport::parse(post("turn", turn.to_json().dump(), {}, max_body));
   HONE_CHECK(report.number == turn.number, "turn ", report.number, " came for turn ", turn.number);
   return report;
 }
@@ -202,11 +202,12 @@ void WorkerLink::serve() {
     if (work.stopping) return;
     if (work.weights) sync(*work.weights), moved = {};
     WorkerReport report = take_turn({.number = number,
-                                     .wait = work.busy ? turn_wait : 0,
+                                     .wait = work.tokens > 0 ? turn_wait : 0,
                                      .version = version_,
                                      .submit = std::move(work.submit),
-                                     .cancel = std::move(work.cancel)});
-    if (!work.busy || report.computed_tokens != computed || !report.finished.empty()) moved = {};
+                                     .cancel = std::move(work.cancel)},
+                                    work.tokens);
+    if (work.tokens == 0 || report.computed_tokens != computed || !report.finished.empty()) moved = {};
     if (report.computed_tokens != computed) dispatcher_.moved(place_);
     computed = report.computed_tokens;
     for (WorkerReport::Done& done : report.finished) {
@@ -214,7 +215,7 @@ void WorkerLink::serve() {
       next_pause_ = first_pause;
     }
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
-    busy = work.busy;
+    busy = work.tokens > 0;
   }
 }
 
@@ -227,7 +228,7 @@ void WorkerLink::run() {
     } catch (const std::exception& error) {
       dispatcher_.lost(place_, error.what());
     }
-    pause(next_pause_);
+    dispatcher_.pause(next_pause_);
   }
   link_.reset();
   context_.reset();

@@ -1,9 +1,7 @@
 #pragma once
 // WorkerLink: a learner's side of its talk with one worker, in a thread of its own: joins it, brings it weights, tells it what to write, and begins
 // again when it was lost.
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,23 +24,23 @@ class WorkerLink {
   };
   // The worker's place is the dispatcher's. The device is the learner's. Both outlive it.
   WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device);
-  // The dispatcher has been stopped: ends what is under way.
+  // Stops the dispatcher, and ends what is under way; a transfer over a device link may take its time to give up.
   ~WorkerLink();
 
  private:
   void run();
   void join();
   void serve();
-  WorkerReport take_turn(WorkerTurn turn);
+  WorkerReport take_turn(const WorkerTurn& turn, int64_t awaited_tokens);
   void sync(const WeightImage& image);
   bool send_over_link(const WeightImage& image);
-  void stream(const WeightImage& image);
   std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
   void open_link(const Json& kinds);
   void leave();
   HttpHeaders headers_for(std::string_view body) const;
-  Json post(const std::string& what, std::string_view body, HttpHeaders headers = {});
-  void pause(double seconds);
+  void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
+  // max_body: bytes of the answer.
+  Json post(const std::string& what, std::string_view body, HttpHeaders headers = {}, uint64_t max_body = uint64_t{4} << 20);
 
   Dispatcher& dispatcher_;
   const size_t place_;
@@ -55,9 +53,7 @@ class WorkerLink {
   double next_pause_ = first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
   std::optional<Context> context_;
   std::unique_ptr<DeviceLink> link_;
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;
+  bool no_link_ = false;  // one that was opened, or should have been, failed
   std::thread thread_;
 };
 

@@ -91,18 +91,16 @@ Reply reply_of(const Json& json) {
 
 Json request_json(const Request& request) {
   Sampling sampling = request.sampling;
-  return JsonObject{{"prompt", column(request.prompt)},
-                    {"n", request.n},
-                    {"id", std::bit_cast<int64_t>(request.id)},
-                    {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
-                    {"top_logprobs", request.top_logprobs},
-                    {"prompt_logprobs", request.prompt_logprobs}};
+  return JsonObject{{"prompt", column(request.prompt)},         {"n", request.n},
+                    {"id", std::bit_cast<int64_t>(request.id)}, {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
+                    {"top_logprobs", request.top_logprobs},     {"prompt_logprobs", request.prompt_logprobs}};
 }
 
 Request request_of(const Json& json) {
   Request out;
   out.prompt = column_of<int32_t>(json, "prompt");
   out.n = json.at("n").as_int("n");
+  HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, ", it must be in [1, 65536]");
   out.id = std::bit_cast<uint64_t>(json.at("id").as_int("id"));
   from_json(json.at("sampling"), "sampling", [&](Fields& f) { out.sampling.fields(f); });
   out.top_logprobs = json.at("top_logprobs").as_int("top_logprobs");
@@ -192,6 +190,7 @@ WorkerSetup WorkerSetup::parse(const Json& json) {
   out.device = of_name(json, "device", {DeviceKind::cpu, DeviceKind::cuda});
   out.numerics = numerics_of(json.at("numerics", "setup").as_string("numerics"));
   from_json(json.at("engine", "setup"), "engine", [&](Fields& f) { out.engine.fields(f); });
+  HONE_CHECK(out.engine.speculative.model.empty(), "a worker has no draft model: speculative.model is a folder of the learner's machine");
   for (const auto& [name, content] : json.at("tokenizer", "setup").as_object("tokenizer")) out.tokenizer[name] = text_of(content, name);
   return out;
 }
@@ -208,7 +207,7 @@ WorkerTurn WorkerTurn::parse(const Json& json) {
   out.number = json.at("turn", "turn").as_int("turn");
   out.wait = json.at("wait", "turn").as_double("wait");
   out.version = json.at("version", "turn").as_int("version");
-  HONE_CHECK(out.wait >= 0 && out.wait <= 60, "wait is ", out.wait, ", it must be in [0, 60] seconds");
+  HONE_CHECK(out.wait >= 0 && out.wait <= 1, "wait is ", out.wait, ", it must be in [0, 1] seconds");
   for (const Json& ask : json.at("submit", "turn").as_array("submit"))
     out.submit.push_back({ticket_of(ask.at("ticket", "submit")), request_of(ask.at("request", "submit"))});
   for (const Json& ticket : json.at("cancel", "turn").as_array("cancel")) out.cancel.push_back(ticket_of(ticket));

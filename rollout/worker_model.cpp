@@ -1,12 +1,14 @@
 #include "rollout/worker_model.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hone {
 
 constexpr int64_t most_replies = int64_t{1} << 20;  // a learner has rounds, which bound what it asks
 
-WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup) : device_(device), context_(device), model_(make_model(setup.model, "the learner's model")) {
+WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup)
+    : device_(device), context_(device), model_(make_model(setup.model, "the learner's model")) {
   HONE_CHECK(device.kind() == setup.device, "the learner computes on ", name_of(setup.device), ", this worker on ", name_of(device.kind()),
              ": their log-probs would differ");
   context_.set_numerics(setup.numerics);
@@ -31,8 +33,8 @@ void WorkerModel::put(int64_t block, std::string_view bytes, const Digest& diges
 }
 
 std::vector<int64_t> WorkerModel::missing(std::span<const Digest> digests) const {
-  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen(), digests.size(), " digests came of ",
-             digests_.size(), " blocks");
+  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen(), digests.size(), " digests came of ", digests_.size(),
+             " blocks");
   std::vector<int64_t> out;
   for (size_t i = 0; i < digests.size(); ++i)
     if (digests_[i] != digests[i]) out.push_back(static_cast<int64_t>(i));
@@ -59,10 +61,16 @@ void WorkerModel::copy_blocks(bool landed) {
 }
 
 void WorkerModel::commit(int64_t version, bool landed) {
-  loop_->at_rest([&](Engine& engine) {
-    copy_blocks(landed);
-    engine.weights_changed(version, true);
-  });
+  try {
+    loop_->at_rest([&](Engine& engine) {
+      copy_blocks(landed);
+      engine.weights_changed(version, true);
+    });
+  } catch (...) {
+    forget_version();
+    std::ranges::fill(digests_, std::nullopt);
+    throw;
+  }
   version_ = version;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // WorkerModel: what a worker draws from. A learner's setup makes it; its values arrive in blocks, beside those it has, and replace them all at once.
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,14 +15,16 @@
 
 namespace hone {
 
-// One thread but for loop().
+// One thread but for loop() and version().
 class WorkerModel {
  public:
   // The device outlives it. An Error if the setup asks for what this machine does not have.
   WorkerModel(Device& device, const WorkerSetup& setup);
   const WeightLayout& layout() const { return layout_; }
   EngineLoop& loop() { return *loop_; }
-  int64_t version() const { return version_; }  // -1: none yet
+  int64_t version() const { return version_; }  // -1: none yet; any thread
+  // The values stay, and count as none until the next commit.
+  void forget_version() { version_ = -1; }
 
   // A block of values that wait.
   void put(int64_t block, std::string_view bytes, const Digest& digest);
@@ -29,7 +32,8 @@ class WorkerModel {
   std::vector<int64_t> missing(std::span<const Digest> digests) const;
   // Where the values that training changes arrive on the device (u8 [n]), instead of in blocks.
   Tensor landing();
-  // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes came to landing().
+  // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes came to landing(). What is
+  // thrown leaves no version, and no block that counts as there.
   void commit(int64_t version, bool landed);
 
  private:
@@ -44,7 +48,7 @@ class WorkerModel {
   std::vector<std::optional<Digest>> digests_;  // of its blocks; none: not there
   std::vector<int64_t> fresh_;                  // blocks that came since the last commit
   Buffer landing_;
-  int64_t version_ = -1;
+  std::atomic<int64_t> version_ = -1;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<EngineLoop> loop_;  // last: it ends before the rest goes
 };

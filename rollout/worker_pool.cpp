@@ -4,13 +4,14 @@
 
 #include "core/comm/device_link.h"
 #include "core/file.h"
+#include "core/net/bearer_keys.h"
 #include "rollout/worker_link.h"
 
 namespace hone {
 
 void WorkerPoolConfig::fields(Fields& f) {
   f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
-  f("worker_key_file", worker_key_file, "file whose first line is the key that workers ask for; empty = none");
+  f("worker_key_file", worker_key_file, "file whose first key (lines as in a server's) workers are shown; empty = none");
   f("worker_timeout", worker_timeout, "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
   f("weight_transport", weight_transport,
     "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides have it)");
@@ -23,32 +24,25 @@ void WorkerPoolConfig::fields(Fields& f) {
     } catch (const Error& error) {
       f.require("workers", false, error.what());
     }
-    f.require("workers", std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) ==
-                             workers.begin() + static_cast<std::ptrdiff_t>(i),
-              concat("workers names ", workers[i], " twice"));
+    f.require(
+        "workers",
+        std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) == workers.begin() + static_cast<std::ptrdiff_t>(i),
+        concat("workers names ", workers[i], " twice"));
   }
 }
 
-static std::string read_key(const std::string& file) {
-  if (file.empty()) return {};
-  LineReader lines(expand_path(file));
-  std::string key;
-  while (lines.next(key))
-    if (!key.empty() && key.front() != '#') return key;
-  fail(file, " holds no key");
-}
-
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
-    : dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens, .timeout = config.worker_timeout}), weights_(std::move(weights)) {
-  const std::string key = read_key(config.worker_key_file), body = setup.to_json().dump();
+    : dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
+                                   .timeout = config.worker_timeout,
+                                   .vocab_size = make_model(setup.model, "the model")->shape().vocab_size}),
+      weights_(std::move(weights)) {
+  const std::string key = config.worker_key_file.empty() ? "" : read_keys(expand_path(config.worker_key_file)).front(), body = setup.to_json().dump();
   for (size_t i = 0; i < config.workers.size(); ++i)
-    links_.push_back(std::make_unique<WorkerLink>(dispatcher_, i,
-                                                  WorkerLink::Peer{.name = config.workers[i],
-                                                                   .key = key,
-                                                                   .setup = body,
-                                                                   .transport = config.weight_transport,
-                                                                   .timeout = config.worker_timeout},
-                                                  device));
+    links_.push_back(std::make_unique<WorkerLink>(
+        dispatcher_, i,
+        WorkerLink::Peer{
+            .name = config.workers[i], .key = key, .setup = body, .transport = config.weight_transport, .timeout = config.worker_timeout},
+        device));
   dispatcher_.settle(config.worker_timeout);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// WorkerPool: a sampler whose replies are written by workers elsewhere (rollout/worker.h). With the learner's own arithmetic a reply has the bits that
-// the engine beside the learner would give it, whichever worker writes it and however often that takes.
+// WorkerPool: a sampler whose replies are written by workers elsewhere (rollout/worker.h). With the learner's own arithmetic a reply has the bits
+// that the engine beside the learner would give it, whichever worker writes it and however often that takes.
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@ namespace hone {
 
 struct WorkerPoolConfig {
   std::vector<std::string> workers;  // URLs; none = the engine is this process's own
-  std::string worker_key_file;       // its first line is the key that workers are shown
+  std::string worker_key_file;       // its first key is shown to workers
   double worker_timeout = 60;
   std::string weight_transport = "auto";  // auto | stream | a kind of DeviceLink
   void fields(Fields& f);

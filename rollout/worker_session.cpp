@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "core/format.h"
@@ -49,25 +50,41 @@ int64_t WorkerSession::computed_tokens() const {
   return stats.prompt_tokens + stats.generated_tokens;
 }
 
-void WorkerSession::submit(WorkerTurn::Ask ask) {
-  const uint64_t ticket = ask.ticket;
-  std::vector<Request> requests;
-  requests.push_back(std::move(ask.request));
-  const uint64_t job = model_.loop().submit(std::move(requests), std::make_shared<Asked>(ticket, inbox_), false);
-  if (job == 0) throw ServeError(429, "the worker has no room for more replies", {}, "queue_full");
-  jobs_[ticket] = job;
+// All of them or none.
+void WorkerSession::submit(const std::vector<WorkerTurn::Ask>& asks) {
+  for (size_t i = 0; i < asks.size(); ++i) {
+    const uint64_t job = model_.loop().submit({asks[i].request}, std::make_shared<Asked>(asks[i].ticket, inbox_), false);
+    if (job != 0) {
+      jobs_[asks[i].ticket] = job;
+      continue;
+    }
+    for (size_t done = 0; done < i; ++done) drop(asks[done].ticket);
+    throw ServeError(429, "the worker has no room for more replies", {}, "queue_full");
+  }
+}
+
+void WorkerSession::drop(uint64_t ticket) {
+  const auto job = jobs_.find(ticket);
+  if (job == jobs_.end()) return;
+  model_.loop().cancel(job->second);
+  jobs_.erase(job);
 }
 
 const std::string& WorkerSession::turn(const WorkerTurn& turn) {
   if (turn.number == last_turn_ && !last_report_.empty()) return last_report_;
-  if (turn.number != last_turn_ + 1)
-    throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
+  if (turn.number != last_turn_ + 1) throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
   if (turn.version > model_.version())
-    throw ServeError(409, concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"), "version", "old_weights");
-  for (const WorkerTurn::Ask& ask : turn.submit) submit(ask);
-  for (const uint64_t ticket : turn.cancel)
-    if (const auto job = jobs_.find(ticket); job != jobs_.end()) model_.loop().cancel(job->second), jobs_.erase(job);
-  WorkerReport report{.number = turn.number, .version = model_.version()};
+    throw ServeError(409, concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"), "version",
+                     "old_weights");
+  std::set<uint64_t> tickets;
+  for (const WorkerTurn::Ask& ask : turn.submit)
+    if (jobs_.contains(ask.ticket) || !tickets.insert(ask.ticket).second)
+      throw ServeError(409, concat("ticket ", ask.ticket, " is given twice"), "ticket");
+  submit(turn.submit);
+  for (const uint64_t ticket : turn.cancel) drop(ticket);
+  WorkerReport report;
+  report.number = turn.number;
+  report.version = model_.version();
   {
     std::unique_lock lock(inbox_->mutex);
     if (!jobs_.empty())

@@ -20,11 +20,10 @@ class WorkerSession {
   ~WorkerSession();
   const std::string& id() const { return id_; }
   const std::string& run() const { return run_; }
-  double silent_seconds() const { return heard_.seconds(); }  // since the last turn
-  // The learner gave a sign of life.
+  double silent_seconds() const { return heard_.seconds(); }  // since the learner's last sign of life
   void hear() { heard_ = Stopwatch(); }
   // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it was. A ServeError (409) if a
-  // turn is missing between them, or the weights are older than it names.
+  // turn is missing between them, the weights are older than it names, or a ticket is known already; nothing of the turn is done then.
   const std::string& turn(const WorkerTurn& turn);
 
  private:
@@ -36,7 +35,8 @@ class WorkerSession {
     std::string failure;
   };
   class Asked;
-  void submit(WorkerTurn::Ask ask);
+  void submit(const std::vector<WorkerTurn::Ask>& asks);
+  void drop(uint64_t ticket);
   int64_t computed_tokens() const;
 
   WorkerModel& model_;

@@ -10,18 +10,24 @@
 
 namespace hone {
 
-BearerKeys BearerKeys::load(const std::filesystem::path& file) {
+std::vector<std::string> read_keys(const std::filesystem::path& file) {
   std::istringstream lines(read_file(file, 1 << 20));
-  BearerKeys out;
+  std::vector<std::string> out;
   int64_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.empty() || line.starts_with('#')) continue;
     HONE_CHECK(line.find_first_of(" \t") == std::string::npos, file.string(), ":", number, ": a key has no spaces");
-    out.add(line);
+    out.push_back(line);
   }
-  HONE_CHECK(!out.keys_.empty(), file.string(), ": the file holds no key (one a line)");
+  HONE_CHECK(!out.empty(), file.string(), ": the file holds no key (one a line)");
+  return out;
+}
+
+BearerKeys BearerKeys::load(const std::filesystem::path& file) {
+  BearerKeys out;
+  for (const std::string& key : read_keys(file)) out.add(key);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // BearerKeys: who may use a server ("Authorization: Bearer KEY").
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -8,9 +9,12 @@
 
 namespace hone {
 
+// One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in it, is an Error.
+std::vector<std::string> read_keys(const std::filesystem::path& file);
+
 class BearerKeys {
  public:
-  // One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in it, is an Error.
+  // Those of read_keys().
   static BearerKeys load(const std::filesystem::path& file);
   void add(std::string_view key);
   // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte of every one.

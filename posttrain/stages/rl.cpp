@@ -69,6 +69,8 @@ class Rl : public Stage {
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
                ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
     HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(), "rl: [rollout] has a device and workers: give one of them");
+    HONE_CHECK(recipe.rollout.pool.workers.empty() || recipe.rollout.speculative.model.empty(),
+               "rl: rollout.speculative.model is a folder of this machine, and workers have no files: method ngram or none goes with them");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device, ", the learner's is ",
                recipe.device, ": they must be of one kind");
     HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
