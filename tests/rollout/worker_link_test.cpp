@@ -1,0 +1,91 @@
+// A pool whose weights go over a link between devices, and what happens where that breaks.
+#include "rollout/worker_link.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/rollout/worker_fixture.h"
+#include "tests/support/local_link.h"
+
+namespace hone::test {
+namespace {
+
+class WorkerLinkTest : public WorkerFixture {
+ protected:
+  WorkerLinkTest() {
+    LocalLinks::join_registry();
+    LocalLinks::fault = LinkFault::none;
+    LocalLinks::opened = LocalLinks::arrived = 0;
+  }
+  // Three versions, each with the bits of the engine itself.
+  void expect_three_versions(WorkerPool& from, int64_t first = 0) {
+    for (int64_t version = first; version < first + 3; ++version) {
+      from.publish(version);
+      expect_bits(generate(from, requests()), expected(requests(), version));
+      change(static_cast<uint64_t>(version));
+    }
+  }
+};
+
+TEST_F(WorkerLinkTest, WeightsGoOverIt) {
+  for (int i = 0; i < 2; ++i) start();
+  const auto from = pool({workers[0]->port(), workers[1]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 4) << "two sides each";
+  EXPECT_EQ(LocalLinks::arrived, 6) << "three versions each";
+}
+
+TEST_F(WorkerLinkTest, UnderAdaptersTheBaseIsStreamed) {
+  use_adapters();
+  start();
+  const auto from = pool({workers[0]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::arrived, 3);
+}
+
+TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
+  LocalLinks::fault = LinkFault::never_opens;
+  WorkerConfig config;
+  config.lease = 0.3;  // which opening takes longer than
+  start(config);
+  const auto from = pool({workers[0]->port()}, 2);
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 0);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost")) << "the worker is as good without";
+}
+
+TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedFromThenOn) {
+  start();
+  const auto from = pool({workers[0]->port()}, 2);
+  from->publish(0);
+  expect_bits(generate(*from, requests()), expected(requests(), 0));
+  LocalLinks::fault = LinkFault::breaks;
+  change(7);
+  expect_three_versions(*from, 1);
+  EXPECT_EQ(LocalLinks::arrived, 1);
+}
+
+TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
+  LocalLinks::fault = LinkFault::never_opens;
+  transport = "local";
+  start();
+  const auto from = pool({workers[0]->port()}, 0.5);
+  from->publish(0);
+  try {
+    generate(*from, requests(1));
+    ADD_FAILURE() << "there is a reply";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("weight_transport is local"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(WorkerLinkTest, ByTheStreamAloneNoneIsOpened) {
+  transport = "stream";
+  start();
+  const auto from = pool({workers[0]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 0);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,96 @@
+#pragma once
+// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" for the tests that ask for it.
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/comm/device_link.h"
+
+namespace hone::test {
+
+enum class LinkFault : uint8_t { none, never_opens, breaks };
+
+// What goes wrong, and how many tensors have arrived.
+struct LocalLinks {
+  static inline std::atomic<LinkFault> fault = LinkFault::none;
+  static inline std::atomic<int> opened = 0, arrived = 0;
+  static void join_registry();
+};
+
+class LocalLink final : public DeviceLink {
+ public:
+  LocalLink(const std::string& id, int rank, double seconds) : rank_(rank) {
+    {
+      const std::lock_guard lock(mutex());
+      std::weak_ptr<Wire>& known = wires()[id];
+      wire_ = known.lock();
+      if (!wire_) known = wire_ = std::make_shared<Wire>();
+    }
+    std::unique_lock lock(wire_->mutex);
+    ++wire_->sides;
+    wire_->changed.notify_all();
+    const bool met = wire_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                                             [&] { return wire_->sides == 2 && LocalLinks::fault != LinkFault::never_opens; });
+    HONE_CHECK(met, "the other side has not come");
+    ++LocalLinks::opened;
+  }
+  void send(Context&, Tensor x) override {
+    HONE_CHECK(LocalLinks::fault != LinkFault::breaks, "the cable is cut");
+    const std::lock_guard lock(wire_->mutex);
+    wire_->to[1 - rank_].emplace_back(static_cast<char*>(x.data), static_cast<char*>(x.data) + x.bytes());
+    wire_->changed.notify_all();
+  }
+  void receive(Context&, Tensor x) override { awaited_.push_back(x); }
+  void finish(Context&, double seconds) override {
+    std::unique_lock lock(wire_->mutex);
+    for (const Tensor& x : std::exchange(awaited_, {})) {
+      auto& come = wire_->to[rank_];
+      const bool there = wire_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !come.empty(); });
+      HONE_CHECK(there, "the other side has not sent");
+      HONE_CHECK(come.front().size() == x.bytes(), come.front().size(), " bytes came for ", x.bytes());
+      std::memcpy(x.data, come.front().data(), x.bytes());
+      come.pop_front();
+      ++LocalLinks::arrived;
+    }
+  }
+
+ private:
+  struct Wire {
+    std::mutex mutex;
+    std::condition_variable changed;
+    int sides = 0;
+    std::deque<std::vector<char>> to[2];
+  };
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+  static std::map<std::string, std::weak_ptr<Wire>>& wires() {
+    static std::map<std::string, std::weak_ptr<Wire>> all;
+    return all;
+  }
+  const int rank_;
+  std::shared_ptr<Wire> wire_;
+  std::vector<Tensor> awaited_;
+};
+
+inline void LocalLinks::join_registry() {
+  static std::atomic<int> next_id = 0;
+  static const bool added =
+      device_links().add("local", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cpu; },
+                                   .new_id = [] { return std::to_string(next_id++); },
+                                   .open = [](Device&, const std::string& id, int rank, double seconds) -> std::unique_ptr<DeviceLink> {
+                                     return std::make_unique<LocalLink>(id, rank, seconds);
+                                   }});
+  static_cast<void>(added);
+}
+
+}  // namespace hone::test
