@@ -9,6 +9,8 @@
 
 namespace hone {
 
+constexpr double longest_settling = 10;  // seconds that a run waits for the last of its workers before it begins with the others
+
 void WorkerPoolConfig::fields(Fields& f) {
   f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
   f("worker_key_file", worker_key_file, "file whose first key (lines as in a server's) workers are shown; empty = none");
@@ -43,7 +45,7 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
         WorkerLink::Peer{
             .name = config.workers[i], .key = key, .setup = body, .transport = config.weight_transport, .timeout = config.worker_timeout},
         device));
-  dispatcher_.settle(config.worker_timeout);
+  dispatcher_.settle(std::min(longest_settling, config.worker_timeout));
 }
 
 WorkerPool::~WorkerPool() { dispatcher_.stop(); }

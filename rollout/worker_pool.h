@@ -25,7 +25,7 @@ class WorkerPool final : public Sampler {
  public:
   // The learner's weights as they were at this version or, where newer ones are there as well, at the oldest of those.
   using Weights = std::function<std::shared_ptr<const WeightImage>(int64_t version)>;
-  // Waits until each worker has joined, or has failed to. The device is the learner's; it outlives the pool.
+  // Waits until each worker has joined, or has failed to, for ten seconds at most. The device is the learner's; it outlives the pool.
   WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights);
   ~WorkerPool() override;
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/file.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -33,14 +34,7 @@ struct Counter : Stateful {
 void write_text(const fs::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
 void fill_model(const fs::path& folder) { write_text(folder / "config.json", "{}"); }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Checkpoint, EveryStateIsFoundAsItWas) {
   const test::TemporaryFolder root;

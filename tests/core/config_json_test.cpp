@@ -5,99 +5,60 @@
 #include <limits>
 
 #include "core/config.h"
+#include "tests/core/sample_settings.h"
+#include "tests/support/errors.h"
 
 namespace hone {
 namespace {
 
-struct Rate {
-  double rate = 0.5;
-  std::vector<double> betas{0.9, 0.95};
-  void fields(Fields& f) {
-    f("rate", rate, "how fast");
-    f("betas", betas, "decay of the moments");
-    f.require("rate", rate > 0, "rate must be positive");
-  }
-  bool operator==(const Rate&) const = default;
-};
+using test::Inner;
+using test::Recipe;
+using test::Stage;
 
-struct Part {
-  std::string name = "a";
-  Rate rate;
-  void fields(Fields& f) {
-    f("name", name, "what it is called");
-    f("rate", rate, "its rate");
-  }
-  bool operator==(const Part&) const = default;
-};
+Json written(Recipe recipe) {
+  return to_json([&](Fields& f) { recipe.fields(f); });
+}
 
-struct Settings {
-  int64_t steps = 10;
-  bool fast = false;
-  std::string path;
-  std::vector<int64_t> sizes;
-  std::vector<std::string> words;
-  Rate rate;
-  std::vector<Part> part;
-  void fields(Fields& f) {
-    f("steps", steps, "how many");
-    f("fast", fast, "quick");
-    f("path", path, "a file");
-    f("sizes", sizes, "sizes");
-    f("words", words, "words");
-    f("rate", rate, "of all");
-    f("part", part, "in order");
-  }
-  Json to_json() {
-    return hone::to_json([this](Fields& f) { fields(f); });
-  }
-  bool operator==(const Settings&) const = default;
-};
-
-Settings read(const Json& json) {
-  Settings out;
+Recipe read(const Json& json) {
+  Recipe out;
   from_json(json, "settings", [&](Fields& f) { out.fields(f); });
   return out;
 }
 
 std::string error_of(std::string_view text) {
-  try {
-    read(parse_json(text, "test"));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { read(parse_json(text, "test")); });
 }
 
 TEST(ConfigJsonTest, WhatIsWrittenReadsBackToTheSameValues) {
-  Settings written{
-      .steps = std::numeric_limits<int64_t>::min(), .fast = true, .path = "a \"b\"\n\\", .sizes = {}, .words = {"", "é"}, .rate = {}, .part = {}};
-  written.sizes = {std::numeric_limits<int64_t>::max(), 0, -1};
-  written.rate = {.rate = 0.1 + 0.2, .betas = {-0.0, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()}};
-  written.part = {{.name = "x", .rate = {.rate = 1e-300, .betas = {}}}, {}};
-  const Settings back = read(parse_json(written.to_json().dump(), "test"));
-  EXPECT_EQ(back, written);
-  EXPECT_TRUE(std::signbit(back.rate.betas[0]));
-  EXPECT_EQ(read(Settings().to_json()), Settings());
+  Recipe recipe{
+      .steps = std::numeric_limits<int64_t>::min(), .fast = true, .path = "a \"b\"\n\\", .sizes = {}, .words = {"", "é"}, .inner = {}, .stage = {}};
+  recipe.sizes = {std::numeric_limits<int64_t>::max(), 0, -1};
+  recipe.inner = {.rate = 0.1 + 0.2, .betas = {-0.0, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()}};
+  recipe.stage = {{.name = "x", .inner = {.rate = 1e-300, .betas = {}}}, {}};
+  const Recipe back = read(parse_json(written(recipe).dump(), "test"));
+  EXPECT_EQ(back, recipe);
+  EXPECT_TRUE(std::signbit(back.inner.betas[0]));
+  EXPECT_EQ(read(written(Recipe())), Recipe());
 }
 
 TEST(ConfigJsonTest, WhatIsMissingKeepsItsValue) {
-  const Settings kept = read(JsonObject{{"rate", JsonObject{{"betas", JsonArray{1}}}}, {"part", JsonArray{JsonObject{{"name", "b"}}}}});
+  const Recipe kept = read(JsonObject{{"inner", JsonObject{{"betas", JsonArray{1}}}}, {"stage", JsonArray{JsonObject{{"name", "b"}}}}});
   EXPECT_EQ(kept.steps, 10);
-  EXPECT_EQ(kept.rate, (Rate{.rate = 0.5, .betas = {1}}));
-  EXPECT_EQ(kept.part, (std::vector<Part>{{.name = "b", .rate = {}}}));
+  EXPECT_EQ(kept.inner, (Inner{.rate = 0.5, .betas = {1}}));
+  EXPECT_EQ(kept.stage, (std::vector<Stage>{{.name = "b", .inner = {}}}));
 }
 
-TEST(ConfigJsonTest, ListsAreReplacedNotAddedTo) { EXPECT_EQ(read(parse_json(R"({"rate": {"betas": []}})", "test")).rate.betas.size(), 0u); }
+TEST(ConfigJsonTest, ListsAreReplacedNotAddedTo) { EXPECT_EQ(read(parse_json(R"({"inner": {"betas": []}})", "test")).inner.betas.size(), 0u); }
 
 TEST(ConfigJsonTest, ErrorsNameTheirPlace) {
   struct Case {
     const char *text, *place, *what;
   };
   for (const auto& [text, place, what] : {Case{R"({"stepz": 1})", "settings: ", "unknown member 'stepz'"},
-                                          {R"({"rate": {"rat": 1}})", "settings.rate: ", "unknown member 'rat'"},
-                                          {R"({"part": [{}, {"rate": {"x": 1}}]})", "settings.part[1].rate: ", "unknown member 'x'"},
-                                          {R"({"rate": {"rate": 0}})", "settings.rate.rate: ", "rate must be positive"},
-                                          {R"({"part": [{"rate": {"rate": -1}}]})", "settings.part[0].rate.rate: ", "rate must be positive"},
+                                          {R"({"inner": {"rat": 1}})", "settings.inner: ", "unknown member 'rat'"},
+                                          {R"({"stage": [{}, {"inner": {"x": 1}}]})", "settings.stage[1].inner: ", "unknown member 'x'"},
+                                          {R"({"inner": {"rate": 0}})", "settings.inner.rate: ", "rate must be positive"},
+                                          {R"({"stage": [{"inner": {"rate": -1}}]})", "settings.stage[0].inner.rate: ", "rate must be positive"},
                                           {R"({"steps": "1"})", "settings.steps", "string"},
                                           {R"({"steps": 1.5})", "settings.steps", "integer"},
                                           {R"({"steps": null})", "settings.steps", "null"},
@@ -105,10 +66,10 @@ TEST(ConfigJsonTest, ErrorsNameTheirPlace) {
                                           {R"({"path": []})", "settings.path", "array"},
                                           {R"({"sizes": [1, "2"]})", "settings.sizes", "string"},
                                           {R"({"words": "one"})", "settings.words", "array"},
-                                          {R"({"rate": 3})", "settings.rate", "object"},
-                                          {R"({"rate": {"betas": {}}})", "settings.rate.betas", "array"},
-                                          {R"({"part": {}})", "settings.part", "array"},
-                                          {R"({"part": [7]})", "settings.part[0]", "object"},
+                                          {R"({"inner": 3})", "settings.inner", "object"},
+                                          {R"({"inner": {"betas": {}}})", "settings.inner.betas", "array"},
+                                          {R"({"stage": {}})", "settings.stage", "array"},
+                                          {R"({"stage": [7]})", "settings.stage[0]", "object"},
                                           {R"([])", "settings", "object"},
                                           {R"(null)", "settings", "object"}}) {
     const std::string error = error_of(text);

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "core/jsonl.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -24,14 +25,7 @@ void write_gzip(const std::filesystem::path& path, const std::string& bytes) {
   gzclose(file);
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(ExpandPath, VariablesAndHome) {
   ::setenv("HONE_TEST_PLACE", "/data", 1);

@@ -5,16 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "tests/support/errors.h"
+
 namespace hone {
 namespace {
 
 std::string error_of(std::string_view text, int64_t first_line = 1) {
-  try {
-    parse_json(text, "rows.jsonl", first_line);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { parse_json(text, "rows.jsonl", first_line); });
 }
 
 TEST(Json, KeepsOrderKindsAndBits) {

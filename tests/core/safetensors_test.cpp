@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "core/file.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -21,14 +22,7 @@ std::string file_of(std::string_view header, size_t data_bytes) {
   return out + std::string(header) + std::string(data_bytes, '\1');
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 std::string check_error(std::string_view header, size_t data_bytes) {
   return error_of([&] { check_safetensors(file_of(header, data_bytes), "m.safetensors"); });

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 
 #include "core/net/digest.h"
 #include "core/rng.h"
@@ -314,6 +315,20 @@ TEST_F(WorkersRun, WithItsCablePulledAWorkerIsLostAndComesBack) {
   const std::string log = expect_ends(learner, "run", 25);
   EXPECT_NE(log.find("no answer within 2 seconds"), std::string::npos) << log;
   EXPECT_EQ(count(log, "has joined"), 2u) << log;
+}
+
+TEST_F(WorkersRun, OverTlsItHasTheSameBitsAndNobodyIsTakenForAWorkerUnvouched) {
+  const std::string certificate = path("cert.pem"), key = path("key.pem");
+  const std::string command = concat("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=worker -addext ",
+                                     "subjectAltName=IP:127.0.0.1 -keyout ", key, " -out ", certificate, " 2>/dev/null");
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  const WorkerProcess worker("127.0.0.1:0", {"--tls-cert", certificate, "--tls-key", key});
+  const std::string secure = "https://" + worker.address();
+  Process learner(with("run", {secure}, 20), {"SSL_CERT_FILE=" + certificate});
+  expect_ends(learner, "run", 30);
+  const Finished refused = run_hone(with("other", {secure}, 1));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("certificate verify failed"), std::string::npos) << refused.err;
 }
 
 TEST_F(WorkersRun, MessagesThatAreDamagedAreNeverTaken) {

@@ -5,19 +5,10 @@
 #include "core/config.h"
 #include "core/file.h"
 #include "tests/posttrain/characters.h"
+#include "tests/support/errors.h"
 
 namespace hone::test {
 namespace {
-
-template <class Body>
-std::string error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class DatasetTest : public ::testing::Test {
  protected:

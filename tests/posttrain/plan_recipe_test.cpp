@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "tests/rollout/tiny_draft.h"
+#include "tests/support/errors.h"
 #include "tests/support/support.h"
 
 namespace hone {
@@ -41,12 +42,7 @@ reward = { kind = "number" }
 Recipe read(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>(); }
 
 std::string error_of(const std::vector<std::string>& overrides) {
-  try {
-    check_recipe(read(overrides));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { check_recipe(read(overrides)); });
 }
 
 TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {

@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "tests/posttrain/characters.h"
+#include "tests/support/errors.h"
 
 namespace hone::test {
 namespace {
@@ -34,12 +35,7 @@ class PreferenceDataTest : public ::testing::Test {
   }
   std::string text(const std::vector<int32_t>& ids) const { return tokenizer.decode(ids, true); }
   std::string error_of(const std::string& text_of_rows) const {
-    try {
-      load_preferences(pairs(text_of_rows), tokenizer);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return test::error_of([&] { load_preferences(pairs(text_of_rows), tokenizer); });
   }
   TemporaryFolder folder;
   Tokenizer tokenizer = character_tokenizer(folder.path());

@@ -9,6 +9,7 @@
 
 #include "core/rng.h"
 #include "tests/rollout/tiny_server.h"
+#include "tests/support/errors.h"
 
 namespace hone::test {
 namespace {
@@ -109,14 +110,6 @@ WorkerSetup setup() {
   return out;
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
   const WorkerReport there = report(), back = WorkerReport::parse(sent(there.to_json()));
