@@ -13,6 +13,7 @@ constexpr double turn_wait = 0.05;       // that a worker waits for a reply to b
 constexpr double shortest_pause = 0.05;  // before something is tried again
 constexpr double longest_pause = 10;
 constexpr double most_seconds_refused = 2;  // that a worker may refuse connections or break them off
+constexpr int most_openings = 3;            // of device links that fail, before weights are streamed for good
 constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
 constexpr double longest_transfer = 60;     // seconds for weights to go over it
 
@@ -111,7 +112,7 @@ void WorkerLink::join() {
 }
 
 void WorkerLink::open_link(const Json& kinds) {
-  if (peer_.transport == "stream" || (peer_.transport == "auto" && no_link_)) return;
+  if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ == most_openings)) return;
   for (const Json& kind : kinds.as_array("links")) {
     const std::string& name = kind.as_string("links");
     const DeviceLinkKind* here = device_links().find(name);
@@ -129,7 +130,7 @@ void WorkerLink::open_link(const Json& kinds) {
     } catch (const Refusal&) {
       throw;
     } catch (const Error& error) {
-      no_link_ = true;
+      ++failed_openings_;
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
@@ -170,9 +171,8 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
     return true;
   } catch (const std::exception& error) {
     if (dispatcher_.stopping()) throw;
-    no_link_ = true;
     link_.reset();
-    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed from now on");
+    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed until it joins again");
     return false;
   }
 }

@@ -53,7 +53,7 @@ class WorkerLink {
   double next_pause_ = first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
   std::optional<Context> context_;
   std::unique_ptr<DeviceLink> link_;
-  bool no_link_ = false;  // one that was opened, or should have been, failed
+  int failed_openings_ = 0;
   std::thread thread_;
 };
 
