@@ -62,21 +62,20 @@ void WorkerLink::leave() {
   try {
     Url url = parse_url(peer_.name);
     url.target = "/v1/worker/leave";
-    http_post(url, {.body = "{}", .headers = headers_for("{}"), .timeout = seconds});
+    http_post(url, {.body = "{}", .headers = headers_for(sha256("{}")), .timeout = seconds});
   } catch (const Error& error) {
     log::debug("rollout: worker ", peer_.name, " was not told of the end: ", error.what());
   }
 }
 
-HttpHeaders WorkerLink::headers_for(std::string_view body) const {
-  HttpHeaders out{{digest_header, base64(sha256(body))}, {session_header, session_}};
+HttpHeaders WorkerLink::headers_for(const Digest& digest) const {
+  HttpHeaders out{{digest_header, base64(digest)}, {session_header, session_}};
   if (!peer_.key.empty()) out.emplace_back("authorization", "Bearer " + peer_.key);
   return out;
 }
 
 // Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while.
-Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeaders headers, uint64_t max_body) {
-  for (auto& header : headers_for(body)) headers.push_back(std::move(header));
+Json WorkerLink::post(const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body) {
   const Stopwatch since;
   for (double wait = shortest_pause;; wait *= 2) {
     std::string problem;
@@ -97,11 +96,15 @@ Json WorkerLink::post(const std::string& what, std::string_view body, HttpHeader
   }
 }
 
+Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t max_body) {
+  return post(what, body, headers_for(sha256(body)), max_body);
+}
+
 void WorkerLink::join() {
   session_.clear();
   link_.reset();
   version_ = -1;
-  const Json answer = post("join", peer_.setup);
+  const Json answer = ask("join", peer_.setup);
   session_ = answer.at("session", "join").as_string("session");
   const std::string& device = answer.at("device", "join").as_string("device");
   log::info("rollout: worker ", peer_.name, " has joined: ", chip(device));
@@ -120,10 +123,10 @@ void WorkerLink::open_link(const Json& kinds) {
     try {
       const std::string id = here->new_id();
       const double seconds = std::min(longest_opening, peer_.timeout / 4);
-      post("link",
-           Json(JsonObject{
-                    {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
-               .dump());
+      ask("link",
+          Json(JsonObject{
+                   {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
+              .dump());
       if (!context_) context_.emplace(device_);
       link_ = here->open(device_, id, 0, seconds);
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
@@ -140,7 +143,7 @@ void WorkerLink::open_link(const Json& kinds) {
 std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
   JsonArray digests;
   for (const WeightBlocks::Block& block : blocks) digests.emplace_back(base64(block.digest));
-  const Json answer = post("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
+  const Json answer = ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
   for (const Json& block : answer.at("missing", "commit").as_array("missing")) {
     missing.push_back(block.as_int("missing"));
@@ -153,7 +156,10 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightB
 void WorkerLink::bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
   const std::vector<int64_t> missing = commit(version, blocks, landed);
   for (const int64_t i : missing) {
-    post("weights", blocks[static_cast<size_t>(i)].bytes, {{block_header, std::to_string(i)}});
+    const WeightBlocks::Block& block = blocks[static_cast<size_t>(i)];
+    HttpHeaders headers = headers_for(block.digest);
+    headers.emplace_back(block_header, std::to_string(i));
+    post("weights", block.bytes, headers);
     dispatcher_.moved(place_);
   }
   HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
@@ -164,7 +170,7 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
   if (!link_) return false;
   const double seconds = std::min(longest_transfer, peer_.timeout / 2);
   try {
-    post("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
+    ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
     link_->send(*context_, image.trained());
     link_->finish(*context_, seconds);
     bring(image.version(), image.frozen().blocks(), true);
@@ -186,9 +192,9 @@ void WorkerLink::sync(const WeightImage& image) {
 
 // An answer is no longer than what is awaited can be.
 WorkerReport WorkerLink::take_turn(const WorkerTurn& turn, int64_t awaited_tokens) {
-  constexpr uint64_t bytes_around = uint64_t{4} << 20, bytes_of_a_token = 1024;
-  const uint64_t max_body = bytes_around + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
-  WorkerReport report = WorkerReport::parse(post("turn", turn.to_json().dump(), {}, max_body));
+  constexpr uint64_t bytes_of_a_token = 1024;
+  const uint64_t max_body = most_bytes + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
+  WorkerReport report = WorkerReport::parse(ask("turn", turn.to_json().dump(), max_body));
   HONE_CHECK(report.number == turn.number, "turn ", report.number, " came for turn ", turn.number);
   return report;
 }

@@ -37,10 +37,12 @@ class WorkerLink {
   std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
   void open_link(const Json& kinds);
   void leave();
-  HttpHeaders headers_for(std::string_view body) const;
+  HttpHeaders headers_for(const Digest& digest) const;
   void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
   // max_body: bytes of the answer.
-  Json post(const std::string& what, std::string_view body, HttpHeaders headers = {}, uint64_t max_body = uint64_t{4} << 20);
+  Json ask(const std::string& what, const std::string& body, uint64_t max_body = most_bytes);
+  Json post(const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body = most_bytes);
+  static constexpr uint64_t most_bytes = uint64_t{4} << 20;
 
   Dispatcher& dispatcher_;
   const size_t place_;
