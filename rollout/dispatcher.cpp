@@ -39,7 +39,7 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
 // Its writers are told, if they know of it.
 void Dispatcher::withdraw(uint64_t ticket, Asked& asked) {
   for (const Asked::Writer& writer : std::exchange(asked.writers, {})) {
-    Worker& worker = workers_[writer.worker];
+    Member& worker = workers_[writer.worker];
     worker.tokens -= asked.tokens;
     if (std::erase(worker.told, ticket) == 0) worker.dropped.push_back(ticket);
     mark_idle(worker);
@@ -60,7 +60,7 @@ void Dispatcher::cancel(uint64_t ticket) {
 void Dispatcher::give(uint64_t ticket, size_t worker) {
   Asked& asked = asked_.at(ticket);
   asked.writers.push_back({worker, {}});
-  Worker& to = workers_[worker];
+  Member& to = workers_[worker];
   to.told.push_back(ticket);
   to.tokens += asked.tokens;
   mark_idle(to);
@@ -97,9 +97,9 @@ bool Dispatcher::step() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || asked_.empty(); });
     whole = std::exchange(whole_, {});
-    if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout && std::ranges::none_of(workers_, &Worker::alive)) {
+    if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout && std::ranges::none_of(workers_, &Member::alive)) {
       std::string reasons;
-      for (const Worker& worker : workers_) reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
+      for (const Member& worker : workers_) reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
       fail("rollout: no worker has finished anything for ", limits_.timeout, " seconds (rollout.worker_timeout), and none is there", reasons);
     }
   }
@@ -128,10 +128,10 @@ void Dispatcher::publish(std::shared_ptr<const WeightImage> weights) {
 
 void Dispatcher::settle(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, duration(seconds), [this] { return std::ranges::all_of(workers_, &Worker::settled); });
+  changed_.wait_for(lock, duration(seconds), [this] { return std::ranges::all_of(workers_, &Member::settled); });
 }
 
-void Dispatcher::mark_idle(Worker& worker) {
+void Dispatcher::mark_idle(Member& worker) {
   const bool idle = worker.tokens == 0;
   if (idle == worker.idle) return;
   if (worker.idle) worker.idle_seconds += worker.idle_since.seconds();
@@ -143,11 +143,11 @@ Metrics Dispatcher::metrics() {
   const std::lock_guard lock(mutex_);
   const double seconds = std::exchange(since_metrics_, Stopwatch()).seconds();
   Metrics out = std::exchange(counts_, {});
-  out["workers/alive"] = static_cast<double>(std::ranges::count_if(workers_, &Worker::alive));
+  out["workers/alive"] = static_cast<double>(std::ranges::count_if(workers_, &Member::alive));
   out["queue/requests"] = static_cast<double>(queue_.size());
   double generated = 0;
   for (size_t i = 0; i < workers_.size(); ++i) {
-    Worker& worker = workers_[i];
+    Member& worker = workers_[i];
     if (worker.idle) worker.idle_seconds += std::exchange(worker.idle_since, Stopwatch()).seconds();
     generated += static_cast<double>(worker.generated);
     out[concat("workers/", i, "/tokens_per_second")] = static_cast<double>(std::exchange(worker.generated, 0)) / seconds;
@@ -159,7 +159,7 @@ Metrics Dispatcher::metrics() {
 
 Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience) {
   std::unique_lock lock(mutex_);
-  Worker& worker = workers_[place];
+  Member& worker = workers_[place];
   const auto outdated = [&] { return weights_ && weights_->version() > version; };
   changed_.wait_for(lock, duration(patience), [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
   Work out;
@@ -184,7 +184,7 @@ void Dispatcher::joined(size_t place) {
   workers_[place].alive = workers_[place].settled = true;
   workers_[place].reason.clear();
   workers_[place].since_joined = {};
-  for (Worker& worker : workers_)
+  for (Member& worker : workers_)
     for (const uint64_t ticket : std::exchange(worker.told, {})) {
       Asked& asked = asked_.at(ticket);
       asked.drop(static_cast<size_t>(&worker - workers_.data()));
@@ -198,10 +198,11 @@ void Dispatcher::joined(size_t place) {
 
 void Dispatcher::lost(size_t place, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  Worker& worker = workers_[place];
+  Member& worker = workers_[place];
   const bool news = worker.alive || worker.reason != reason;
   if (worker.alive) ++counts_["workers/lost"];
-  if (std::exchange(worker.useful, false)) none_since_ = {};
+  const bool first_fruitless = worker.alive && !worker.useful && !std::exchange(worker.fruitless, true);
+  if (std::exchange(worker.useful, false) || first_fruitless) none_since_ = {};
   worker.alive = false;
   worker.settled = true;
   worker.reason = reason;
@@ -238,17 +239,18 @@ void Dispatcher::check(const Asked& asked, const std::vector<Reply>& replies) co
   }
 }
 
-void Dispatcher::finished(size_t place, WorkerReport::Done done) {
+bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
   const std::lock_guard lock(mutex_);
   const auto found = asked_.find(done.ticket);
-  if (found == asked_.end()) return;  // cancelled meanwhile
+  if (found == asked_.end()) return false;  // cancelled meanwhile
   Asked& asked = found->second;
   const auto writer = std::ranges::find(asked.writers, place, &Asked::Writer::worker);
-  if (writer == asked.writers.end()) return;  // another one was first
-  Worker& worker = workers_[place];
-  if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return;  // it has not been told of it since it joined
+  if (writer == asked.writers.end()) return false;  // another one was first
+  Member& worker = workers_[place];
+  if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return false;  // it has not been told of it since it joined
   check(asked, done.replies);
   worker.useful = true;
+  worker.fruitless = false;
   none_since_ = {};
   for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
   worker.tokens -= asked.tokens;
@@ -259,6 +261,7 @@ void Dispatcher::finished(size_t place, WorkerReport::Done done) {
   withdraw(done.ticket, asked);
   whole_.push_back({done.ticket, std::move(done.replies)});
   assign();
+  return true;
 }
 
 void Dispatcher::synced(double seconds) {
@@ -269,7 +272,7 @@ void Dispatcher::synced(double seconds) {
 
 void Dispatcher::moved(size_t place) {
   const std::lock_guard lock(mutex_);
-  Worker& worker = workers_[place];
+  Member& worker = workers_[place];
   worker.useful |= worker.since_joined.seconds() > limits_.timeout;
 }
 

@@ -53,8 +53,9 @@ class Dispatcher {
   void joined(size_t worker);
   // With what it was asked, which others are asked now.
   void lost(size_t worker, const std::string& reason);
-  // An Error if these are no replies to what it was asked: what a learner could not learn from is not believed.
-  void finished(size_t worker, WorkerReport::Done done);
+  // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to what it was asked: what a
+  // learner could not learn from is not believed.
+  bool finished(size_t worker, WorkerReport::Done done);
   void synced(double seconds);  // a worker has taken new weights
   void moved(size_t worker);    // it gets on
   // From now on next() says `stopping`, at once.
@@ -78,10 +79,11 @@ class Dispatcher {
       return std::erase_if(writers, [&](const Writer& of) { return of.worker == worker; }) > 0;
     }
   };
-  struct Worker {
+  struct Member {
     std::string name, reason;  // why it is not there
     bool alive = false, settled = false;
-    bool useful = false;  // since it joined: it has finished something, or been getting on for longer than the timeout
+    bool fruitless = false;  // it was lost before it was useful
+    bool useful = false;     // since it joined: it has finished something, or been getting on for longer than the timeout
     Stopwatch since_joined;
     int64_t tokens = 0;         // of what it is to write
     std::deque<uint64_t> told;  // what next() will say
@@ -101,12 +103,12 @@ class Dispatcher {
   void withdraw(uint64_t ticket, Asked& asked);
   void help(size_t worker);
   void check(const Asked& asked, const std::vector<Reply>& replies) const;
-  void mark_idle(Worker& worker);
+  void mark_idle(Member& worker);
 
   const Limits limits_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Worker> workers_;
+  std::vector<Member> workers_;
   std::map<uint64_t, Asked> asked_;
   std::deque<uint64_t> queue_;  // of no worker
   std::deque<Whole> whole_;

@@ -20,14 +20,12 @@ namespace hone {
 void WorkerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file, "file with one key a line, one of which the learner must bear");
   f("lease", lease, "seconds without a word after which a learner counts as gone");
-  f.require("lease", lease > 0 && lease <= 1e6, "lease must be in (0, 1e6] seconds");
+  f.require("lease", lease >= 5 && lease <= 1e6, "lease must be in [5, 1e6] seconds: a learner with nothing to say speaks once a second");
 }
 
 namespace {
 
 constexpr double most_link_seconds = 60;  // that a learner may have this worker wait for the other side of a link
-
-ServeError unknown_session() { return {409, "this session has ended; join again", {}, "unknown_session"}; }
 
 int64_t block_number(std::string_view text) {
   int64_t out = -1;
@@ -74,7 +72,7 @@ struct Worker::Impl final : HttpApp {
 
   WorkerSession& session_of(const Exchange& exchange);
   void make_model(const WorkerSetup& setup);
-  void end_session(const char* why);
+  void end_session(const std::string& why);  // of the learner: it ...
   static void reply(Exchange& exchange, std::string body);
   std::shared_ptr<WorkerModel> shown_model() const;
 
@@ -89,6 +87,7 @@ struct Worker::Impl final : HttpApp {
   std::optional<Context> link_context;
   std::optional<int64_t> landed;  // the version whose values came over the link last
   std::optional<WorkerSession> session;
+  std::string last_end;  // why the session before ended
 
   mutable std::mutex mutex;
   std::condition_variable arrived;
@@ -145,7 +144,8 @@ void Worker::Impl::run() {
     }
     if (next && !next->gone()) answer(*next);
     if (session && session->silent_seconds() > config.lease) end_session("was silent for too long: what it asked is dropped");
-    if (session && !model->loop().state().failure.empty()) end_session("has to join again: the engine stopped");
+    if (!session) continue;
+    if (const std::string why = model->loop().state().failure; !why.empty()) end_session("has to join again: the engine stopped: " + why);
   }
 }
 
@@ -175,13 +175,15 @@ void Worker::Impl::reply(Exchange& exchange, std::string body) {
 }
 
 WorkerSession& Worker::Impl::session_of(const Exchange& exchange) {
-  if (!session || session->id() != exchange.head().header(session_header)) throw unknown_session();
+  if (!session || session->id() != exchange.head().header(session_header))
+    throw ServeError(409, concat("this session has ended", last_end.empty() ? "" : ": it ", last_end, "; join again"), {}, "unknown_session");
   return *session;
 }
 
-void Worker::Impl::end_session(const char* why) {
+void Worker::Impl::end_session(const std::string& why) {
   log::info("worker: the learner of ", session->run(), " ", why);
   session.reset();
+  last_end = why;
   link.reset();
   const std::lock_guard lock(mutex);
   run_name.clear();

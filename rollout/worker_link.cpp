@@ -35,6 +35,12 @@ std::string reason_in(const HttpResponse& response) {
 // Of a device's description: results do not depend on the rest.
 std::string chip(const std::string& description) { return description.substr(0, std::min<size_t>(100, description.find(','))); }
 
+// What follows the name of what was asked for: that the same went wrong with another message is no news.
+std::string without(std::string problem, const std::string& target) {
+  const size_t at = problem.find(target);
+  return at == std::string::npos ? problem : problem.substr(at + target.size());
+}
+
 bool damaged(const HttpResponse& response) {
   try {
     return parse_json(response.body, "answer").at("error").at("code") == Json("damaged");
@@ -89,7 +95,7 @@ Json WorkerLink::post(const std::string& what, std::string_view body, const Http
     } catch (const Refusal&) {
       throw;
     } catch (const Error& error) {
-      problem = error.what();
+      problem = without(error.what(), concat("/v1/worker/", what, ": "));
     }
     if (dispatcher_.stopping() || since.seconds() + wait > std::min(most_seconds_refused, peer_.timeout)) fail(problem);
     dispatcher_.pause(wait);
@@ -102,7 +108,7 @@ Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t 
 
 void WorkerLink::join() {
   session_.clear();
-  link_.reset();
+  device_link_.reset();
   version_ = -1;
   const Json answer = ask("join", peer_.setup);
   session_ = answer.at("session", "join").as_string("session");
@@ -111,10 +117,10 @@ void WorkerLink::join() {
   if (chip(device) != chip(device_.description()))
     log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ", chip(device_.description()),
                  ": log-probs may differ in their last bits");
-  open_link(answer.at("links", "join"));
+  open_device_link(answer.at("links", "join"));
 }
 
-void WorkerLink::open_link(const Json& kinds) {
+void WorkerLink::open_device_link(const Json& kinds) {
   if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ == most_openings)) return;
   for (const Json& kind : kinds.as_array("links")) {
     const std::string& name = kind.as_string("links");
@@ -128,7 +134,7 @@ void WorkerLink::open_link(const Json& kinds) {
                    {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
               .dump());
       if (!context_) context_.emplace(device_);
-      link_ = here->open(device_, id, 0, seconds);
+      device_link_ = here->open(device_, id, 0, seconds);
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
     } catch (const Refusal&) {
       throw;
@@ -137,7 +143,7 @@ void WorkerLink::open_link(const Json& kinds) {
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
-  HONE_CHECK(link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport, ", which does not reach this worker");
+  HONE_CHECK(device_link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport, ", which does not reach this worker");
 }
 
 std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
@@ -167,18 +173,18 @@ void WorkerLink::bring(int64_t version, std::span<const WeightBlocks::Block> blo
 
 // What training leaves alone goes by the stream, once.
 bool WorkerLink::send_over_link(const WeightImage& image) {
-  if (!link_) return false;
+  if (!device_link_) return false;
   const double seconds = std::min(longest_transfer, peer_.timeout / 2);
   try {
     ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
-    link_->send(*context_, image.trained());
-    link_->finish(*context_, seconds);
+    device_link_->send(*context_, image.trained());
+    device_link_->finish(*context_, seconds);
     bring(image.version(), image.frozen().blocks(), true);
     return true;
   } catch (const std::exception& error) {
     if (dispatcher_.stopping()) throw;
-    link_.reset();
-    log::warning("rollout: the link to ", peer_.name, " broke: ", error.what(), "; its weights are streamed until it joins again");
+    device_link_.reset();
+    log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", error.what(), "; they are streamed until it joins again");
     return false;
   }
 }
@@ -217,8 +223,7 @@ void WorkerLink::serve() {
     if (report.computed_tokens != computed) dispatcher_.moved(place_);
     computed = report.computed_tokens;
     for (WorkerReport::Done& done : report.finished) {
-      dispatcher_.finished(place_, std::move(done));
-      next_pause_ = first_pause;
+      if (dispatcher_.finished(place_, std::move(done))) next_pause_ = first_pause;
     }
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
     busy = work.tokens > 0;
@@ -236,7 +241,7 @@ void WorkerLink::run() {
     }
     dispatcher_.pause(next_pause_);
   }
-  link_.reset();
+  device_link_.reset();
   context_.reset();
 }
 

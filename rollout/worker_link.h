@@ -35,7 +35,7 @@ class WorkerLink {
   void sync(const WeightImage& image);
   bool send_over_link(const WeightImage& image);
   std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
-  void open_link(const Json& kinds);
+  void open_device_link(const Json& kinds);
   void leave();
   HttpHeaders headers_for(const Digest& digest) const;
   void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
@@ -54,7 +54,7 @@ class WorkerLink {
   static constexpr double first_pause = 0.25;
   double next_pause_ = first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
   std::optional<Context> context_;
-  std::unique_ptr<DeviceLink> link_;
+  std::unique_ptr<DeviceLink> device_link_;
   int failed_openings_ = 0;
   std::thread thread_;
 };

@@ -396,7 +396,7 @@ TEST_F(DispatcherTest, OneThatIsLostInTheMiddleOfALongReplyIsWaitedFor) {
 TEST_F(DispatcherTest, StoppingWakesEverybody) {
   make(1);
   std::atomic<bool> stopped = false;
-  std::jthread worker([&] { stopped = dispatcher->next(0, -1, 1000).stopping; });
+  std::jthread worker([&] { stopped = dispatcher->next(0, -1, 20).stopping; });
   dispatcher->stop();
   EXPECT_TRUE(soon([&] { return stopped.load(); }));
 }
@@ -405,7 +405,7 @@ TEST_F(DispatcherTest, SettlesOnceEachWorkerHasJoinedOrFailedTo) {
   make(2);
   std::atomic<bool> settled = false;
   std::jthread asker([&] {
-    dispatcher->settle(1000);
+    dispatcher->settle(20);
     settled = true;
   });
   dispatcher->joined(0);

@@ -116,7 +116,7 @@ class WorkerFixture : public ::testing::Test {
     return out;
   }();
   EngineConfig engine{.kv_cache_tokens = 2048, .max_batch_tokens = 64};
-  std::string transport = "auto";
+  std::string transport = "stream";
   std::vector<std::unique_ptr<Worker>> workers;
 };
 

@@ -5,6 +5,8 @@
 
 #include "tests/rollout/worker_fixture.h"
 #include "tests/support/local_link.h"
+#include "tests/support/support.h"
+#include "tests/support/tcp_proxy.h"
 
 namespace hone::test {
 namespace {
@@ -13,9 +15,10 @@ class WorkerLinkTest : public WorkerFixture {
  protected:
   WorkerLinkTest() {
     LocalLinks::join_registry();
-    LocalLinks::fault = LinkFault::none;
-    LocalLinks::opened = LocalLinks::arrived = 0;
+    LocalLinks::opened = LocalLinks::tried = LocalLinks::arrived = 0;
+    transport = "auto";
   }
+  ~WorkerLinkTest() override { LocalLinks::fault = LinkFault::none; }
   // Three versions, each with the bits of the engine itself.
   void expect_three_versions(WorkerPool& from, int64_t first = 0) {
     for (int64_t version = first; version < first + 3; ++version) {
@@ -45,24 +48,46 @@ TEST_F(WorkerLinkTest, UnderAdaptersTheBaseIsStreamed) {
 TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
   LocalLinks::fault = LinkFault::never_opens;
   WorkerConfig config;
-  config.lease = 0.3;  // which opening takes longer than
+  config.lease = 1.8;  // which opening takes longer than, and a learner that has nothing to say does not
   start(config);
-  const auto from = pool({workers[0]->port()}, 2);
+  const auto from = pool({workers[0]->port()}, 8);
   expect_three_versions(*from);
   EXPECT_EQ(LocalLinks::opened, 0);
   const Metrics metrics = from->metrics();
   EXPECT_FALSE(metrics.contains("workers/lost")) << "the worker is as good without";
 }
 
-TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedFromThenOn) {
+TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) {
   start();
-  const auto from = pool({workers[0]->port()}, 2);
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 20);
   from->publish(0);
   expect_bits(generate(*from, requests()), expected(requests(), 0));
   LocalLinks::fault = LinkFault::breaks;
   change(7);
   expect_three_versions(*from, 1);
   EXPECT_EQ(LocalLinks::arrived, 1);
+  LocalLinks::fault = LinkFault::none;
+  cable.set(TcpProxy::Mode::refuse);
+  ASSERT_TRUE(soon([&] { return from->metrics()["workers/alive"] == 0; }));
+  cable.set(TcpProxy::Mode::pass);
+  expect_three_versions(*from, 4);
+  EXPECT_GT(LocalLinks::arrived, 1);
+}
+
+TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 2);
+  for (int64_t life = 0; life < 5; ++life) {
+    from->publish(life);
+    expect_bits(generate(*from, requests(3)), expected(requests(3), life));
+    cable.set(TcpProxy::Mode::refuse);
+    ASSERT_TRUE(soon([&] { return from->metrics()["workers/alive"] == 0; }));
+    cable.set(TcpProxy::Mode::pass);
+  }
+  EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
 }
 
 TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {

@@ -110,7 +110,6 @@ WorkerSetup setup() {
   return out;
 }
 
-
 TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
   const WorkerReport there = report(), back = WorkerReport::parse(sent(there.to_json()));
   EXPECT_EQ(back.number, there.number);

@@ -459,9 +459,8 @@ TEST_F(WorkerTest, ANetworkThatDamagesAndBreaksMessagesLosesNothing) {
   start();
   TcpProxy proxy(workers[0]->port());
   const auto from = pool({proxy.port()}, 10);
-  std::atomic<bool> done = false;
-  std::jthread network([&] {
-    for (uint64_t turn = 0; !done; ++turn) {
+  std::jthread network([&](const std::stop_token& end) {
+    for (uint64_t turn = 0; !end.stop_requested(); ++turn) {
       proxy.set(turn % 4 == 1 ? TcpProxy::Mode::garble : turn % 4 == 3 ? TcpProxy::Mode::refuse : TcpProxy::Mode::pass);
       std::this_thread::sleep_for(std::chrono::milliseconds(turn % 2 ? 15 : 40));
     }
@@ -471,7 +470,6 @@ TEST_F(WorkerTest, ANetworkThatDamagesAndBreaksMessagesLosesNothing) {
     expect_bits(generate(*from, requests(12)), expected(requests(12), version));
     change(static_cast<uint64_t>(version));
   }
-  done = true;
   EXPECT_GE(proxy.connections(), 6);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" for the tests that ask for it.
+// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" once a test asks for it.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -18,16 +18,17 @@ namespace hone::test {
 
 enum class LinkFault : uint8_t { none, never_opens, breaks };
 
-// What goes wrong, and how many tensors have arrived.
+// What goes wrong; how many sides tried to open, and did; how many tensors have arrived.
 struct LocalLinks {
   static inline std::atomic<LinkFault> fault = LinkFault::none;
-  static inline std::atomic<int> opened = 0, arrived = 0;
+  static inline std::atomic<int> tried = 0, opened = 0, arrived = 0;
   static void join_registry();
 };
 
 class LocalLink final : public DeviceLink {
  public:
   LocalLink(const std::string& id, int rank, double seconds) : rank_(rank) {
+    ++LocalLinks::tried;
     {
       const std::lock_guard lock(mutex());
       std::weak_ptr<Wire>& known = wires()[id];

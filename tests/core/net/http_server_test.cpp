@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "core/check.h"
 #include "core/config.h"
 #include "core/net/http_channel.h"
+#include "tests/support/certificate.h"
 #include "tests/support/http_client.h"
 #include "tests/support/support.h"
 
@@ -266,12 +266,8 @@ TEST_F(HttpServerTest, AThousandConnections) {
 
 TEST_F(HttpServerTest, SpeaksTlsWithItsCertificate) {
   const test::TemporaryFolder folder;
-  const std::string certificate = (folder.path() / "cert.pem").string(), key = (folder.path() / "key.pem").string();
-  const std::string command =
-      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost -addext "
-      "subjectAltName=DNS:localhost -keyout " +
-      key + " -out " + certificate + " 2>/dev/null";
-  if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no openssl program to make a certificate with";
+  const auto [certificate, key] = test::make_certificate(folder.path(), "DNS:localhost");
+  if (certificate.empty()) GTEST_SKIP() << "no openssl program to make a certificate with";
   start({.tls_cert = certificate, .tls_key = key, .request_timeout = 1});
   ::setenv("SSL_CERT_FILE", certificate.c_str(), 1);
   {
