@@ -31,8 +31,8 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
   // encode() with what the folder's post-processor adds (a BOS for Llama, nothing for GPT-2).
   std::vector<int32_t> encode_document(std::string_view text) const;
-  // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids, as Hugging Face's decoders do: a
-  // model may have more ids than its tokenizer, and draw one.
+  // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids (a model may have more ids
+  // than its tokenizer, and draw one), as Hugging Face's decoders do.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
   // The bytes one id stands for within a text (what streaming appends; it may be part of a UTF-8 character); none if no token has it.
   std::string token_bytes(int32_t id) const;
