@@ -104,7 +104,8 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
     config.set("max_position_embeddings", 32768);
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 40000, .max_batch_tokens = 2048});
-    const Request asked{gpu_sequences({32000}).front(), 3, 0, {.temperature = 0.9, .max_tokens = 100, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+    const Request asked{
+        gpu_sequences({32000}).front(), 3, 0, {.temperature = 0.9, .max_tokens = 100, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
     const std::vector<Reply> replies = engine.generate({asked}).front();
     for (const Reply& reply : replies) {
       ASSERT_EQ(reply.ids.size(), 100u) << reply.finish_reason;

@@ -60,7 +60,7 @@ TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
 TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) {
   start();
   TcpProxy cable(workers[0]->port());
-  const auto from = pool({cable.port()}, 20);
+  const auto from = pool({cable.port()}, 4);
   from->publish(0);
   expect_bits(generate(*from, requests()), expected(requests(), 0));
   LocalLinks::fault = LinkFault::breaks;
@@ -80,7 +80,7 @@ TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 2);
-  for (int64_t life = 0; life < 5; ++life) {
+  for (int64_t life = 0; life < 4; ++life) {
     from->publish(life);
     expect_bits(generate(*from, requests(3)), expected(requests(3), life));
     cable.set(TcpProxy::Mode::refuse);
