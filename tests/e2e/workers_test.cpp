@@ -1,7 +1,9 @@
 // Runs whose replies are written by `hone worker` processes: the bits are those of a run without any, whatever happens to workers, to the network and
 // to the learner.
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 
@@ -38,6 +40,17 @@ reward = { kind = "composite", parts = [ { kind = "number" }, { kind = "length",
 )";
 const std::string last = "grpo/step-16";
 
+// With a key of this process's own: the port of a worker that has ended may be another test's by then.
+std::string key_file() {
+  static const TemporaryFolder folder;
+  static const std::string file = [] {
+    const std::string path = folder.path() / "key";
+    std::ofstream(path) << "key-" << ::getpid() << "\n";
+    return path;
+  }();
+  return file;
+}
+
 // A worker, at any port or at one that another had.
 class WorkerProcess : public Process {
  public:
@@ -51,6 +64,7 @@ class WorkerProcess : public Process {
  private:
   static std::vector<std::string> arguments(const std::string& listen, const std::vector<std::string>& more) {
     std::vector<std::string> out = {"worker", "--listen", listen, "--device", "cpu"};
+    if (std::ranges::find(more, "--api-key-file") == more.end()) out.insert(out.end(), {"--api-key-file", key_file()});
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -97,7 +111,9 @@ class WorkersRun : public WholeRun {
                                 std::vector<std::string> more = {}) const {
     std::string list;
     for (const std::string& one : urls) list += concat(list.empty() ? "" : ", ", "\"", one, "\"");
-    more.insert(more.end(), {concat("rollout.workers=[", list, "]"), concat("rollout.worker_timeout=", timeout)});
+    // What comes later counts.
+    more.insert(more.begin(),
+                {concat("rollout.workers=[", list, "]"), concat("rollout.worker_timeout=", timeout), "rollout.worker_key_file=" + key_file()});
     return arguments(name, more);
   }
   fs::path path(const std::string& name) const { return folder.path() / name; }
@@ -390,7 +406,7 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
 TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
   std::ofstream(path("keys")) << "sesame\n";
   std::ofstream(path("wrong")) << "open\n";
-  const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}), open;
+  const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}), open("127.0.0.1:0", {"--api-key-file", path("wrong")});
   const std::string key = "rollout.worker_key_file=" + path("wrong").string();
   Process alone(with("alone", {closed.url()}, 1, {key}));
   ASSERT_TRUE(alone.ends_within(15)) << alone.err();
@@ -448,7 +464,7 @@ TEST(WorkersLearning, RepliesOfThreeWorkersTeachAsWellAsTheLearnersOwn) {
     return RecipeRun(data, "rl/async", more).first_and_last("reward", 10).second;
   };
   const double own = reached({"stage.0.max_staleness=0"});
-  const double theirs = reached({"stage.0.max_staleness=1", "stage.0.deterministic=false",
+  const double theirs = reached({"stage.0.max_staleness=1", "stage.0.deterministic=false", "rollout.worker_key_file=" + key_file(),
                                  concat("rollout.workers=[\"", one.url(), "\", \"", two.url(), "\", \"", three.url(), "\"]")});
   EXPECT_GT(own, 0.06);
   EXPECT_GT(theirs, 0.8 * own);
