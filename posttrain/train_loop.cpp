@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "core/format.h"
+#include "core/generation_config.h"
 #include "core/interrupt.h"
 #include "core/log.h"
 #include "core/model/adapter.h"
@@ -27,13 +28,6 @@ void LoopConfig::fields(Fields& f) {
   f.require("save_total_limit", save_total_limit >= 0, "save_total_limit must be 0 or more");
   f.require("eval_steps", eval_steps >= 0, "eval_steps must be 0 or more");
   f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
-}
-
-Json generation_config(const Tokenizer& tokenizer) {
-  JsonArray stops;
-  for (const int32_t id : tokenizer.stop_ids()) stops.push_back(int64_t{id});
-  if (stops.empty()) return JsonObject{};
-  return JsonObject{{"eos_token_id", stops.size() == 1 ? stops[0] : Json(stops)}};
 }
 
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {

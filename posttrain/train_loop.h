@@ -37,8 +37,6 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
                 const std::function<void(const std::filesystem::path& folder)>& save_model = nullptr);
 
-// A model's generation_config.json: the ids that end a reply, a number where there is one.
-Json generation_config(const Tokenizer& tokenizer);
 // The model's folder as a checkpoint holds it: weights and config, or the adapter and where its base is; a value head; tokenizer.
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head = {});
 

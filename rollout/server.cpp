@@ -10,6 +10,7 @@
 #include "rollout/answer.h"
 #include "rollout/page.h"
 #include "rollout/serve_metrics.h"
+#include "rollout/serve_route.h"
 
 namespace hone {
 
@@ -29,9 +30,7 @@ struct Server::Impl final : HttpApp {
     if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
   }
 
-  struct Route {
-    const char* method;
-    bool open;  // to everybody
+  struct Route : ServeRoute {
     void (Impl::*answer)(std::shared_ptr<Exchange>);
   };
   static const std::map<std::string, Route>& routes();
@@ -59,29 +58,21 @@ struct Server::Impl final : HttpApp {
 };
 
 const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
-  static const std::map<std::string, Route> table{{"/v1/completions", {"POST", false, &Impl::completions}},
-                                                  {"/v1/chat/completions", {"POST", false, &Impl::chat}},
-                                                  {"/v1/models", {"GET", false, &Impl::models}},
-                                                  {"/metrics", {"GET", false, &Impl::metrics}},
-                                                  {"/health", {"GET", true, &Impl::health}},
-                                                  {"/", {"GET", true, &Impl::front_page}}};
+  static const std::map<std::string, Route> table{{"/v1/completions", {{"POST", false}, &Impl::completions}},
+                                                  {"/v1/chat/completions", {{"POST", false}, &Impl::chat}},
+                                                  {"/v1/models", {{"GET", false}, &Impl::models}},
+                                                  {"/metrics", {{"GET", false}, &Impl::metrics}},
+                                                  {"/health", {{"GET", true}, &Impl::health}},
+                                                  {"/", {{"GET", true}, &Impl::front_page}}};
   return table;
 }
 
 std::optional<HttpReply> Server::Impl::refuse(const HttpHead& head) {
   const auto route = routes().find(head.path);
   const bool known = route != routes().end();
-  const auto refusal = [&](int status, const std::string& message, const char* code, HttpHeaders headers) {
-    counts.answered(known ? head.path : "other", status, 0);
-    return HttpReply{.status = status, .body = error_json(status, message, {}, code).dump(), .headers = std::move(headers)};
-  };
-  if (keys && !(known && route->second.open) && !keys->admit(head.header("authorization")))
-    return refusal(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
-  if (!known) return refusal(404, concat("there is no ", head.path.substr(0, 200), " here"), "not_found", {});
-  if (head.method != route->second.method)
-    return refusal(405, concat(head.path, " takes ", route->second.method, ", not ", head.method), "method_not_allowed",
-                   {{"Allow", route->second.method}});
-  return std::nullopt;
+  std::optional<HttpReply> out = refusal(head, keys, known ? &route->second : nullptr);
+  if (out) counts.answered(known ? head.path : "other", out->status, 0);
+  return out;
 }
 
 HttpReply Server::Impl::error(int status, const std::string& message) {

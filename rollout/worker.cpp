@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/net/bearer_keys.h"
 #include "rollout/serve_request.h"
+#include "rollout/serve_route.h"
 #include "rollout/worker_session.h"
 
 namespace hone {
@@ -48,9 +49,9 @@ struct Worker::Impl final : HttpApp {
     if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
   }
 
-  struct Route {
-    const char* method;
-    void (Impl::*answer)(Exchange&);
+  struct Route : ServeRoute {
+    void (Impl::*answer)(Exchange&) = nullptr;
+    HttpReply (Impl::*look)() const = nullptr;  // instead: at once, from any thread
   };
   static const std::map<std::string, Route>& routes();
 
@@ -99,35 +100,23 @@ struct Worker::Impl final : HttpApp {
 };
 
 const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
-  static const std::map<std::string, Route> table{{"/v1/worker/join", {"POST", &Impl::join}},
-                                                  {"/v1/worker/weights", {"POST", &Impl::weights}},
-                                                  {"/v1/worker/commit", {"POST", &Impl::commit}},
-                                                  {"/v1/worker/turn", {"POST", &Impl::turn}},
-                                                  {"/v1/worker/link", {"POST", &Impl::open_link}},
-                                                  {"/v1/worker/receive", {"POST", &Impl::receive}},
-                                                  {"/v1/worker/leave", {"POST", &Impl::leave}},
-                                                  {"/metrics", {"GET", nullptr}},
-                                                  {"/health", {"GET", nullptr}}};
+  static const std::map<std::string, Route> table{
+      {"/v1/worker/join", {{"POST"}, &Impl::join}},        {"/v1/worker/weights", {{"POST"}, &Impl::weights}},
+      {"/v1/worker/commit", {{"POST"}, &Impl::commit}},    {"/v1/worker/turn", {{"POST"}, &Impl::turn}},
+      {"/v1/worker/link", {{"POST"}, &Impl::open_link}},   {"/v1/worker/receive", {{"POST"}, &Impl::receive}},
+      {"/v1/worker/leave", {{"POST"}, &Impl::leave}},      {"/metrics", {{"GET"}, nullptr, &Impl::metrics}},
+      {"/health", {{"GET", true}, nullptr, &Impl::health}}};
   return table;
 }
 
 std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
   const auto route = routes().find(head.path);
-  if (keys && head.path != "/health" && !keys->admit(head.header("authorization")))
-    return HttpReply{.status = 401,
-                     .body = error_json(401, "a key is needed: Authorization: Bearer KEY, one of the worker's", {}, "invalid_api_key").dump(),
-                     .headers = {{"WWW-Authenticate", "Bearer"}}};
-  if (route == routes().end()) return error(404, concat("there is no ", head.path.substr(0, 200), " here"));
-  if (head.method == route->second.method) return std::nullopt;
-  HttpReply out = error(405, concat(head.path, " takes ", route->second.method, ", not ", head.method));
-  out.headers = {{"Allow", route->second.method}};
-  return out;
+  return refusal(head, keys, route == routes().end() ? nullptr : &route->second);
 }
 
 // Who only looks is answered at once, whatever the other thread does.
 void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
-  if (exchange->head().path == "/health") return exchange->reply(health());
-  if (exchange->head().path == "/metrics") return exchange->reply(metrics());
+  if (const auto look = routes().at(exchange->head().path).look) return exchange->reply((this->*look)());
   const std::lock_guard lock(mutex);
   asked.push_back(std::move(exchange));
   arrived.notify_all();

@@ -9,6 +9,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
+#include "core/generation_config.h"
 #include "core/tokenizer.h"
 
 namespace hone {
@@ -147,9 +148,7 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
   tokenizer.save(folder.path);
   std::map<std::string, std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path)) out[entry.path().filename().string()] = read_file(entry.path());
-  JsonArray stops;
-  for (const int32_t id : tokenizer.stop_ids()) stops.push_back(int64_t{id});
-  if (!stops.empty()) out["generation_config.json"] = Json(JsonObject{{"eos_token_id", std::move(stops)}}).dump();
+  out["generation_config.json"] = generation_config(tokenizer).dump();
   return out;
 }
 

@@ -1,5 +1,7 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
+#include "core/file.h"
 #include "core/log.h"
+#include "core/net/bearer_keys.h"
 #include "core/stopwatch.h"
 #include "posttrain/experience.h"
 #include "posttrain/objective_spec.h"
@@ -69,6 +71,7 @@ class Rl : public Stage {
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
                ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
     HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(), "rl: [rollout] has a device and workers: give one of them");
+    if (const std::string& file = recipe.rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
     HONE_CHECK(recipe.rollout.pool.workers.empty() || recipe.rollout.speculative.model.empty(),
                "rl: rollout.speculative.model is a folder of this machine, and workers have no files: method ngram or none goes with them");
     HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device, ", the learner's is ",

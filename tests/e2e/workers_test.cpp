@@ -403,6 +403,16 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   EXPECT_LE(count(log, lost(liar_url)), 8u) << "it is asked less and less often: " << log;
 }
 
+TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
+  std::ofstream(path("empty")) << "# nothing\n";
+  for (const auto& [file, words] : {std::pair{"empty", "the file holds no key"}, {"missing", "missing"}}) {
+    const Finished refused = run_hone(with("run", {"http://127.0.0.1:9"}, 1, {"rollout.worker_key_file=" + path(file).string()}));
+    EXPECT_EQ(refused.code, 1) << refused.err;
+    EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
+    EXPECT_FALSE(fs::exists(path("run"))) << refused.err;
+  }
+}
+
 TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
   std::ofstream(path("keys")) << "sesame\n";
   std::ofstream(path("wrong")) << "open\n";

@@ -1,4 +1,4 @@
-#include "posttrain/train_loop.h"
+#include "core/generation_config.h"
 
 #include <gtest/gtest.h>
 
