@@ -6,32 +6,14 @@ namespace hone {
 
 static Tensor as_values(const Buffer& bytes, const Tensor& like) { return {bytes.data(), like.dtype, like.device, like.dims()}; }
 
-Buffer WeightQueue::room(size_t bytes) {
-  {
-    const std::lock_guard lock(free_mutex_);
-    if (!free_.empty()) {
-      Buffer out = std::move(free_.back());
-      free_.pop_back();
-      return out;
-    }
-  }
-  return {context_.device(), bytes};
-}
-
 void WeightQueue::push(int64_t version) {
   const Tensor values = model_.trained_values();
-  Buffer bytes = room(values.bytes());
-  context_.copy(as_values(bytes, values), values);
+  std::shared_ptr<Buffer> bytes = room_.take(values.bytes());
+  context_.copy(as_values(*bytes, values), values);
   context_.synchronize();
-  const auto give_back = [this](Buffer* used) {
-    const std::lock_guard lock(free_mutex_);
-    free_.push_back(std::move(*used));
-    delete used;
-  };
-  Kept kept{.version = version, .bytes = std::shared_ptr<Buffer>(new Buffer(std::move(bytes)), give_back)};
   const std::lock_guard lock(mutex_);
   if (keep_ == Keep::newest) kept_.clear();  // only now: the other thread may ask for the one before
-  kept_.push_back(std::move(kept));
+  kept_.push_back({.version = version, .bytes = std::move(bytes)});
 }
 
 WeightQueue::Kept WeightQueue::take(int64_t version) {

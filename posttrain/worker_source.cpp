@@ -38,10 +38,11 @@ std::shared_ptr<const WeightBlocks> frozen_blocks(Run& run) {
 
 RolloutSource worker_source(Run& run, WeightQueue& weights, bool ahead) {
   const auto make = [&run, &weights, ahead] {
-    const auto image = [&run, &weights, ahead, frozen = frozen_blocks(run)](int64_t version) {
+    const auto image = [&run, &weights, ahead, frozen = frozen_blocks(run),
+                        host = std::make_shared<SpareBuffers>(run.device, Place::host)](int64_t version) {
       if (!ahead) weights.push(version);
       const WeightQueue::Kept kept = weights.take(version);
-      return std::make_shared<const WeightImage>(kept.version, run.device, kept.bytes, frozen);
+      return std::make_shared<const WeightImage>(kept.version, run.device, kept.bytes, frozen, host);
     };
     return std::make_unique<WorkerPool>(run.recipe.rollout.pool, setup_of(run), run.device, image);
   };

@@ -9,6 +9,7 @@
 
 #include "core/model/model.h"
 #include "core/net/digest.h"
+#include "core/spare_buffers.h"
 
 namespace hone {
 
@@ -29,8 +30,8 @@ struct WeightLayout {
 // Values on the host, cut into blocks.
 class WeightBlocks {
  public:
-  // Reads them; they are on the device.
-  WeightBlocks(Device& device, Tensor values);
+  // Reads them; they are on the device. room: of their size, on the host; none: some of its own.
+  WeightBlocks(Device& device, Tensor values, std::shared_ptr<const Buffer> room = nullptr);
   struct Block {
     std::string_view bytes;
     Digest digest;
@@ -38,15 +39,17 @@ class WeightBlocks {
   const std::vector<Block>& blocks() const { return blocks_; }
 
  private:
-  Buffer bytes_;
+  std::shared_ptr<const Buffer> bytes_;
   std::vector<Block> blocks_;
 };
 
 // Any thread.
 class WeightImage {
  public:
-  // trained: the values that training changes, on the device and the same as long as the image lives. frozen: the others.
-  WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained, std::shared_ptr<const WeightBlocks> frozen);
+  // trained: the values that training changes, on the device and the same as long as the image lives. frozen: the others. host: has the
+  // room for its blocks.
+  WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained, std::shared_ptr<const WeightBlocks> frozen,
+              std::shared_ptr<SpareBuffers> host);
   int64_t version() const { return version_; }
   Tensor trained() const;  // u8 [n]
   // All of them in the layout's order; the first call reads the device.
@@ -58,6 +61,7 @@ class WeightImage {
   Device& device_;
   const std::shared_ptr<const Buffer> trained_;
   const std::shared_ptr<const WeightBlocks> frozen_;
+  const std::shared_ptr<SpareBuffers> host_;
   mutable std::once_flag read_;
   mutable std::unique_ptr<WeightBlocks> trained_blocks_;
 };

@@ -43,7 +43,8 @@ double link_seconds(const Json& body) {
 
 }  // namespace
 
-// The network's threads hand what comes to one thread of its own, which answers one after another: a learner asks one thing at a time.
+// The network's threads check what comes, several blocks of weights at once, and hand it to one thread of its own, which answers one after another:
+// but for blocks a learner asks one thing at a time.
 struct Worker::Impl final : HttpApp {
   Impl(Device& d, const WorkerConfig& c) : device(d), config(c) {
     if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
@@ -72,6 +73,7 @@ struct Worker::Impl final : HttpApp {
   HttpReply health() const;
 
   WorkerSession& session_of(const Exchange& exchange);
+  Patience patience_with(const Exchange& exchange, double seconds) const;
   void make_model(const WorkerSetup& setup);
   void end_session(const std::string& why);  // of the learner: it ...
   static void reply(Exchange& exchange, std::string body);
@@ -116,7 +118,10 @@ std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
 
 // Who only looks is answered at once, whatever the other thread does.
 void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
-  if (const auto look = routes().at(exchange->head().path).look) return exchange->reply((this->*look)());
+  const HttpHead& head = exchange->head();
+  if (const auto look = routes().at(head.path).look) return exchange->reply((this->*look)());
+  if (head.header(digest_header) != base64(sha256(exchange->body())))
+    return exchange->reply({.status = 400, .body = error_json(400, concat("the body is not that of its ", digest_header), {}, "damaged").dump()});
   const std::lock_guard lock(mutex);
   asked.push_back(std::move(exchange));
   arrived.notify_all();
@@ -144,8 +149,6 @@ void Worker::Impl::answer(Exchange& exchange) {
   };
   const HttpHead& head = exchange.head();
   try {
-    if (head.method == "POST" && head.header(digest_header) != base64(sha256(exchange.body())))
-      throw ServeError(400, concat("the body is not that of its ", digest_header), {}, "damaged");
     (this->*routes().at(head.path).answer)(exchange);
     if (session && session->id() == head.header(session_header)) session->hear();  // who waited for this was not silent
   } catch (const ServeError& why) {
@@ -241,6 +244,14 @@ void Worker::Impl::turn(Exchange& exchange) {
   reply(exchange, with.turn(WorkerTurn::parse(parse_json(exchange.body(), "turn"))));
 }
 
+// With a learner on a link: as long as its connection is there.
+Patience Worker::Impl::patience_with(const Exchange& exchange, double seconds) const {
+  return {seconds, [&] {
+            const std::lock_guard lock(mutex);
+            return !stopping && !exchange.gone();
+          }};
+}
+
 // Both sides open it at the same time, so that the answer comes first.
 void Worker::Impl::open_link(Exchange& exchange) {
   session_of(exchange);
@@ -254,7 +265,7 @@ void Worker::Impl::open_link(Exchange& exchange) {
   landed.reset();
   try {
     if (!link_context) link_context.emplace(device);
-    link = kind.open(device, id, 1, seconds);
+    link = kind.open(device, id, 1, patience_with(exchange, seconds));
     link_id = id;
   } catch (const Error& why) {
     log::warning("worker: no link to the learner's device: ", why.what());
@@ -272,7 +283,7 @@ void Worker::Impl::receive(Exchange& exchange) {
   landed.reset();
   try {
     link->receive(*link_context, model->landing());
-    link->finish(*link_context, seconds);
+    link->finish(*link_context, patience_with(exchange, seconds));
     landed = version;
   } catch (const Error& why) {
     log::warning("worker: the link to the learner's device broke: ", why.what());

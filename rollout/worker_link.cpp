@@ -1,7 +1,9 @@
 #include "rollout/worker_link.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <future>
 
 #include "core/log.h"
 
@@ -16,6 +18,7 @@ constexpr double most_seconds_refused = 2;  // that a worker may refuse connecti
 constexpr int most_openings = 3;            // of device links that fail, before weights are streamed for good
 constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
 constexpr double longest_transfer = 60;     // seconds for weights to go over it
+constexpr size_t num_channels = 8;          // on which blocks travel
 
 // The answers of a worker that will not change when it is asked again.
 class Refusal : public Error {
@@ -52,12 +55,16 @@ bool damaged(const HttpResponse& response) {
 }  // namespace
 
 WorkerLink::WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device)
-    : dispatcher_(dispatcher), place_(place), peer_(std::move(peer)), device_(device), channel_(parse_url(peer_.name)), thread_([this] { run(); }) {}
+    : dispatcher_(dispatcher), place_(place), peer_(std::move(peer)), device_(device) {
+  while (channels_.size() < num_channels) channels_.emplace_back(parse_url(peer_.name));
+  thread_ = std::thread([this] { run(); });
+}
 
 WorkerLink::~WorkerLink() {
   dispatcher_.stop();
-  channel_.abort();
+  for (HttpChannel& channel : channels_) channel.abort();
   thread_.join();
+  channels_.clear();  // a worker that still waits on the device link learns of it
   leave();
 }
 
@@ -81,13 +88,13 @@ HttpHeaders WorkerLink::headers_for(const Digest& digest) const {
 }
 
 // Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while.
-Json WorkerLink::post(const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body) {
+Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body) {
   const Stopwatch since;
   for (double wait = shortest_pause;; wait *= 2) {
     std::string problem;
     try {
       const HttpResponse response =
-          channel_.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
+          channel.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
       if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(reason_in(response));
       if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
         return parse_json(response.body, what);
@@ -103,7 +110,12 @@ Json WorkerLink::post(const std::string& what, std::string_view body, const Http
 }
 
 Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t max_body) {
-  return post(what, body, headers_for(sha256(body)), max_body);
+  return post(channels_.front(), what, body, headers_for(sha256(body)), max_body);
+}
+
+// With the worker on a device link: as long as the connection is there on which it was asked.
+Patience WorkerLink::patience(double seconds) const {
+  return {seconds, [this] { return !channels_.front().broken() && !dispatcher_.stopping(); }};
 }
 
 void WorkerLink::join() {
@@ -134,11 +146,12 @@ void WorkerLink::open_device_link(const Json& kinds) {
                    {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
               .dump());
       if (!context_) context_.emplace(device_);
-      device_link_ = here->open(device_, id, 0, seconds);
+      device_link_ = here->open(device_, id, 0, patience(seconds));
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
     } catch (const Refusal&) {
       throw;
     } catch (const Error& error) {
+      if (dispatcher_.stopping() || channels_.front().broken()) throw;
       ++failed_openings_;
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
@@ -158,16 +171,34 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightB
   return missing;
 }
 
+// Several at once: the worker checks some while others are on their way.
+void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::span<const int64_t> which) {
+  std::atomic<size_t> next = 0;
+  const auto send_on = [&](HttpChannel& channel) {
+    try {
+      for (size_t i = next++; i < which.size(); i = next++) {
+        const WeightBlocks::Block& block = blocks[static_cast<size_t>(which[i])];
+        HttpHeaders headers = headers_for(block.digest);
+        headers.emplace_back(block_header, std::to_string(which[i]));
+        post(channel, "weights", block.bytes, headers);
+        dispatcher_.moved(place_);
+      }
+    } catch (...) {
+      next = which.size();
+      throw;
+    }
+  };
+  std::vector<std::future<void>> beside;
+  for (size_t i = 1; i < std::min(channels_.size(), which.size()); ++i)
+    beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
+  send_on(channels_.front());
+  for (std::future<void>& one : beside) one.get();
+}
+
 // Says which blocks there are, and where some are missing sends them, and says it again.
 void WorkerLink::bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
   const std::vector<int64_t> missing = commit(version, blocks, landed);
-  for (const int64_t i : missing) {
-    const WeightBlocks::Block& block = blocks[static_cast<size_t>(i)];
-    HttpHeaders headers = headers_for(block.digest);
-    headers.emplace_back(block_header, std::to_string(i));
-    post("weights", block.bytes, headers);
-    dispatcher_.moved(place_);
-  }
+  send(blocks, missing);
   HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
 }
 
@@ -178,11 +209,11 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
   try {
     ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
     device_link_->send(*context_, image.trained());
-    device_link_->finish(*context_, seconds);
+    device_link_->finish(*context_, patience(seconds));
     bring(image.version(), image.frozen().blocks(), true);
     return true;
   } catch (const std::exception& error) {
-    if (dispatcher_.stopping()) throw;
+    if (dispatcher_.stopping() || channels_.front().broken()) throw;
     device_link_.reset();
     log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", error.what(), "; they are streamed until it joins again");
     return false;

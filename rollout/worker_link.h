@@ -1,6 +1,7 @@
 #pragma once
 // WorkerLink: a learner's side of its talk with one worker, in a thread of its own: joins it, brings it weights, tells it what to write, and begins
 // again when it was lost.
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,7 +25,7 @@ class WorkerLink {
   };
   // The worker's place is the dispatcher's. The device is the learner's. Both outlive it.
   WorkerLink(Dispatcher& dispatcher, size_t place, Peer peer, Device& device);
-  // Stops the dispatcher, and ends what is under way; a transfer over a device link may take its time to give up.
+  // Stops the dispatcher, and ends what is under way.
   ~WorkerLink();
 
  private:
@@ -39,16 +40,18 @@ class WorkerLink {
   void leave();
   HttpHeaders headers_for(const Digest& digest) const;
   void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
+  void send(std::span<const WeightBlocks::Block> blocks, std::span<const int64_t> which);
+  Patience patience(double seconds) const;
   // max_body: bytes of the answer.
   Json ask(const std::string& what, const std::string& body, uint64_t max_body = most_bytes);
-  Json post(const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body = most_bytes);
+  Json post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body = most_bytes);
   static constexpr uint64_t most_bytes = uint64_t{4} << 20;
 
   Dispatcher& dispatcher_;
   const size_t place_;
   const Peer peer_;
   Device& device_;
-  HttpChannel channel_;
+  std::deque<HttpChannel> channels_;  // the first for all messages, the others for blocks beside it
   std::string session_;
   int64_t version_ = -1;  // of the worker's weights; -1: none
   static constexpr double first_pause = 0.25;

@@ -48,11 +48,15 @@ Tensor WorkerModel::landing() {
 
 void WorkerModel::copy_blocks(bool landed) {
   char* const values = static_cast<char*>(model_->flat_values().data);
-  for (const int64_t block : std::exchange(fresh_, {})) {
-    const auto [offset, size] = layout_.block(block);
-    context_.copy({values + offset, DType::u8, device_.kind(), {size}},
-                  {static_cast<char*>(waiting_.data()) + offset, DType::u8, DeviceKind::cpu, {size}});
+  std::ranges::sort(fresh_);
+  for (auto next = fresh_.begin(); next != fresh_.end();) {  // those that follow each other go as one
+    const int64_t begin = layout_.block(*next).offset;
+    int64_t end = begin;
+    for (; next != fresh_.end() && layout_.block(*next).offset <= end; ++next) end = layout_.block(*next).offset + layout_.block(*next).bytes;
+    context_.copy({values + begin, DType::u8, device_.kind(), {end - begin}},
+                  {static_cast<char*>(waiting_.data()) + begin, DType::u8, DeviceKind::cpu, {end - begin}});
   }
+  fresh_.clear();
   if (landed) {
     context_.copy({values + layout_.frozen_bytes, DType::u8, device_.kind(), {layout_.trained_bytes}}, landing());
     for (int64_t i = layout_.num_frozen(); i < layout_.num_blocks(); ++i) digests_[static_cast<size_t>(i)].reset();

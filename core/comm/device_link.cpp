@@ -1,6 +1,18 @@
 #include "core/comm/device_link.h"
 
+#include "core/check.h"
+
 namespace hone {
+
+Patience::Patience(double seconds, There there)
+    : end_(std::chrono::steady_clock::now() +
+           std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
+      there_(std::move(there)) {}
+
+void Patience::check() const {
+  HONE_CHECK(!there_ || there_(), "the other side is gone");
+  HONE_CHECK(std::chrono::steady_clock::now() < end_, "the other side has not done its part in time");
+}
 
 Registry<DeviceLinkKind>& device_links() {
   static Registry<DeviceLinkKind> all("kind of device link");

@@ -20,9 +20,7 @@
 namespace hone {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-Clock::time_point after(double seconds) { return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)); }
+constexpr double longest_queueing = 10;  // seconds
 
 bool idle(cudaStream_t stream) {
   const cudaError_t code = cudaStreamQuery(stream);
@@ -36,20 +34,21 @@ bool idle(cudaStream_t stream) {
 
 class NcclLink : public DeviceLink {
  public:
-  NcclLink(Device& device, const std::string& id, int rank, double seconds) : peer_(1 - rank), patience_(seconds) {
-    const auto deadline = after(seconds);
+  NcclLink(Device& device, const std::string& id, int rank, const Patience& patience) : peer_(1 - rank) {
     Context context(device);  // which makes the device this thread's current one: NCCL takes that
     communicator_.reset(begin(id, rank));
-    run(deadline, nothing, always);
+    run(patience, nothing, always);
     // A direction is connected at its first use; later ones need the other side only once they are on the stream.
     const Tensor byte = context.scratch().take(DType::u8, {1});
-    for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, deadline);
-    finish(context, deadline);
+    for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, patience);
+    finish(context, patience);
   }
 
-  void send(Context& context, Tensor x) override { queue(context, x, true, after(patience_)); }
-  void receive(Context& context, Tensor x) override { queue(context, x, false, after(patience_)); }
-  void finish(Context& context, double seconds) override { finish(context, after(seconds)); }
+  void send(Context& context, Tensor x) override { queue(context, x, true, longest_queueing); }
+  void receive(Context& context, Tensor x) override { queue(context, x, false, longest_queueing); }
+  void finish(Context& context, const Patience& patience) override {
+    run(patience, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
+  }
 
  private:
   struct Abort {
@@ -71,22 +70,19 @@ class NcclLink : public DeviceLink {
     return out;
   }
 
-  void queue(Context& context, const Tensor& x, bool out, Clock::time_point deadline) {
+  void queue(Context& context, const Tensor& x, bool out, const Patience& patience) {
     HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device), ", or its rows lie apart");
     const auto stream = static_cast<cudaStream_t>(context.stream());
     const auto move = [&] {
       return out ? ncclSend(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
                  : ncclRecv(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream);
     };
-    run(deadline, move, always);
-  }
-  void finish(Context& context, Clock::time_point deadline) {
-    run(deadline, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
+    run(patience, move, always);
   }
 
   // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts the communicator at once: its
   // kernels would hold up the stream, and whoever frees memory.
-  void run(Clock::time_point deadline, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
+  void run(const Patience& patience, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
     HONE_CHECK(communicator_, "NCCL: the link has failed before");
     try {
       HONE_NCCL_CHECK(start());
@@ -95,7 +91,7 @@ class NcclLink : public DeviceLink {
         HONE_NCCL_CHECK(ncclCommGetAsyncError(communicator_.get(), &state));
         HONE_NCCL_CHECK(state);
         if (state == ncclSuccess && done()) return;
-        HONE_CHECK(Clock::now() < deadline, "NCCL: the other side has not done its part in time");
+        patience.check();
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     } catch (...) {
@@ -105,7 +101,6 @@ class NcclLink : public DeviceLink {
   }
 
   const int peer_;
-  const double patience_;
   std::unique_ptr<ncclComm, Abort> communicator_;
 };
 
@@ -115,8 +110,8 @@ std::string new_id() {
   return std::string(id.internal, sizeof id.internal);
 }
 
-std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, double seconds) {
-  return std::make_unique<NcclLink>(device, id, rank, seconds);
+std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, const Patience& patience) {
+  return std::make_unique<NcclLink>(device, id, rank, patience);
 }
 
 [[maybe_unused]] const bool added = [] {

@@ -74,7 +74,7 @@ void Exchange::leave() {
   std::function<void()> action;
   {
     const std::lock_guard lock(mutex_);
-    if (gone_ || sent_) return;
+    if (gone_) return;
     gone_ = true;
     action.swap(when_gone_);
   }

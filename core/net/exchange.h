@@ -50,6 +50,7 @@ class Exchange {
   Outgoing take();
   void leave();  // the client has left
   void sent();   // it has the whole answer
+  // Whether its connection has ended; known after the answer, too, until the next request.
   bool gone() const;
 
  private:

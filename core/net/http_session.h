@@ -57,7 +57,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   using Error = boost::system::error_code;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   static constexpr boost::asio::use_awaitable_t<> use_awaitable{};
-  static constexpr size_t kPeek = 4096;  // bytes of the next request that are read while one is answered
+  static constexpr size_t kPeek = 4096;    // bytes of the next request that are read while one is answered
+  static constexpr size_t kPiece = 65536;  // of a longer body that are read at once: Beast reads as much as its buffer has room for
 
   auto& socket() { return boost::beast::get_lowest_layer(stream_); }
 
@@ -74,7 +75,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
       co_await linger();
     } catch (const std::exception&) {  // the connection is of no more use, whatever it was
     }
-    if (exchange_) exchange_->leave();
+    tell_left();
     Error ignored;
     socket().socket().close(ignored);
   }
@@ -102,10 +103,14 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
           self->buffer_.commit(count);
           self->watching_ = false;
           self->left_ = bool(error);
-          if (error && self->exchange_) self->exchange_->leave();
+          if (error) self->tell_left();
           self->wake_.cancel();
         },
         boost::asio::detached);
+  }
+
+  void tell_left() {
+    if (const auto last = last_.lock()) last->leave();
   }
 
   // There is something to send, or nobody to send it to: then what is being written ends, too.
@@ -142,6 +147,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
       http::response<http::empty_body> go_on(http::status::continue_, version);
       co_await http::async_write(stream_, go_on, use_awaitable);
     }
+    if (parser.content_length_remaining().value_or(0) > kPiece) buffer_.reserve(kPiece);
     co_await http::async_read(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
     if (error) co_return co_await turn_down(error);
     const bool keep = parser.keep_alive();
@@ -149,6 +155,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
     exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()), static_cast<size_t>(config_.max_unsent_bytes), wake);
+    last_ = exchange_;
     watch();
     std::string failure;
     try {
@@ -266,6 +273,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   HttpApp& app_;
   boost::beast::flat_buffer buffer_;
   std::shared_ptr<Exchange> exchange_;  // the request that is being answered
+  std::weak_ptr<Exchange> last_;        // that, or the one before, where somebody still has it
   bool watching_ = false, left_ = false, draining_ = false;
 };
 

@@ -146,6 +146,19 @@ TEST_P(DeviceLinkTest, ASideThatLeftHoldsUpNeitherTheCallerNorTheStream) {
   EXPECT_EQ(left.read(x), std::vector<uint8_t>(x.bytes()));
 }
 
+TEST_P(DeviceLinkTest, AWaitEndsOnceTheOtherSideIsSaidToBeGone) {
+  open_links();
+  Side& side = *sides[0];
+  const Tensor x = side.take(noise(1 << 26, 1));
+  int asked = 0;
+  side.link->receive(side.context, x);
+  EXPECT_LT(seconds_of([&] {
+              EXPECT_THROW(side.link->finish(side.context, {60, [&] { return ++asked < 100; }}), Error);
+              side.context.synchronize();
+            }),
+            20);
+}
+
 TEST_P(DeviceLinkTest, WhatIsUnderWayEndsWithTheLink) {
   open_links();
   Side& side = *sides[0];

@@ -22,7 +22,9 @@ class DispatcherTest : public ::testing::Test {
     told.assign(workers, {});
     dropped.assign(workers, {});
   }
-  std::shared_ptr<const WeightImage> weights(int64_t version) const { return std::make_shared<const WeightImage>(version, *device, bytes, frozen); }
+  std::shared_ptr<const WeightImage> weights(int64_t version) const {
+    return std::make_shared<const WeightImage>(version, *device, bytes, frozen, nullptr);
+  }
   // So many tokens in all.
   uint64_t ask(int64_t tokens, int64_t n = 1) {
     Request request{.prompt = {1}, .n = n, .id = 7, .sampling = {}};

@@ -47,6 +47,7 @@ class WeightImageTest : public ::testing::Test {
   static std::string text_of(const Tensor& values) { return {static_cast<const char*>(values.data), values.bytes()}; }
 
   std::unique_ptr<Device> device = cpu_device();
+  std::shared_ptr<SpareBuffers> host = std::make_shared<SpareBuffers>(*device, Place::host);
   Context context{*device};
 };
 
@@ -71,7 +72,7 @@ TEST_F(WeightImageTest, OfAWholeModelEverythingIsTrained) {
   EXPECT_EQ(layout.trained_bytes, static_cast<int64_t>(model->flat_values().bytes()));
   const auto none = std::make_shared<WeightBlocks>(*device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
   EXPECT_TRUE(none->blocks().empty());
-  const WeightImage image(3, *device, copy_of(model->flat_values()), none);
+  const WeightImage image(3, *device, copy_of(model->flat_values()), none, host);
   EXPECT_EQ(image.version(), 3);
   EXPECT_EQ(std::ssize(image.blocks()), layout.num_blocks());
   EXPECT_TRUE(joined(image.blocks()) == text_of(model->flat_values()));
@@ -84,13 +85,13 @@ TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersio
   EXPECT_GT(layout.trained_bytes, 0);
   const Tensor all = model->flat_values();
   const auto frozen = std::make_shared<WeightBlocks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
-  const WeightImage before(0, *device, copy_of(model->trained_values()), frozen);
+  const WeightImage before(0, *device, copy_of(model->trained_values()), frozen, host);
   const std::vector<WeightBlocks::Block> old = before.blocks();
   ASSERT_EQ(std::ssize(old), layout.num_blocks());
   EXPECT_TRUE(joined(old) == text_of(all));
   for (int64_t i = 0; i < layout.num_blocks(); ++i) EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.block(i).bytes);
   for (float& value : model->trained_values().as<float>()) value += 1;
-  const WeightImage after(1, *device, copy_of(model->trained_values()), frozen);
+  const WeightImage after(1, *device, copy_of(model->trained_values()), frozen, host);
   const std::vector<WeightBlocks::Block> now = after.blocks();
   EXPECT_TRUE(joined(now) == text_of(all));
   for (int64_t i = 0; i < layout.num_blocks(); ++i) {
@@ -102,7 +103,7 @@ TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersio
 TEST_F(WeightImageTest, ThreadsThatAskAtOnceGetTheSameBlocks) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
   const auto none = std::make_shared<WeightBlocks>(*device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
-  const WeightImage image(0, *device, copy_of(model->flat_values()), none);
+  const WeightImage image(0, *device, copy_of(model->flat_values()), none, host);
   std::vector<std::vector<WeightBlocks::Block>> got(4);
   {
     std::vector<std::jthread> threads;

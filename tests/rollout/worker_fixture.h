@@ -25,13 +25,15 @@ class WorkerFixture : public ::testing::Test {
     model->allocate(context, DType::f32, false);
     model->initialise(context, 5);
   }
-  // Values of two blocks and some.
-  void use_two_blocks() {
+  // Values of one block and some, or of more.
+  void use_blocks(int64_t count, int64_t intermediate_size) {
     Json config = tiny.model->config();
-    for (const auto& [name, value] : {std::pair{"hidden_size", 256}, {"intermediate_size", 512}, {"head_dim", 64}}) config.set(name, value);
+    for (const auto& [name, value] : {std::pair{"hidden_size", int64_t{256}}, {"intermediate_size", intermediate_size}, {"head_dim", int64_t{64}}})
+      config.set(name, value);
     use(config);
-    ASSERT_EQ(WeightLayout::of(*model).num_blocks(), 2);
+    ASSERT_EQ(WeightLayout::of(*model).num_blocks(), count);
   }
+  void use_two_blocks() { use_blocks(2, 512); }
   void use_adapters() {
     use(tiny.model->config(), {.r = 2});
     change(1);
@@ -57,7 +59,7 @@ class WorkerFixture : public ::testing::Test {
     auto bytes = std::make_shared<Buffer>(*device, trained.bytes());
     std::memcpy(bytes->data(), trained.data, trained.bytes());
     const Tensor frozen(all.data, DType::u8, all.device, {WeightLayout::of(*model).frozen_bytes});
-    return std::make_shared<const WeightImage>(version, *device, bytes, std::make_shared<WeightBlocks>(*device, frozen));
+    return std::make_shared<const WeightImage>(version, *device, bytes, std::make_shared<WeightBlocks>(*device, frozen), host);
   }
   std::unique_ptr<WorkerPool> pool(const std::vector<int64_t>& ports, double timeout = 20, const std::string& key_file = "") {
     WorkerPoolConfig config{.workers = {}, .worker_key_file = key_file, .worker_timeout = timeout, .weight_transport = transport};
@@ -108,6 +110,7 @@ class WorkerFixture : public ::testing::Test {
 
   TinyModel tiny;
   std::unique_ptr<Device> device = devices().at("cpu")(0);
+  std::shared_ptr<SpareBuffers> host = std::make_shared<SpareBuffers>(*device, Place::host);
   Context context{*device};
   std::unique_ptr<Model> model = [this] {
     std::unique_ptr<Model> out = make_model(tiny.model->config(), "test");

@@ -1,9 +1,14 @@
-// A pool whose weights go over a link between devices, and what happens where that breaks.
+// How weights reach the workers of a pool: over a link between devices, or streamed; and what happens where that breaks.
 #include "rollout/worker_link.h"
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "tests/rollout/worker_fixture.h"
+#include "tests/support/http_client.h"
 #include "tests/support/local_link.h"
 #include "tests/support/support.h"
 #include "tests/support/tcp_proxy.h"
@@ -15,10 +20,22 @@ class WorkerLinkTest : public WorkerFixture {
  protected:
   WorkerLinkTest() {
     LocalLinks::join_registry();
-    LocalLinks::opened = LocalLinks::tried = LocalLinks::arrived = 0;
+    LocalLinks::opened = LocalLinks::tried = LocalLinks::arrived = LocalLinks::waiting = 0;
     transport = "auto";
   }
   ~WorkerLinkTest() override { LocalLinks::fault = LinkFault::none; }
+  static constexpr double patient = 60;  // seconds: a link has 30 of them for a transfer and 10 to open
+  static bool both_wait() {
+    return soon([] { return LocalLinks::waiting == 2; });
+  }
+  // Breaks the connection between two sides that wait for each other on the link, which takes no notice of it.
+  static void break_off(TcpProxy& cable) {
+    ASSERT_TRUE(both_wait());
+    cable.set(TcpProxy::Mode::refuse);
+    EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3)) << LocalLinks::waiting << " sides still wait";
+    LocalLinks::fault = LinkFault::none;
+    cable.set(TcpProxy::Mode::pass);
+  }
   // Three versions, each with the bits of the engine itself.
   void expect_three_versions(WorkerPool& from, int64_t first = 0) {
     for (int64_t version = first; version < first + 3; ++version) {
@@ -75,6 +92,59 @@ TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) 
   EXPECT_GT(LocalLinks::arrived, 1);
 }
 
+TEST_F(WorkerLinkTest, ATransferIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, patient);
+  from->publish(0);
+  expect_bits(generate(*from, requests()), expected(requests(), 0));
+  LocalLinks::fault = LinkFault::stalls;
+  change(7);
+  const Stopwatch since;
+  from->publish(1);
+  break_off(cable);
+  expect_bits(generate(*from, requests()), expected(requests(), 1));
+  EXPECT_LT(since.seconds(), 5);
+  EXPECT_EQ(LocalLinks::opened, 4) << "the worker has joined again, with a link";
+}
+
+TEST_F(WorkerLinkTest, AnOpeningIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  const Stopwatch since;
+  auto made = std::async(std::launch::async, [&] { return pool({cable.port()}, patient); });
+  break_off(cable);
+  const auto from = made.get();
+  expect_three_versions(*from);
+  EXPECT_LT(since.seconds(), 5);
+  EXPECT_EQ(LocalLinks::arrived, 3);
+}
+
+TEST_F(WorkerLinkTest, ALearnerThatEndsDuringATransferLeavesTheWorkerFree) {
+  start();
+  auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::stalls;
+  from->publish(0);
+  ASSERT_TRUE(both_wait());
+  const Stopwatch since;
+  from.reset();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null());
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatEndsDuringATransferEndsAtOnce) {
+  start();
+  const auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::stalls;
+  from->publish(0);
+  ASSERT_TRUE(both_wait());
+  const Stopwatch since;
+  workers.clear();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3));
+}
+
 TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
   LocalLinks::fault = LinkFault::never_opens;
   start();
@@ -101,6 +171,27 @@ TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
     ADD_FAILURE() << "there is a reply";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("weight_transport is local"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) {
+  transport = "stream";
+  use_blocks(13, 8192);
+  start();
+  TcpProxy proxy(workers[0]->port());
+  const auto from = pool({proxy.port()}, 10);
+  for (int64_t version = 0; version < 4; ++version) {
+    from->publish(version);
+    std::jthread network([&] {
+      for (int turn = 0; turn < 2 * static_cast<int>(version); ++turn) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10 + 7 * turn));
+        proxy.set(turn % 2 == 0 ? TcpProxy::Mode::refuse : TcpProxy::Mode::pass);
+      }
+    });
+    expect_bits(generate(*from, requests(4)), expected(requests(4), version));
+    network.join();
+    EXPECT_GE(proxy.connections(), 8) << "so many blocks at once";
+    change(static_cast<uint64_t>(version));
   }
 }
 

@@ -16,18 +16,23 @@
 
 namespace hone::test {
 
-enum class LinkFault : uint8_t { none, never_opens, breaks };
+enum class LinkFault : uint8_t {
+  none,
+  never_opens,
+  breaks,
+  stalls,  // nothing arrives, and nobody is told
+};
 
-// What goes wrong; how many sides tried to open, and did; how many tensors have arrived.
+// What goes wrong; how many sides tried to open, and did; how many tensors have arrived; how many sides are waiting for the other.
 struct LocalLinks {
   static inline std::atomic<LinkFault> fault = LinkFault::none;
-  static inline std::atomic<int> tried = 0, opened = 0, arrived = 0;
+  static inline std::atomic<int> tried = 0, opened = 0, arrived = 0, waiting = 0;
   static void join_registry();
 };
 
 class LocalLink final : public DeviceLink {
  public:
-  LocalLink(const std::string& id, int rank, double seconds) : rank_(rank) {
+  LocalLink(const std::string& id, int rank, const Patience& patience) : rank_(rank) {
     ++LocalLinks::tried;
     {
       const std::lock_guard lock(mutex());
@@ -38,9 +43,7 @@ class LocalLink final : public DeviceLink {
     std::unique_lock lock(wire_->mutex);
     ++wire_->sides;
     wire_->changed.notify_all();
-    const bool met = wire_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
-                                             [&] { return wire_->sides == 2 && LocalLinks::fault != LinkFault::never_opens; });
-    HONE_CHECK(met, "the other side has not come");
+    wait(lock, patience, [&] { return wire_->sides == 2 && LocalLinks::fault != LinkFault::never_opens; });
     ++LocalLinks::opened;
   }
   void send(Context&, Tensor x) override {
@@ -50,12 +53,12 @@ class LocalLink final : public DeviceLink {
     wire_->changed.notify_all();
   }
   void receive(Context&, Tensor x) override { awaited_.push_back(x); }
-  void finish(Context&, double seconds) override {
+  void finish(Context&, const Patience& patience) override {
     std::unique_lock lock(wire_->mutex);
+    wait(lock, patience, [] { return LocalLinks::fault != LinkFault::stalls; });
     for (const Tensor& x : std::exchange(awaited_, {})) {
       auto& come = wire_->to[rank_];
-      const bool there = wire_->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !come.empty(); });
-      HONE_CHECK(there, "the other side has not sent");
+      wait(lock, patience, [&] { return !come.empty(); });
       HONE_CHECK(come.front().size() == x.bytes(), come.front().size(), " bytes came for ", x.bytes());
       std::memcpy(x.data, come.front().data(), x.bytes());
       come.pop_front();
@@ -70,6 +73,17 @@ class LocalLink final : public DeviceLink {
     int sides = 0;
     std::deque<std::vector<char>> to[2];
   };
+  template <class Fact>
+  void wait(std::unique_lock<std::mutex>& lock, const Patience& patience, Fact fact) {
+    ++LocalLinks::waiting;
+    try {
+      for (; !fact(); wire_->changed.wait_for(lock, std::chrono::milliseconds(1))) patience.check();
+    } catch (...) {
+      --LocalLinks::waiting;
+      throw;
+    }
+    --LocalLinks::waiting;
+  }
   static std::mutex& mutex() {
     static std::mutex one;
     return one;
@@ -88,8 +102,8 @@ inline void LocalLinks::join_registry() {
   static const bool added =
       device_links().add("local", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cpu; },
                                    .new_id = [] { return std::to_string(next_id++); },
-                                   .open = [](Device&, const std::string& id, int rank, double seconds) -> std::unique_ptr<DeviceLink> {
-                                     return std::make_unique<LocalLink>(id, rank, seconds);
+                                   .open = [](Device&, const std::string& id, int rank, const Patience& patience) -> std::unique_ptr<DeviceLink> {
+                                     return std::make_unique<LocalLink>(id, rank, patience);
                                    }});
   static_cast<void>(added);
 }

@@ -107,6 +107,25 @@ TEST(HttpChannel, AServerThatComesBackIsFoundAgain) {
   EXPECT_EQ(error_of(channel), "");
 }
 
+TEST(HttpChannel, ABrokenConnectionIsKnownWithoutAPost) {
+  Echo echo;
+  HttpChannel channel(parse_url(echo.url()));
+  EXPECT_FALSE(channel.broken()) << "there was none";
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(error_of(channel), "");
+    EXPECT_FALSE(channel.broken());
+    echo.proxy.set(TcpProxy::Mode::refuse);
+    EXPECT_TRUE(soon([&] { return channel.broken(); }));
+    EXPECT_NE(error_of(channel), "");
+    EXPECT_TRUE(channel.broken());
+    echo.proxy.set(TcpProxy::Mode::pass);
+  }
+  test::HttpServer closing([&](const ReceivedRequest&) { return http_response("bye", 200, "Connection: close\r\n"); });
+  HttpChannel other(parse_url(closing.url()));
+  EXPECT_EQ(error_of(other), "");
+  EXPECT_FALSE(other.broken()) << "it was not to be kept";
+}
+
 TEST(HttpChannel, ASilentServerIsWaitedForAsLongAsWasSaidAndNotAskedAgain) {
   Echo echo;
   HttpChannel channel(parse_url(echo.url()));

@@ -91,6 +91,18 @@ TEST_F(HttpServerTest, AnswersOneRequestAfterTheOtherOnAConnection) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
+TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsThatItsClientLeftAfterTheAnswer) {
+  start({});
+  HttpClient client(server->port());
+  client.send(post_request("/held", "1"));
+  ASSERT_TRUE(soon([&] { return app.holds.load(); }));
+  app.held->reply({.body = "here"});
+  EXPECT_EQ(client.answer().body, "here");
+  EXPECT_FALSE(app.held->gone());
+  client.close();
+  EXPECT_TRUE(soon([&] { return app.held->gone(); }));
+}
+
 TEST_F(HttpServerTest, StreamsInChunksOrToTheEndOfTheConnection) {
   start({});
   HttpClient client(server->port());
