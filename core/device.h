@@ -59,6 +59,9 @@ class Device {
   virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
+  // A word of its memory, zero whenever no kernel runs, by which all blocks of a kernel wait for each other; nullptr where the stream has none. The
+  // first stream that asks has a device's only one for as long as it lives: the blocks of two such kernels could hold what the other's wait for.
+  virtual uint32_t* grid_barrier(void*) { return nullptr; }
   // What Buffers have of its memory now, and had at most.
   size_t used_bytes() const { return used_; }
   size_t peak_bytes() const { return peak_; }

@@ -1,6 +1,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "core/cuda_check.h"
 #include "core/device.h"
@@ -54,6 +56,44 @@ class Capture {
   bool ended_ = false;
 };
 
+// The grid barriers of the process, one a device.
+class GridBarriers {
+ public:
+  // The stream's of the current device, the index-th.
+  uint32_t* of(int index, void* stream) {
+    const std::scoped_lock lock(mutex_);
+    Barrier& barrier = barriers_[index];
+    if (barrier.owner && barrier.owner != stream) return nullptr;
+    barrier.owner = stream;
+    if (!barrier.word) {
+      int shared = 0;  // with other processes, whose kernels run beside this one's
+      HONE_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, index));
+      if (shared) return nullptr;
+      void* word = nullptr;
+      HONE_CUDA_CHECK(cudaMalloc(&word, sizeof(uint32_t)));
+      HONE_CUDA_CHECK(cudaMemset(word, 0, sizeof(uint32_t)));
+      barrier.word = static_cast<uint32_t*>(word);
+    }
+    return barrier.word;
+  }
+  void release(int index, void* stream) noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = barriers_.find(index); found != barriers_.end() && found->second.owner == stream) found->second.owner = nullptr;
+  }
+
+ private:
+  struct Barrier {
+    void* owner = nullptr;
+    uint32_t* word = nullptr;
+  };
+  std::mutex mutex_;
+  std::map<int, Barrier> barriers_;
+};
+GridBarriers& grid_barriers() {
+  static GridBarriers all;
+  return all;
+}
+
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int index) : index_(index) {
@@ -100,7 +140,10 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
   }
-  void destroy_stream(void* stream) noexcept override { cudaStreamDestroy(static_cast<cudaStream_t>(stream)); }
+  void destroy_stream(void* stream) noexcept override {
+    grid_barriers().release(index_, stream);
+    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+  }
   void copy(void* to, const void* from, size_t bytes, void* stream) override {
     use();
     HONE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
@@ -121,6 +164,10 @@ class CudaDevice : public Device {
     cudaGraphExec_t graph = nullptr;
     HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
     return std::make_unique<Graph>(graph);
+  }
+  uint32_t* grid_barrier(void* stream) override {
+    use();
+    return grid_barriers().of(index_, stream);
   }
   std::unique_ptr<Event> make_event(bool timed) override {
     use();

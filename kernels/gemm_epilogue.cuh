@@ -11,6 +11,7 @@ struct GemmEpilogue {
   int64_t y_stride = 0, residual_stride = 0;
   bool y_bf16 = false, bias_bf16 = false, residual_bf16 = false;
 
+  GemmEpilogue() = default;
   GemmEpilogue(const Tensor& y_, const Tensor& bias_, const Tensor& residual_)
       : y(y_.data),
         bias(bias_ ? bias_.data : nullptr),

@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   if (norm.weight) {
     __shared__ float squares[8 * Few::Groups * RmsNormRows::most_warps];
     const auto at = [&](int row, int piece) { return reinterpret_cast<uint4*>(x_shared) + row * pieces + (piece ^ (row & 7)); };
-    norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares);
+    norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares, all_threads, [] { __syncthreads(); });
     __syncthreads();
   }
   // Rows of x beyond M are other rows, and what comes of them is not stored.

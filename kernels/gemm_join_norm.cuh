@@ -49,7 +49,8 @@ static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartial
     *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(output.y) + m * output.y_stride + column) = row[piece];
   }
   __syncthreads();
-  norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares);
+  norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares, static_cast<int>(blockDim.x),
+            [] { __syncthreads(); });
   if (inside) *reinterpret_cast<uint4*>(norm.normed + m * norm.stride + column) = row[piece];
 }
 inline void join_gemm_norm(cudaStream_t stream, const GemmPartials& from, const GemmEpilogue& output, const GemmRowNorm& norm) {

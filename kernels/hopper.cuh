@@ -27,6 +27,16 @@ struct Barrier {
   __device__ void arrive_expecting(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes) : "memory");
   }
+  // When the copies (cp.async) that the thread has begun are there.
+  __device__ void arrive_after_copies() { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&word)) : "memory"); }
+  __device__ bool done(uint32_t parity) {
+    uint32_t yes;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
+                 : "=r"(yes)
+                 : "r"(shared_address(&word)), "r"(parity)
+                 : "memory");
+    return yes != 0;
+  }
   __device__ void wait(uint32_t parity) {
     asm volatile(
         "{\n.reg .pred done;\n"

@@ -19,12 +19,12 @@ __device__ void add_squares(float (&part)[2], const float (&v)[N]) {
 __device__ inline float rms_scale(float squares, int dim, float eps) { return rsqrtf(squares / static_cast<float>(dim) + eps); }
 __device__ inline float rms_normed(float x, float scale, float weight) { return x * scale * weight; }
 
-// bf16 rows in shared memory, normed in place with the bits of rmsnorm_forward by a block's threads, which have a barrier before and need one after.
-// at(row, piece): where 8 numbers lie; pieces: dim / 8, at most `most` for each thread; factors: the pieces of the weight that are this thread's
-// (thread, thread + blockDim.x, ...); squares: warps * rows floats.
-template <int most, class At>
-__device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, const uint4 (&factors)[most], float* squares) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+// bf16 rows in shared memory, normed in place with the bits of rmsnorm_forward by the block's first `threads` threads, which have a barrier, meet(),
+// before and need one after. at(row, piece): where 8 numbers lie; pieces: dim / 8, at most `most` for each thread; factors: the pieces of the weight
+// that are this thread's (thread, thread + threads, ...); squares: warps * rows floats.
+template <int most, class At, class Meet>
+__device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, const uint4 (&factors)[most], float* squares, int threads, Meet meet) {
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, warps = threads / 32;
   const int pieces = dim / 8;
   for (int v = warp; v < rows * shape.warps; v += warps) {  // the warp that rmsnorm_forward has there
     const int row = v / shape.warps, thread = v % shape.warps * 32 + lane;
@@ -39,14 +39,14 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
     const float sum = warp_sum(part[0] + part[1]);
     if (lane == 0) squares[v] = sum;
   }
-  __syncthreads();
+  meet();
   for (int row = 0; row < rows; ++row) {
     float sum = squares[row * shape.warps];
     for (int w = 1; w < shape.warps; ++w) sum += squares[row * shape.warps + w];
     const float scale = rms_scale(sum, dim, eps);
 #pragma unroll
     for (int i = 0; i < most; ++i) {
-      const int piece = static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x);
+      const int piece = static_cast<int>(threadIdx.x) + i * threads;
       if (piece >= pieces) continue;
       float x[8], factor[8];
       unpack(x, *at(row, piece)), unpack(factor, factors[i]);

@@ -60,19 +60,12 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
   output.forward(context, out, kept.mixed, residual);
 }
 
-void SelfAttention::infer(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor normed, const RmsNorm& before, const RmsNorm& after,
-                          const KvView& kv, int64_t block) const {
-  ScratchScope scope(context);
-  const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
-  const Tensor mixed = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads * heads.head_dim});
-  const KvWrite write = kv_write(kv, block);
-  project_heads(context, q, normed ? normed : x, normed ? RowNorm{} : before.row_norm(), qkv.weight.value, qkv.bias.value, batch.positions, cos_sin,
-                q_norm.value, k_norm.value, heads, write);
-  attention_paged(context, as_heads(mixed, heads), q, paged(kv, write), batch.offsets, {scale, window, batch.max_length});
-  if (normed)
-    output.forward_normed(context, out, normed, mixed, x, after.row_norm());
-  else
-    output.forward(context, out, mixed, x);
+Heads SelfAttention::heads_of(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv, int64_t block) const {
+  return {q, before.row_norm(), qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value, heads, kv_write(kv, block)};
+}
+
+void SelfAttention::attend(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv, int64_t block) const {
+  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets, {scale, window, batch.max_length});
 }
 
 void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Kept kept) const {

@@ -22,9 +22,10 @@ struct SelfAttention {
   // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's plane and everything is read from
   // there, with the bits of attention over the packed sequences.
   void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*, int64_t block) const;
-  // out = x + forward(before(x)) with a cache, keeping nothing; the same bits. normed, unless it is empty, holds before(x), and after(out) on return.
-  void infer(Context&, const Batch&, Tensor out, Tensor x, Tensor normed, const RmsNorm& before, const RmsNorm& after, const KvView&,
-             int64_t block) const;
+  // forward() in two halves for passes that keep nothing, around what project_between does: q and the cache's rows from x that `before` norms, then
+  // mixed from q and the cache.
+  Heads heads_of(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
+  void attend(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
   void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
 };

@@ -36,12 +36,6 @@ void Linear::forward(Context& context, Tensor y, Tensor x, Tensor residual) cons
   if (lora) lora->forward(context, y, x);
 }
 
-void Linear::forward_normed(Context& context, Tensor y, Tensor normed, Tensor x, Tensor residual, const RowNorm& norm) const {
-  if (plain()) return gemm_norm_forward(context, y, normed, x, weight.value, bias.value, residual, norm);
-  forward(context, y, x, residual);
-  rmsnorm_forward(context, normed, {}, y, norm.weight, norm.eps);
-}
-
 void Linear::backward(Context& context, Tensor dx, Tensor dy, Tensor x) const {
   backward_weight(context, dy, x);
   backward_input(context, dx, dy);
@@ -125,16 +119,6 @@ void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, 
   gate_up.forward(context, kept.gate_up, x);
   swiglu_forward(context, kept.activated, kept.gate_up);
   down.forward(context, out, kept.activated, residual);
-}
-
-void GatedMlp::infer(Context& context, Tensor out, Tensor x, Tensor normed, const RmsNorm& before, const RmsNorm* after) const {
-  ScratchScope scope(context);
-  const Tensor activated = context.scratch().take(x.dtype, {x.dim(0), down.weight.shape[1]});
-  project_gated(context, activated, normed ? normed : x, normed ? RowNorm{} : before.row_norm(), gate_up.weight.value, gate_up.bias.value);
-  if (normed && after)
-    down.forward_normed(context, out, normed, activated, x, after->row_norm());
-  else
-    down.forward(context, out, activated, x);
 }
 
 void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {

@@ -31,10 +31,9 @@ struct Linear {
   int64_t num_outputs() const { return weight.shape[0]; }
   // Whether forward is gemm_forward and nothing else, so that an op that fuses it may take its place.
   bool plain() const { return !lora && !quantized; }
+  Product product() const { return {weight.value, bias.value}; }
   // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
-  // The same, and y normed; keeps nothing.
-  void forward_normed(Context&, Tensor y, Tensor normed, Tensor x, Tensor residual, const RowNorm& norm) const;
   // dx may be x.
   void backward(Context&, Tensor dx, Tensor dy, Tensor x) const;
   // Its two halves.
@@ -87,9 +86,6 @@ struct GatedMlp {
   Kept keep(Context&, Tape*, int64_t num_tokens) const;
   Kept take_back(Tape&) const;
   void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
-  // out = x + forward(before(x)), keeping nothing; the same bits. out may be x. normed, unless it is empty, holds before(x), and on return after(out)
-  // where there is an `after`.
-  void infer(Context&, Tensor out, Tensor x, Tensor normed, const RmsNorm& before, const RmsNorm* after) const;
   void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);
   void add_linears(std::vector<Linear*>& out);

@@ -56,16 +56,9 @@ struct PreNormBlock {
     mlp_norm.forward(context, kept.mlp_in, kept.mid, kept.mlp_norm);
     mlp.forward(context, out, kept.mlp_in, kept.mid, kept.mlp);
   }
-  // forward(x, x) without a tape in ops that fuse, with the same bits. normed, unless it is empty, holds attention_norm(x), and next(x) on return
-  // where there is a `next`.
+  // Whether project_between and its like do what this block's parts do.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
-  bool fusible() const { return attention.qkv.plain() && mlp.gate_up.plain(); }  // the others go through Linear::forward_normed
-  void infer(Context& context, const Batch& batch, Tensor x, Tensor normed, const Norm* next, const KvView& kv, int64_t block) const requires fuses {
-    ScratchScope scope(context);
-    const Tensor mid = context.scratch().take(x.dtype, x.dims());
-    attention.infer(context, batch, mid, x, normed, attention_norm, mlp_norm, kv, block);
-    mlp.infer(context, x, mid, normed, mlp_norm, next);
-  }
+  bool fusible() const { return attention.qkv.plain() && attention.output.plain() && mlp.gate_up.plain() && mlp.down.plain(); }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
     ScratchScope scope(context);
     Kept kept = take_back(tape);
@@ -131,18 +124,8 @@ class Stack : public Model {
   }
   void infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
     if constexpr (PreNormBlock<Norm, Mlp>::fuses)
-      if (kv && kv->k.front().dtype == x.dtype && std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); })) {
-        ScratchScope scope(context);
-        Tensor normed;
-        if (x.dim(0) > rows_normed_by_reader) {
-          normed = context.scratch().take(x.dtype, x.dims());
-          blocks_[0].attention_norm.forward(context, normed, x, {});
-        }
-        for (size_t b = 0; b < blocks_.size(); ++b)
-          blocks_[b].infer(context, batch, x, normed, b + 1 < blocks_.size() ? &blocks_[b + 1].attention_norm : nullptr, *kv,
-                           static_cast<int64_t>(b));
-        return;
-      }
+      if (kv && kv->k.front().dtype == x.dtype && std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); }))
+        return infer_fused(context, batch, x, *kv);
     Model::infer_blocks(context, batch, x, kv);
   }
   void backward_block(int64_t block, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
@@ -156,6 +139,22 @@ class Stack : public Model {
   }
 
  protected:
+  // forward_block() of all blocks with the same bits, from attention to attention.
+  void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const requires PreNormBlock<Norm, Mlp>::fuses {
+    ScratchScope scope(context);
+    const QkvShape& heads = blocks_[0].attention.heads;
+    const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
+    const Tensor mixed = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads * heads.head_dim});
+    const auto heads_of = [&](size_t b) { return blocks_[b].attention.heads_of(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b)); };
+    project_heads(context, x, heads_of(0));
+    for (size_t b = 0; b < blocks_.size(); ++b) {
+      const auto& block = blocks_[b];
+      block.attention.attend(context, batch, mixed, q, kv, static_cast<int64_t>(b));
+      project_between(context, x, mixed, block.attention.output.product(),
+                      {block.mlp_norm.row_norm(), block.mlp.gate_up.product(), block.mlp.down.product()},
+                      b + 1 < blocks_.size() ? heads_of(b + 1) : Heads{});
+    }
+  }
   // `module` is the embedding's Hugging Face name; a tied head has no parameter of its own.
   void make_ends(const std::string& module, bool tied, double init_std) {
     embedding_ = table(module, shape_.vocab_size, init_std);

@@ -86,10 +86,80 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
         const OnGpu cos_sin(angles), slots(places);
         OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap), k = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap),
               v = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap);
-        expect_bodies_have_the_same_bits(project_heads, {&q, &k, &v}, q, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
-                                         extras ? bias.tensor() : Tensor(), positions, cos_sin, {}, {}, shape, KvWrite{k, v, slots});
+        const Heads to{q,
+                       {extras ? weight.tensor() : Tensor(), 1e-6f},
+                       {w, extras ? bias.tensor() : Tensor()},
+                       positions,
+                       cos_sin,
+                       {},
+                       {},
+                       shape,
+                       {k, v, slots}};
+        expect_bodies_have_the_same_bits(project_heads, {&q, &k, &v}, x, to);
       }
   }
+}
+
+TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
+  HONE_GPU_OR_SKIP();
+  struct Shape {
+    int64_t width, heads, kv_heads, dim, mlp;
+  };
+  for (const Shape& s :
+       {Shape{896, 14, 2, 64, 4864}, {72, 3, 3, 64, 24}, {520, 2, 1, 128, 1032}, {1536, 12, 2, 128, 8960}, {2048, 3, 1, 64, 14344}}) {
+    const int64_t C = s.width, D = s.heads * s.dim, N = (s.heads + 2 * s.kv_heads) * s.dim;
+    const auto matrix = [](int64_t rows, int64_t columns, uint64_t seed) { return OnGpu(normals({rows, columns}, seed, 0.05f, 8), DType::bf16); };
+    const auto vector = [](int64_t size, uint64_t seed) { return OnGpu(normals({size}, seed), DType::bf16); };
+    const OnGpu w_out = matrix(C, D, 1), w_up = matrix(2 * s.mlp, C, 2), w_down = matrix(C, s.mlp, 3), w_qkv = matrix(N, C, 4);
+    const OnGpu b_out = vector(C, 5), b_up = vector(2 * s.mlp, 6), b_down = vector(C, 7), b_qkv = vector(N, 8), norm = vector(C, 9),
+                norm_next = vector(C, 10);
+    Floats angles({300, s.dim});
+    rotary_table(angles, {.dim = s.dim, .theta = 10000});
+    const OnGpu cos_sin(angles);
+    for (const int64_t M : {1, 2, 3, 5, 8, 9, 40})
+      for (const bool extras : {true, false}) {
+        if (!chosen()) continue;
+        SCOPED_TRACE(concat(M, " rows, width ", C, ", MLP ", s.mlp, ", extras ", extras));
+        const Floats before = normals({M, C}, 11, 3);
+        const OnGpu mixed(normals({M, D}, 12), DType::bf16), positions(random_ids(M, 300, 13));
+        Ids places({M});
+        for (int64_t t = 0; t < M; ++t) places[t] = static_cast<int32_t>(2 * t);
+        const OnGpu slots(places);
+        OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16), k = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16),
+              v = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16);
+        const auto with = [&](const OnGpu& w, const OnGpu& bias) { return Product{w, extras ? bias.tensor() : Tensor()}; };
+        const Heads next{
+            q, {norm_next, 1e-5f}, with(w_qkv, b_qkv), positions, cos_sin, {}, {}, {s.heads, s.kv_heads, s.dim, s.dim, 1e-6f}, {k, v, slots}};
+        std::vector<std::vector<Floats>> left;
+        // The first body three times: what its blocks met by is as it was.
+        for (const char* body : {"sm90", "sm90", "sm90", "steps"}) {
+          OnGpu x(before, DType::bf16);
+          for (OnGpu* output : {&q, &k, &v}) output->poison();
+          const auto named =
+              std::ranges::find(project_between.bodies(), std::string_view(body), [](const auto& b) { return std::string_view(b.name); });
+          project_between.run_body(static_cast<size_t>(named - project_between.bodies().begin()), *gpu(), x, mixed, with(w_out, b_out),
+                                   {{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, extras ? next : Heads{});
+          left.push_back({x.read(), q.read(), k.read(), v.read()});
+        }
+        for (size_t run = 0; run < 3; ++run)
+          for (size_t o = 0; o < 4; ++o) {
+            int64_t wrong = 0;
+            for (int64_t i = 0; i < left[run][o].size(); ++i) wrong += !same_bits(left[run][o][i], left[3][o][i]);
+            EXPECT_EQ(wrong, 0) << "run " << run << ", output " << o << " of " << left[run][o].size() << " numbers";
+          }
+      }
+  }
+}
+
+TEST(ProjectBetweenOnGpu, TheGridBarrierIsOneStreamsAtATime) {
+  HONE_GPU_OR_SKIP();
+  Device& device = gpu()->device();
+  uint32_t* const word = device.grid_barrier(gpu()->stream());
+  ASSERT_NE(word, nullptr);  // other contexts of this process have gone
+  EXPECT_EQ(device.grid_barrier(gpu()->stream()), word);
+  const Context other(device);
+  EXPECT_EQ(device.grid_barrier(other.stream()), nullptr);
+  EXPECT_EQ(devices().at("cuda")(0)->grid_barrier(other.stream()), nullptr);
 }
 
 }  // namespace hone::test

@@ -30,8 +30,19 @@ namespace {
   const Ids positions = random_ids(3, 8, 7);
   Ids slots({3});
   for (int64_t t = 0; t < 3; ++t) slots[t] = static_cast<int32_t>(4 - t);
-  expect_bodies_agree(project_heads, {&q, &k, &v}, {}, q, x, RowNorm{weight, 1e-6f}, w, bias, positions, cos_sin, q_norm, k_norm, shape,
-                      KvWrite{k, v, slots});
+  expect_bodies_agree(project_heads, {&q, &k, &v}, {}, x,
+                      Heads{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
+}) && op_cases().add("project_between", [] {
+  const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
+  const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3), w_down = normals({10, 7}, 4),
+               w_qkv = normals({24, 10}, 5), norm = normals({10}, 6);
+  Floats x = normals({3, 10}, 7), cos_sin({8, 6}), q = poisoned({3, 2, 6}), k = poisoned({3, 1, 6}), v = poisoned({3, 1, 6});
+  rotary_table(cos_sin, {.dim = 6, .theta = 100});
+  const Ids positions = random_ids(3, 8, 8);
+  Ids places({3});
+  for (int64_t t = 0; t < 3; ++t) places[t] = static_cast<int32_t>(t);
+  expect_bodies_agree(project_between, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}}, GatedProducts{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+                      Heads{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
 });
 
 }  // namespace
@@ -75,11 +86,46 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   rmsnorm_forward(cpu(), in, {}, x, weight, 1e-6f);
   gemm_forward(cpu(), qkv, in, w, bias, {});
   qkv_forward(cpu(), q_expected, k, {}, qkv, positions, cos_sin, {}, {}, shape, {k_expected, v_expected, slots});
-  project_heads(cpu(), q, x, {weight, 1e-6f}, w, bias, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots});
+  Heads to{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots}};
+  project_heads(cpu(), x, to);
   EXPECT_TRUE(close(q, q_expected, {0, 0}));
   EXPECT_TRUE(close(k_cache, k_expected, {0, 0}));
   EXPECT_TRUE(close(v_cache, v_expected, {0, 0}));
-  EXPECT_THROW(project_heads(cpu(), q, x, {weight, 1e-6f}, w, bias, positions, cos_sin, {}, {}, shape, {}), Error);
+  to.cache = {};
+  EXPECT_THROW(project_heads(cpu(), x, to), Error);
+}
+
+// For more rows than rows_normed_by_reader, too: other ops then, the same bits.
+TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
+  const QkvShape shape{.num_heads = 3, .num_kv_heads = 1, .head_dim = 4, .rotary_dim = 4, .norm_eps = 1e-6f};
+  const int64_t C = 20, D = 12, F = 9, N = 20;
+  const Floats w_out = normals({C, D}, 1), b_out = normals({C}, 2), w_up = normals({2 * F, C}, 3), w_down = normals({C, F}, 4),
+               w_qkv = normals({N, C}, 5), norm = normals({C}, 6), norm_next = normals({C}, 7);
+  Floats cos_sin({16, 4});
+  rotary_table(cos_sin, {.dim = 4, .theta = 100});
+  for (const int64_t M : {1, 5, 8, 9, 30}) {
+    const Floats before = normals({M, C}, 8), mixed = normals({M, D}, 9);
+    const Ids positions = random_ids(M, 16, 10);
+    Ids slots({M});
+    for (int64_t t = 0; t < M; ++t) slots[t] = static_cast<int32_t>(t);
+    const auto heads = [&](const Floats& q, const Floats& k, const Floats& v) {
+      return Heads{q, {norm_next, 1e-5f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, slots}};
+    };
+    const Floats like_q = poisoned({M, 3, 4}), like_k = poisoned({M, 1, 4});
+    Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k, v_expected = like_k;
+    gemm_forward(cpu(), mid, mixed, w_out, b_out, before);
+    project_gated(cpu(), activated, mid, {norm, 1e-6f}, w_up, {});
+    gemm_forward(cpu(), x_expected, activated, w_down, {}, mid);
+    project_heads(cpu(), x_expected, heads(q_expected, k_expected, v_expected));
+    for (const bool last : {false, true}) {
+      Floats x = before, q = like_q, k = like_k, v = like_k;
+      project_between(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}}, last ? Heads{} : heads(q, k, v));
+      EXPECT_TRUE(close(x, x_expected, {0, 0}));
+      EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
+      EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));
+      EXPECT_TRUE(close(v, last ? like_k : v_expected, {0, 0}));
+    }
+  }
 }
 
 }  // namespace hone::test

@@ -1,0 +1,105 @@
+// project_between on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use; else its steps, with the same bits.
+#include "kernels/gemm_chain_sm90.cuh"
+#include "kernels/projection_output.cuh"
+#include "kernels/projection_steps.h"
+
+namespace hone {
+namespace {
+
+GemmPlain plain_output(const Tensor& y, const Product& product, const Tensor& residual) {
+  return {GemmEpilogue(y, product.bias, residual), static_cast<int>(product.w.dim(0)), false};
+}
+
+template <class Output>
+ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& product, const Output& output) {
+  ChainProduct out{};
+  out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
+  out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
+  out.runs = chain_runs(output);
+  if (norm.weight) out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
+  out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
+  out.strips = output.template tiles<8>(), out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
+  return out;
+}
+
+template <int Depth, int Stages>
+bool launch(cudaStream_t stream, const Chain& chain, int sums_bytes, int blocks) {
+  const int bytes = 1024 + Chain::warps * Stages * ChainStages<Depth>::bytes + chain.x_bytes + sums_bytes;
+  if (bytes > Chain::all_bytes) return false;
+  allow_shared_memory(gemm_chain_kernel<Depth, Stages>, Chain::all_bytes);
+  launch_dependent(stream, gemm_chain_kernel<Depth, Stages>, {static_cast<unsigned>(blocks)}, Chain::threads, bytes, 1, chain);
+  return true;
+}
+
+// What the busiest of so many blocks multiplies, in strips times their length.
+int64_t largest_share(const Chain& chain, int blocks) {
+  int64_t share = 0;
+  for (int p = 0; p < chain.count; ++p) share += int64_t{(chain.products[p].strips + blocks - 1) / blocks} * chain.products[p].K;
+  return share;
+}
+
+// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little more for the others.
+int num_blocks(const Chain& chain) {
+  const int all = num_multiprocessors(), fewer = std::max(all - 8, 1);
+  int strips = 1;
+  for (int p = 0; p < chain.count; ++p) strips = std::max(strips, chain.products[p].strips);
+  return std::min(strips, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
+}
+
+// false: rings that would pay do not fit beside the rows.
+bool run_chain(cudaStream_t stream, Chain& chain) {
+  const int blocks = num_blocks(chain);
+  int sums_bytes = 0;
+  for (int p = 0; p < chain.count; ++p) {
+    ChainProduct& product = chain.products[p];
+    deal_strips(product, blocks);
+    chain.x_bytes = std::max(chain.x_bytes, chain.M * product.chunks * static_cast<int>(gemm_cuda_chunk) * 2);
+    sums_bytes = std::max(sums_bytes, product.slots * 2 * product.chunks * chain.M * 16 * 4);
+  }
+  return launch<256, 2>(stream, chain, sums_bytes, blocks) || launch<128, 3>(stream, chain, sums_bytes, blocks);
+}
+
+// Larger matrices take so long to read that what lies between them does not count.
+constexpr size_t most_bytes = size_t{300} << 20;
+
+bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedProducts& mlp, const Heads& next) {
+  const int64_t M = x.dim(0), C = x.dim(1);
+  if (M > rows_normed_by_reader || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
+  if (output.w.bytes() + mlp.gate_up.w.bytes() + mlp.down.w.bytes() > most_bytes) return false;
+  Chain chain{};
+  chain.barrier = context.device().grid_barrier(context.stream());
+  if (!chain.barrier) return false;
+  const ScratchScope scope(context);
+  const Tensor mid = context.scratch().take(x.dtype, x.dims()), activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
+  check_product(project_between, mixed, {}, output, C);
+  check_product(project_between, activated, {}, mlp.down, C);
+  chain.M = static_cast<int>(M);
+  chain.output = plain_output(mid, output, x), chain.down = plain_output(x, mlp.down, mid);
+  chain.gated = gated_output(project_between, activated, mid, mlp.norm, mlp.gate_up);
+  chain.products[0] = chain_product(mixed, {}, output, chain.output);
+  chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);
+  chain.products[2] = chain_product(activated, {}, mlp.down, chain.down);
+  chain.count = 3;
+  const bool with_heads = next.q && next.norm.weight && fuses_heads(x, next);
+  if (with_heads) {
+    chain.heads = heads_output(project_between, x, next);
+    chain.products[chain.count++] = chain_product(x, next.norm, next.qkv, chain.heads);
+  }
+  if (!run_chain(cuda_stream(context), chain)) return false;
+  if (next.q && !with_heads) project_heads(context, x, next);
+  check_launch(project_between);
+  return true;
+}
+
+void between(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next) {
+  if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next)) project_between_steps(context, x, mixed, output, mlp, next);
+}
+
+bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedProducts& mlp, const Heads&) {
+  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight && mlp.gate_up.w.dim(0) % 16 == 0 && maps(mlp.down.w);
+}
+
+[[maybe_unused]] const bool added = project_between.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
+
+}  // namespace
+}  // namespace hone
