@@ -124,8 +124,11 @@ __device__ inline void fill_rings(const Chain& chain, ChainRing<Stages>* rings, 
     }
 }
 
-// The threads that multiply meet.
-__device__ inline void meet_multiplying() { hopper::meet(15, Chain::warps * 32); }
+// The threads that multiply meet; the barriers with lower numbers are the slots'.
+__device__ inline void meet_multiplying() {
+  __syncwarp();
+  hopper::meet(Chain::warps + 1, Chain::warps * 32);
+}
 
 // All blocks meet: enter() says that this one has come, wait() returns when all have; what each wrote before is visible to all then. By one thread.
 // The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and the rest is zero again.
