@@ -31,6 +31,13 @@ class Event {
   virtual double seconds_since(const Event& earlier) const = 0;
 };
 
+// What lets all blocks of a kernel wait for each other: a word of the device's memory, all but its top bit zero between kernels, and how many blocks
+// run at the same time when each has a multiprocessor's memory to itself. Without a word there is none.
+struct GridBarrier {
+  uint32_t* word = nullptr;
+  int most_blocks = 0;
+};
+
 // One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is free, and which recipe
 // keys help.
 class Device {
@@ -59,9 +66,9 @@ class Device {
   virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
-  // A word of its memory, zero whenever no kernel runs, by which all blocks of a kernel wait for each other; nullptr where the stream has none. The
-  // first stream that asks has a device's only one for as long as it lives: the blocks of two such kernels could hold what the other's wait for.
-  virtual uint32_t* grid_barrier(void*) { return nullptr; }
+  // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels could hold what the other's
+  // wait for. Other kernels that hold multiprocessors until something happens elsewhere (NCCL's) make such a one wait, but must not wait for it.
+  virtual GridBarrier grid_barrier(void*) { return {}; }
   // What Buffers have of its memory now, and had at most.
   size_t used_bytes() const { return used_; }
   size_t peak_bytes() const { return peak_; }

@@ -59,11 +59,11 @@ class Capture {
 // The grid barriers of the process, one a device.
 class GridBarriers {
  public:
-  // The stream's of the current device, the index-th.
+  // The stream's of the current device, the index-th; the default stream has none.
   uint32_t* of(int index, void* stream) {
     const std::scoped_lock lock(mutex_);
     Barrier& barrier = barriers_[index];
-    if (barrier.owner && barrier.owner != stream) return nullptr;
+    if (!stream || (barrier.owner && barrier.owner != stream)) return nullptr;
     barrier.owner = stream;
     if (!barrier.word) {
       int shared = 0;  // with other processes, whose kernels run beside this one's
@@ -71,8 +71,9 @@ class GridBarriers {
       if (shared) return nullptr;
       void* word = nullptr;
       HONE_CUDA_CHECK(cudaMalloc(&word, sizeof(uint32_t)));
-      HONE_CUDA_CHECK(cudaMemset(word, 0, sizeof(uint32_t)));
       barrier.word = static_cast<uint32_t*>(word);
+      HONE_CUDA_CHECK(cudaMemset(word, 0, sizeof(uint32_t)));
+      HONE_CUDA_CHECK(cudaStreamSynchronize(nullptr));  // streams do not wait for the default one
     }
     return barrier.word;
   }
@@ -90,7 +91,7 @@ class GridBarriers {
   std::map<int, Barrier> barriers_;
 };
 GridBarriers& grid_barriers() {
-  static GridBarriers all;
+  static GridBarriers& all = *new GridBarriers;  // streams of static contexts end after what is static here
   return all;
 }
 
@@ -165,9 +166,9 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
     return std::make_unique<Graph>(graph);
   }
-  uint32_t* grid_barrier(void* stream) override {
+  GridBarrier grid_barrier(void* stream) override {
     use();
-    return grid_barriers().of(index_, stream);
+    return {grid_barriers().of(index_, stream), properties_.multiProcessorCount};
   }
   std::unique_ptr<Event> make_event(bool timed) override {
     use();

@@ -23,7 +23,8 @@ __device__ inline uint32_t of_rank(uint32_t address, uint32_t rank) {
 __device__ inline void send(uint32_t to, uint32_t x) { asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
 __device__ inline void arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ inline void wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// wait() by whole blocks. The second barrier orders nothing that the first does not; racecheck sees only it (docs/lab-notes.md).
+// wait() by whole blocks. The second barrier orders nothing that the first does not; racecheck sees only it (docs/lab-notes.md: what it reports
+// without cause).
 __device__ inline void meet() {
   wait();
   __syncthreads();

@@ -65,20 +65,10 @@ class ChainStages {
     chunk_ = first_chunk_, strip_ += now.slots * static_cast<int>(gridDim.x);
     if (strip_ >= strips_) enter();
   }
-  // 16 rows by a warp, each in pieces of 16 bytes that its number swizzles; zero beyond K, and rows beyond N are others again.
+  // By a warp.
   __device__ void copy(uint32_t to, int lane) const {
     const ChainProduct& now = chain_.products[product_];
-    constexpr int lanes = Depth / 8, together = 32 / lanes;  // of a row; rows of one copy
-    const int part = lane % lanes, k = chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * Depth + part * 8;
-    const int bytes_there = min(16, max(0, (now.K - k) * 2));
-    const __nv_bfloat16* from = now.w + (bytes_there > 0 ? k : 0);
-    const int2 runs = now.runs.of(strip_);
-    to += static_cast<uint32_t>(part / 8 * (16 * 128));
-#pragma unroll
-    for (int i = 0; i < 16; i += together) {
-      const int r = i + lane / lanes, row = min(i < 8 ? runs.x + r : runs.y + r - 8, now.N - 1);
-      copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * now.w_stride, bytes_there);
-    }
+    copy_strip<Depth>(to, now.w, now.w_stride, now.runs.of(strip_), chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * Depth, now.K, now.N, lane);
   }
 
  private:
@@ -124,15 +114,16 @@ __device__ inline void fill_rings(const Chain& chain, ChainRing<Stages>* rings, 
     }
 }
 
-// The threads that multiply meet; the barriers with lower numbers are the slots'.
-__device__ inline void meet_multiplying() {
+// Whole warps meet, whichever way their lanes came; the barriers 1 to Chain::warps are the slots'.
+__device__ inline void meet_warps(int id, int threads) {
   __syncwarp();
-  hopper::meet(Chain::warps + 1, Chain::warps * 32);
+  hopper::meet(id, threads);
 }
+__device__ inline void meet_multiplying() { meet_warps(Chain::warps + 1, Chain::warps * 32); }
 
 // All blocks meet: enter() says that this one has come, wait() returns when all have; what each wrote before is visible to all then. By one thread.
 // The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and the rest is zero again.
-struct GridBarrier {
+struct GridMeeting {
   uint32_t* word;
   uint32_t before = 0;
   __device__ void look() { asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(word) : "memory"); }
@@ -193,7 +184,7 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
   float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
   const int M = chain.M, row = min(lane % 8, M - 1), g = lane / 4,
             t = lane % 4;  // rows of x beyond M are other rows, and what comes of them is dropped
-  GridBarrier grid{chain.barrier};
+  GridMeeting grid{chain.barrier};
   uint32_t taken = 0;
 #pragma unroll 1
   for (int p = 0; p < chain.count; ++p) {
@@ -233,9 +224,7 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             uint32_t a[4];
-            const int step = s + i;
-            load_matrices(from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
-                          a[3]);
+            load_strip(a, from, s + i, lane);
             mma_k16(d, a, b[i]);
           }
         }
@@ -263,7 +252,7 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
         if (strip > first) fetch(strip);
 #pragma unroll 1
         for (int chunk = first_chunk; chunk < chunks; chunk += now.warps) sum_chunk(chunk);
-        meet(slot + 1, threads);
+        meet_warps(slot + 1, threads);
         const auto total = [&](int m, int r) {
           float sum = to[m * 2 * half + r];
           for (int c = 1; c < chunks; ++c) sum += to[(c * M + m) * 2 * half + r];

@@ -64,6 +64,26 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
 }
 
+// A stage of a strip, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number swizzles; zero from K on, and
+// rows from N on are others again.
+template <int Depth>
+__device__ inline void copy_strip(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 runs, int k, int K, int N, int lane) {
+  constexpr int lanes = Depth / 8, together = 32 / lanes;  // of a row; rows of one copy
+  const int part = lane % lanes, bytes = min(16, max(0, (K - k - part * 8) * 2));
+  const __nv_bfloat16* const from = w + (bytes > 0 ? k + part * 8 : 0);
+  to += static_cast<uint32_t>(part / 8 * (16 * 128));
+#pragma unroll
+  for (int i = 0; i < 16; i += together) {
+    const int r = i + lane / lanes, row = min(i < 8 ? runs.x + r : runs.y + r - 8, N - 1);
+    copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
+  }
+}
+// The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
+__device__ inline void load_strip(uint32_t (&a)[4], uint32_t from, int step, int lane) {
+  hopper::load_matrices(from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
+                        a[3]);
+}
+
 // Numbers [k, k + 8) of a row, zero from K on.
 __device__ inline uint4 load_x(const __nv_bfloat16* row, int k, int K) {
   if (k + 8 <= K) return *reinterpret_cast<const uint4*>(row + k);
@@ -89,22 +109,14 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   const int sums_size = shape.cluster * shape.warps * Few::elements;  // of a strip
   float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
   const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.slots * blocks;
-  const int begin = chunk * static_cast<int>(gemm_cuda_chunk), end = min(shape.K, begin + static_cast<int>(gemm_cuda_chunk));
+  const int begin = chunk * static_cast<int>(gemm_cuda_chunk);
 
-  // The copies of this warp, in order: strip after strip, stage after stage; a copy of a warp is 512 bytes of one row.
+  // The copies of this warp, in order: strip after strip, stage after stage.
   int ahead_strip = first, ahead_stage = 0, ahead_place = 0;
   const auto copy_next = [&] {
     if (ahead_strip < shape.strips) {
-      constexpr int lanes = Few::depth / 8, together = 32 / lanes;  // of a row; rows of one copy
-      const int part = lane % lanes, k = begin + ahead_stage * Few::depth + part * 8, bytes = min(16, max(0, (end - k) * 2));
-      const uint32_t to = ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes + part / 8 * (Few::strip * 128));
-      const __nv_bfloat16* from = w + (bytes > 0 ? k : 0);
-      const int2 runs = output.template runs<half>(ahead_strip);
-#pragma unroll
-      for (int i = 0; i < Few::strip; i += together) {
-        const int r = i + lane / lanes, row = min(i < half ? runs.x + r : runs.y + r - half, shape.N - 1);
-        copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
-      }
+      copy_strip<Few::depth>(ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes), w, w_stride, output.template runs<half>(ahead_strip),
+                             begin + ahead_stage * Few::depth, shape.K, shape.N, lane);
       if (++ahead_place == Stages) ahead_place = 0;
       if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_strip += step;
     }
@@ -182,8 +194,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
 #pragma unroll
       for (int s = 0; s < Few::depth / 16; ++s) {
         uint32_t a[4];
-        load_matrices(from + static_cast<uint32_t>(s / 4 * (Few::strip * 128) + (((s % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
-                      a[3]);
+        load_strip(a, from, s, lane);
 #pragma unroll
         for (int i = 0; i < Few::Groups; ++i) mma_k16(d[i], a, b[i][stage * (Few::depth / 16) + s]);
       }

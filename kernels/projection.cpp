@@ -69,8 +69,11 @@ size_t project_heads_scratch(const Tensor& x, const Heads& to) {
   return norm_bytes(x, to.norm) + bytes_of(x, to.qkv.w.dim(0) + to.shape.num_kv_heads * to.shape.head_dim);
 }
 size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedProducts& mlp, const Heads& next) {
-  const size_t kept = bytes_of(x, x.dim(1)) * 2 + bytes_of(x, mlp.down.w.dim(1));
-  return kept + std::max(project_gated_scratch(x, x, mlp.norm, mlp.gate_up.w, {}), next.q ? project_heads_scratch(x, next) : 0);
+  const bool by_reader = x.dim(0) <= rows_normed_by_reader;
+  Heads to = next;
+  if (!by_reader) to.norm = {};
+  return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, mlp.down.w.dim(1)) +
+         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RowNorm{}, mlp.gate_up.w, {}), to.q ? project_heads_scratch(x, to) : 0);
 }
 
 [[maybe_unused]] static const bool added =

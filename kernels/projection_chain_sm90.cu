@@ -22,15 +22,6 @@ ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& 
   return out;
 }
 
-template <int Depth, int Stages>
-bool launch(cudaStream_t stream, const Chain& chain, int sums_bytes, int blocks) {
-  const int bytes = 1024 + Chain::warps * Stages * ChainStages<Depth>::bytes + chain.x_bytes + sums_bytes;
-  if (bytes > Chain::all_bytes) return false;
-  allow_shared_memory(gemm_chain_kernel<Depth, Stages>, Chain::all_bytes);
-  launch_dependent(stream, gemm_chain_kernel<Depth, Stages>, {static_cast<unsigned>(blocks)}, Chain::threads, bytes, 1, chain);
-  return true;
-}
-
 // What the busiest of so many blocks multiplies, in strips times their length.
 int64_t largest_share(const Chain& chain, int blocks) {
   int64_t share = 0;
@@ -39,16 +30,15 @@ int64_t largest_share(const Chain& chain, int blocks) {
 }
 
 // Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little more for the others.
-int num_blocks(const Chain& chain) {
-  const int all = num_multiprocessors(), fewer = std::max(all - 8, 1);
+int num_blocks(const Chain& chain, int all) {
+  const int fewer = std::max(all - 8, 1);
   int strips = 1;
   for (int p = 0; p < chain.count; ++p) strips = std::max(strips, chain.products[p].strips);
   return std::min(strips, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
 }
 
-// false: rings that would pay do not fit beside the rows.
-bool run_chain(cudaStream_t stream, Chain& chain) {
-  const int blocks = num_blocks(chain);
+// Shares the work out among the blocks; the bytes that they need beside their rings.
+int deal(Chain& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
     ChainProduct& product = chain.products[p];
@@ -56,7 +46,18 @@ bool run_chain(cudaStream_t stream, Chain& chain) {
     chain.x_bytes = std::max(chain.x_bytes, chain.M * product.chunks * static_cast<int>(gemm_cuda_chunk) * 2);
     sums_bytes = std::max(sums_bytes, product.slots * 2 * product.chunks * chain.M * 16 * 4);
   }
-  return launch<256, 2>(stream, chain, sums_bytes, blocks) || launch<128, 3>(stream, chain, sums_bytes, blocks);
+  return 1024 + chain.x_bytes + sums_bytes;
+}
+
+// A kernel whose rings fit, large enough to pay.
+struct ChainLaunch {
+  void (*kernel)(Chain) = nullptr;
+  int bytes = 0;
+};
+template <int Depth, int Stages>
+bool fits(ChainLaunch& launch, int other_bytes) {
+  launch = {gemm_chain_kernel<Depth, Stages>, other_bytes + Chain::warps * Stages * ChainStages<Depth>::bytes};
+  return launch.bytes <= Chain::all_bytes;
 }
 
 // Larger matrices take so long to read that what lies between them does not count.
@@ -66,13 +67,12 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
   const int64_t M = x.dim(0), C = x.dim(1);
   if (M > rows_normed_by_reader || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
   if (output.w.bytes() + mlp.gate_up.w.bytes() + mlp.down.w.bytes() > most_bytes) return false;
-  Chain chain{};
-  chain.barrier = context.device().grid_barrier(context.stream());
-  if (!chain.barrier) return false;
   const ScratchScope scope(context);
   const Tensor mid = context.scratch().take(x.dtype, x.dims()), activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
+  check_shape(project_between, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
   check_product(project_between, mixed, {}, output, C);
   check_product(project_between, activated, {}, mlp.down, C);
+  Chain chain{};
   chain.M = static_cast<int>(M);
   chain.output = plain_output(mid, output, x), chain.down = plain_output(x, mlp.down, mid);
   chain.gated = gated_output(project_between, activated, mid, mlp.norm, mlp.gate_up);
@@ -85,7 +85,14 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
     chain.heads = heads_output(project_between, x, next);
     chain.products[chain.count++] = chain_product(x, next.norm, next.qkv, chain.heads);
   }
-  if (!run_chain(cuda_stream(context), chain)) return false;
+  const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = deal(chain, blocks);
+  ChainLaunch launch;
+  if (!fits<256, 2>(launch, other_bytes) && !fits<128, 3>(launch, other_bytes)) return false;
+  const GridBarrier barrier = context.device().grid_barrier(context.stream());
+  if (!barrier.word || blocks > barrier.most_blocks) return false;
+  chain.barrier = barrier.word;
+  allow_shared_memory(launch.kernel, Chain::all_bytes);
+  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, Chain::threads, launch.bytes, 1, chain);
   if (next.q && !with_heads) project_heads(context, x, next);
   check_launch(project_between);
   return true;
@@ -96,7 +103,7 @@ void between(Context& context, Tensor x, Tensor mixed, Product output, GatedProd
 }
 
 bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedProducts& mlp, const Heads&) {
-  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight && mlp.gate_up.w.dim(0) % 16 == 0 && maps(mlp.down.w);
+  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight && mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
 }
 
 [[maybe_unused]] const bool added = project_between.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});

@@ -69,7 +69,8 @@ TEST(GemmQuantizedOnGpu, IsTheProductOfTheNumbersTimesTheScales) {
         for (int64_t i = 0; i < expected.size(); ++i) expected[i] *= numbers.scales[i % s.N];
         each_gpu_body([&](auto run) {
           OnGpu y = OnGpu::poisoned({s.M, s.N});
-          if (run(y, x, w, {}, {})) EXPECT_TRUE(close(y.read(), expected, {0, 0})) << text(s);
+          if (!run(y, x, w, {}, {})) return;
+          EXPECT_TRUE(close(y.read(), expected, {0, 0})) << text(s);
         });
       }
 }
