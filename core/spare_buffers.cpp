@@ -16,8 +16,13 @@ std::shared_ptr<Buffer> SpareBuffers::take(size_t bytes) {
   }
   if (!out.data()) out = Buffer(device_, bytes, place_);
   return {new Buffer(std::move(out)), [free = free_](Buffer* used) {
+            Buffer dropped;  // goes outside of the lock
             {
               const std::lock_guard lock(free->mutex);
+              if (free->buffers.size() == most_spare) {
+                dropped = std::move(free->buffers.front());
+                free->buffers.erase(free->buffers.begin());
+              }
               free->buffers.push_back(std::move(*used));
             }
             delete used;

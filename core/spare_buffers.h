@@ -9,14 +9,15 @@
 
 namespace hone {
 
-// Any thread. The device outlives it and what it gave.
+// Any thread. The device outlives it and what it gave. It keeps two that nobody has, those that came back last.
 class SpareBuffers {
  public:
-  SpareBuffers(Device& device, Place place) : device_(device), place_(place) {}
+  SpareBuffers(Device& device, Place place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
   // One that nobody has any more, if it is as large; contents undefined. It may be held longer than this lives.
   std::shared_ptr<Buffer> take(size_t bytes);
 
  private:
+  static constexpr size_t most_spare = 2;
   struct Free {
     std::mutex mutex;
     std::vector<Buffer> buffers;

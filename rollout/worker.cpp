@@ -123,6 +123,7 @@ void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
   if (head.header(digest_header) != base64(sha256(exchange->body())))
     return exchange->reply({.status = 400, .body = error_json(400, concat("the body is not that of its ", digest_header), {}, "damaged").dump()});
   const std::lock_guard lock(mutex);
+  std::erase_if(asked, [](const auto& waiting) { return waiting->gone(); });  // whose clients may ask again, and again
   asked.push_back(std::move(exchange));
   arrived.notify_all();
 }
@@ -246,10 +247,10 @@ void Worker::Impl::turn(Exchange& exchange) {
 
 // With a learner on a link: as long as its connection is there.
 Patience Worker::Impl::patience_with(const Exchange& exchange, double seconds) const {
-  return {seconds, [&] {
-            const std::lock_guard lock(mutex);
-            return !stopping && !exchange.gone();
-          }};
+  return Patience(seconds, [&] {
+    const std::lock_guard lock(mutex);
+    return !stopping && !exchange.gone();
+  });
 }
 
 // Both sides open it at the same time, so that the answer comes first.
@@ -282,8 +283,9 @@ void Worker::Impl::receive(Exchange& exchange) {
   if (landed == version) return;  // the same message again
   landed.reset();
   try {
-    link->receive(*link_context, model->landing());
-    link->finish(*link_context, patience_with(exchange, seconds));
+    const Patience patience = patience_with(exchange, seconds);
+    link->receive(*link_context, model->landing(), patience);
+    link->finish(*link_context, patience);
     landed = version;
   } catch (const Error& why) {
     log::warning("worker: the link to the learner's device broke: ", why.what());

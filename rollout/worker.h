@@ -11,7 +11,7 @@
 namespace hone {
 
 struct WorkerConfig {
-  HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 64, .request_timeout = 120, .threads = 8};
+  HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 64, .body_timeout = 120, .threads = 8};
   std::string api_key_file = {};  // none = everybody may ask
   double lease = 30;              // seconds without a word after which a learner counts as gone
   void fields(Fields& f);

@@ -19,12 +19,7 @@ constexpr int most_openings = 3;            // of device links that fail, before
 constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
 constexpr double longest_transfer = 60;     // seconds for weights to go over it
 constexpr size_t num_channels = 8;          // on which blocks travel
-
-// The answers of a worker that will not change when it is asked again.
-class Refusal : public Error {
- public:
-  using Error::Error;
-};
+constexpr double longest_silence = 2.5;     // seconds for the blocks under way at once: meanwhile the worker hears nothing
 
 std::string reason_in(const HttpResponse& response) {
   try {
@@ -34,6 +29,20 @@ std::string reason_in(const HttpResponse& response) {
     return concat("status ", response.status);
   }
 }
+
+std::string code_in(const HttpResponse& response) {
+  try {
+    return parse_json(response.body, "answer").at("error").at("code").as_string();
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// The answers of a worker that will not change when it is asked again.
+struct Refusal : Error {
+  explicit Refusal(const HttpResponse& response) : Error(reason_in(response)), code(code_in(response)) {}
+  const std::string code;
+};
 
 // Of a device's description: results do not depend on the rest.
 std::string chip(const std::string& description) { return description.substr(0, std::min<size_t>(100, description.find(','))); }
@@ -87,15 +96,17 @@ HttpHeaders WorkerLink::headers_for(const Digest& digest) const {
   return out;
 }
 
-// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while.
+// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while,
+// however long it had been on its way.
 Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body) {
   const Stopwatch since;
+  std::optional<Stopwatch> failing;
   for (double wait = shortest_pause;; wait *= 2) {
     std::string problem;
     try {
       const HttpResponse response =
           channel.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
-      if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(reason_in(response));
+      if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(response);
       if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
         return parse_json(response.body, what);
       problem = "messages are damaged on their way";
@@ -104,7 +115,8 @@ Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string
     } catch (const Error& error) {
       problem = without(error.what(), concat("/v1/worker/", what, ": "));
     }
-    if (dispatcher_.stopping() || since.seconds() + wait > std::min(most_seconds_refused, peer_.timeout)) fail(problem);
+    if (!failing) failing.emplace();
+    if (dispatcher_.stopping() || failing->seconds() + wait > most_seconds_refused || since.seconds() + wait > peer_.timeout) fail(problem);
     dispatcher_.pause(wait);
   }
 }
@@ -115,7 +127,7 @@ Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t 
 
 // With the worker on a device link: as long as the connection is there on which it was asked.
 Patience WorkerLink::patience(double seconds) const {
-  return {seconds, [this] { return !channels_.front().broken() && !dispatcher_.stopping(); }};
+  return Patience(seconds, [this] { return channels_.front().connected() && !dispatcher_.stopping(); });
 }
 
 void WorkerLink::join() {
@@ -133,7 +145,7 @@ void WorkerLink::join() {
 }
 
 void WorkerLink::open_device_link(const Json& kinds) {
-  if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ == most_openings)) return;
+  if (peer_.transport == "stream" || (peer_.transport == "auto" && failed_openings_ >= most_openings)) return;
   for (const Json& kind : kinds.as_array("links")) {
     const std::string& name = kind.as_string("links");
     const DeviceLinkKind* here = device_links().find(name);
@@ -147,12 +159,14 @@ void WorkerLink::open_device_link(const Json& kinds) {
               .dump());
       if (!context_) context_.emplace(device_);
       device_link_ = here->open(device_, id, 0, patience(seconds));
+      failed_openings_ = 0;
       return log::info("rollout: weights go to ", peer_.name, " over ", name);
     } catch (const Refusal&) {
       throw;
     } catch (const Error& error) {
-      if (dispatcher_.stopping() || channels_.front().broken()) throw;
       ++failed_openings_;
+      if (dispatcher_.stopping()) throw;
+      HONE_CHECK(channels_.front().connected(), "the connection broke while ", name, " was opened: ", error.what());
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
@@ -171,26 +185,32 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightB
   return missing;
 }
 
-// Several at once: the worker checks some while others are on their way.
-void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::span<const int64_t> which) {
-  std::atomic<size_t> next = 0;
+// One by itself, the longest, which shows how fast they travel. Then several at once: the worker checks some while others are on their way.
+void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<int64_t> which) {
+  if (which.empty()) return;
+  const auto block_of = [&](int64_t i) -> const WeightBlocks::Block& { return blocks[static_cast<size_t>(i)]; };
+  const auto send_one = [&](HttpChannel& channel, int64_t i) {
+    HttpHeaders headers = headers_for(block_of(i).digest);
+    headers.emplace_back(block_header, std::to_string(i));
+    post(channel, "weights", block_of(i).bytes, headers);
+    dispatcher_.moved(place_);
+  };
+  std::ranges::iter_swap(which.begin(), std::ranges::max_element(which, {}, [&](int64_t i) { return block_of(i).bytes.size(); }));
+  const Stopwatch watch;
+  send_one(channels_.front(), which.front());
+  const auto at_once = static_cast<size_t>(std::clamp(longest_silence / watch.seconds(), 1.0, static_cast<double>(channels_.size())));
+
+  std::atomic<size_t> next = 1;
   const auto send_on = [&](HttpChannel& channel) {
     try {
-      for (size_t i = next++; i < which.size(); i = next++) {
-        const WeightBlocks::Block& block = blocks[static_cast<size_t>(which[i])];
-        HttpHeaders headers = headers_for(block.digest);
-        headers.emplace_back(block_header, std::to_string(which[i]));
-        post(channel, "weights", block.bytes, headers);
-        dispatcher_.moved(place_);
-      }
+      for (size_t i = next++; i < which.size(); i = next++) send_one(channel, which[i]);
     } catch (...) {
       next = which.size();
       throw;
     }
   };
   std::vector<std::future<void>> beside;
-  for (size_t i = 1; i < std::min(channels_.size(), which.size()); ++i)
-    beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
+  for (size_t i = 1; i < std::min(at_once, which.size() - 1); ++i) beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
   send_on(channels_.front());
   for (std::future<void>& one : beside) one.get();
 }
@@ -208,16 +228,28 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
   const double seconds = std::min(longest_transfer, peer_.timeout / 2);
   try {
     ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
-    device_link_->send(*context_, image.trained());
-    device_link_->finish(*context_, patience(seconds));
-    bring(image.version(), image.frozen().blocks(), true);
-    return true;
+    const Patience patience = this->patience(seconds);
+    device_link_->send(*context_, image.trained(), patience);
+    device_link_->finish(*context_, patience);
   } catch (const std::exception& error) {
-    if (dispatcher_.stopping() || channels_.front().broken()) throw;
-    device_link_.reset();
-    log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", error.what(), "; they are streamed until it joins again");
+    if (dispatcher_.stopping()) throw;
+    HONE_CHECK(channels_.front().connected(), "the connection broke while weights went over the device link: ", error.what());
+    drop_device_link(error.what());
     return false;
   }
+  try {
+    bring(image.version(), image.frozen().blocks(), true);
+    return true;
+  } catch (const Refusal& refusal) {
+    if (refusal.code != "no_landing") throw;
+    drop_device_link(refusal.what());
+    return false;
+  }
+}
+
+void WorkerLink::drop_device_link(const std::string& why) {
+  device_link_.reset();
+  log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", why, "; they are streamed until it joins again");
 }
 
 void WorkerLink::sync(const WeightImage& image) {

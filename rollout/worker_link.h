@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/comm/device_link.h"
 #include "core/net/http_channel.h"
@@ -35,12 +36,13 @@ class WorkerLink {
   WorkerReport take_turn(const WorkerTurn& turn, int64_t awaited_tokens);
   void sync(const WeightImage& image);
   bool send_over_link(const WeightImage& image);
+  void drop_device_link(const std::string& why);
   std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
   void open_device_link(const Json& kinds);
   void leave();
   HttpHeaders headers_for(const Digest& digest) const;
   void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
-  void send(std::span<const WeightBlocks::Block> blocks, std::span<const int64_t> which);
+  void send(std::span<const WeightBlocks::Block> blocks, std::vector<int64_t> which);
   Patience patience(double seconds) const;
   // max_body: bytes of the answer.
   Json ask(const std::string& what, const std::string& body, uint64_t max_body = most_bytes);

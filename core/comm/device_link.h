@@ -15,7 +15,7 @@ namespace hone {
 class Patience {
  public:
   using There = std::function<bool()>;
-  Patience(double seconds, There there = {});
+  explicit Patience(double seconds, There there = {});
   // An Error once the time is over, or the other side is gone.
   void check() const;
 
@@ -30,9 +30,9 @@ class DeviceLink {
   // Never waits for the other side: what is under way is aborted.
   virtual ~DeviceLink() = default;
   // Queued on the context's stream, in order with the other side's receive() or send() of as many bytes. The tensor is contiguous, on the link's
-  // device, and stays until finish().
-  virtual void send(Context& context, Tensor x) = 0;
-  virtual void receive(Context& context, Tensor x) = 0;
+  // device, and stays until finish(). An Error where patience ends before it is queued.
+  virtual void send(Context& context, Tensor x, const Patience& patience) = 0;
+  virtual void receive(Context& context, Tensor x, const Patience& patience) = 0;
   // Waits until what was queued is done; an Error where patience ends. That a send is done does not say that the other side has it: ask the other
   // side.
   virtual void finish(Context& context, const Patience& patience) = 0;

@@ -20,8 +20,6 @@
 namespace hone {
 namespace {
 
-constexpr double longest_queueing = 10;  // seconds
-
 bool idle(cudaStream_t stream) {
   const cudaError_t code = cudaStreamQuery(stream);
   if (code == cudaErrorNotReady) {
@@ -44,8 +42,8 @@ class NcclLink : public DeviceLink {
     finish(context, patience);
   }
 
-  void send(Context& context, Tensor x) override { queue(context, x, true, longest_queueing); }
-  void receive(Context& context, Tensor x) override { queue(context, x, false, longest_queueing); }
+  void send(Context& context, Tensor x, const Patience& patience) override { queue(context, x, true, patience); }
+  void receive(Context& context, Tensor x, const Patience& patience) override { queue(context, x, false, patience); }
   void finish(Context& context, const Patience& patience) override {
     run(patience, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
   }

@@ -2,8 +2,8 @@
 
 namespace hone {
 
-Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake)
-    : head_(std::move(head)), body_(std::move(body)), max_unsent_(max_unsent), wake_(std::move(wake)) {}
+Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> ended)
+    : head_(std::move(head)), body_(std::move(body)), max_unsent_(max_unsent), wake_(std::move(wake)), ended_(std::move(ended)) {}
 
 void Exchange::reply(HttpReply whole) {
   {
@@ -90,7 +90,7 @@ void Exchange::sent() {
 
 bool Exchange::gone() const {
   const std::lock_guard lock(mutex_);
-  return gone_;
+  return gone_ || *ended_;
 }
 
 }  // namespace hone

@@ -1,5 +1,6 @@
 #pragma once
 // Exchange: an HTTP request that came to a server, and its answer on the way back. Free of Asio.
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -28,8 +29,8 @@ struct HttpReply {
 // What the application sees of a request. It answers with reply(), or with begin(), any number of write(), and end(); from any thread, then or later.
 class Exchange {
  public:
-  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send.
-  Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake);
+  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send. ended: set once the connection has.
+  Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> ended);
   const HttpHead& head() const { return head_; }
   const std::string& body() const { return body_; }
 
@@ -40,6 +41,8 @@ class Exchange {
   void end();
   // `action` is called at most once, on the thread that notices, if the client leaves before it has the whole answer; at once if it has left already.
   void when_gone(std::function<void()> action);
+  // Whether the client has left; after the answer, too, whatever its connection has carried since.
+  bool gone() const;
 
   // The connection's side. What is to be sent, taken from here:
   struct Outgoing {
@@ -50,14 +53,13 @@ class Exchange {
   Outgoing take();
   void leave();  // the client has left
   void sent();   // it has the whole answer
-  // Whether its connection has ended; known after the answer, too, until the next request.
-  bool gone() const;
 
  private:
   const HttpHead head_;
   const std::string body_;
   const size_t max_unsent_;
   const std::function<void()> wake_;
+  const std::shared_ptr<const std::atomic<bool>> ended_;
   mutable std::mutex mutex_;
   Outgoing outgoing_;
   bool gone_ = false, sent_ = false;

@@ -53,12 +53,10 @@ struct HttpChannel::Impl {
   std::optional<beast::ssl_stream<beast::tcp_stream&>> tls;
   beast::flat_buffer buffer;  // what came after what has been read
   bool answered = false;      // whether a byte of the answer has come
-  bool failed = false;        // the last post has
 };
 
 HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpRequest& request) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
-  failed = true;
   for (;;) {
     HONE_CHECK(!aborted, name_of(target), ": the channel was aborted");
     const bool kept = socket.has_value();
@@ -71,10 +69,7 @@ HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpReques
     });
     io.restart();
     io.run();
-    if (!error) {
-      failed = false;
-      return std::move(*response);
-    }
+    if (!error) return std::move(*response);
     drop();
     try {
       std::rethrow_exception(error);
@@ -147,10 +142,10 @@ HttpChannel::~HttpChannel() = default;
 
 HttpResponse HttpChannel::post(const std::string& target, const HttpRequest& request) { return impl_->post(target, request); }
 
-bool HttpChannel::broken() const {
-  if (!impl_->socket) return impl_->failed;
-  pollfd closed{impl_->socket->socket().native_handle(), POLLRDHUP, 0};
-  return ::poll(&closed, 1, 0) > 0;
+bool HttpChannel::connected() const {
+  if (!impl_->socket) return false;
+  pollfd closed{impl_->socket->socket().native_handle(), POLLRDHUP, 0};  // and errors, which are always told
+  return ::poll(&closed, 1, 0) == 0;
 }
 
 void HttpChannel::abort() {

@@ -21,9 +21,8 @@ class HttpChannel {
   // once more, on a new one; the server may then have it twice. Post only what does no harm twice.
   HttpResponse post(const std::string& target, const HttpRequest& request);
 
-  // Whether the last post failed, or the other side has closed or reset the connection since, that it had answered to keep. Returns at once; the
-  // thread that posts.
-  bool broken() const;
+  // Whether there is a connection that the other side has neither closed nor reset. Returns at once; the thread that posts.
+  bool connected() const;
 
   // From any thread: ends the exchange under way, and every later one, with an Error.
   void abort();

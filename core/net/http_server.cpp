@@ -25,7 +25,8 @@ void HttpServerConfig::fields(Fields& f) {
   f("max_body_bytes", max_body_bytes, "longest body of a request");
   f("max_unsent_bytes", max_unsent_bytes, "of an answer that a slow reader has not taken yet; more closes the connection");
   f("max_connections", max_connections, "open at the same time; further ones wait");
-  f("request_timeout", request_timeout, "seconds a request may take to arrive");
+  f("request_timeout", request_timeout, "seconds a request's header may take to arrive");
+  f("body_timeout", body_timeout, "seconds its body may take after that");
   f("idle_timeout", idle_timeout, "seconds a connection may be without a request");
   f("write_timeout", write_timeout, "seconds a client may take to accept a piece of the answer");
   f("peer_timeout", peer_timeout, "seconds until a peer that vanished without a word counts as gone");
@@ -37,6 +38,7 @@ void HttpServerConfig::fields(Fields& f) {
   f.require("max_unsent_bytes", max_unsent_bytes > 0, "max_unsent_bytes must be positive");
   f.require("max_connections", max_connections > 0, "max_connections must be positive");
   for (const auto& [key, seconds] : {std::pair{"request_timeout", request_timeout},
+                                     {"body_timeout", body_timeout},
                                      {"idle_timeout", idle_timeout},
                                      {"write_timeout", write_timeout},
                                      {"peer_timeout", peer_timeout}})

@@ -19,7 +19,8 @@ struct HttpServerConfig {
   int64_t max_body_bytes = int64_t{8} << 20;
   int64_t max_unsent_bytes = int64_t{4} << 20;  // of an answer, waiting for its reader
   int64_t max_connections = 4096;               // further ones wait to be accepted
-  double request_timeout = 30;                  // seconds for TLS, and for a request to arrive once its first byte has
+  double request_timeout = 30;                  // seconds for TLS, and for a request's header to arrive once its first byte has
+  double body_timeout = 30;                     // seconds for its body after that
   double idle_timeout = 120;                    // seconds a connection may wait for its next request
   double write_timeout = 30;                    // seconds until a piece of the answer has been taken
   double peer_timeout = 120;                    // seconds until a peer that acknowledges nothing any more counts as gone
@@ -30,9 +31,10 @@ struct HttpServerConfig {
 class HttpApp {
  public:
   virtual ~HttpApp() = default;
-  // Looks at a request before its body is read: an answer refuses it.
+  // Looks at a request before its body is read: an answer refuses it. A 401 closes the connection.
   virtual std::optional<HttpReply> refuse(const HttpHead&) { return std::nullopt; }
-  // Called on a network thread: long work belongs elsewhere. An exception is answered with error(500).
+  // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long work belongs elsewhere. An
+  // exception is answered with error(500).
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
   // The answer to what the server itself turns down: 400, 413, 431, 500.
   virtual HttpReply error(int status, const std::string& message) = 0;

@@ -110,7 +110,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   }
 
   void tell_left() {
-    if (const auto last = last_.lock()) last->leave();
+    *ended_ = true;
+    if (exchange_) exchange_->leave();
   }
 
   // There is something to send, or nobody to send it to: then what is being written ends, too.
@@ -139,23 +140,23 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     const HttpHead head = head_of(parser.get());
     const unsigned version = parser.get().version();
     if (std::optional<HttpReply> refusal = app_.refuse(head)) {
-      const bool whole = parser.is_done();
-      co_await send(std::move(*refusal), version, head.method == "HEAD", whole && parser.keep_alive());
-      co_return (whole && parser.keep_alive());
+      const bool keep = parser.is_done() && parser.keep_alive() && refusal->status != 401;
+      co_await send(std::move(*refusal), version, head.method == "HEAD", keep);
+      co_return keep;
     }
     if (boost::beast::iequals(parser.get()[http::field::expect], "100-continue")) {
       http::response<http::empty_body> go_on(http::status::continue_, version);
       co_await http::async_write(stream_, go_on, use_awaitable);
     }
     if (parser.content_length_remaining().value_or(0) > kPiece) buffer_.reserve(kPiece);
+    socket().expires_after(seconds_of(config_.body_timeout));
     co_await http::async_read(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
     if (error) co_return co_await turn_down(error);
     const bool keep = parser.keep_alive();
     const auto wake = [weak = this->weak_from_this()] {
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
-    exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()), static_cast<size_t>(config_.max_unsent_bytes), wake);
-    last_ = exchange_;
+    exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()), static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
     watch();
     std::string failure;
     try {
@@ -272,8 +273,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   const HttpServerConfig& config_;
   HttpApp& app_;
   boost::beast::flat_buffer buffer_;
-  std::shared_ptr<Exchange> exchange_;  // the request that is being answered
-  std::weak_ptr<Exchange> last_;        // that, or the one before, where somebody still has it
+  std::shared_ptr<Exchange> exchange_;                                                           // the request that is being answered
+  const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);  // what those before learn of it by
   bool watching_ = false, left_ = false, draining_ = false;
 };
 

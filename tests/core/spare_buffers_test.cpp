@@ -20,6 +20,19 @@ TEST(SpareBuffers, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
   EXPECT_EQ(device->used_bytes(), 301u);
 }
 
+TEST(SpareBuffers, TwoAreKeptThoseThatCameBackLast) {
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  SpareBuffers spare(*device, Place::device);
+  {
+    std::vector<std::shared_ptr<Buffer>> many;
+    for (int i = 0; i < 5; ++i) many.push_back(spare.take(100));
+    EXPECT_EQ(device->used_bytes(), 500u);
+  }
+  EXPECT_EQ(device->used_bytes(), 200u);
+  for (int i = 0; i < 2; ++i) spare.take(50 + i);
+  EXPECT_EQ(device->used_bytes(), 101u);
+}
+
 TEST(SpareBuffers, WhatItGaveMayBeHeldLonger) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   std::shared_ptr<Buffer> held;

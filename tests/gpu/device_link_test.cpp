@@ -53,6 +53,7 @@ struct Side {
 
 class DeviceLinkTest : public ::testing::TestWithParam<std::string> {
  protected:
+  static Patience patience() { return Patience(60); }
   void SetUp() override {
     kind = device_links().find(GetParam());
     if (!kind) GTEST_SKIP() << "this build has no kind of device link";
@@ -72,7 +73,7 @@ class DeviceLinkTest : public ::testing::TestWithParam<std::string> {
   }
   void open_links() {
     const std::string id = kind->new_id();
-    both([&](int rank, Side& side) { side.link = kind->open(*side.device, id, rank, 60); });
+    both([&](int rank, Side& side) { side.link = kind->open(*side.device, id, rank, patience()); });
   }
 
   const DeviceLinkKind* kind = nullptr;
@@ -87,8 +88,8 @@ TEST_P(DeviceLinkTest, ABillionBytesArriveAsTheyWere) {
   for (int turn = 0; turn < 3; ++turn)
     both([&](int rank, Side& side) {
       const double seconds = seconds_of([&] {
-        rank == 0 ? side.link->send(side.context, tensors[0]) : side.link->receive(side.context, tensors[1]);
-        side.link->finish(side.context, 60);
+        rank == 0 ? side.link->send(side.context, tensors[0], patience()) : side.link->receive(side.context, tensors[1], patience());
+        side.link->finish(side.context, patience());
       });
       if (rank == 1) best = std::min(best, seconds);
     });
@@ -107,8 +108,8 @@ TEST_P(DeviceLinkTest, ManyOfAllSizesGoBothWays) {
     std::vector<Tensor> out, in;
     for (size_t i = 0; i < sizes.size(); ++i) out.push_back(side.take(noise(sizes[i], 2 * i + rank))), in.push_back(side.take(sizes[i]));
     for (const bool sends : {rank == 0, rank == 1})
-      for (const Tensor& x : sends ? out : in) sends ? side.link->send(side.context, x) : side.link->receive(side.context, x);
-    side.link->finish(side.context, 60);
+      for (const Tensor& x : sends ? out : in) sends ? side.link->send(side.context, x, patience()) : side.link->receive(side.context, x, patience());
+    side.link->finish(side.context, patience());
     for (size_t i = 0; i < sizes.size(); ++i) EXPECT_TRUE(side.read(in[i]) == noise(sizes[i], 2 * i + 1 - rank)) << sizes[i];
   });
 }
@@ -116,9 +117,9 @@ TEST_P(DeviceLinkTest, ManyOfAllSizesGoBothWays) {
 TEST_P(DeviceLinkTest, ASideThatNeverComesIsAnError) {
   for (const int rank : {0, 1}) {
     const std::string id = kind->new_id();
-    EXPECT_LT(seconds_of([&] { EXPECT_THROW(kind->open(*sides[0]->device, id, rank, 2), Error); }), 20);
+    EXPECT_LT(seconds_of([&] { EXPECT_THROW(kind->open(*sides[0]->device, id, rank, Patience(2)), Error); }), 20);
   }
-  EXPECT_THROW(kind->open(*sides[0]->device, "no id", 0, 2), Error);
+  EXPECT_THROW(kind->open(*sides[0]->device, "no id", 0, Patience(2)), Error);
   open_links();  // and takes nothing away from the next
 }
 
@@ -129,8 +130,9 @@ TEST_P(DeviceLinkTest, ASideThatLeftHoldsUpNeitherTheCallerNorTheStream) {
   const Tensor x = left.take(noise(1 << 26, 1));
   sides[1]->link.reset();
   const auto send = [&] {
-    left.link->send(left.context, x);
-    left.link->finish(left.context, 2);
+    const Patience short_one(2);
+    left.link->send(left.context, x, short_one);
+    left.link->finish(left.context, short_one);
   };
   EXPECT_LT(seconds_of([&] {
               EXPECT_THROW(
@@ -151,9 +153,9 @@ TEST_P(DeviceLinkTest, AWaitEndsOnceTheOtherSideIsSaidToBeGone) {
   Side& side = *sides[0];
   const Tensor x = side.take(noise(1 << 26, 1));
   int asked = 0;
-  side.link->receive(side.context, x);
+  side.link->receive(side.context, x, patience());
   EXPECT_LT(seconds_of([&] {
-              EXPECT_THROW(side.link->finish(side.context, {60, [&] { return ++asked < 100; }}), Error);
+              EXPECT_THROW(side.link->finish(side.context, Patience(60, [&] { return ++asked < 100; })), Error);
               side.context.synchronize();
             }),
             20);
@@ -163,7 +165,7 @@ TEST_P(DeviceLinkTest, WhatIsUnderWayEndsWithTheLink) {
   open_links();
   Side& side = *sides[0];
   const Tensor x = side.take(noise(1 << 26, 1));
-  side.link->send(side.context, x);
+  side.link->send(side.context, x, patience());
   EXPECT_LT(seconds_of([&] {
               side.link.reset();
               side.context.synchronize();

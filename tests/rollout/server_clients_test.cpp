@@ -91,7 +91,7 @@ TEST_F(ServerClientsTest, BadBytesAreTurnedDown) {
 }
 
 TEST_F(ServerClientsTest, AnyPrefixOfARequestIsNoTrouble) {
-  start({.http = {.request_timeout = 0.5}});
+  start({.http = {.request_timeout = 0.5, .body_timeout = 0.5}});
   const std::string whole = post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 1})");
   std::vector<std::unique_ptr<HttpClient>> clients;
   for (size_t length = 0; length < whole.size(); ++length) {
@@ -153,7 +153,7 @@ TEST_F(ServerClientsTest, AZeroCharacterIsACharacter) {
 
 // A byte now and then is not enough: a request has to be there in time.
 TEST_F(ServerClientsTest, SlowWritersDoNotKeepTheirPlaces) {
-  start({.http = {.max_connections = 210, .request_timeout = 1}});
+  start({.http = {.max_connections = 210, .request_timeout = 1, .body_timeout = 1}});
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 200; ++i) slow.push_back(std::make_unique<HttpClient>(server->port()));
   const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n", body = head + "\r\n{\"prompt\": \"";

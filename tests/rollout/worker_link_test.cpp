@@ -36,6 +36,10 @@ class WorkerLinkTest : public WorkerFixture {
     LocalLinks::fault = LinkFault::none;
     cable.set(TcpProxy::Mode::pass);
   }
+  Replies generate_at(int64_t version, WorkerPool& from) {
+    from.publish(version);
+    return generate(from, requests(4));
+  }
   // Three versions, each with the bits of the engine itself.
   void expect_three_versions(WorkerPool& from, int64_t first = 0) {
     for (int64_t version = first; version < first + 3; ++version) {
@@ -133,6 +137,31 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsDuringATransferLeavesTheWorkerFree) {
   EXPECT_TRUE(parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null());
 }
 
+TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree) {
+  start();
+  auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::loses;
+  from->publish(0);
+  ASSERT_TRUE(soon([] { return LocalLinks::waiting == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
+  EXPECT_EQ(LocalLinks::waiting, 1);
+  const Stopwatch since;
+  from.reset();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 2));
+  EXPECT_TRUE(soon([&] { return parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null(); }, 1));
+}
+
+TEST_F(WorkerLinkTest, WhatDidNotLandIsStreamed) {
+  start();
+  const auto from = pool({workers[0]->port()}, 4);
+  LocalLinks::fault = LinkFault::loses;
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::arrived, 0);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
 TEST_F(WorkerLinkTest, AWorkerThatEndsDuringATransferEndsAtOnce) {
   start();
   const auto from = pool({workers[0]->port()}, patient);
@@ -160,6 +189,22 @@ TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
   EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
 }
 
+TEST_F(WorkerLinkTest, OneWhoseOpeningBreaksTheConnectionIsTriedThreeTimes) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  auto made = std::async(std::launch::async, [&] { return pool({cable.port()}, patient); });
+  for (int life = 0; life < 3; ++life) {
+    ASSERT_TRUE(both_wait());
+    cable.set(TcpProxy::Mode::refuse);
+    ASSERT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3));
+    cable.set(TcpProxy::Mode::pass);
+  }
+  const auto from = made.get();
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
+}
+
 TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
   LocalLinks::fault = LinkFault::never_opens;
   transport = "local";
@@ -180,6 +225,7 @@ TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) 
   start();
   TcpProxy proxy(workers[0]->port());
   const auto from = pool({proxy.port()}, 10);
+  proxy.set_bytes_per_second(100'000'000);  // slow enough that eight meet
   for (int64_t version = 0; version < 4; ++version) {
     from->publish(version);
     std::jthread network([&] {
@@ -190,9 +236,56 @@ TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) 
     });
     expect_bits(generate(*from, requests(4)), expected(requests(4), version));
     network.join();
-    EXPECT_GE(proxy.connections(), 8) << "so many blocks at once";
+    proxy.set_bytes_per_second(0);
+    EXPECT_EQ(proxy.most_asking(), 8) << "so many blocks at once";
     change(static_cast<uint64_t>(version));
   }
+}
+
+// A learner that waits for eight at once says nothing for longer than the lease.
+TEST_F(WorkerLinkTest, OnANarrowCableFewerBlocksTravelAtOnce) {
+  transport = "stream";
+  use_blocks(9, 5760);
+  WorkerConfig config;
+  config.lease = 3;
+  start(config);
+  TcpProxy narrow(workers[0]->port());
+  const auto from = pool({narrow.port()}, 10);
+  narrow.set_bytes_per_second(6'000'000);
+  expect_bits(generate_at(0, *from), expected(requests(4), 0));
+  EXPECT_LE(narrow.most_asking(), 3);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
+TEST_F(WorkerLinkTest, ABlockThatWasLongOnItsWayIsSentAgain) {
+  transport = "stream";
+  use_two_blocks();
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 20);
+  cable.set_bytes_per_second(1'000'000);
+  from->publish(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  cable.set(TcpProxy::Mode::refuse);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  cable.set_bytes_per_second(0);
+  cable.set(TcpProxy::Mode::pass);
+  expect_bits(generate(*from, requests(4)), expected(requests(4), 0));
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
+TEST_F(WorkerLinkTest, WhereOneConnectionOfEightFailsBlocksArriveAllTheSame) {
+  transport = "stream";
+  use_blocks(13, 8192);
+  start();
+  TcpProxy proxy(workers[0]->port());
+  proxy.set_most_open(7);
+  const auto from = pool({proxy.port()}, 10);
+  proxy.set_bytes_per_second(100'000'000);
+  expect_bits(generate_at(0, *from), expected(requests(4), 0));
+  EXPECT_EQ(proxy.most_asking(), 7);
 }
 
 TEST_F(WorkerLinkTest, ByTheStreamAloneNoneIsOpened) {

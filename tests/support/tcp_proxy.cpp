@@ -5,9 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <stdexcept>
+#include <utility>
 
 namespace hone::test {
 namespace {
@@ -63,29 +65,53 @@ void TcpProxy::relay(int client) {
   const sockaddr_in place = loopback(target_port_);
   const timeval patience{.tv_sec = 1, .tv_usec = 0};  // nobody waits here for ever
   for (const int end : {client, server}) ::setsockopt(end, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  bool open = mode_ != Mode::refuse && ::connect(server, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
+  const bool has_place = ++open_ <= most_open_;
+  bool asking = false;
+  bool open = has_place && mode_ != Mode::refuse && ::connect(server, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
   while (open && !closing_ && mode_ != Mode::refuse) {
     std::array<pollfd, 2> ends{{{client, POLLIN, 0}, {server, POLLIN, 0}}};
     if (mode_ == Mode::stall || ::poll(ends.data(), ends.size(), moment) <= 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       continue;
     }
-    if (ends[0].revents) open = pass_on(client, server, false);
-    if (open && ends[1].revents) open = pass_on(server, client, mode_ == Mode::garble);
+    if (ends[0].revents) {
+      open = pass_on(client, server, false);
+      if (open && !std::exchange(asking, true)) {
+        const int now = ++asking_;
+        for (int most = most_asking_; most < now && !most_asking_.compare_exchange_weak(most, now);) {}
+      }
+    }
+    if (open && ends[1].revents) {
+      open = pass_on(server, client, mode_ == Mode::garble);
+      if (std::exchange(asking, false)) --asking_;
+    }
   }
+  if (asking) --asking_;
+  --open_;
   reset(server);
-  if (mode_ == Mode::refuse || closing_)
+  if (!has_place || mode_ == Mode::refuse || closing_)
     reset(client);
   else
     ::close(client);
 }
 
-bool TcpProxy::pass_on(int from, int to, bool garble) const {
+void TcpProxy::take_time(int64_t bytes) {
+  const int64_t rate = bytes_per_second_;
+  if (rate == 0) return;
+  std::chrono::steady_clock::time_point until;
+  {
+    const std::lock_guard lock(cable_);
+    until = cable_free_ = std::max(cable_free_, std::chrono::steady_clock::now()) + std::chrono::microseconds(1000000 * bytes / rate);
+  }
+  std::this_thread::sleep_until(until);
+}
+
+bool TcpProxy::pass_on(int from, int to, bool garble) {
   std::array<char, 16384> piece;
   const ssize_t count = ::recv(from, piece.data(), piece.size(), 0);
   if (count <= 0) return false;
   if (garble) piece[static_cast<size_t>(count) / 2] ^= 1;
-  if (const int64_t rate = bytes_per_second_) std::this_thread::sleep_for(std::chrono::microseconds(1000000 * count / rate));
+  take_time(count);
   for (ssize_t sent = 0; sent < count;) {
     const ssize_t more = ::send(to, piece.data() + sent, static_cast<size_t>(count - sent), MSG_NOSIGNAL);
     if (more <= 0) return false;

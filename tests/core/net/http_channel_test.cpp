@@ -110,20 +110,30 @@ TEST(HttpChannel, AServerThatComesBackIsFoundAgain) {
 TEST(HttpChannel, ABrokenConnectionIsKnownWithoutAPost) {
   Echo echo;
   HttpChannel channel(parse_url(echo.url()));
-  EXPECT_FALSE(channel.broken()) << "there was none";
+  EXPECT_FALSE(channel.connected()) << "there was none";
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(error_of(channel), "");
-    EXPECT_FALSE(channel.broken());
+    EXPECT_TRUE(channel.connected());
     echo.proxy.set(TcpProxy::Mode::refuse);
-    EXPECT_TRUE(soon([&] { return channel.broken(); }));
+    EXPECT_TRUE(soon([&] { return !channel.connected(); }));
     EXPECT_NE(error_of(channel), "");
-    EXPECT_TRUE(channel.broken());
+    EXPECT_FALSE(channel.connected());
     echo.proxy.set(TcpProxy::Mode::pass);
   }
   test::HttpServer closing([&](const ReceivedRequest&) { return http_response("bye", 200, "Connection: close\r\n"); });
   HttpChannel other(parse_url(closing.url()));
   EXPECT_EQ(error_of(other), "");
-  EXPECT_FALSE(other.broken()) << "it was not to be kept";
+  EXPECT_FALSE(other.connected()) << "it was not to be kept";
+}
+
+TEST(HttpChannel, AConnectionThatTheServerClosesInPeaceIsNoneEither) {
+  Echo echo({.idle_timeout = 0.5});
+  HttpChannel channel(parse_url(concat("http://127.0.0.1:", echo.server.port())));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(error_of(channel), "");
+    EXPECT_TRUE(channel.connected());
+    EXPECT_TRUE(soon([&] { return !channel.connected(); }));
+  }
 }
 
 TEST(HttpChannel, ASilentServerIsWaitedForAsLongAsWasSaidAndNotAskedAgain) {

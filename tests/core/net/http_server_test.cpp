@@ -103,6 +103,23 @@ TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsThatItsClientLeftAfterTheAnswer) 
   EXPECT_TRUE(soon([&] { return app.held->gone(); }));
 }
 
+TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsItDuringTheNextOneToo) {
+  start({});
+  HttpClient client(server->port());
+  client.send(post_request("/held", "1"));
+  ASSERT_TRUE(soon([&] { return app.holds.load(); }));
+  const std::shared_ptr<Exchange> first = app.held;
+  app.holds = false;
+  first->reply({.body = "here"});
+  EXPECT_EQ(client.answer().body, "here");
+  client.send(post_request("/held", "2"));
+  ASSERT_TRUE(soon([&] { return app.holds.load(); }));
+  EXPECT_FALSE(first->gone());
+  client.close();
+  EXPECT_TRUE(soon([&] { return first->gone() && app.held->gone(); }));
+  EXPECT_EQ(app.gone, 1) << "the first had its answer";
+}
+
 TEST_F(HttpServerTest, StreamsInChunksOrToTheEndOfTheConnection) {
   start({});
   HttpClient client(server->port());
@@ -163,6 +180,9 @@ TEST_F(HttpServerTest, ARefusalNeedsNoBody) {
   HttpClient client(server->port());
   client.send("POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
   EXPECT_EQ(client.answer().status, 401);
+  HttpClient whole(server->port());
+  EXPECT_EQ(whole.get("/refused").headers.at("connection"), "close");
+  EXPECT_TRUE(whole.ends());
   EXPECT_EQ(app.handled, 0);
 }
 
@@ -219,7 +239,7 @@ TEST_F(HttpServerTest, WhoTakesNothingAtAllIsDroppedAfterAWhile) {
 }
 
 TEST_F(HttpServerTest, HalfARequestAndSilenceEnd) {
-  start({.request_timeout = 0.3, .idle_timeout = 0.6});
+  start({.request_timeout = 0.3, .body_timeout = 0.3, .idle_timeout = 0.6});
   HttpClient half(server->port()), body(server->port()), silent(server->port());
   half.send("POST /echo HT");
   body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
@@ -228,6 +248,17 @@ TEST_F(HttpServerTest, HalfARequestAndSilenceEnd) {
   EXPECT_TRUE(silent.ends());
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
   EXPECT_EQ(app.handled, 0);
+}
+
+TEST_F(HttpServerTest, ABodyMayTakeLongerThanAHeader) {
+  start({.request_timeout = 0.3, .body_timeout = 20});
+  HttpClient half(server->port()), body(server->port());
+  half.send("POST /echo HT");
+  body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nh");
+  EXPECT_TRUE(half.ends());
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  body.send("i");
+  EXPECT_EQ(body.answer().body, "POST hi");
 }
 
 TEST_F(HttpServerTest, DrainingAnswersWhatIsUnderWay) {
