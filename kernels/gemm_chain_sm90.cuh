@@ -13,7 +13,7 @@
 
 namespace hone {
 
-// y's columns `first` and `first + partner` on are what a strip's two runs of rows of w give (gemm_output.cuh's runs, for all outputs alike).
+// Where in w a strip's two runs of eight rows begin: what the outputs' runs<8>() say, by one rule for all of them.
 struct ChainRuns {
   int a_head, head_rows, paired_heads, partner;  // strips and rows of a head; heads whose runs are apart
   __device__ int2 of(int strip) const {
@@ -182,8 +182,8 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * S::bytes);
   char* const x_shared = shared + Chain::warps * Stages * S::bytes;
   float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
-  const int M = chain.M, row = min(lane % 8, M - 1), g = lane / 4,
-            t = lane % 4;  // rows of x beyond M are other rows, and what comes of them is dropped
+  // Rows of x beyond M are other rows, and what comes of them is dropped.
+  const int M = chain.M, row = min(lane % 8, M - 1), g = lane / 4, t = lane % 4;
   GridMeeting grid{chain.barrier};
   uint32_t taken = 0;
 #pragma unroll 1
