@@ -33,7 +33,8 @@ class ServeCommand : public Command {
     a.option("max-body-bytes", config_.http.max_body_bytes, "longest body of a request");
     a.option("max-header-bytes", config_.http.max_header_bytes, "longest header of a request");
     a.option("max-connections", config_.http.max_connections, "open at the same time; further ones wait");
-    a.option("request-timeout", config_.http.request_timeout, "seconds a request may take to arrive");
+    a.option("request-timeout", config_.http.request_timeout, "seconds a request's header may take to arrive");
+    a.option("body-timeout", config_.http.body_timeout, "seconds its body may take after that");
     a.option("idle-timeout", config_.http.idle_timeout, "seconds a connection may be without a request");
     a.option("write-timeout", config_.http.write_timeout, "seconds a client may take to accept a piece of an answer");
     a.option("peer-timeout", config_.http.peer_timeout, "seconds until a client that vanished without a word counts as gone");
