@@ -53,13 +53,7 @@ std::string without(std::string problem, const std::string& target) {
   return at == std::string::npos ? problem : problem.substr(at + target.size());
 }
 
-bool damaged(const HttpResponse& response) {
-  try {
-    return parse_json(response.body, "answer").at("error").at("code") == Json("damaged");
-  } catch (const Error&) {
-    return true;
-  }
-}
+bool damaged(const HttpResponse& response) { return code_in(response) == "damaged"; }
 
 }  // namespace
 

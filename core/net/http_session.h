@@ -89,9 +89,9 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     co_return !watching_ && !left_;
   }
 
-  // Reads what comes next into the empty buffer, once.
+  // Reads what comes next into the empty buffer, once; not past the end, which is told only once.
   void watch() {
-    if (watching_ || buffer_.size() > 0) return;
+    if (watching_ || left_ || buffer_.size() > 0) return;
     watching_ = true;
     boost::asio::co_spawn(
         stream_.get_executor(),

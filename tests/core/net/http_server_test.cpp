@@ -219,6 +219,17 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
   EXPECT_EQ(late, 1);
 }
 
+// The end of what it says comes while its answer is on the way.
+TEST_F(HttpServerTest, WhoSaysNoMoreIsLetGoOnceItHasItsAnswer) {
+  start({.max_body_bytes = int64_t{32} << 20});
+  HttpClient client(server->port(), 4096);
+  const std::string body(size_t{16} << 20, 'x');
+  client.send(post_request("/", body));
+  client.close_half();
+  EXPECT_EQ(client.answer().body.size(), body.size() + 5) << "POST and what was posted";
+  EXPECT_TRUE(soon([&] { return server->connections() == 0; }, 5));
+}
+
 TEST_F(HttpServerTest, WhoReadsTooSlowlyIsDropped) {
   start({.max_unsent_bytes = 1 << 20});
   HttpClient client(server->port(), 4096);
