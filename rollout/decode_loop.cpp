@@ -33,12 +33,13 @@ void put_items(int32_t* words, const T* items, size_t count) {
 }  // namespace
 
 struct DecodeLoop::Shape {
-  // One piece of i32: the state's columns, offsets, tables; a host copy of the same layout fills it.
+  // One piece of i32: the state's columns, the turn of what is handed over, offsets, tables; a host copy of the same layout fills it.
   struct Layout {
     int64_t rows, blocks, edits, top;  // edits: of a row, 0 where no logit changes; top: likeliest ids
     bool settled;                      // no two rows are of one sequence: a pass reads no key that another row's token of the pass writes
-    int64_t column(int64_t i) const { return i * rows; }    // tokens, positions, slots, lengths, live
-    int64_t params() const { return 5 * rows + rows % 2; }  // 8-byte aligned
+    int64_t column(int64_t i) const { return i * rows; }  // tokens, positions, slots, lengths, live
+    int64_t turn() const { return column(5); }
+    int64_t params() const { return (turn() + 2) / 2 * 2; }  // 8-byte aligned
     int64_t offsets() const { return params() + rows * param_size / 4; }
     int64_t table() const { return offsets() + rows + 1; }
     int64_t row_edits() const { return (table() + rows * blocks + 1) / 2 * 2; }  // 8-byte aligned
@@ -50,7 +51,8 @@ struct DecodeLoop::Shape {
         words(memory.take(DType::i32, {l.size()})),
         drawn(memory.take(DType::i32, {DrawnRows::size(l.rows, l.top)}), l.rows, l.top),
         to_device(device, words.bytes(), Place::host),
-        from_device(device, ring * drawn.all().bytes(), Place::host) {
+        from_device(device, ring * drawn.all().bytes(), Place::host),
+        results{drawn.all(), Tensor(from_device.data(), DType::i32, device.kind(), {ring, drawn.all().size()}), words.rows(l.turn(), 1)} {
     const auto column = [&](int64_t i) { return words.rows(layout.column(i), layout.rows); };
     const auto bytes = [&](int64_t first, int64_t count) { return Tensor(words.rows(first, count / 4).data, DType::u8, words.device, {count}); };
     state = {column(0), column(1), column(2), column(3), column(4), bytes(layout.params(), layout.rows * param_size)};
@@ -66,7 +68,8 @@ struct DecodeLoop::Shape {
   DecodeState state;
   LogitEdits edits;
   Tensor offsets, table;
-  Buffer to_device, from_device;  // what the device copies from and to
+  Buffer to_device, from_device;  // what the device copies from, and writes to
+  HandOver results;
   std::unique_ptr<Recording> recording;
   Arena::Mark scratch;  // where the recording's temporary memory begins
 };
@@ -74,7 +77,7 @@ struct DecodeLoop::Shape {
 DecodeLoop::DecodeLoop(Context& context, Model& model, const KvPlanes& planes)
     : context_(context), model_(model), planes_(planes), memory_(context.device()), clock_(context) {}
 DecodeLoop::~DecodeLoop() {
-  if (num_unread() > 0) context_.synchronize();  // its copies write to memory that goes now
+  if (current_) context_.synchronize();  // passes write to memory that goes now
 }
 
 DecodeLoop::Shape& DecodeLoop::shape_for(std::span<const Row> rows) {
@@ -155,7 +158,7 @@ void DecodeLoop::pass(const Shape& shape) {
   const Tensor hidden = infer(context_, model_, batch, {}, &view);
   draw_rows(context_, model_, shape.drawn, hidden, {shape.state.params, shape.edits});
   if (shape.edits) count_draws(context_, shape.edits, shape.drawn.ids());
-  decode_advance(context_, shape.state, shape.drawn.ids(), shape.table, planes_.block_size());
+  decode_advance(context_, shape.state, shape.drawn.ids(), shape.table, planes_.block_size(), shape.results);
 }
 
 void DecodeLoop::queue() {
@@ -171,18 +174,16 @@ void DecodeLoop::queue() {
     shape.recording = context_.device().record(context_.stream(), [this, &shape] { pass(shape); });
     shape.scratch = scratch;
   }
-  const int64_t slot = queued_++ % ring;
-  const Tensor drawn = shape.drawn.all();
-  context_.device().copy(static_cast<char*>(shape.from_device.data()) + static_cast<size_t>(slot) * drawn.bytes(), drawn.data, drawn.bytes(),
-                         context_.stream());
+  ++queued_;
   clock_.end();
 }
 
 Drawn DecodeLoop::read() {
   HONE_CHECK(num_unread() > 0, "decode loop: no pass to read");
-  const int64_t slot = read_++ % ring;
+  const Tensor& handed = current_->results.ring;
+  const int64_t row = read_++ % handed.dim(0);  // the device's turn, too: both begin at start()
   clock_.read();
-  return current_->drawn.read(static_cast<const int32_t*>(current_->from_device.data()) + slot * current_->drawn.all().size(), rows_);
+  return current_->drawn.read(handed.row<int32_t>(row), rows_);
 }
 
 }  // namespace hone

@@ -8,7 +8,8 @@ namespace hone::test {
 namespace {
 
 struct Rows {
-  Ids tokens = Ids({3}, 5), positions = Ids({3}), slots = Ids({3}, -1), lengths = Ids({3}), live = Ids({3}, 1), table = Ids({3, 2});
+  Ids tokens = Ids({3}, 5), positions = Ids({3}), slots = Ids({3}, -1), lengths = Ids({3}), live = Ids({3}, 1), table = Ids({3, 2}), drawn = Ids({4}),
+      ring = Ids({2, 4}, -5), turn = Ids({1}, 3);
   Numbers<uint8_t> params = Numbers<uint8_t>({3 * static_cast<int64_t>(sizeof(SampleParams))});
   Rows() {
     for (int64_t s = 0; s < 3; ++s) {
@@ -25,13 +26,15 @@ struct Rows {
     return one;
   }
   DecodeState state() { return {tokens, positions, slots, lengths, live, params}; }
+  HandOver results() { return {drawn, ring, turn}; }
 };
 
 [[maybe_unused]] const bool advance_case = op_cases().add("decode_advance", [] {
   Rows rows;
   Ids ids({3});
   ids[0] = 41, ids[1] = 42, ids[2] = -1;
-  decode_advance(cpu(), rows.state(), ids, rows.table, 4);
+  for (int64_t i = 0; i < 4; ++i) rows.drawn[i] = static_cast<int32_t>(60 + i);
+  decode_advance(cpu(), rows.state(), ids, rows.table, 4, rows.results());
   EXPECT_EQ(rows.tokens[0], 41);
   EXPECT_EQ(rows.positions[0], 3);
   EXPECT_EQ(rows.slots[0], 10 * 4 + 3);
@@ -44,7 +47,9 @@ struct Rows {
   EXPECT_EQ(rows.get(1).position, 101u);
   EXPECT_EQ(rows.tokens[2], 0);
   EXPECT_EQ(rows.positions[2], 5);
-  EXPECT_EQ(rows.slots[2], 22 * 4 + 1);  // the next block
+  EXPECT_EQ(rows.slots[2], 22 * 4 + 1);                                          // the next block
+  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(rows.ring[i], i < 4 ? -5 : 56 + i);  // turn 3 of two
+  EXPECT_EQ(rows.turn[0], 4);
 });
 
 }  // namespace
@@ -52,7 +57,7 @@ struct Rows {
 TEST(DecodeAdvance, APositionWithoutABlockIsAnError) {
   Rows rows;
   Ids ids({3});
-  EXPECT_THROW(decode_advance(cpu(), rows.state(), ids, rows.table, 2), Error);
+  EXPECT_THROW(decode_advance(cpu(), rows.state(), ids, rows.table, 2, rows.results()), Error);
 }
 
 }  // namespace hone::test

@@ -82,17 +82,24 @@ TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
   KvCache cache(context, model->shape(), DType::f32, 4, 16);
   DecodeLoop loop(context, *model, cache.planes());
   const std::vector<int32_t> blocks{cache.take()};
-  const DecodeLoop::Row row{.token = 3, .position = 0, .blocks = blocks, .draw = {.sample = {.temperature = 0}, .how = {}, .edits = {}}};
-  const auto begin = [&] {
-    loop.start({&row, 1});
-    EXPECT_EQ(loop.num_unread(), 0);
-    loop.queue();
+  const auto begin = [&](DecodeLoop& of, int32_t token) {
+    const DecodeLoop::Row row{.token = token, .position = 0, .blocks = blocks, .draw = {.sample = {.temperature = 0}, .how = {}, .edits = {}}};
+    of.start({&row, 1});
+    EXPECT_EQ(of.num_unread(), 0);
+    of.queue();
   };
-  begin();
-  begin();  // the pass before is not read
-  const Drawn first = loop.read();
-  begin();
-  EXPECT_EQ(loop.read().logp, first.logp);
+  const auto alone = [&](int32_t token) {
+    DecodeLoop other(context, *model, cache.planes());
+    begin(other, token);
+    return other.read().logp;
+  };
+  ASSERT_NE(alone(3), alone(4));
+  begin(loop, 3);
+  begin(loop, 4);  // the pass before is not read
+  EXPECT_EQ(loop.read().logp, alone(4));
+  loop.queue();
+  begin(loop, 3);
+  EXPECT_EQ(loop.read().logp, alone(3));
 }
 
 // A table of blocks is a multiple of 64 wide; the pass that fills it is not the last.
