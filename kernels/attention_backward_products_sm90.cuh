@@ -97,7 +97,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
 
       wgmma_wait<1>();
       pin(score_gradients), pin(dk);
-      if (!first_step && lane() == 0) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
+      if (!first_step) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
       wgmma_fence();
       multiply_rows<dim, tile_rows, queries>(ds, describe(shared_address(memory.v) + group() * 64 * column_bytes), describe(stage.dout));
       wgmma_commit();
@@ -162,7 +162,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     }
     wgmma_wait<0>();
     pin(dq), pin(dk);
-    if (lane() == 0) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
+    memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
     memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
     queue_dq(i);
     wgmma_wait<0>();
@@ -170,8 +170,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     if (lane() == 0) memory.k_empty.arrive();
     put_dq(i - 1);
     store_keys<dim>(call, memory.work[slot.stage], dk, dv, group());
-    __syncwarp();
-    if (lane() == 0) memory.work_empty[slot.stage].arrive();
+    memory.work_empty[slot.stage].arrive();
   }
 }
 

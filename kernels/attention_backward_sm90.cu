@@ -5,6 +5,7 @@
 #include "kernels/check_shape.h"
 #include "kernels/launch_dependent.cuh"
 #include "kernels/tensor_map.cuh"
+#include "kernels/written.h"
 
 namespace hone {
 namespace {
@@ -212,6 +213,7 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   prepare<dim><<<static_cast<unsigned>((tokens + warps - 1) / warps + 1), prepare_threads, max_rank * sizeof(int), stream>>>(preparation);
   check_launch(attention_backward);
 
+  const Tensor dq_sums = context.scratch().take(DType::f32, {heads, padded, dim});
   const Call call{.tiles = tiles,
                   .lse = preparation.lse_rows,
                   .delta = preparation.delta_rows,
@@ -229,7 +231,7 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                   .splits = splits,
                   .scale = shape.scale,
                   .exponent_scale = shape.scale * log2_e,
-                  .dq_sums = numbers<float>(context.scratch().take(DType::f32, {heads, padded, dim})),
+                  .dq_sums = numbers<float>(dq_sums),
                   .turns = counters + 1,
                   .next = counters,
                   .key_sums = splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {splits * 2, kv_heads, padded, dim})) : nullptr};
@@ -237,6 +239,7 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   const int64_t blocks = std::min<int64_t>(num_multiprocessors(), num_tiles * kv_heads * splits);
   launch_dependent(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1, map_of_heads(q, box_rows),
                    map_of_heads(k, box_rows), map_of_heads(v, box_rows), map_of_heads(dout, box_rows), call);
+  tell_written(context, dq_sums);
   const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
   launch_dependent(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)), finish_threads, 0, 1, call);
 }

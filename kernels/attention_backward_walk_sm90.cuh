@@ -30,11 +30,13 @@ struct Memory {
 
   __device__ void init_barriers() {
     keys_full.init(2), k_empty.init(compute_warps), v_empty.init(compute_warps), dq_empty.init(1);
+    // Where all lanes read what is overwritten then (work, lse, delta), each of them arrives: racecheck of compute-sanitizer follows no lane that
+    // arrives for its warp.
     for (int i = 0; i < 2; ++i) {
-      work_full[i].init(1), work_empty[i].init(compute_warps + writers);
+      work_full[i].init(1), work_empty[i].init(32 * compute_warps + writers);
       gradients_full[i].init(compute_warps), gradients_empty[i].init(compute_warps);
     }
-    for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(compute_warps);
+    for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(32 * compute_warps);
     for (int i = 0; i < writers; ++i) dq_full[i].init(compute_warps);
     publish_barriers();
   }

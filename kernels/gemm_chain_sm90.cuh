@@ -204,7 +204,8 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
       if (threadIdx.x == 0) grid.enter(), grid.wait();
       meet_multiplying();
     }
-    const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, threads = now.warps * 32, thread = first_chunk * 32 + lane;
+    const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
+    const int threads = min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no strips
     const int chunks = now.chunks, strips = slot < now.slots ? now.strips : 0, sums_size = chunks * M * 2 * half;  // of a strip
     const uint32_t x_row = shared_address(x_shared) + static_cast<uint32_t>(row * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
     float* to = all_sums + slot * 2 * sums_size;
@@ -247,12 +248,16 @@ __global__ void __launch_bounds__(Chain::threads, 1) gemm_chain_kernel(const __g
       const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), step = now.slots * static_cast<int>(gridDim.x);
       take_rows(now, M, x_shared, factors, squares, [&] { fetch(first); });
       int odd = 0;
+      // All slots meet as often as the first, which has most strips: racecheck of compute-sanitizer loses its way where they do not.
 #pragma unroll 1
-      for (int strip = first; strip < strips; strip += step, odd ^= 1, to += odd ? sums_size : -sums_size) {
+      for (int strip = first, of_first = static_cast<int>(blockIdx.x); of_first < now.strips;
+           strip += step, of_first += step, odd ^= 1, to += odd ? sums_size : -sums_size) {
         if (strip > first) fetch(strip);
+        if (strip < strips)
 #pragma unroll 1
-        for (int chunk = first_chunk; chunk < chunks; chunk += now.warps) sum_chunk(chunk);
+          for (int chunk = first_chunk; chunk < chunks; chunk += now.warps) sum_chunk(chunk);
         meet_warps(slot + 1, threads);
+        if (strip >= strips) continue;
         const auto total = [&](int m, int r) {
           float sum = to[m * 2 * half + r];
           for (int c = 1; c < chunks; ++c) sum += to[(c * M + m) * 2 * half + r];

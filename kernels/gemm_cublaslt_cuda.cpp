@@ -11,6 +11,7 @@
 #include "core/cuda_check.h"
 #include "kernels/check_shape.h"
 #include "kernels/gemm_cuda.h"
+#include "kernels/written.h"
 
 namespace hone {
 namespace {
@@ -127,10 +128,13 @@ bool multiply(Context& context, const Product& p) {
   const std::optional<Choice> choice = choose(p, of);
   if (!choice) return false;
   const ScratchScope scope(context);
-  void* workspace = choice->workspace ? context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)}).data : nullptr;
+  Tensor workspace;
+  if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
+  tell_written(context, workspace);  // ahead: a second kernel of the product reads it
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
   HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data, &of.c, p.d.data, &of.d,
-                                   &choice->algorithm, workspace, choice->workspace, static_cast<cudaStream_t>(context.stream())));
+                                   &choice->algorithm, workspace.data, choice->workspace, static_cast<cudaStream_t>(context.stream())));
+  if (!p.add_c || p.c.data != p.d.data) tell_written(context, p.d);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/gemm_plan_sm90.cuh"
 #include "kernels/gemm_store.cuh"
 #include "kernels/projection_steps.h"
+#include "kernels/written.h"
 
 namespace hone {
 namespace {
@@ -29,6 +30,7 @@ void run_tile(const Call& c, int) {
                              c.bias.dtype == DType::bf16,
                              static_cast<bool>(c.residual)};
     launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, store);
+    if (c.residual.data != c.y.data) tell_written(c.context, c.y);
   } else {
     with_storage(gemm_forward, c.y.dtype, [&](auto type) {
       launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, GemmStore<decltype(type)>{c.output.to, c.M(), c.N(), c.output.pairs});

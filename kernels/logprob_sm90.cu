@@ -1,6 +1,7 @@
 // The passes over logits as epilogues of the matrix product that makes them.
 #include "kernels/gemm_store.cuh"
 #include "kernels/logprob_rows.cuh"
+#include "kernels/written.h"
 
 namespace hone {
 namespace {
@@ -82,6 +83,7 @@ void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const
     epilogue.box.N = static_cast<int>(w.dim(0));
   }
   launch_gemm_sm90<GemmTile<192, HeadEpilogue<head>::stores ? 4 : 5, 1>>(cuda_stream(context), hidden, w, epilogue);
+  if constexpr (HeadEpilogue<head>::stores) tell_written(context, numbers);
   check_launch(logprob_forward);
 }
 
