@@ -19,17 +19,25 @@ inline Context* gpu() {
   return context.get();
 }
 
-// Whether a long list's next case is run: every one, or with HONE_GPU_CASES=n the first of every n, for tools under which kernels take a hundred
-// times as long (compute-sanitizer).
-inline bool chosen() {
-  static const int64_t every = [] {
-    const char* n = std::getenv("HONE_GPU_CASES");
-    return std::max<int64_t>(1, n ? std::atoll(n) : 1);
+// With HONE_GPU_CASES=n, n > 1, tests are short, for tools under which kernels take a hundred times as long (compute-sanitizer).
+inline int64_t one_case_of() {
+  static const int64_t n = [] {
+    const char* text = std::getenv("HONE_GPU_CASES");
+    return std::max<int64_t>(1, text ? std::atoll(text) : 1);
   }();
+  return n;
+}
+// Whether a list's next case is run: every one, or the first of every n.
+inline bool chosen() {
   static const void* test = nullptr;  // each one's first case is run
   static int64_t turn = 0;
   if (const void* now = ::testing::UnitTest::GetInstance()->current_test_info(); now != test) test = now, turn = 0;
-  return turn++ % every == 0;
+  return turn++ % one_case_of() == 0;
+}
+// A size, or a smaller one where tests are short.
+template <class T>
+T sized(T size, T small) {
+  return one_case_of() > 1 ? small : size;
 }
 
 // Numbers as `dtype` holds them: what a specification is given beside a bf16 body.

@@ -58,7 +58,7 @@ inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights
 
 inline std::vector<std::vector<int32_t>> gpu_sequences(std::initializer_list<size_t> lengths, int64_t vocab_size = 211) {
   std::vector<std::vector<int32_t>> out;
-  for (const size_t length : lengths) out.push_back(random_tokens(length, vocab_size, static_cast<uint32_t>(length)));
+  for (const size_t length : lengths) out.push_back(random_tokens(sized(length, (length + 3) / 4), vocab_size, static_cast<uint32_t>(length)));
   return out;
 }
 

@@ -54,6 +54,7 @@ TEST(NarrowProductsOnGpu, AgreeWithTheSpecification) {
   for (const int64_t r : {1, 3, 8, 16, 24, 64})
     for (const int64_t rows : {1, 5, 64, 300, 2000})
       for (const DType dtype : {DType::f32, DType::bf16}) {
+        if (!chosen()) continue;
         SCOPED_TRACE(concat("r ", r, ", ", rows, " rows, ", name_of(dtype)));
         const Floats x = rounded(normals({rows, 192}, 1), dtype), a = rounded(normals({r, 192}, 2), dtype), u = rounded(normals({rows, r}, 3), dtype),
                      b = rounded(normals({320, r}, 4), dtype), start = rounded(normals({rows, 320}, 5), dtype);
@@ -119,7 +120,10 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
         if (!chosen()) continue;
         std::vector<Request> requests;
         for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
-          requests.push_back({prompt, 3, requests.size(), {.temperature = 0.9, .max_tokens = 40, .ignore_eos = true, .stop = {}, .stop_ids = {}}});
+          requests.push_back({prompt,
+                              sized(3, 1),
+                              requests.size(),
+                              {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
         std::vector<std::vector<int32_t>> texts;
         std::vector<std::pair<size_t, Reply>> replies;
         Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens});

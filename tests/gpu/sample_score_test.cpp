@@ -73,7 +73,7 @@ TEST(ScoreRowsOnGpu, AgreesWithTheSpecification) {
 
 TEST(ScoreRowsOnGpu, HasTheBitsOfSampleRowsInAnyBatch) {
   HONE_GPU_OR_SKIP();
-  const int64_t S = 33, V = 20000;
+  const int64_t S = sized(33, 5), V = sized(20000, 5000);
   const OnGpu logits(normals({S, V}, 8, 2));
   const std::vector<SampleParams> params = temperatures(S);
   OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S});

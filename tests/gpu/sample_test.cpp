@@ -118,7 +118,7 @@ TEST(SampleRowsOnGpu, DrawsWhatTheSpecificationDraws) {
 
 TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
   HONE_GPU_OR_SKIP();
-  const int64_t draws = 20000, V = 12;
+  const int64_t draws = sized(20000, 5000), V = 12;
   const Floats logits = normals({1, V}, 4, 1.5f);
   Floats rows({draws, V});
   for (int64_t i = 0; i < rows.size(); ++i) rows[i] = logits[i % V];
@@ -176,7 +176,7 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
 
 TEST(SampleRowsOnGpu, DrawsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
-  const int64_t S = 33, V = 20000;
+  const int64_t S = sized(33, 5), V = sized(20000, 5000);
   const OnGpu logits(normals({S, V}, 8, 2));
   const std::vector<SampleParams> params = varied_params(S, 3);
   const Outputs whole = sample_on_gpu(logits, params);

@@ -14,10 +14,10 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
     Request& request = asked.emplace_back();
     request.prompt = prompt, request.n = 3, request.id = asked.size();
     request.sampling.temperature = 1.1;
-    request.sampling.max_tokens = 40;
+    request.sampling.max_tokens = sized(40, 6);
     for (int64_t id = 0; id < model->shape().vocab_size / 4; ++id) request.sampling.stop_ids.push_back(id);
     if (asked.size() % 2 == 0) request.sampling.repetition_penalty = 1.2, request.sampling.frequency_penalty = 0.3;
-    if (asked.size() % 3 != 0) request.sampling.min_tokens = 20;
+    if (asked.size() % 3 != 0) request.sampling.min_tokens = sized(20, 3);
     if (asked.size() % 3 == 0) request.top_logprobs = 5, request.prompt_logprobs = true;
   }
   std::vector<std::vector<Reply>> first;

@@ -17,10 +17,10 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
     Request& request = asked.emplace_back();
     request.prompt = prompt, request.n = 3, request.id = asked.size();
     request.sampling.temperature = 0.9;
-    request.sampling.max_tokens = 60;
+    request.sampling.max_tokens = sized(60, 12);
     request.sampling.ignore_eos = true;
     request.sampling.thinking_end = "b9b0";
-    if (asked.size() != 2) request.sampling.thinking_budget = 7 * static_cast<int64_t>(asked.size());
+    if (asked.size() != 2) request.sampling.thinking_budget = sized(7, 1) * static_cast<int64_t>(asked.size());
   }
   std::vector<std::vector<Reply>> first;
   for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {

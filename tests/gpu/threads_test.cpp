@@ -14,7 +14,7 @@ std::vector<Request> requests() {
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90})) {
     Request& request = out.emplace_back();
     request.prompt = prompt, request.n = 2, request.id = out.size();
-    request.sampling.max_tokens = 30;
+    request.sampling.max_tokens = sized(30, 5);
   }
   return out;
 }
