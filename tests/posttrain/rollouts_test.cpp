@@ -296,7 +296,9 @@ TEST_F(RolloutsTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAgain) 
     const std::vector<Group> groups = after.next(5).groups;
     ASSERT_EQ(groups.size(), 3u);
     EXPECT_EQ(groups[1].task.id, broken);
-    if (k == 0) EXPECT_EQ(seen(groups), whole[5]);
+    if (k == 0) {
+      EXPECT_EQ(seen(groups), whole[5]);
+    }
   }
 }
 

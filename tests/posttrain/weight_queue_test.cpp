@@ -114,10 +114,11 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
   replica.publish(0);
   const std::vector<int32_t> prompt = {3, 4, 5};
   std::vector<Reply> replies;
-  Request request{.prompt = prompt, .n = 3, .id = 1, .sampling = {.max_tokens = 30, .ignore_eos = true}};
+  Request request{.prompt = prompt, .n = 3, .id = 1, .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   replica.submit(request, [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
   // While this prompt is computed, a token at a time, a step is a pass.
-  replica.submit({.prompt = std::vector<int32_t>(38, 3), .n = 1, .id = 2, .sampling = {.max_tokens = 1}}, [](uint64_t, std::vector<Reply>) {});
+  replica.submit({.prompt = std::vector<int32_t>(38, 3), .n = 1, .id = 2, .sampling = {.max_tokens = 1, .stop = {}, .stop_ids = {}}},
+                 [](uint64_t, std::vector<Reply>) {});
   for (int i = 0; i < 8; ++i) replica.step();
   replica.publish(1);
   EXPECT_EQ(replica.version(), 1);
