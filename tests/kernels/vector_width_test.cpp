@@ -65,18 +65,24 @@ std::vector<Floats> attention_results() {
   return {out, lse, dq, dk, dv};
 }
 
-class VectorWidth : public ::testing::TestWithParam<std::vector<Floats> (*)()> {};
+struct Kernels {
+  const char* name;
+  std::vector<Floats> (*results)();
+};
+class VectorWidth : public ::testing::TestWithParam<Kernels> {};
 
 }  // namespace
 
 TEST_P(VectorWidth, LeavesNoTraceInTheBits) {
   if (!has_fused_multiply_add()) GTEST_SKIP() << "no vector bodies on this processor";
-  const std::vector<Floats> widest = GetParam()();
+  const std::vector<Floats> widest = GetParam().results();
   const OnlyTargets avx2(HWY_AVX2);
-  const std::vector<Floats> narrow = GetParam()();
+  const std::vector<Floats> narrow = GetParam().results();
   for (size_t i = 0; i < widest.size(); ++i) EXPECT_TRUE(close(narrow[i], widest[i], {0, 0})) << "output " << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, VectorWidth, ::testing::Values(head_results, row_results, attention_results));
+INSTANTIATE_TEST_SUITE_P(Kernels, VectorWidth,
+                         ::testing::Values(Kernels{"head", head_results}, Kernels{"rows", row_results}, Kernels{"attention", attention_results}),
+                         [](const auto& tested) { return tested.param.name; });
 
 }  // namespace hone::test
