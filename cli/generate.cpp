@@ -43,6 +43,7 @@ class GenerateCommand : public Command {
     std::vector<std::vector<int32_t>> prompts;
     prompts.reserve(requests.size());
     for (const Request& request : requests) prompts.push_back(request.prompt);
+    engine_.owns_model = true;
     Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, engine_);
     const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
     JsonlWriter out("-");

@@ -64,6 +64,7 @@ class ServeCommand : public Command {
                        .seed = seed_};
     if (chat)
       for (const int32_t id : chat->stop_ids(*tokenizer)) served.chat_stop_ids.push_back(id);
+    engine_.owns_model = true;
     Engine engine(model_.context(), model_.model(), tokenizer, engine_);
     Server server(engine, std::move(served), config_);
     log::info("serving ", names().front(), " at ", config_.http.tls_cert.empty() ? "http://" : "https://", config_.http.host, ":", server.port());

@@ -19,7 +19,7 @@ namespace hone {
 struct Engine::Impl {
   Impl(Context& c, Model& m, const Tokenizer* t, const EngineConfig& cfg)
       : context(c),
-        quantized(cfg.quantization == "none" ? nullptr : std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization))),
+        quantized(quantized_model(c, m, cfg)),
         model(quantized ? quantized->model() : m),
         tokenizer(t),
         config(cfg),
@@ -30,6 +30,11 @@ struct Engine::Impl {
         proposer(proposers().at(cfg.speculative.method)({c, m, t, cache, config.speculative})),
         writer(t, stats, version) {}
 
+  static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
+    if (cfg.quantization == "none") return nullptr;
+    const auto after = cfg.owns_model ? QuantizedModel::Source::shrinks : QuantizedModel::Source::stays;
+    return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
+  }
   bool step();
   void take_arrivals();
   bool disturbed();

@@ -87,8 +87,10 @@ struct EngineConfig {
   int64_t max_sequences = 256;      // decoding at once
   bool prefix_caching = true;       // blocks of requests before serve those that begin with the same tokens
   SpeculativeConfig speculative{};
-  // none | int8 | fp8: the numbers in which the blocks' matrices are multiplied (core/model/quantized_model.h), beside the model's own weights.
+  // none | int8 | fp8: the numbers in which the blocks' matrices are multiplied (core/model/quantized_model.h), beside the model's own weights, or,
+  // where the model is the engine's alone and never changes, in their place.
   std::string quantization = "none";
+  bool owns_model = false;
   std::string kv_cache_dtype = "auto";  // auto: as the weights | fp8: e4m3 with a scale for each token and head
   void fields(Fields& f);
   // Whether the log-probs of replies are those that the model itself computes, bit for bit.

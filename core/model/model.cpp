@@ -21,6 +21,20 @@ int64_t element_count(const Param& param) {
 
 int64_t aligned_count(const Param& param) { return (element_count(param) + alignment - 1) / alignment * alignment; }
 
+// Memory of `size` numbers, zero: the gaps between parameters too, since the optimizer reads them.
+Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
+  bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(dtype));
+  const Tensor flat(bytes.data(), dtype, context.kind(), {size});
+  context.zero(flat);
+  return flat;
+}
+// The parameter's place in it, behind those before.
+Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
+  const Tensor out(flat.rows(from, element_count(param)).data, flat.dtype, flat.device, param.shape);
+  from += aligned_count(param);
+  return out;
+}
+
 // Normal draws for elements 0, 1, ... of the stream: a Philox call gives four (Box and Muller).
 void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double std) {
   constexpr int64_t draws = 4;
@@ -69,23 +83,12 @@ void Model::allocate(Context& context, DType dtype, bool gradients) {
     count += aligned_count(*param);
     if (param->trainable) trained += aligned_count(*param);
   }
-  const auto make = [&](Buffer& bytes, DType type, int64_t size) {
-    bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(type));
-    const Tensor flat(bytes.data(), type, context.kind(), {size});
-    context.zero(flat);  // the gaps between parameters too: the optimizer reads them
-    return flat;
-  };
-  values_ = make(value_bytes_, dtype, count);
-  grads_ = gradients ? make(grad_bytes_, DType::f32, trained) : Tensor();
+  values_ = make_flat(context, value_bytes_, dtype, count);
+  grads_ = gradients ? make_flat(context, grad_bytes_, DType::f32, trained) : Tensor();
   int64_t at = 0, grad_at = 0;
   for (Param* param : params()) {
-    const auto take = [&](Tensor flat, int64_t& from) {
-      const Tensor out(flat.rows(from, element_count(*param)).data, flat.dtype, flat.device, param->shape);
-      from += aligned_count(*param);
-      return out;
-    };
-    param->value = take(values_, at);
-    param->grad = gradients && param->trainable ? take(grads_, grad_at) : Tensor();
+    param->value = take_place(*param, values_, at);
+    param->grad = gradients && param->trainable ? take_place(*param, grads_, grad_at) : Tensor();
   }
   allocate_tables(context);
 }
@@ -99,6 +102,26 @@ void Model::share_values(Context& context, Model& other) {
   }
   values_ = other.values_;
   allocate_tables(context);
+}
+
+void Model::drop_values(Context& context, std::span<Param* const> dropped) {
+  HONE_CHECK(!grads_, "model: one that is trained keeps its values");
+  std::vector<Param*> kept = params();
+  std::erase_if(kept, [&](Param* param) { return std::ranges::find(dropped, param) != dropped.end(); });
+  int64_t count = 0, at = 0;
+  for (const Param* param : kept) count += aligned_count(*param);
+  Buffer bytes;
+  const Tensor flat = make_flat(context, bytes, dtype(), count);
+  for (Param* param : kept) {
+    const Tensor moved = take_place(*param, flat, at);
+    context.copy(moved, param->value);
+    param->value = moved;
+  }
+  Tensor none;
+  none.dtype = dtype();
+  for (Param* param : dropped) param->value = none;
+  context.synchronize();  // the memory before is read until then
+  value_bytes_ = std::move(bytes), values_ = flat;
 }
 
 void Model::initialise(Context& context, uint64_t seed) {

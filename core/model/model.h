@@ -84,6 +84,8 @@ class Model {
   void allocate(Context&, DType dtype, bool gradients);
   // Reads the parameters of a model of the same shape where that one has them, instead of having memory for them; no gradients.
   void share_values(Context&, Model& other);
+  // Gives up the memory of some parameters, whose values have a dtype and nothing else then; the others move to memory of their own. No gradients.
+  void drop_values(Context&, std::span<Param* const> dropped);
   // Draws every parameter from (seed, its name): the same weights whatever the order or device.
   void initialise(Context&, uint64_t seed);
   void zero_grad(Context&);

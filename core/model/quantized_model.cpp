@@ -21,7 +21,7 @@ const Registry<QuantFormat>& quant_formats() {
   return registry;
 }
 
-QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format) : context_(context), model_(source.same_shape()) {
+QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after) : context_(context), model_(source.same_shape()) {
   model_->share_values(context, source);
   size_t bytes = 0;
   const auto take = [&](DType dtype, std::span<const int64_t> dims) {
@@ -38,10 +38,18 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   memory_ = Buffer(context.device(), bytes);
   lay_out();
   refresh();
+  if (after == Source::stays) return;
+  std::vector<Param*> copied;
+  for (Linear* linear : source.linears()) copied.push_back(&linear->weight);
+  source.drop_values(context, copied);
+  model_->share_values(context, source);
 }
 
 void QuantizedModel::refresh() {
-  for (Linear* linear : model_->linears()) quantize_rows(context_, linear->quantized, linear->weight.value);
+  for (Linear* linear : model_->linears()) {
+    HONE_CHECK(linear->weight.value, "quantized model: the weights that its copies are of were given up");
+    quantize_rows(context_, linear->quantized, linear->weight.value);
+  }
 }
 
 }  // namespace hone

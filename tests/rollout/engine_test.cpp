@@ -102,6 +102,16 @@ TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
   EXPECT_EQ(loop.read().logp, alone(3));
 }
 
+TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
+  const Request request{prompt(1, 32), 2, 0, {.max_tokens = 20, .stop = {}, .stop_ids = {}}};
+  const auto expected = Engine(context, *model, nullptr, {.quantization = "int8"}).generate({request});
+  const size_t weights = model->flat_values().bytes();
+  Engine engine(context, *model, nullptr, {.quantization = "int8", .owns_model = true});
+  EXPECT_LT(model->flat_values().bytes(), weights);
+  expect_same(engine.generate({request}), expected);
+  EXPECT_THROW(engine.weights_changed(1, false), Error);
+}
+
 // A table of blocks is a multiple of 64 wide; the pass that fills it is not the last.
 TEST_F(EngineTest, AReplyGoesOnPastATableThatItFills) {
   const Request request{prompt(1, 32), 1, 0, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};

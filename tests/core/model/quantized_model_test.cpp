@@ -82,6 +82,25 @@ TEST_P(QuantizedModelTest, AdaptersAreAddedAsTheyAre) {
   EXPECT_NE(hidden(quantized.model()), with);
 }
 
+// Where nobody else needs the source, its matrices are given up: the memory of one byte a number takes their place.
+TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
+  const Json config = tiny_config(GetParam());
+  const LoraConfig lora{.r = 2, .lora_alpha = 4, .target_modules = {"all-linear"}};
+  for (const bool adapted : {false, true}) {
+    const auto source = make_tiny(context, config, false, adapted ? lora : LoraConfig());
+    const std::vector<float> expected = hidden(QuantizedModel(context, *source, QuantFormat::int8).model());
+    size_t matrices = 0;
+    for (const Linear* linear : source->linears()) matrices += linear->weight.value.bytes();
+    const size_t before = device->used_bytes();
+    QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::Source::shrinks);
+    EXPECT_EQ(hidden(quantized.model()), expected);
+    EXPECT_LE(device->used_bytes(), before - matrices + quantized.bytes() + 4096);
+    EXPECT_EQ(source->flat_values().data, quantized.model().flat_values().data);
+    EXPECT_THROW(quantized.refresh(), Error);
+    EXPECT_EQ(hidden(quantized.model()), expected);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelTest, testing::ValuesIn(families().names()), [](const auto& tested) { return tested.param; });
 
 TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
@@ -95,6 +114,11 @@ TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
     numbers += static_cast<size_t>(linear->weight.value.size()), rows += static_cast<size_t>(linear->num_outputs());
   EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
   EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linears().size());
+  const size_t others = model->flat_values().bytes() - 2 * numbers;
+  QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::Source::shrinks);
+  EXPECT_LE(model->flat_values().bytes(), others);
+  for (const Linear* linear : alone.model().linears())
+    EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have it, too
 }
 
 }  // namespace
