@@ -1,6 +1,8 @@
 // Attention of few queries for bf16, where whole splits would leave multiprocessors idle: a cluster of eight blocks of threads has a split. Each
-// scores one block of keys and sends its weights to those that sum columns of v, which walk the keys in order.
+// scores one block of keys and sends its weights to those that sum columns of v, which walk the keys in order. What is sent counts at a barrier of
+// the block it is sent to: a barrier of the cluster would wait for whatever else is on its way.
 #include "kernels/attention_decode.cuh"
+#include "kernels/hopper.cuh"
 
 namespace hone::attention {
 namespace {
@@ -20,14 +22,15 @@ __device__ inline uint32_t of_rank(uint32_t address, uint32_t rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
   return there;
 }
-__device__ inline void send(uint32_t to, uint32_t x) { asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory"); }
-__device__ inline void arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ inline void wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-// wait() by whole blocks. The second barrier orders nothing that the first does not; racecheck sees only it (docs/lab-notes.md: what it reports
-// without cause).
-__device__ inline void meet() {
-  wait();
-  __syncthreads();
+// To a block of the cluster, whose barrier counts the bytes; `to` and `barrier` are of_rank()'s.
+__device__ inline void send(uint32_t to, float x, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(x)), "r"(barrier)
+               : "memory");
+}
+__device__ inline void send(uint32_t to, const uint32_t (&x)[4], uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3]), "r"(barrier)
+               : "memory");
 }
 
 template <int D, int N>
@@ -39,6 +42,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   __shared__ __align__(16) uint32_t slots[split_keys];
   __shared__ __align__(16) float weights[rows][block_keys + 4], warp_most[warps][rows];
   __shared__ __align__(16) float block_most[split_blocks][rows], block_alpha[split_blocks][rows], block_sum[split_blocks][rows];
+  __shared__ hopper::Barrier most_there, weights_there, sums_there;
   const uint32_t thread = threadIdx.x, lane = thread % 32, rank = blockIdx.x % ranks;
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
 
@@ -48,7 +52,16 @@ __global__ __cluster_dims__(ranks, 1, 1)
   find_slots<threads>(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows)) return hopper::wait_for_previous();
-  arrive();  // waited for before a word goes to another block: by then all of the cluster have started
+  const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows, whose weights are sent
+  if (thread == 0) {
+    const uint32_t blocks = static_cast<uint32_t>(tile.num_blocks);
+    most_there.init(1), weights_there.init(1), sums_there.init(1);
+    hopper::publish_barriers();
+    most_there.arrive_expecting(blocks * rows * 4), weights_there.arrive_expecting(blocks * used * 2 * block_keys),
+        sums_there.arrive_expecting(blocks * rows * 4);
+  }
+  // Waited for before a word goes to another block: by then all of the cluster have come so far.
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   const bool scores = static_cast<int>(rank) < tile.num_blocks, mixes = rank < P::mixers;
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + P::k_bytes, p_tiles = v_tile + P::v_bytes;
   if (call.dim < D)  // columns past the head are never copied
@@ -110,49 +123,53 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (lane < 8) warp_most[warp][8 * e + row_of(lane)] = most;
     }
   }
-  meet();
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  __syncthreads();
   if (scores && thread < ranks * rows) {
-    const uint32_t row = thread % rows;
+    const uint32_t row = thread % rows, to = thread / rows;
     float most = warp_most[0][row];
 #pragma unroll
     for (int w = 1; w < warps; ++w) most = fmaxf(most, warp_most[w][row]);
-    send(of_rank(shared_address(&block_most[rank][row]), thread / rows), __float_as_uint(most));
+    send(of_rank(shared_address(&block_most[rank][row]), to), most, of_rank(shared_address(&most_there.word), to));
   }
-  arrive();
-  meet();
+  most_there.wait(0);
 
+  // The largest score of a row up to a block of keys, and up to the one before.
+  const auto most_up_to = [&](uint32_t block, uint32_t row) {
+    float2 m{-INFINITY, -INFINITY};
+#pragma unroll
+    for (uint32_t b = 0; b < split_blocks; ++b)
+      if (b <= block) m = {fmaxf(m.x, block_most[b][row]), m.x};
+    return m;
+  };
   if (scores) {
 #pragma unroll
     for (int e = 0; e < N; ++e) {
       const uint32_t row = 8 * e + row_of(lane);
-      float m = -INFINITY, before = m;
-#pragma unroll 1
-      for (uint32_t b = 0; b <= rank; ++b) before = m, m = fmaxf(m, block_most[b][row]);
-      const float base = base_of(m), shift = shift_of(base, call.c);
-      if (warp == 0 && lane < 8) {
-        const uint32_t alpha = __float_as_uint(rescaling(before, base, call.c));
-#pragma unroll 1
-        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_alpha[rank][row]), to), alpha);
-      }
-      uint32_t both[2];
+      const float shift = shift_of(base_of(most_up_to(rank, row).x), call.c);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float a = weight(score[0][e][2 * i], call.c, shift), b = weight(score[0][e][2 * i + 1], call.c, shift);
-        *reinterpret_cast<float2*>(&weights[row][16 * warp + 8 * i + static_cast<int>(lane / 8 * 2)]) = {a, b};
-        both[i] = pack_bf16(a, b);
-      }
-      const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + lane / 8 * 4 + (static_cast<uint32_t>(2 * warp) ^ row % 8) * 16;
-#pragma unroll 2
-      for (uint32_t to = 0; to < P::mixers; ++to) {
-        const uint32_t there = of_rank(at, to);
-        send(there, both[0]);
-        send(there ^ 16, both[1]);
-      }
+      for (int i = 0; i < 2; ++i)
+        *reinterpret_cast<float2*>(&weights[row][16 * warp + 8 * i + static_cast<int>(lane / 8 * 2)]) = {
+            weight(score[0][e][2 * i], call.c, shift), weight(score[0][e][2 * i + 1], call.c, shift)};
     }
+    __syncwarp();
+    // A lane sends eight neighbouring weights of a row; with eight rows, half of the lanes to every other rank.
+    constexpr uint32_t lanes = 2 * rows, together = 32 / lanes;
+    const uint32_t row = lane % rows, unit = static_cast<uint32_t>(2 * warp) + lane / rows % 2;
+    const float4* const from = reinterpret_cast<const float4*>(&weights[row][8 * unit]);
+    const float4 a = from[0], b = from[1];
+    const uint32_t eight[4] = {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)};
+    const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + (unit ^ row % 8) * 16;
+#pragma unroll
+    for (uint32_t to = lane / lanes; to < P::mixers; to += together)
+      if (row < used) send(of_rank(at, to), eight, of_rank(shared_address(&weights_there.word), to));
+  }
+  if (const uint32_t block = thread / rows, row = thread % rows; static_cast<int>(block) < tile.num_blocks) {
+    const float2 m = most_up_to(block, row);
+    block_alpha[block][row] = rescaling(m.y, base_of(m.x), call.c);
   }
   wait_copies<0>();
-  arrive();
-  meet();
+  __syncthreads();
 
   // The rows' sums reach the mixing ranks while they mix.
   if (scores && warp == 1) {
@@ -168,11 +185,12 @@ __global__ __cluster_dims__(ranks, 1, 1)
       sum = row_sum(sum);
       if (lane < 8)
 #pragma unroll 1
-        for (uint32_t to = 0; to < P::mixers; ++to) send(of_rank(shared_address(&block_sum[rank][row]), to), __float_as_uint(sum));
+        for (uint32_t to = 0; to < P::mixers; ++to)
+          send(of_rank(shared_address(&block_sum[rank][row]), to), sum, of_rank(shared_address(&sums_there.word), to));
     }
   }
-  arrive();
   if (warp > 0 || !mixes) return;
+  weights_there.wait(0);
   float o[columns / 16][N][4] = {};
 #pragma unroll 2
   for (int stage = 0; stage < num_keys / v_keys; ++stage) {
@@ -180,17 +198,13 @@ __global__ __cluster_dims__(ranks, 1, 1)
     mix<columns, N>(o, p_tiles + static_cast<uint32_t>(stage / 4) * P::p_tile + lane % 8 * 256, static_cast<uint32_t>(stage % 4),
                     v_tile + static_cast<uint32_t>(stage) * 2 * v_keys * columns, lane);
   }
-  wait();
-  const auto m_of = [&](int row) {
-    float m = -INFINITY;
-#pragma unroll 1
-    for (int b = 0; b < tile.num_blocks; ++b) m = fmaxf(m, block_most[b][row]);
-    return m;
-  };
+  sums_there.wait(0);
+  const auto m_of = [&](int row) { return most_up_to(static_cast<uint32_t>(tile.num_blocks - 1), static_cast<uint32_t>(row)).x; };
   const auto l_of = [&](int row) {
     float l = 0;
-#pragma unroll 1
-    for (int b = 0; b < tile.num_blocks; ++b) l = fmaf(l, block_alpha[b][row], block_sum[b][row]);
+#pragma unroll
+    for (int b = 0; b < split_blocks; ++b)
+      if (b < tile.num_blocks) l = fmaf(l, block_alpha[b][row], block_sum[b][row]);
     return l;
   };
   write_rows<columns, N>(o, call, partials, tile, column, lane, m_of, l_of);

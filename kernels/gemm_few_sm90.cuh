@@ -80,7 +80,7 @@ __device__ inline void copy_strip(uint32_t to, const __nv_bfloat16* w, int64_t w
 }
 // The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
 __device__ inline void load_strip(uint32_t (&a)[4], uint32_t from, int step, int lane) {
-  hopper::load_matrices(from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + lane / 16) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
+  hopper::load_matrices(from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
                         a[3]);
 }
 
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   else
     __syncthreads();
   if (norm.weight) {
-    __shared__ float squares[8 * Few::Groups * RmsNormRows::most_warps];
+    __shared__ __align__(16) float squares[8 * Few::Groups * RmsNormRows::most_warps];
     const auto at = [&](int row, int piece) { return reinterpret_cast<uint4*>(x_shared) + row * pieces + (piece ^ (row & 7)); };
     norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares, all_threads, [] { __syncthreads(); });
     __syncthreads();

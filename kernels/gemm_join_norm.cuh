@@ -19,7 +19,7 @@ inline bool joins_norm(int64_t columns) { return columns % 8 == 0 && columns <= 
 // y, and y normed with the bits of rmsnorm_forward. A block has a row, a thread eight neighbours of it.
 static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartials from, GemmEpilogue output, GemmRowNorm norm) {
   extern __shared__ uint4 row[];
-  __shared__ float squares[RmsNormRows::most_warps];
+  __shared__ __align__(16) float squares[RmsNormRows::most_warps];
   const int piece = static_cast<int>(threadIdx.x), column = 8 * piece, m = static_cast<int>(blockIdx.x);
   const bool inside = column < from.columns;
   hopper::let_next_start();

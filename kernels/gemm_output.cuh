@@ -110,7 +110,9 @@ struct GemmHeads {
   struct Extra {
     PairBias<count> bias;
     float cos[count], sin[count];
-    __nv_bfloat16* to;  // the head, or nullptr beyond the last
+    __nv_bfloat16* to = nullptr;  // the first of the pair; none beyond the last head
+    int partner;                  // how far behind it the other is
+    bool rotates;
   };
   template <int half>
   __host__ __device__ int tiles() const {
@@ -136,7 +138,6 @@ struct GemmHeads {
   __device__ Extra<count> fetch(int m, int tile, int r) const {
     const Place<half> at(*this, tile);
     Extra<count> out;
-    out.to = nullptr;
     if (at.head >= heads + 2 * kv_heads) return out;
     out.bias = PairBias<count>::fetch(bias, runs<half>(tile), r);
     if (at.rotates) {
@@ -149,20 +150,20 @@ struct GemmHeads {
       out.to = k + slots[m] * k_stride + (at.head - heads) * dim;
     else
       out.to = v + slots[m] * v_stride + (at.head - heads - kv_heads) * dim;
+    out.to += at.column + r, out.partner = at.partner, out.rotates = at.rotates;
     return out;
   }
   template <int half, int count>
-  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int tile, int r) const {
-    const Place<half> at(*this, tile);
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int, int) const {
     if (!extra.to) return;
     float a[count], b[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       a[i] = rounded_sum(first[i], extra.bias.first[i], bias), b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
-      if (at.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
+      if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
     }
-    store_pack(extra.to + at.column + r, a);
-    store_pack(extra.to + at.column + at.partner + r, b);
+    store_pack(extra.to, a);
+    store_pack(extra.to + extra.partner, b);
   }
 };
 

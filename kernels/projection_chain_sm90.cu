@@ -6,8 +6,9 @@
 namespace hone {
 namespace {
 
-GemmPlain plain_output(const Tensor& y, const Product& product, const Tensor& residual) {
-  return {GemmEpilogue(y, product.bias, residual), static_cast<int>(product.w.dim(0)), false};
+GemmSum sum_output(const Tensor& y, const Product& product, const Tensor& residual) {
+  return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), numbers<const __nv_bfloat16>(residual), y.row_stride,
+          residual.row_stride,       static_cast<int>(product.w.dim(0))};
 }
 
 template <class Output>
@@ -44,29 +45,25 @@ int deal(Chain& chain, int blocks) {
     ChainProduct& product = chain.products[p];
     deal_strips(product, blocks);
     chain.x_bytes = std::max(chain.x_bytes, chain.M * product.chunks * static_cast<int>(gemm_cuda_chunk) * 2);
-    sums_bytes = std::max(sums_bytes, product.slots * 2 * product.chunks * chain.M * 16 * 4);
+    sums_bytes = std::max(sums_bytes, product.slots * product.buffers * product.chunks * chain.M * 16 * 4);
   }
-  return 1024 + chain.x_bytes + sums_bytes;
+  return 128 + chain.x_bytes + sums_bytes;
 }
 
 // A kernel whose rings fit, large enough to pay.
 struct ChainLaunch {
   void (*kernel)(Chain) = nullptr;
-  int bytes = 0;
+  int threads = 0, bytes = 0;
 };
-template <int Depth, int Stages>
+template <int Stages, int Copying>
 bool fits(ChainLaunch& launch, int other_bytes) {
-  launch = {gemm_chain_kernel<Depth, Stages>, other_bytes + Chain::warps * Stages * ChainStages<Depth>::bytes};
+  launch = {gemm_chain_kernel<Stages, Copying>, chain_threads(Copying), other_bytes + Chain::warps * Stages * ChainStages::bytes};
   return launch.bytes <= Chain::all_bytes;
 }
-
-// Larger matrices take so long to read that what lies between them does not count.
-constexpr size_t most_bytes = size_t{300} << 20;
 
 bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedProducts& mlp, const Heads& next) {
   const int64_t M = x.dim(0), C = x.dim(1);
   if (M > rows_normed_by_reader || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
-  if (output.w.bytes() + mlp.gate_up.w.bytes() + mlp.down.w.bytes() > most_bytes) return false;
   const ScratchScope scope(context);
   const Tensor mid = context.scratch().take(x.dtype, x.dims()), activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
   check_shape(project_between, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
@@ -74,7 +71,7 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
   check_product(project_between, activated, {}, mlp.down, C);
   Chain chain{};
   chain.M = static_cast<int>(M);
-  chain.output = plain_output(mid, output, x), chain.down = plain_output(x, mlp.down, mid);
+  chain.output = sum_output(mid, output, x), chain.down = sum_output(x, mlp.down, mid);
   chain.gated = gated_output(project_between, activated, mid, mlp.norm, mlp.gate_up);
   chain.products[0] = chain_product(mixed, {}, output, chain.output);
   chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);
@@ -87,12 +84,13 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
   }
   const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = deal(chain, blocks);
   ChainLaunch launch;
-  if (!fits<256, 2>(launch, other_bytes) && !fits<128, 3>(launch, other_bytes)) return false;
+  if (!fits<4, 3>(launch, other_bytes) && !fits<3, 4>(launch, other_bytes) && !fits<2, 4>(launch, other_bytes) && !fits<1, 4>(launch, other_bytes))
+    return false;
   const GridBarrier barrier = context.device().grid_barrier(context.stream());
   if (!barrier.word || blocks > barrier.most_blocks) return false;
   chain.barrier = barrier.word;
   allow_shared_memory(launch.kernel, Chain::all_bytes);
-  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, Chain::threads, launch.bytes, 1, chain);
+  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes, 1, chain);
   if (next.q && !with_heads) project_heads(context, x, next);
   check_launch(project_between);
   return true;

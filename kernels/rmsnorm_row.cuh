@@ -21,28 +21,41 @@ __device__ inline float rms_normed(float x, float scale, float weight) { return 
 
 // bf16 rows in shared memory, normed in place with the bits of rmsnorm_forward by the block's first `threads` threads, which have a barrier, meet(),
 // before and need one after. at(row, piece): where 8 numbers lie; pieces: dim / 8, at most `most` for each thread; factors: the pieces of the weight
-// that are this thread's (thread, thread + threads, ...); squares: warps * rows floats.
+// that are this thread's (thread, thread + threads, ...); squares: RmsNormRows::most_warps floats a row, on 16 bytes.
 template <int most, class At, class Meet>
 __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, const uint4 (&factors)[most], float* squares, int threads, Meet meet) {
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, warps = threads / 32;
-  const int pieces = dim / 8;
-  for (int v = warp; v < rows * shape.warps; v += warps) {  // the warp that rmsnorm_forward has there
-    const int row = v / shape.warps, thread = v % shape.warps * 32 + lane;
+  constexpr int parts = RmsNormRows::most_warps;
+  const int lane = static_cast<int>(threadIdx.x % 32), pieces = dim / 8;
+  int row = 0, warp = static_cast<int>(threadIdx.x / 32);  // of those that rmsnorm_forward has for the row
+  const auto settle = [&] {
+    while (warp >= shape.warps) warp -= shape.warps, ++row;
+  };
+  for (settle(); row < rows; warp += threads / 32, settle()) {
+    uint4 raw[RmsNormRows::most_packs];
     float part[2] = {};
-#pragma unroll 2
-    for (int p = 0; p < shape.packs; ++p) {
-      const int piece = p * shape.warps * 32 + thread;
+#pragma unroll
+    for (int p = 0; p < RmsNormRows::most_packs; ++p) {  // zeros add nothing
+      const int piece = (p * shape.warps + warp) * 32 + lane;
+      raw[p] = p < shape.packs && piece < pieces ? *at(row, piece) : uint4{};
+    }
+#pragma unroll
+    for (int p = 0; p < RmsNormRows::most_packs; ++p) {
+      if (p % 2 == 0 && p >= shape.packs) break;
       float x[8];
-      unpack(x, piece < pieces ? *at(row, piece) : uint4{});
-      add_squares(part, x);
+      unpack(x, raw[p]), add_squares(part, x);
     }
     const float sum = warp_sum(part[0] + part[1]);
-    if (lane == 0) squares[v] = sum;
+    if (lane == 0) squares[row * parts + warp] = sum;
   }
   meet();
-  for (int row = 0; row < rows; ++row) {
-    float sum = squares[row * shape.warps];
-    for (int w = 1; w < shape.warps; ++w) sum += squares[row * shape.warps + w];
+  for (row = 0; row < rows; ++row) {
+    float sums[parts];
+#pragma unroll
+    for (int i = 0; i < parts; i += 4) *reinterpret_cast<float4*>(sums + i) = *reinterpret_cast<const float4*>(squares + row * parts + i);
+    float sum = sums[0];
+#pragma unroll
+    for (int i = 1; i < parts; ++i)
+      if (i < shape.warps) sum += sums[i];
     const float scale = rms_scale(sum, dim, eps);
 #pragma unroll
     for (int i = 0; i < most; ++i) {
