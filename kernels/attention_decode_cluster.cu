@@ -7,6 +7,8 @@
 namespace hone::attention {
 namespace {
 
+using hopper::in_block, hopper::send;
+
 constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32;
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
@@ -16,22 +18,6 @@ struct Plan {
   static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns, p_tile = 2 * 8 * N * block_keys;
   static constexpr uint32_t bytes = k_bytes + v_bytes + split_blocks * p_tile;
 };
-
-__device__ inline uint32_t of_rank(uint32_t address, uint32_t rank) {
-  uint32_t there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
-}
-// To a block of the cluster, whose barrier counts the bytes; `to` and `barrier` are of_rank()'s.
-__device__ inline void send(uint32_t to, float x, uint32_t barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(x)), "r"(barrier)
-               : "memory");
-}
-__device__ inline void send(uint32_t to, const uint32_t (&x)[4], uint32_t barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(x[0]), "r"(x[1]),
-               "r"(x[2]), "r"(x[3]), "r"(barrier)
-               : "memory");
-}
 
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
@@ -130,7 +116,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
     float most = warp_most[0][row];
 #pragma unroll
     for (int w = 1; w < warps; ++w) most = fmaxf(most, warp_most[w][row]);
-    send(of_rank(shared_address(&block_most[rank][row]), to), most, of_rank(shared_address(&most_there.word), to));
+    send(in_block(to, shared_address(&block_most[rank][row])), most, in_block(to, shared_address(&most_there.word)));
   }
   most_there.wait(0);
 
@@ -158,11 +144,11 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const uint32_t row = lane % rows, unit = static_cast<uint32_t>(2 * warp) + lane / rows % 2;
     const float4* const from = reinterpret_cast<const float4*>(&weights[row][8 * unit]);
     const float4 a = from[0], b = from[1];
-    const uint32_t eight[4] = {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)};
+    const uint4 eight = {pack_bf16(a.x, a.y), pack_bf16(a.z, a.w), pack_bf16(b.x, b.y), pack_bf16(b.z, b.w)};
     const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + (unit ^ row % 8) * 16;
 #pragma unroll
     for (uint32_t to = lane / lanes; to < P::mixers; to += together)
-      if (row < used) send(of_rank(at, to), eight, of_rank(shared_address(&weights_there.word), to));
+      if (row < used) send(in_block(to, at), eight, in_block(to, shared_address(&weights_there.word)));
   }
   if (const uint32_t block = thread / rows, row = thread % rows; static_cast<int>(block) < tile.num_blocks) {
     const float2 m = most_up_to(block, row);
@@ -186,7 +172,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (lane < 8)
 #pragma unroll 1
         for (uint32_t to = 0; to < P::mixers; ++to)
-          send(of_rank(shared_address(&block_sum[rank][row]), to), sum, of_rank(shared_address(&sums_there.word), to));
+          send(in_block(to, shared_address(&block_sum[rank][row])), sum, in_block(to, shared_address(&sums_there.word)));
     }
   }
   if (warp > 0 || !mixes) return;

@@ -61,7 +61,7 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
     const int64_t per_block = gemm_pieces(chunks, splits), blocks = tiles * splits;
     if (gemm_pieces(chunks, per_block) != splits) continue;
     const auto stages = static_cast<double>(std::min(c.stages(), per_block * (gemm_cuda_chunk / Split::depth)));
-    const double bytes = stages * Split::stage_bytes;
+    const double bytes = stages * (Split::w_bytes + Split::rows_read(static_cast<int>(c.M())) * Split::depth * 2);
     const double limits[] = {2 * N * K / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
                              static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.1 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
@@ -79,13 +79,16 @@ void run_gemm_narrow(const Call& c, int) {
 // Of at most 64 rows.
 template <class Narrow, class Call>
 GemmPlan<Call> gemm_narrow_plan(const Call& c) {
-  const int64_t blocks = gemm_pieces(c.N(), Narrow::columns), processors = num_multiprocessors();
-  const auto stages = static_cast<double>(c.stages());
-  const double limits[] = {2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 4.0e6,
-                           static_cast<double>(blocks) * stages * (Narrow::stage_bytes - Narrow::x_bytes / 2) / 10e6,
-                           static_cast<double>(gemm_pieces(blocks, processors)) * stages * Narrow::stage_bytes / 95e3,
-                           stages * 1.1 / Narrow::stages + 0.5};
-  return {2.5 + *std::max_element(std::begin(limits), std::end(limits)), run_gemm_narrow<Narrow, Call>};
+  const int64_t blocks = gemm_pieces(c.N(), Narrow::columns) * Narrow::cluster, processors = num_multiprocessors();
+  const int64_t chunks = gemm_pieces(gemm_pieces(c.K(), gemm_cuda_chunk), Narrow::cluster),
+                stages = std::min(c.stages(), chunks * Narrow::chunk_stages);
+  const int64_t stage_bytes = Narrow::rows_read(static_cast<int>(c.M())) * Narrow::depth * 2 + Narrow::w_bytes;
+  const auto bytes = static_cast<double>(stages * stage_bytes + chunks * Narrow::slot_bytes);
+  const double limits[] = {2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
+                           static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3,
+                           static_cast<double>(stages) * 1.1 / Narrow::stages + 0.5};
+  const double tail = Narrow::blocks == 1 ? 1.5 * static_cast<double>(gemm_pieces(blocks, processors) - 1) : 0;
+  return {3.5 + *std::max_element(std::begin(limits), std::end(limits)) + tail, run_gemm_narrow<Narrow, Call>};
 }
 
 // The best body for at most 512 rows, of those that leave most multiprocessors something to do.
@@ -95,14 +98,12 @@ GemmPlan<Call> gemm_rows_plan(const Call& c) {
   GemmPlan<Call> plan = gemm_split_plan<GemmSplit<1, 32, 8>>(c);
   plan.consider(gemm_split_plan<GemmSplit<1, 32, 5>>(c));
   if (c.M() <= 64) {
-    plan.consider(gemm_narrow_plan<GemmNarrow<32, 16>>(c));
-    plan.consider(gemm_narrow_plan<GemmNarrow<64, 12>>(c));
+    plan.consider(gemm_narrow_plan<GemmNarrow<12>>(c));
+    plan.consider(gemm_narrow_plan<GemmNarrow<5>>(c));
   }
-  if (c.M() > 32) {
-    plan.consider(gemm_split_plan<GemmSplit<1, 64, 6>>(c));
-    plan.consider(gemm_split_plan<GemmSplit<1, 64, 4>>(c));
-    plan.consider(gemm_split_plan<GemmSplit<2, 64, 4>>(c));
-  }
+  plan.consider(gemm_split_plan<GemmSplit<1, 64, 6>>(c));
+  plan.consider(gemm_split_plan<GemmSplit<1, 64, 4>>(c));
+  plan.consider(gemm_split_plan<GemmSplit<2, 64, 4>>(c));
   return plan;
 }
 

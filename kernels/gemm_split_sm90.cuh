@@ -33,6 +33,8 @@ struct GemmSplit {
   static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 64;
   static constexpr int consumers = 128 * Warpgroups, threads = consumers + 32;
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
+  // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
+  __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
   static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8;
@@ -63,6 +65,7 @@ __global__ void __launch_bounds__(Split::threads, 2)
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
       let_next_start();
+      const auto bytes = static_cast<uint32_t>(Split::w_bytes + Split::rows_read(shape.M) * Split::depth * 2);  // of a stage
       int2 runs[Split::warpgroups];
 #pragma unroll
       for (int g = 0; g < Split::warpgroups; ++g) runs[g] = output.template runs<32>(unit + g);
@@ -80,7 +83,7 @@ __global__ void __launch_bounds__(Split::threads, 2)
       // w comes from outside of the step: it may be read before the kernels before this one are done.
       const int early = min(Split::stages, end - first);
       for (int s = 0; s < early; ++s) {
-        full[s].arrive_expecting(Split::stage_bytes);
+        full[s].arrive_expecting(bytes);
         load_w(ring + s * Split::stage_bytes, full[s], first + s);
       }
       wait_for_previous();
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(Split::threads, 2)
 #pragma unroll 1
       for (int k = first + Split::stages; k < end; ++k) {
         empty[stage].wait(parity);
-        full[stage].arrive_expecting(Split::stage_bytes);
+        full[stage].arrive_expecting(bytes);
         char* to = ring + stage * Split::stage_bytes;
         load_w(to, full[stage], k);
         load_box(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
@@ -251,7 +254,7 @@ void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const
   const auto kernel = gemm_split_kernel<Split, Output>;
   allow_shared_memory(kernel, Split::shared_bytes);
   launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads, Split::shared_bytes, 1,
-                   map_of(w, Output::neighbours ? Split::rows : 32), map_of(x, Split::tokens), output, partial, s);
+                   map_of(w, Output::neighbours ? Split::rows : 32), map_of(x, Split::rows_read(s.M)), output, partial, s);
   if (s.splits > 1) join(cuda_stream(context), GemmPartials{partial, slots, s.M, s.columns});
 }
 

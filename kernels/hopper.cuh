@@ -54,6 +54,23 @@ __device__ inline uint32_t block_in_cluster() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+// Where an address of shared memory lies in a block of the cluster.
+__device__ inline uint32_t in_block(uint32_t block, uint32_t address) {
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
+  return there;
+}
+// Stores in a block of the cluster, whose barrier counts the bytes; both addresses are in_block()'s. No fence is needed, nor waits for other
+// accesses.
+__device__ inline void send(uint32_t to, float x, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(x)), "r"(barrier)
+               : "memory");
+}
+__device__ inline void send(uint32_t to, uint4 x, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(x.x), "r"(x.y),
+               "r"(x.z), "r"(x.w), "r"(barrier)
+               : "memory");
+}
 // Threads of one part of a block meet; id 0 is __syncthreads()'s.
 __device__ inline void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 

@@ -44,7 +44,9 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
           Engine engine(*gpu(), *model, nullptr,
                         {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences, .speculative = guesses});
           expect_same(plain, engine.generate(requests(special)));
-          EXPECT_GT(engine.stats().draft_tokens, 0);
+          if (guesses.method != "ngram" || sized(true, false)) {  // short replies repeat nothing
+            EXPECT_GT(engine.stats().draft_tokens, 0);
+          }
           if (!special && guesses.model == all[0].model) {
             EXPECT_EQ(engine.stats().accepted_tokens, engine.stats().draft_tokens);
           }
