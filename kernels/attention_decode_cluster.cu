@@ -150,7 +150,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
     for (uint32_t to = lane / lanes; to < P::mixers; to += together)
       if (row < used) send(in_block(to, at), eight, in_block(to, shared_address(&weights_there.word)));
   }
-  if (const uint32_t block = thread / rows, row = thread % rows; static_cast<int>(block) < tile.num_blocks) {
+  if (const uint32_t block = thread / rows, row = thread % rows; mixes && static_cast<int>(block) < tile.num_blocks) {
     const float2 m = most_up_to(block, row);
     block_alpha[block][row] = rescaling(m.y, base_of(m.x), call.c);
   }

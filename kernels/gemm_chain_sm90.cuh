@@ -14,8 +14,8 @@
 
 namespace hone {
 
-// y = total + bias + residual in bf16, an output as gemm_output.cuh has them; N is a multiple of 8. What is added stays as it was read until the
-// total is there: nothing waits for it.
+// y = total + bias + residual in bf16, an output of gemm_output.cuh for halves of 8 and a count of 1; N is a multiple of 8. What is added stays as it
+// was read until the total is there: nothing waits for it.
 struct GemmSum {
   __nv_bfloat16* y;
   const __nv_bfloat16 *bias, *residual;
@@ -251,6 +251,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
   extern __shared__ char unaligned[];
   __shared__ __align__(16) float squares[8 * RmsNormRows::most_warps];
   __shared__ ChainRing<Stages> rings[Chain::warps];
+  static_assert(sizeof squares + sizeof rings + Chain::all_bytes <= 227 * 1024);
   char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x % 32);
   if (warp < Chain::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);

@@ -86,7 +86,6 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
         if (++stage == Narrow::stages) stage = 0, parity ^= 1;
       }
     }
-    __syncwarp();
   } else {
     int stage = 0;
     uint32_t parity = 0;
@@ -144,6 +143,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     const auto add_received = [&](int i) {
       if (i >= others.chunks) return;
       const int slot = i % Narrow::slots;
+      // Who sends there again waits until it has been read; nothing arrives at a block that has ended.
       const bool again = i + Narrow::slots < others.chunks;
       there[slot].wait(i / Narrow::slots & 1);
       if (again && threadIdx.x == 0) there[slot].arrive_expecting(Narrow::slot_bytes);
@@ -197,7 +197,6 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       }
     }
   }
-  cluster_sync();  // the other block may still write here
 }
 
 // At most 64 rows of x; x and w as maps() wants them.

@@ -63,7 +63,7 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
     const auto stages = static_cast<double>(std::min(c.stages(), per_block * (gemm_cuda_chunk / Split::depth)));
     const double bytes = stages * (Split::w_bytes + Split::rows_read(static_cast<int>(c.M())) * Split::depth * 2);
     const double limits[] = {2 * N * K / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
-                             static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.1 / Split::stages + 0.5};
+                             static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.5 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
     const double join = splits > 1 ? 1 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 5e6 : 0;
     best.consider({2 + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});

@@ -60,8 +60,8 @@ __device__ inline uint32_t in_block(uint32_t block, uint32_t address) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// Stores in a block of the cluster, whose barrier counts the bytes; both addresses are in_block()'s. No fence is needed, nor waits for other
-// accesses.
+// Stores in a block of the cluster; both addresses are in_block()'s. The bytes' arrival at the barrier publishes them: no fence is needed, and
+// earlier accesses are not waited for.
 __device__ inline void send(uint32_t to, float x, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(x)), "r"(barrier)
                : "memory");

@@ -74,7 +74,8 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
                                {200, 8},
                                {40, 8960},
                                {136, 14336},
-                               {2304, 4104}}) {
+                               {3072, 4104},
+                               {4736, 4616}}) {
       if (!chosen()) continue;
       const int most = sized(1000, 300);
       const OnGpu x(normals({most, K}, 1), dtype), w(normals({N, K}, 2), dtype), bias(normals({N}, 3), dtype);
