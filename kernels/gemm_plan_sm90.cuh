@@ -1,6 +1,7 @@
 #pragma once
-// Which of Hopper's bodies multiplies so many rows fastest: their bits are the same. The constants are fitted to measurements on an H200.
-// .cu files alone include it.
+// Which of Hopper's bodies multiplies so many rows fastest: their bits are the same. The constants are fitted to measurements on an H200;
+// gemm_test.cpp and projection_test.cpp of tests/gpu have shapes for which each body is chosen, to be looked at again when they change. .cu files
+// alone include it.
 #include <algorithm>
 
 #include "kernels/gemm_few_sm90.cuh"
