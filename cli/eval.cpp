@@ -71,7 +71,7 @@ class EvalCommand : public Command {
     std::optional<QuantizedModel> quantized;  // of which replies are drawn, and texts are scored by
     EngineConfig engine = engine_;
     if (engine.quantization != "none") {
-      quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization));
+      quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization), QuantizedModel::Source::shrinks);
       engine.quantization = "none";
     }
     EvalModel on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};

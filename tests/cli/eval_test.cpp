@@ -49,6 +49,29 @@ TEST_F(EvalCommandTest, EvaluatesSeveralTasksAndAGroupInOneCall) {
   EXPECT_EQ(sample.at("prompt").as_array().at(1).at("content").as_string(), "the dog sat\n\nthe cat");
 }
 
+TEST_F(EvalCommandTest, EvaluatesInOneByteANumber) {
+  const std::string model = model_folder(), data = write("q.jsonl", "{\"q\": \"the cat\", \"choices\": [\"sat\", \"on\"], \"gold\": 0}\n");
+  const std::string task = write("choice.toml", "kind = \"multiple_choice\"\nfiles = [\"" + data + "\"]\nprompt = \"{q}\"\n");
+  const auto logp = [&](const std::string& quantization) {
+    const std::string out = (folder.path() / quantization).string();
+    const Finished done = run_hone({"eval", "--model", model, "--task", task, "--quantization", quantization, "--out", out});
+    EXPECT_EQ(done.code, 0) << done.err;
+    std::vector<double> found;
+    const Json sample = rows(read_file(out + "/samples_choice.jsonl")).front();
+    for (const Json& one : sample.at("logp").as_array()) found.push_back(one.as_double());
+    return found;
+  };
+  const std::vector<double> whole = logp("none");
+  for (const char* quantization : {"int8", "fp8"}) {
+    const std::vector<double> bytes = logp(quantization);
+    ASSERT_EQ(bytes.size(), 2u);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      EXPECT_NE(bytes[i], whole[i]) << quantization;
+      EXPECT_NEAR(bytes[i], whole[i], 0.5) << quantization;
+    }
+  }
+}
+
 TEST_F(EvalCommandTest, ComparesTwoEvaluationsOfTheSameRowsAndRefusesOthers) {
   const std::string model = model_folder(), data = write("q.jsonl", "{\"q\": \"the cat\"}\n{\"q\": \"the dog\"}\n{\"q\": \"a cat\"}\n");
   const std::string task = write("t.toml", "kind = \"perplexity\"\nfiles = [\"" + data + "\"]\ntext = \"{q}\"\n");
