@@ -20,8 +20,10 @@ struct GemmNarrow {
   static constexpr int consumers = 128, threads = consumers + 32, blocks = Stages > 5 ? 1 : 2;  // of a multiprocessor
   static constexpr int own = rows * columns / consumers / cluster;                              // sums of a thread
   static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
-  static constexpr int slots = 2, slot_bytes = consumers * own * 4;                      // for what the other block sends
-  __host__ __device__ static constexpr int rows_read(int M) { return (M + 7) / 8 * 8; }  // as GemmSplit's
+  static constexpr int slots = 2, slot_bytes = consumers * own * 4;  // for what the other block sends
+  // As GemmSplit's.
+  __host__ __device__ static constexpr int rows_read(int M) { return (M + 7) / 8 * 8; }
+  __host__ __device__ static constexpr int bytes_read(int M) { return rows_read(M) * depth * 2 + w_bytes; }
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + slots * slot_bytes + 2 * (Stages + slots) * 8;
 };
 
@@ -64,7 +66,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     if (lane == 0) {
       let_next_start();
       const int2 runs = output.template runs<half>(tile);
-      const uint32_t bytes = static_cast<uint32_t>(Narrow::rows_read(M) * Narrow::depth * 2 + Narrow::w_bytes);
+      const auto bytes = static_cast<uint32_t>(Narrow::bytes_read(M));
       const auto load_w = [&](int stage, int k) {
         char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
         full[stage].arrive_expecting(bytes);

@@ -62,7 +62,7 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
     const int64_t per_block = gemm_pieces(chunks, splits), blocks = tiles * splits;
     if (gemm_pieces(chunks, per_block) != splits) continue;
     const auto stages = static_cast<double>(std::min(c.stages(), per_block * (gemm_cuda_chunk / Split::depth)));
-    const double bytes = stages * (Split::w_bytes + Split::rows_read(static_cast<int>(c.M())) * Split::depth * 2);
+    const double bytes = stages * Split::bytes_read(static_cast<int>(c.M()));
     const double limits[] = {2 * N * K / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
                              static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.5 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
@@ -83,8 +83,7 @@ GemmPlan<Call> gemm_narrow_plan(const Call& c) {
   const int64_t blocks = gemm_pieces(c.N(), Narrow::columns) * Narrow::cluster, processors = num_multiprocessors();
   const int64_t chunks = gemm_pieces(gemm_pieces(c.K(), gemm_cuda_chunk), Narrow::cluster),
                 stages = std::min(c.stages(), chunks * Narrow::chunk_stages);
-  const int64_t stage_bytes = Narrow::rows_read(static_cast<int>(c.M())) * Narrow::depth * 2 + Narrow::w_bytes;
-  const auto bytes = static_cast<double>(stages * stage_bytes + chunks * Narrow::slot_bytes);
+  const auto bytes = static_cast<double>(stages * Narrow::bytes_read(static_cast<int>(c.M())) + chunks * Narrow::slot_bytes);
   const double limits[] = {2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
                            static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3,
                            static_cast<double>(stages) * 1.1 / Narrow::stages + 0.5};

@@ -35,6 +35,7 @@ struct GemmSplit {
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
   // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
   __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
+  __host__ __device__ static constexpr int bytes_read(int M) { return w_bytes + rows_read(M) * depth * 2; }  // by a stage
   static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8;
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(Split::threads, 2)
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
       let_next_start();
-      const auto bytes = static_cast<uint32_t>(Split::w_bytes + Split::rows_read(shape.M) * Split::depth * 2);  // of a stage
+      const auto bytes = static_cast<uint32_t>(Split::bytes_read(shape.M));
       int2 runs[Split::warpgroups];
 #pragma unroll
       for (int g = 0; g < Split::warpgroups; ++g) runs[g] = output.template runs<32>(unit + g);
