@@ -146,8 +146,12 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
     int64_t width, heads, kv_heads, dim, mlp;
   };
   enum Next { none, heads, normed_heads };
-  for (const Shape& s :
-       {Shape{896, 14, 2, 64, 4864}, {72, 3, 3, 64, 24}, {520, 2, 1, 128, 1032}, {1536, 12, 2, 128, 8960}, {2048, 3, 1, 64, 14344}}) {
+  for (const Shape& s : {Shape{72, 3, 3, 64, 8960},
+                         {896, 14, 2, 64, 4864},
+                         {520, 2, 1, 128, 1032},
+                         {1536, 12, 2, 128, 8960},
+                         {2048, 3, 1, 64, 14344},
+                         {72, 3, 3, 64, 24}}) {
     const int64_t C = s.width, D = s.heads * s.dim, N = (s.heads + 2 * s.kv_heads) * s.dim;
     const auto matrix = [](int64_t rows, int64_t columns, uint64_t seed) { return OnGpu(normals({rows, columns}, seed, 0.05f, 8), DType::bf16); };
     const auto vector = [](int64_t size, uint64_t seed) { return OnGpu(normals({size}, seed), DType::bf16); };
