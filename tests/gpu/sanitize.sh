@@ -16,7 +16,7 @@ IFS=, read -ra gpus <<<"${CUDA_VISIBLE_DEVICES:-$(seq -s, 0 $((count - 1)))}"
 mkdir -p "$folder"
 : >"$folder/results.txt"
 
-# One test: its tool, its name, the GPU it has.
+# One test: its tool, its name, the GPUs it sees, its own first.
 run_one() {
   local log="$folder/$1.${2//\//_}.txt" begin=$SECONDS rc=0 reports library=0 word=clean
   CUDA_VISIBLE_DEVICES=$3 timeout -k 5 "$seconds" "$sanitizer" --max-connections 256 --tool "$1" --print-limit 0 "$program" --gtest_filter="$2" >"$log" 2>&1 || rc=$?
@@ -37,9 +37,10 @@ export -f run_one
 
 # NCCL's tests have no kernels of ours. The long ones come first.
 "$program" --gtest_list_tests | awk '/^[^ ].*\./ { suite = $1; next } /^  / && suite !~ /DeviceLink/ { print suite $1 }' | { grep -E "${SANITIZE_FILTER:-.}" || true; } |
-  awk '/Trainer|Sampl|Lora|Propos|Think|Threads|Famil/ { print; next } { rest[n++] = $0 } END { for (i = 0; i < n; i++) print rest[i] }' >"$folder/tests.txt"
+  awk '/Trainer|Sampl|Lora|Propos|Think|Threads|Famil|ProjectBetween|RowsDoNotDepend/ { print; next } { rest[n++] = $0 } END { for (i = 0; i < n; i++) print rest[i] }' >"$folder/tests.txt"
 for tool in "$@"; do sed "s/^/$tool /" "$folder/tests.txt"; done |
-  awk -v gpus="${gpus[*]}" 'BEGIN { n = split(gpus, gpu, " ") } { print $0, gpu[NR % n + 1] }' |
+  awk -v gpus="${gpus[*]}" 'BEGIN { n = split(gpus, gpu, " ") }
+    { seen = gpu[NR % n + 1]; for (i = 1; i < n; i++) seen = seen "," gpu[(NR + i) % n + 1]; print $0, seen }' |
   xargs -r -P "$((jobs > 0 ? jobs : 1))" -L 1 bash -c 'run_one "$@"' run_one
 sort "$folder/results.txt" | grep -v ' clean$' || true
 all=$(($(wc -l <"$folder/tests.txt") * $#)) clean=$(grep -cE ' s  clean($|,)' "$folder/results.txt" || true) skipped=$(grep -cE ' s  skipped($|,)' "$folder/results.txt" || true)
