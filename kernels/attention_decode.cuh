@@ -199,7 +199,7 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
 inline int eights_of(const Partials& partials, const Call<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights);
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k, const Tensor& v, int eights);
 void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights);
 
 }  // namespace hone::attention

@@ -22,6 +22,9 @@ __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t from) {
                : "r"(from)
                : "memory");
 }
+__device__ inline void load_matrices(uint32_t (&to)[2], uint32_t from) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
+}
 __device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])

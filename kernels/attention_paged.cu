@@ -29,11 +29,11 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Part
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
-void decode(Context& context, const Call<Bf16>& call, int most_tokens, int most_keys, bool settled) {
+void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
   const int rows = std::min(decoded_rows(call.group), most_tokens * call.group), splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
   const ScratchScope scope(context);
-  Partials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, settled};
+  Partials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.settled};
   if (splits > 1) {
     partials.o = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits, call.dim}));
     partials.m = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
@@ -46,7 +46,7 @@ void decode(Context& context, const Call<Bf16>& call, int most_tokens, int most_
   if (pairs * splits * ((rows + 15) / 16) * (call.dim <= 64 ? 4 : 8) <= num_multiprocessors())
     launch_decode_cluster(stream, call, partials, eights);
   else
-    launch_decode_rings(stream, call, partials, eights);
+    launch_decode_rings(stream, call, partials, cache.k, cache.v, eights);
   if (splits > 1) {
     const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(rows));
     launch_dependent(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
@@ -60,7 +60,7 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets
   HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences, " sequences in one call");
   if (call.tokens == 0) return;
   const int tokens = most_tokens(call, shape);
-  decode(context, call, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size, cache.settled);
+  decode(context, call, cache, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size);
   if (!decodes(tokens, call.group)) launch_tiles(context, call);
   check_launch(attention_paged);
 }

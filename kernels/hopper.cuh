@@ -15,6 +15,7 @@ struct Barrier {
   uint64_t word;
   __device__ void init(int arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory"); }
   __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory"); }
+  __device__ void arrive(uint32_t times) { asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory"); }
   // At the same barrier of another block of the cluster.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(
@@ -70,6 +71,12 @@ __device__ inline void send(uint32_t to, uint4 x, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(x.x), "r"(x.y),
                "r"(x.z), "r"(x.w), "r"(barrier)
                : "memory");
+}
+// One lane of a warp all of whose lanes ask: the compiler knows that it is one, and copies need no loop over lanes.
+__device__ inline bool elect() {
+  uint32_t yes;
+  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(yes)::"memory");
+  return yes != 0;
 }
 // Threads of one part of a block meet; id 0 is __syncthreads()'s.
 __device__ inline void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
