@@ -57,6 +57,7 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
   const int64_t tiles = gemm_pieces(c.N(), Split::rows) * gemm_pieces(c.M(), Split::tokens), chunks = gemm_pieces(c.K(), gemm_cuda_chunk);
   const int64_t processors = num_multiprocessors(), resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
   const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
+  const double start = Split::blocks == 1 ? 6 : 2;  // blocks that fill a multiprocessor keep the kernels before and after from overlapping
   GemmPlan<Call> best;
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, 16); ++splits) {
     const int64_t per_block = gemm_pieces(chunks, splits), blocks = tiles * splits;
@@ -67,7 +68,7 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
                              static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.5 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
     const double join = splits > 1 ? 1 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 5e6 : 0;
-    best.consider({2 + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});
+    best.consider({start + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});
   }
   return best;
 }
@@ -104,6 +105,7 @@ GemmPlan<Call> gemm_rows_plan(const Call& c) {
   plan.consider(gemm_split_plan<GemmSplit<1, 64, 6>>(c));
   plan.consider(gemm_split_plan<GemmSplit<1, 64, 4>>(c));
   plan.consider(gemm_split_plan<GemmSplit<2, 64, 4>>(c));
+  if (c.M() > 64) plan.consider(gemm_split_plan<GemmSplit<2, 128, 6>>(c));
   return plan;
 }
 

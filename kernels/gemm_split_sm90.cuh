@@ -38,12 +38,12 @@ struct GemmSplit {
   __host__ __device__ static constexpr int bytes_read(int M) { return w_bytes + rows_read(M) * depth * 2; }  // by a stage
   static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
-  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8;
+  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8, blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
 };
 
 // partial: where the sums of GemmPartials go.
 template <class Split, class Output>
-__global__ void __launch_bounds__(Split::threads, 2)
+__global__ void __launch_bounds__(Split::threads, Split::blocks)
     gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, Output output, float* partial,
                       GemmSplitShape shape) {
   using namespace hopper;
