@@ -169,6 +169,16 @@ __device__ inline void product(float (&d)[64], uint64_t a, uint64_t b, bool add)
       : HONE_R32(0), HONE_R32(32)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
+__device__ inline void product(float (&d)[80], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\nwgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,"
+      "%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,"
+      "%71,%72,%73,%74,%75,%76,%77,%78,%79"
+      "}, %80, %81, p, 1, 1, 0, 0;\n}"
+      : HONE_R32(0), HONE_R32(32), HONE_R8(64), HONE_R8(72)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
 __device__ inline void product(float (&d)[96], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"

@@ -44,6 +44,7 @@ void gated(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor 
     auto plan = gemm_rows_plan(call);
     if (M > 64) {
       plan.consider(gemm_tile_plan<GemmTile<192, 4, 1>>(call, 0.46, run_gated_tile<GemmTile<192, 4, 1>>));
+      plan.consider(gemm_tile_plan<GemmTile<160, 5, 1>>(call, 0.385, run_gated_tile<GemmTile<160, 5, 1>>));
       plan.consider(gemm_tile_plan<GemmTile<128, 6, 1>>(call, 0.31, run_gated_tile<GemmTile<128, 6, 1>>));
     }
     plan.run(call, plan.splits);
