@@ -19,6 +19,58 @@ struct Plan {
   static constexpr uint32_t bytes = k_bytes + v_bytes + split_blocks * p_tile;
 };
 
+// Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads the table before it is known
+// how much of it counts; the second lets what no row sees lie where the first seen key does: its weight is zero.
+template <int threads>
+__device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
+  const int32_t* const table = call.table + s * call.table_stride;
+  const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
+  if (call.block_shift >= 0) {
+#pragma unroll
+    for (int i = 0; i < split_keys / threads; ++i) {
+      const int key = at(i), block = key >> call.block_shift;
+      slots[i * threads + threadIdx.x] = static_cast<uint32_t>((table[block] << call.block_shift) + key - (block << call.block_shift));
+    }
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < split_keys / threads; ++i) {
+      const int key = at(i), block = key / call.block_size;
+      slots[i * threads + threadIdx.x] = static_cast<uint32_t>(table[block] * call.block_size + key - block * call.block_size);
+    }
+  }
+}
+template <int threads>
+__device__ inline void hide_slots(uint32_t* slots, const DecodeTile& tile) {
+#pragma unroll
+  for (int i = 0; i < split_keys / threads; ++i) {
+    const int key = i * threads + static_cast<int>(threadIdx.x);
+    if (key < tile.low || key > tile.high) slots[key] = slots[tile.low];
+  }
+}
+
+// Rows of a warp's columns of v in shared memory: 2, 4 or 8 units of 16 bytes, placed so that eight rows of a unit meet no bank twice.
+template <int columns>
+__device__ inline uint32_t value_at(uint32_t values, uint32_t row, uint32_t unit) {
+  constexpr uint32_t units = columns / 8, turn = 8 / units;
+  return values + (row * units + (unit ^ row / turn % units)) * 16;
+}
+// o += p . v over 32 keys: p_at is a lane's row of p, 256 bytes a row, `quarter` which 32 of the block's keys; o has columns lane / 4 and
+// lane / 4 + 8 of 16 and rows 2 (lane % 4) and the next.
+template <int columns, int N>
+__device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t quarter, uint32_t values, uint32_t lane) {
+  uint32_t p[N][4];
+#pragma unroll
+  for (uint32_t e = 0; e < N; ++e) load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 ^ lane % 8) * 16 ^ quarter * 64));
+#pragma unroll
+  for (uint32_t i = 0; i < 2; ++i)
+#pragma unroll
+    for (uint32_t t = 0; t < columns / 16; ++t) {
+      uint32_t a[4];
+      load_matrices_transposed(a, value_at<columns>(values, lane / 16 * 8 + lane % 8, 2 * t + lane / 8 % 2) + i * columns * 32);
+#pragma unroll
+      for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][2 * i], p[e][2 * i + 1]);
+    }
+}
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
     __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {

@@ -19,13 +19,15 @@ constexpr int warps = 4, threads = 32 * (warps + 1), round_keys = warps * block_
 template <int D, int N, bool alone>
 struct Plan {
   static constexpr int parts = D / 64, columns = D / warps, rows = 8 * N;
+  // Four blocks of threads have 57 KB each, of which tiles may take 44; heads of 256 with 16 rows need all registers.
   static constexpr bool small = N == 1 && D <= 128 && !alone;
   static constexpr int ctas = alone || columns * N > 64 ? 1 : small ? 4 : 2;
   // A tile has 64 columns. Heads of 64 spend more on each tile than on what is in it, heads of 128 gain more from a fuller ring.
   static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128, block_tiles = block_keys / tile_keys;
   static constexpr int stages = alone ? 12 : small ? 44 / (tile_bytes / 1024) : 10;
-  // Some warps do not use a tile and do not wait for it. One that waits for another tile at the same barrier must find it there: its own tile before was
-  // asked for when all but `stages` earlier ones had been used, and lies at most 3 + parts before (or a meeting of all warps does).
+  // More full barriers than places: wait() takes the phase before last for its own, so that the tile which had a barrier before must have come when a
+  // warp waits for the next. A warp does not wait for tiles that it does not use; but its own tile before was asked for once all but the latest
+  // `stages` had been used, and lies at most 3 + parts back (or all warps have met since).
   static constexpr int barriers = stages + 3 + parts;
 };
 
@@ -44,7 +46,9 @@ template <class P>
 struct Round {
   int begin, end, high;  // keys of the split
   uint32_t first = 0;    // tile
-  __device__ explicit Round(const DecodeTile& tile) : begin(tile.block_begin * block_keys), high(tile.high) { end = min(begin + round_keys, high + 1); }
+  __device__ explicit Round(const DecodeTile& tile) : begin(tile.block_begin * block_keys), high(tile.high) {
+    end = min(begin + round_keys, high + 1);
+  }
   __device__ bool real() const { return begin <= high; }
   __device__ int blocks() const { return (end - begin + block_keys - 1) / block_keys; }
   __device__ int value_tiles() const { return (end - begin + P::tile_keys - 1) / P::tile_keys; }
@@ -56,11 +60,12 @@ struct Round {
 // Everything that has been multiplied leaves its place to what comes `stages` tiles later.
 template <class P>
 __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v, int box_shift, int settled) {
-  uint32_t count = 0, place = 0, parity = 1;
+  uint32_t count = 0;
+  sm90::RingPlace<P::stages> to;
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
     const int first = max(begin, tile.low) >> box_shift, end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
     if (begin + P::tile_keys > settled) hopper::wait_for_previous();
-    shared.empty[place].wait(parity);
+    shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];
     if (hopper::elect()) {
       full.arrive_expecting(static_cast<uint32_t>(max(end - first, 0)) << (box_shift + 7));
@@ -70,28 +75,26 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
         for (int j = 0; j < 4; ++j) slots[j] = static_cast<int>(shared.slots()[min(i + j, end - 1)]);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          if (i + j < end)
-            sm90::load_box(shared.ring[place] + ((i + j << box_shift) - begin) * 128, map, full, part * 64, tile.kv_head, slots[j]);
+          if (i + j < end) sm90::load_box(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64, tile.kv_head, slots[j]);
       }
     }
-    if (++place == P::stages) place = 0, parity ^= 1;
+    to.next();
   };
   for (Round<P> round(tile); round.real(); round.next()) {
 #pragma unroll 1
     for (int i = 0; i < P::block_tiles; ++i)
       for (int part = 0; part < P::parts; ++part)
-        for (int block = 0; block < round.blocks(); ++block)
-          copy(k, round.begin + block * block_keys + i * P::tile_keys, part);
+        for (int block = 0; block < round.blocks(); ++block) copy(k, round.begin + block * block_keys + i * P::tile_keys, part);
     for (int i = 0; i < round.value_tiles(); ++i)
       for (int part = 0; part < P::parts; ++part) copy(v, round.begin + i * P::tile_keys, part);
   }
 }
 
-// o += p . v over a tile's keys: p_at is a lane's row of p, `p_turn` where the tile's keys begin in it; `unit` the first of the warp's columns. Keys that no
-// row sees may be anything: not whole says that there are some, and [low, high] are those that count.
+// o += p . v over a tile's keys: p_at is a lane's row of p, `p_turn` where the tile's keys begin in it; `unit` the first of the warp's columns. Keys
+// that no row sees may be anything: not whole says that there are some, and [low, high] are those that count.
 template <bool whole, int tile_keys, int columns, int N>
-__device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values, uint32_t unit, uint32_t lane, int low,
-                                int high) {
+__device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values, uint32_t unit, uint32_t lane,
+                                int low, int high) {
 #pragma unroll
   for (uint32_t i = 0; i < tile_keys / 16; ++i) {
     uint32_t p[N][2], real[2];  // of keys 2 (lane % 4) and the next, and of those 8 further on
@@ -117,8 +120,8 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 
 template <int D, int N, bool alone>
 __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials,
-                                                                              const __grid_constant__ CUtensorMap k_map,
-                                                                              const __grid_constant__ CUtensorMap v_map, int box_shift) {
+                                                                                const __grid_constant__ CUtensorMap k_map,
+                                                                                const __grid_constant__ CUtensorMap v_map, int box_shift) {
   using P = Plan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
@@ -135,12 +138,9 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   hopper::publish_barriers();
   if (warp == warps) {
     hopper::prefetch_map(k_map), hopper::prefetch_map(v_map);
-    const int32_t* const table = call.table + s * call.table_stride;
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
-    for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32) {
-      const int key = min(split_begin + (i << box_shift), partials.table_keys - 1), block = key / call.block_size;
-      shared.slots()[i] = static_cast<uint32_t>(table[block] * call.block_size + key - block * call.block_size);
-    }
+    for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
+      shared.slots()[i] = static_cast<uint32_t>(slot_of(call, sequence, s, min(split_begin + (i << box_shift), partials.table_keys - 1)));
   }
   __syncthreads();
   DecodeTile tile;

@@ -68,7 +68,8 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
                              static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.5 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
     const double join = splits > 1 ? 1 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 5e6 : 0;
-    best.consider({start + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});
+    best.consider(
+        {start + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});
   }
   return best;
 }

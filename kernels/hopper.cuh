@@ -15,7 +15,9 @@ struct Barrier {
   uint64_t word;
   __device__ void init(int arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory"); }
   __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory"); }
-  __device__ void arrive(uint32_t times) { asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory"); }
+  __device__ void arrive(uint32_t times) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory");
+  }
   // At the same barrier of another block of the cluster.
   __device__ void arrive_at(uint32_t block) {
     asm volatile(

@@ -37,6 +37,8 @@ const std::vector<Case> cases = {
     {{66, 1200}, 2, 1, 256},
     {{50}, 70, 1, 8},
     {{200}, 2, 2, 72, 65},
+    {{900}, 14, 2, 64},
+    {{600}, 16, 1, 64, 100},
 };
 
 struct Inputs {
@@ -82,9 +84,11 @@ Floats rows_of(const Floats& x, const std::vector<int64_t>& rows) {
   return out;
 }
 
-// A call's keys and values in a cache whose blocks are dealt out backwards, NaN where no key is.
+// A call's keys and values in a cache whose blocks are dealt out backwards, NaN where no key is, and where no window of a sequence's last `late`
+// queries reaches.
 struct Cache {
-  Cache(const Case& c, const Inputs& in, DType dtype, int64_t block_size) : size(block_size), max_blocks((c.longest() + size - 1) / size + 1) {
+  Cache(const Case& c, const Inputs& in, DType dtype, int64_t block_size, int64_t late = 0)
+      : size(block_size), max_blocks((c.longest() + size - 1) / size + 1) {
     const int64_t blocks = max_blocks * c.sequences(), row = c.kv_heads * c.dim;
     Floats keys = test::poisoned({blocks * size, c.kv_heads, c.dim}, 16), values = keys;
     Ids ids({c.sequences(), max_blocks});
@@ -92,7 +96,8 @@ struct Cache {
     for (int64_t s = 0; s < c.sequences(); ++s)
       for (int64_t b = 0; b < max_blocks; ++b) ids[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
     for (int64_t s = 0; s < c.sequences(); ++s)
-      for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j)
+      for (int64_t length = c.lengths[static_cast<size_t>(s)], j = late > 0 && c.window > 0 ? std::max<int64_t>(length - late - c.window + 1, 0) : 0;
+           j < length; ++j)
         for (int64_t i = 0; i < row; ++i) {
           const int64_t slot = int64_t{ids[s * max_blocks + j / size]} * size + j % size;
           keys[slot * row + i] = in.k[(begin[s] + j) * row + i], values[slot * row + i] = in.v[(begin[s] + j) * row + i];
@@ -238,22 +243,37 @@ TEST(AttentionOnGpu, PrefillAndDecodeInOneCallHaveTheSameBits) {
     }
 }
 
+// Grids of at most as many blocks of threads as an H200 has multiprocessors, one each, and of more; both with 8 and with 16 rows, for heads of each
+// width.
 TEST(AttentionOnGpu, ManySequencesDecodeToTheSameBits) {
   HONE_GPU_OR_SKIP();
-  std::vector<int32_t> lengths = {0, 1, 1024, 1025, 1300, 2100};
-  if (one_case_of() > 1) lengths = {0, 1, 1025};
-  while (lengths.size() < 40) lengths.push_back(static_cast<int32_t>(lengths.size() * 37 % 500));
-  for (const Case& c : {Case{lengths, 7, 1, 64}, Case{lengths, 2, 2, 128, 600}, Case{lengths, 2, 1, 256}, Case{lengths, 16, 1, 80}}) {
-    if (!chosen()) continue;
+  struct Shape {
+    size_t sequences;
+    int64_t heads, kv_heads, dim, window, block_size;
+  };
+  for (const Shape& shape : {Shape{30, 7, 1, 64, 0, 16},
+                             {70, 7, 1, 64, 0, 16},
+                             {70, 3, 1, 24, 600, 5},
+                             {30, 8, 1, 128, 0, 8},
+                             {70, 8, 1, 128, 600, 16},
+                             {40, 2, 2, 128, 600, 32},
+                             {30, 16, 1, 80, 0, 1},
+                             {30, 2, 1, 256, 600, 2},
+                             {70, 2, 1, 256, 0, 16},
+                             {30, 8, 1, 256, 600, 4},
+                             {70, 8, 1, 256, 0, 16}}) {
+    std::vector<int32_t> lengths = sized(std::vector{0, 1, 1024, 1025, 1300, 2100}, {0, 1, 1025});
+    while (lengths.size() < shape.sequences) lengths.push_back(static_cast<int32_t>(lengths.size()) * 37 % sized(400, 140));
+    const Case c{lengths, shape.heads, shape.kv_heads, shape.dim, shape.window};
     const Inputs in(c, DType::bf16);
-    const Cache cache(c, in, DType::bf16, 16);
+    const Cache cache(c, in, DType::bf16, shape.block_size, 2);
     const Floats out = forward_on_gpu(c, in, DType::bf16).out;
     for (const int32_t tokens : {1, 2}) {
       std::vector<Part> parts;
       for (const int32_t length : lengths) parts.push_back({std::max(length - tokens, 0), length});
       Floats decoded = out;
       run_parts(decoded, c, in, cache, DType::bf16, parts);
-      EXPECT_TRUE(close(decoded, out, {0, 0})) << c.name() << ", " << tokens << " tokens";
+      EXPECT_TRUE(close(decoded, out, {0, 0})) << c.name() << ", " << tokens << " tokens, cache blocks of " << shape.block_size;
     }
   }
 }

@@ -75,7 +75,8 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
                                {40, 8960},
                                {136, 14336},
                                {3072, 4104},
-                               {4736, 4616}}) {
+                               {4736, 4616},
+                               {10368, 1536}}) {
       if (!chosen()) continue;
       const int most = sized(1000, 300);
       const OnGpu x(normals({most, K}, 1), dtype), w(normals({N, K}, 2), dtype), bias(normals({N}, 3), dtype);

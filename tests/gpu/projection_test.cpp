@@ -41,7 +41,9 @@ TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
                              {72, 5000},
                              {48, 8960},
                              {1536, 4104},
-                             {2368, 4616}})
+                             {2368, 4616},
+                             {3648, 520},
+                             {5184, 1536}})
     for (const bool extras : {true, false}) {
       const OnGpu w(normals({2 * F, K}, 2, 0.05f, extras ? 16 : 0), DType::bf16), bias(normals({2 * F}, 3), DType::bf16),
           weight(normals({K}, 4), DType::bf16);
@@ -86,7 +88,8 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
                          {8, 2, 128, 4096},
                          {2, 1, 128, 6152},
                          {20, 2, 128, 4104},
-                         {34, 2, 128, 4616}}) {
+                         {34, 2, 128, 4616},
+                         {160, 1, 64, 1536}}) {
     const int64_t N = (s.heads + 2 * s.kv_heads) * s.dim;
     const OnGpu w(normals({N, s.K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16), weight(normals({s.K}, 4), DType::bf16);
     for (const int64_t M : rows_tried)
