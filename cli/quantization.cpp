@@ -34,10 +34,11 @@ class QuantizationCommand : public Command {
     read_jsonl(expand_path(in_), [&](const Json& row, int64_t line) {
       const std::string where = concat(in_, ":", line);
       const Json* ids = row.find("ids");
-      std::vector<int32_t>& sequence = sequences.emplace_back(ids ? parse_ids(*ids, model_.model().shape().vocab_size, where)
-                                                                  : model_.tokenizer().encode_document(row.at("text", where).as_string(where)));
+      std::vector<int32_t> sequence = ids ? parse_ids(*ids, model_.model().shape().vocab_size, where)
+                                          : model_.tokenizer().encode_document(row.at("text", where).as_string(where));
       HONE_CHECK(!sequence.empty(), where, ": there is nothing to score");
       sequence.resize(std::min(sequence.size(), length));
+      sequences.push_back(std::move(sequence));
     });
     if (!json_)
       std::printf("%-12s %-8s %8s %12s %12s %12s %9s %11s %11s\n", "quantization", "kv cache", "tokens", "max |dlogp|", "mean |dlogp|", "KL",

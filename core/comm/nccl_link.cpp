@@ -39,7 +39,7 @@ class NcclLink : public DeviceLink {
     // A direction is connected at its first use; later ones need the other side only once they are on the stream.
     const Tensor byte = context.scratch().take(DType::u8, {1});
     for (const bool out : {rank == 0, rank == 1}) queue(context, byte, out, patience);
-    finish(context, patience);
+    NcclLink::finish(context, patience);
   }
 
   void send(Context& context, Tensor x, const Patience& patience) override { queue(context, x, true, patience); }

@@ -140,7 +140,7 @@ class Stack : public Model {
 
  protected:
   // forward_block() of all blocks with the same bits, from attention to attention.
-  void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const requires PreNormBlock<Norm, Mlp>::fuses {
+  void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const requires(PreNormBlock<Norm, Mlp>::fuses) {
     ScratchScope scope(context);
     const QkvShape& heads = blocks_[0].attention.heads;
     const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
