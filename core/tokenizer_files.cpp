@@ -86,7 +86,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
 
 fs::path vocabulary_file(const fs::path& folder) {
   for (const std::string& name : vocabulary_names)
-    if (const fs::path found = find_file(folder, name); !found.empty())
+    if (fs::path found = find_file(folder, name); !found.empty())
       if (name != "tokenizer_config.json" || read_object_or_empty(folder, name).find("char_ords")) return found;
   return {};
 }

@@ -23,7 +23,7 @@ struct Verdict {
 // The interpreter by its path: an absolute one, or a name in the folders that the sandbox shows; "" if there is none.
 std::string find_python(const std::string& name) {
   for (const char* folder : {"/usr/local/bin/", "/usr/bin/", "/bin/"})
-    if (const std::string path = name.starts_with('/') ? name : folder + name; ::access(path.c_str(), X_OK) == 0) return path;
+    if (std::string path = name.starts_with('/') ? name : folder + name; ::access(path.c_str(), X_OK) == 0) return path;
   return "";
 }
 

@@ -196,7 +196,7 @@ pid_t start_sandboxed(SandboxStart& start, int& pidfd) {
   if (start.guards.mount) flags |= CLONE_NEWNS;
   if (start.guards.net) flags |= CLONE_NEWNET;
   if (start.guards.ipc) flags |= CLONE_NEWIPC | CLONE_NEWUTS;
-  constexpr size_t stack_bytes = 64 * 1024;
+  constexpr size_t stack_bytes = size_t{64} * 1024;
   std::vector<std::max_align_t> stack(stack_bytes / sizeof(std::max_align_t));
   // Until the child has handlers of its own, a signal must not run the parent's in shared memory.
   sigset_t all, before;

@@ -63,7 +63,7 @@ HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpReques
     answered = false;
     std::optional<HttpResponse> response;
     std::exception_ptr error;
-    asio::co_spawn(io, exchange(target, request, deadline), [&](std::exception_ptr problem, HttpResponse got) {
+    asio::co_spawn(io, exchange(target, request, deadline), [&](const std::exception_ptr& problem, HttpResponse got) {
       error = problem;
       response = std::move(got);
     });

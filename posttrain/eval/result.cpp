@@ -49,11 +49,11 @@ void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, c
   std::map<std::string, std::vector<double>> drawn;
   std::map<size_t, std::vector<std::string>> by_size;  // a figure that some problems lack is resampled among those that have it
   for (const auto& [name, column] : columns) drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.size()].push_back(name);
-  for (const auto& [size, names] : by_size)
-    parallel_for(iterations, 8, [&](int64_t begin, int64_t end) {
+  for (const auto& alike : by_size)
+    parallel_for(iterations, 8, [&, size = alike.first](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         const std::vector<int32_t> indices = resample(static_cast<int64_t>(size), seed, b);
-        for (const std::string& name : names)
+        for (const std::string& name : alike.second)
           drawn.at(name)[static_cast<size_t>(b)] =
               figure_of(columns.at(name), run.exponents.contains(name), size, [&](size_t i) { return static_cast<size_t>(indices[i]); });
       }
