@@ -21,7 +21,6 @@ struct Plan {
 
 // Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads the table before it is known
 // how much of it counts; the second lets what no row sees lie where the first seen key does: its weight is zero.
-template <int threads>
 __device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
   const int32_t* const table = call.table + s * call.table_stride;
   const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
@@ -39,7 +38,6 @@ __device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s
     }
   }
 }
-template <int threads>
 __device__ inline void hide_slots(uint32_t* slots, const DecodeTile& tile) {
 #pragma unroll
   for (int i = 0; i < split_keys / threads; ++i) {
@@ -71,6 +69,7 @@ __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32
       for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][2 * i], p[e][2 * i + 1]);
     }
 }
+
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
     __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
@@ -87,7 +86,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   hopper::let_next_start();
   if (!partials.settled) hopper::wait_for_previous();
   const Sequence sequence = sequence_of(call, s);
-  find_slots<threads>(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
+  find_slots(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows)) return hopper::wait_for_previous();
   const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows, whose weights are sent
@@ -105,7 +104,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   if (call.dim < D)  // columns past the head are never copied
     for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16) *reinterpret_cast<uint4*>(shared + i) = {};
   __syncthreads();
-  hide_slots<threads>(slots, tile);
+  hide_slots(slots, tile);
   __syncthreads();
 
   // The warp's 16 keys of the rank's block, then the rank's columns of all values.

@@ -43,7 +43,8 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   const int eights = eights_of(partials, call, most_tokens);
   // Measured on an H200, us at 200, 592 and 1000 keys. Heads of 128: with 24 pairs a cluster takes 7, 9, 12 and rings 8, 15, 22, with 32 pairs 12,
   // 15, 18 and 8, 15, 22. Heads of 64: with 2 pairs 4, 5, 7 and 3, 5, 8, with 8 pairs 6, 7, 9 and 3, 6, 8.
-  if (pairs * splits * ((rows + 15) / 16) * (call.dim <= 64 ? 44 : 5) <= num_multiprocessors())
+  const int64_t tiles = pairs * splits * ((rows + 15) / 16), most_in_clusters = num_multiprocessors() / (call.dim <= 64 ? 44 : 5);
+  if (tiles <= most_in_clusters)
     launch_decode_cluster(stream, call, partials, eights);
   else
     launch_decode_rings(stream, call, partials, cache.k, cache.v, eights);
