@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "kernels/bench.h"
+#include "kernels/bench_limits.h"
 #include "posttrain/plan_recipe.h"
 
 namespace hone {

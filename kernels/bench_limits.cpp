@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "core/parallel_for.h"
-#include "kernels/bench.h"
+#include "kernels/bench_limits.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hone {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/gemm_few_sm90.cuh"
+#include "kernels/projection_output.cuh"
 
 namespace hone {
 

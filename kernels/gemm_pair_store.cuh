@@ -1,7 +1,7 @@
 #pragma once
-// Epilogues of gemm_sm90.cuh for outputs of pairs (gemm_output.cuh): both of a pair are among a thread's totals.
-#include "kernels/gemm_output.cuh"
+// Epilogues of gemm_sm90.cuh for outputs of pairs (projection_output.cuh): both of a pair are among a thread's totals.
 #include "kernels/gemm_sm90.cuh"
+#include "kernels/projection_output.cuh"
 
 namespace hone {
 
