@@ -83,8 +83,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     for (int i = thread; i < rows * units; i += threads) {
       const int row = i / units, unit = i % units;
       const bool real = begin + row < end && unit * 8 < dim;
-      copy_async(unit_at<units>(to, row, unit), real ? side.first_row(begin + row, dim) + unit * 8 : side.first, real);
-      copy_async(unit_at<units>(to + P::tile, row, unit), real ? side.second_row(begin + row, dim) + unit * 8 : side.second, real);
+      cp_async(unit_at<units>(to, row, unit), real ? side.first_row(begin + row, dim) + unit * 8 : side.first, real);
+      cp_async(unit_at<units>(to + P::tile, row, unit), real ? side.second_row(begin + row, dim) + unit * 8 : side.second, real);
     }
   };
   const auto load_stage = [&](int step) {
@@ -101,7 +101,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
         copy_number_async(at + 4 * rows, real ? call.delta + place(row) : call.delta, real);
       }
     }
-    close_copies();
+    cp_async_commit();
   };
   load(own, own_first, own_begin, own_end);
   load_stage(0);
@@ -132,7 +132,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
   for (int step = 0; range.begin + step * rows < range.end; ++step) {
     const int begin = range.begin + step * rows;
     load_stage(step + 1);
-    wait_copies<1>();
+    cp_async_wait<1>();
     __syncthreads();
     const uint32_t first = stages + static_cast<uint32_t>(step % 2) * P::stage, second = first + P::tile;
     // The keys of both sides and the positions of their queries, as if tiles were whole.
@@ -179,7 +179,7 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     }
     __syncthreads();
   }
-  wait_copies<0>();
+  cp_async_wait<0>();
 
 #pragma unroll
   for (int r = 0; r < 2; ++r) {

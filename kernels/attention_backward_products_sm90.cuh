@@ -53,8 +53,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
   const auto queue_dq = [&](int i) {
     const int before = (i + 1) & 1;
     const uint32_t part = group() * tile_rows * column_bytes;
-    const uint64_t a = describe(shared_address(memory.score_gradients[before]) + (dim == 64 ? part : 0)),
-                   b = describe(shared_address(memory.k) + (dim == 64 ? 0 : part));
+    const uint64_t a = smem_descriptor(shared_address(memory.score_gradients[before]) + (dim == 64 ? part : 0)),
+                   b = smem_descriptor(shared_address(memory.k) + (dim == 64 ? 0 : part));
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < tile_rows / 16; ++k) product_of_columns(dq, further(a, k * 16 * column_bytes), further(b, k * 16 * column_bytes), k > 0);
@@ -92,18 +92,19 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       float s[queries / 2], ds[queries / 2];
       const uint32_t own_rows = shared_address(memory.k) + group() * 64 * column_bytes;
       wgmma_fence();
-      multiply_rows<dim, tile_rows, queries>(s, describe(own_rows), describe(stage.q));
+      multiply_rows<dim, tile_rows, queries>(s, smem_descriptor(own_rows), smem_descriptor(stage.q));
       wgmma_commit();
 
       wgmma_wait<1>();
-      pin(score_gradients), pin(dk);
+      wgmma_fence_registers(score_gradients), wgmma_fence_registers(dk);
       if (!first_step) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
       wgmma_fence();
-      multiply_rows<dim, tile_rows, queries>(ds, describe(shared_address(memory.v) + group() * 64 * column_bytes), describe(stage.dout));
+      multiply_rows<dim, tile_rows, queries>(ds, smem_descriptor(shared_address(memory.v) + group() * 64 * column_bytes),
+                                             smem_descriptor(stage.dout));
       wgmma_commit();
 
       wgmma_wait<1>();
-      pin(s);
+      wgmma_fence_registers(s);
       const int column = lane() % 4 * 2;
 #pragma unroll
       for (int j = 0; j < queries / 8; ++j) {
@@ -124,11 +125,11 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       }
       pack(weights, s);
       wgmma_fence();
-      multiply_add(dv, weights, describe(stage.dout, queries * column_bytes));
+      multiply_add(dv, weights, smem_descriptor(stage.dout, queries * column_bytes));
       wgmma_commit();
 
       wgmma_wait<1>();
-      pin(ds);
+      wgmma_fence_registers(ds);
       if (steps_left == 1 && lane() == 0) memory.v_empty.arrive();
       const int delta_column = lane() % 4 * 2;
 #pragma unroll
@@ -139,7 +140,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
           ds[4 * j + e] = (e % 2 ? high_bf16 : low_bf16)(weights[2 * j + e / 2]) * (ds[4 * j + e] - (e % 2 ? delta.y : delta.x));
       }
       wgmma_wait<0>();
-      pin(weights), pin(dv);
+      wgmma_fence_registers(weights), wgmma_fence_registers(dv);
       pack(score_gradients, ds);
       memory.gradients_empty[i & 1].wait((i >> 1 & 1) ^ 1);
       const int own_row = thread_now() / 32 * 16 - 64 + lane() % 16;  // of score_gradients, whose address the lane gives
@@ -154,19 +155,19 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       if (!first_step) memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
       queue_dq(i);  // in the first step of nothing, for nobody
       wgmma_fence();
-      multiply_add(dk, score_gradients, describe(stage.q, queries * column_bytes));
+      multiply_add(dk, score_gradients, smem_descriptor(stage.q, queries * column_bytes));
       wgmma_commit();
       wgmma_wait<1>();
-      pin(dq);
+      wgmma_fence_registers(dq);
       if (!first_step) put_dq(i - 1);
     }
     wgmma_wait<0>();
-    pin(dq), pin(dk);
+    wgmma_fence_registers(dq), wgmma_fence_registers(dk);
     memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
     memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
     queue_dq(i);
     wgmma_wait<0>();
-    pin(dq);
+    wgmma_fence_registers(dq);
     if (lane() == 0) memory.k_empty.arrive();
     put_dq(i - 1);
     store_keys<dim>(call, memory.work[slot.stage], dk, dv, group());

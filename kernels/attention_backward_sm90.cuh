@@ -65,13 +65,13 @@ template <int dim, int a_rows, int b_rows, int N>
 __device__ inline void multiply_rows(float (&c)[N], uint64_t a, uint64_t b) {
 #pragma unroll
   for (int k = 0; k < dim / 16; ++k)
-    product(c, further(a, k / 4 * a_rows * column_bytes + k % 4 * 32), further(b, k / 4 * b_rows * column_bytes + k % 4 * 32), k > 0);
+    wgmma_ss(c, further(a, k / 4 * a_rows * column_bytes + k % 4 * 32), further(b, k / 4 * b_rows * column_bytes + k % 4 * 32), k > 0);
 }
 // c [64, dim] += a [64, rows] . b [rows, dim], a in registers.
 template <int N, int A>
 __device__ inline void multiply_add(float (&c)[N], const uint32_t (&a)[A], uint64_t b) {
 #pragma unroll
-  for (int k = 0; k < A / 4; ++k) product(c, a + 4 * k, further(b, k * 16 * column_bytes), true);
+  for (int k = 0; k < A / 4; ++k) wgmma_rs(c, a + 4 * k, further(b, k * 16 * column_bytes), true);
 }
 
 // An accumulator as a product's left operand.

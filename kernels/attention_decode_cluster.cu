@@ -118,9 +118,9 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
     for (uint32_t i = 0; i < 16; i += k_step)
-      copy_async(k_warp + (k_row + i) * units * 16 + ((k_lane ^ k_row ^ i % 8) * 16), from + uint64_t{slots[part_begin + k_row + i]} * k_bytes);
+      cp_async(k_warp + (k_row + i) * units * 16 + ((k_lane ^ k_row ^ i % 8) * 16), from + uint64_t{slots[part_begin + k_row + i]} * k_bytes);
   }
-  close_copies();
+  cp_async_commit();
   constexpr uint32_t v_units = columns / 8, v_step = threads / v_units;
   const uint32_t v_lane = thread % v_units, v_row = thread / v_units, v_bytes = static_cast<uint32_t>(call.v_stride) * 2;
   const int column = static_cast<int>(rank * columns), v_column = column + static_cast<int>(v_lane * 8), num_keys = tile.num_blocks * block_keys;
@@ -131,18 +131,18 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const uint32_t* const at = slots + tile.block_begin * block_keys;
 #pragma unroll 4
     for (; static_cast<int>(v_next) < end; v_next += v_step)
-      copy_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
+      cp_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
   };
   copy_values(min(settled - tile.block_begin * block_keys, num_keys));
   hopper::wait_for_previous();
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   copy_values(num_keys);
-  close_copies();
+  cp_async_commit();
 
   float score[1][N][4] = {};
   if (scores) {
-    wait_copies<1>();
+    cp_async_wait<1>();
     __syncwarp();
     const uint32_t k_at = k_warp + lane % 16 * units * 16, k_at_turn = (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
@@ -205,7 +205,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const float2 m = most_up_to(block, row);
     block_alpha[block][row] = rescaling(m.y, base_of(m.x), call.c);
   }
-  wait_copies<0>();
+  cp_async_wait<0>();
   __syncthreads();
 
   // The rows' sums reach the mixing ranks while they mix.

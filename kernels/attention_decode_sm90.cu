@@ -205,7 +205,7 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
         if (lane < 8) shared.block_most[block][8 * e + static_cast<int>(row)] = most[e];
       }
     }
-    hopper::meet(1, 32 * warps);  // the weights of the round before have been used, too
+    hopper::named_barrier_sync(1, 32 * warps);  // the weights of the round before have been used, too
 
     if (scores) {
 #pragma unroll
@@ -230,7 +230,7 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
         if (lane < 8) shared.block_sum[block][r] = sum;
       }
     }
-    hopper::meet(1, 32 * warps);
+    hopper::named_barrier_sync(1, 32 * warps);
 
 #pragma unroll 1
     for (int i = 0; i < round.value_tiles(); ++i)

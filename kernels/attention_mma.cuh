@@ -61,20 +61,6 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return both;
 }
 
-// 16 bytes from device memory; in the second form zeros where they are not real.
-__device__ inline void copy_async(uint32_t to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-__device__ inline void copy_async(uint32_t to, const void* from, bool real) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(real ? 16 : 0) : "memory");
-}
-__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// All groups of copies but the latest N are done.
-template <int N>
-__device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
 // Heads are rounded up to 64, 128 or 256 numbers (zeros are added in shared memory, which changes no sum). Calls body(width).
 template <class Body>
 void with_width(int dim, Body body) {

@@ -107,8 +107,8 @@ __device__ void load_queries(uint32_t (&q)[P::dim / 4], const char* rows) {
 // s = q . k of one block, queued.
 template <class P>
 __device__ void queue_scores(float (&s)[64], uint32_t (&q)[P::dim / 4], uint64_t k) {
-  pin(s);
-  pin(q);
+  wgmma_fence_registers(s);
+  wgmma_fence_registers(q);
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < P::dim / 16; ++step) product_of_rows(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
@@ -118,11 +118,11 @@ __device__ void queue_scores(float (&s)[64], uint32_t (&q)[P::dim / 4], uint64_t
 // o += p . v of one block, queued; from zero where a split starts.
 template <class P>
 __device__ void queue_values(float (&o)[P::outputs], uint32_t (&p)[32], uint64_t v, bool add) {
-  pin(o);
-  pin(p);
+  wgmma_fence_registers(o);
+  wgmma_fence_registers(p);
   wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < 8; ++step) product(o, p + 4 * step, further(v, step * 2048), step > 0 || add);
+  for (int step = 0; step < 8; ++step) wgmma_rs(o, p + 4 * step, further(v, step * 2048), step > 0 || add);
   wgmma_commit();
 }
 
@@ -199,9 +199,9 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     load_queries<P>(q, shared.q + consumer * 64 * 128);
     release(shared.q_empty);
     shared.k_full[keys.stage].wait(keys.parity);
-    queue_scores<P>(s, q, describe(shared.k[keys.stage]));
+    queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
     wgmma_wait<0>();
-    pin(s);
+    wgmma_fence_registers(s);
     release(shared.k_empty[keys.stage]);
     keys.next();
     mask_block(s, blocks.first);
@@ -211,11 +211,11 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
 
 #pragma unroll 1
     for (int block = blocks.first + 1; block < blocks.end; ++block) {
-      queue_scores<P>(s, q, describe(shared.k[keys.stage]));
+      queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
       shared.v_full[values.stage].wait(values.parity);
-      queue_values<P>(o, p, describe(shared.v[values.stage], P::kv_chunk), !first_of_split);
+      queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
       wgmma_wait<1>();
-      pin(s);
+      wgmma_fence_registers(s);
       release(shared.k_empty[keys.stage]);
       keys.next();
       first_of_split = block % split_blocks == 0;
@@ -226,8 +226,8 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
       // Here also because the assembler would take the next wait ahead of the weights, were there no branch between them.
       if (block + 1 < blocks.end) shared.k_full[keys.stage].wait(keys.parity);
       wgmma_wait<0>();
-      pin(o);
-      pin(p);
+      wgmma_fence_registers(o);
+      wgmma_fence_registers(p);
       release(shared.v_empty[values.stage]);
       values.next();
       if (first_of_split) {
@@ -242,9 +242,9 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
 
     shared.v_full[values.stage].wait(values.parity);
     if (blocks.end * block_keys > tile.length) clear_values<P>(shared.v[values.stage], tile.length % block_keys, consumer);
-    queue_values<P>(o, p, describe(shared.v[values.stage], P::kv_chunk), !first_of_split);
+    queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
     wgmma_wait<0>();
-    pin(o);
+    wgmma_fence_registers(o);
     release(shared.v_empty[values.stage]);
     values.next();
     total.merge(rows, o, a.call.c);

@@ -11,14 +11,14 @@ using hopper::fewer_registers;
 using hopper::let_next_start;
 using hopper::more_registers;
 using hopper::pack_bf16;
-using hopper::pin;
 using hopper::prefetch_map;
-using hopper::product;
 using hopper::publish_barriers;
 using hopper::shared_address;
 using hopper::wait_for_previous;
 using hopper::wgmma_commit;
 using hopper::wgmma_fence;
+using hopper::wgmma_fence_registers;
+using hopper::wgmma_ss;
 using hopper::wgmma_wait;
 
 // A ring's place and the parity of its current round.
@@ -48,17 +48,17 @@ __device__ inline void named_arrive(int id, int threads) { asm volatile("bar.arr
 
 // Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8 rows). leading: bytes
 // between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
-__device__ inline uint64_t describe(uint32_t tile, uint32_t leading = 16) {
+__device__ inline uint64_t smem_descriptor(uint32_t tile, uint32_t leading = 16) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
 }
-__device__ inline uint64_t describe(const void* tile, uint32_t leading = 16) { return describe(shared_address(tile), leading); }
+__device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) { return smem_descriptor(shared_address(tile), leading); }
 // The descriptor of a place further on in the tile.
 __device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
   return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
 }
 
 template <int N>
-__device__ inline void pin(uint32_t (&x)[N]) {
+__device__ inline void wgmma_fence_registers(uint32_t (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }
@@ -85,13 +85,13 @@ __device__ inline void product_of_rows(float (&c)[64], const uint32_t* a, uint64
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 // c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64], a in registers, b's rows contiguous.
-__device__ inline void product(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
                "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
                : HONE_R32(c, 0), HONE_R32(c, 32)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&c)[32], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&c)[32], const uint32_t* a, uint64_t b, bool add) {
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
                "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
                : HONE_R32(c, 0)

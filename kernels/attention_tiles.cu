@@ -128,9 +128,9 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
       const char* const column = reinterpret_cast<const char*>(from + kv_head * call.dim + unit * 8);
 #pragma unroll
       for (uint32_t i = 0; i < block_keys; i += step)
-        copy_async(unit_at<units>(to, static_cast<int>(unit_row + i), static_cast<int>(unit)), column + uint64_t{at[i]} * row_bytes);
+        cp_async(unit_at<units>(to, static_cast<int>(unit_row + i), static_cast<int>(unit)), column + uint64_t{at[i]} * row_bytes);
     }
-    close_copies();
+    cp_async_commit();
   };
   const uint32_t k_row_bytes = static_cast<uint32_t>(call.k_stride) * 2, v_row_bytes = static_cast<uint32_t>(call.v_stride) * 2;
   if (call.dim < D)  // columns past the head are never copied
@@ -141,8 +141,8 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
 #pragma unroll 4
     for (uint32_t i = unit_row; i < rows; i += step) {
       const int row = min(tile.first_row + static_cast<int>(i), num_rows - 1), token = row / call.group;
-      copy_async(unit_at<units>(q_tile, static_cast<int>(i), static_cast<int>(unit)),
-                 call.q + (sequence.begin + token) * call.q_stride + (kv_head * call.group + row - token * call.group) * call.dim + unit * 8);
+      cp_async(unit_at<units>(q_tile, static_cast<int>(i), static_cast<int>(unit)),
+               call.q + (sequence.begin + token) * call.q_stride + (kv_head * call.group + row - token * call.group) * call.dim + unit * 8);
     }
   }
   load_keys(k_tile, call.k, k_row_bytes, block_begin);
@@ -191,7 +191,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
     __syncthreads();  // v is free
     load_keys(v_tile, call.v, v_row_bytes, block);
     if (block + 1 < block_end) find_keys(block + 1);
-    wait_copies<1>();
+    cp_async_wait<1>();
     __syncthreads();  // k is there
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
@@ -222,14 +222,14 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
           for (int i = 0; i < 4; ++i) o[d][i] *= alpha[i / 2];
       }
     }
-    wait_copies<1>();
+    cp_async_wait<1>();
     __syncthreads();  // v is there
     if (sees_all)
       mix<D, false>(o, s, v_at, turn, key, view);
     else if (sees)
       mix<D, true>(o, s, v_at, turn, key, view);
   }
-  wait_copies<0>();
+  cp_async_wait<0>();
   close_split();
 
 #pragma unroll

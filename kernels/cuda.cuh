@@ -99,6 +99,25 @@ __device__ inline void store_pack(T* to, const float (&from)[N]) {
     *to = from_f32<T>(*from);
 }
 
+// Asynchronous copies of 16 bytes from global to shared memory (cp.async). Both addresses are multiples of 16. The thread's copies since the last
+// cp_async_commit() form a group; cp_async_wait<N>() returns when all groups but the latest N have arrived.
+__device__ inline void cp_async(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
+// Writes zeros and reads nothing unless `inside`.
+__device__ inline void cp_async(uint32_t to, const void* from, bool inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+}
+// For weights that are read once: fetches 256 bytes into L2. Reads the first `bytes` of 16 and writes zeros for the others.
+__device__ inline void cp_async_streaming(uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+__device__ inline void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
 // Whether rows can be read in packs of 16 bytes: base, stride and length agree.
 template <class T>
 bool packs(const Tensor& x) {

@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
     } else {
       for (int r = 0; r < ahead; ++r) fetch_row(to + r * threads, key, window + r);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    cp_async_commit();
     ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32, fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
   for (int batch = 0; batch < batches - 1; ++batch) fetch();
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   if (live) load_numbers(sum, to);
   for (; rows > 0; rows -= R) {
     fetch();
-    asm volatile("cp.async.wait_group %0;" ::"n"(batches - 1) : "memory");
+    cp_async_wait<batches - 1>();
     const Pack<T, N>* const added = own + add_slot * R * threads;
     const auto add = [&](const Pack<T, N>& pack) {
 #pragma unroll

@@ -3,7 +3,7 @@
 //
 // Weights do not depend on what the kernel computes: some warps do nothing but copy them into rings in shared memory, as far ahead as these reach and
 // from one product into the next, while the results of the one before are still on their way between blocks. Each ring is one other warp's, which
-// multiplies. A strip of 16 rows of w is shared by some of these, each with every `warps`-th chunk of gemm_cuda_chunk along k.
+// multiplies. An N tile of 16 rows of w is shared by some of these, each with every `warps`-th chunk of gemm_cuda_chunk along k.
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -56,11 +56,11 @@ struct GemmSum {
   }
 };
 
-// Where in w a strip's two runs of eight rows begin: what the outputs' runs<8>() say, by one rule for all of them.
+// Where in w an N tile's two runs of eight rows begin: what the outputs' row_ranges<8>() say, by one rule for all of them.
 struct ChainRuns {
-  int a_head, head_rows, paired_heads, partner;  // strips and rows of a head; heads whose runs are apart
-  __device__ int2 of(int strip) const {
-    const int head = strip / a_head, j = strip - head * a_head;
+  int a_head, head_rows, paired_heads, partner;  // N tiles and rows of a head; heads whose row ranges are apart
+  __device__ int2 of(int n_tile) const {
+    const int head = n_tile / a_head, j = n_tile - head * a_head;
     const bool paired = head < paired_heads;
     const int first = head * head_rows + j * (paired ? 8 : 16);
     return {first, first + (paired ? partner : 8)};
@@ -73,11 +73,11 @@ inline ChainRuns chain_runs(const GemmHeads& to) { return {to.dim / 16, to.dim, 
 struct ChainProduct {
   const __nv_bfloat16 *w, *x;
   int64_t w_stride, x_stride;
-  ChainRuns runs;
+  ChainRuns row_ranges;
   GemmFewNorm norm;
-  int N, K, strips, chunks;
-  int warps, slots;  // that share a strip; strips that a block works on at a time
-  int buffers;       // of a slot's sums
+  int N, K, n_tiles, chunks;
+  int warps, tile_slots;  // that share an N tile; N tiles that a block works on at a time
+  int buffers;            // of a slot's sums
 };
 
 struct Chain {
@@ -97,18 +97,18 @@ constexpr int chain_threads(int copying) { return 32 * (Chain::warps + copying +
 
 // How `blocks` blocks and their warps share a product: least time of the busiest warp; of equals those with most warps busy.
 inline void deal_strips(ChainProduct& product, int blocks) {
-  const int strips = (product.strips + blocks - 1) / blocks;  // of a block
+  const int n_tiles = (product.n_tiles + blocks - 1) / blocks;  // of a block
   int least = INT_MAX, most_busy = 0;
   for (int warps = 1; warps <= std::min(Chain::warps, product.chunks); ++warps) {
-    const int slots = std::min(Chain::warps / warps, strips), busy = warps * slots;
-    const int time = (strips + slots - 1) / slots * ((product.chunks + warps - 1) / warps);
+    const int tile_slots = std::min(Chain::warps / warps, n_tiles), busy = warps * tile_slots;
+    const int time = (n_tiles + tile_slots - 1) / tile_slots * ((product.chunks + warps - 1) / warps);
     if (time > least || (time == least && busy <= most_busy)) continue;
     least = time, most_busy = busy;
-    product.warps = warps, product.slots = slots, product.buffers = strips > slots ? 2 : 1;
+    product.warps = warps, product.tile_slots = tile_slots, product.buffers = n_tiles > tile_slots ? 2 : 1;
   }
 }
 
-// The stages of a warp's ring, in the order in which it multiplies: product after product, strip after strip, chunk after chunk. A lane copies 16
+// The stages of a warp's ring, in the order in which it multiplies: product after product, N tile after N tile, chunk after chunk. A lane copies 16
 // bytes of every other row.
 class ChainStages {
  public:
@@ -121,10 +121,10 @@ class ChainStages {
     const ChainProduct& now = chain_.products[product_];
     stage_ = 0, chunk_ += now.warps;
     if (chunk_ < now.chunks) return;
-    chunk_ = first_chunk_, strip_ += now.slots * static_cast<int>(gridDim.x);
-    strip_ < strips_ ? find_rows() : enter();
+    chunk_ = first_chunk_, n_tile_ += now.tile_slots * static_cast<int>(gridDim.x);
+    n_tile_ < n_tiles_ ? find_rows() : enter();
   }
-  // By a warp, as copy_strip does it. `to` lies on 128 bytes.
+  // By a warp, as copy_n_tile does it. `to` lies on 128 bytes.
   __device__ void copy(uint32_t to) const {
     const ChainProduct& now = chain_.products[product_];
     const int column = chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * depth, count = column + piece_ * 8 < now.K ? 16 : 0;
@@ -134,7 +134,7 @@ class ChainStages {
     for (uint32_t half = 0; half < 2; ++half) {
       const __nv_bfloat16* from = count > 0 ? (half == 0 ? first_ : second_) + column : now.w;
 #pragma unroll
-      for (uint32_t r = 0; r < 8; r += together, from += step) copy_16_bytes((to ^ r << 4) + (half * 8 + r) * 128, from, count);
+      for (uint32_t r = 0; r < 8; r += together, from += step) cp_async_streaming((to ^ r << 4) + (half * 8 + r) * 128, from, count);
     }
   }
 
@@ -147,21 +147,21 @@ class ChainStages {
       const ChainProduct& now = chain_.products[product_];
       const int slot = warp_ / now.warps;
       first_chunk_ = chunk_ = warp_ - slot * now.warps;
-      strip_ = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), strips_ = now.strips;
-      if (slot < now.slots && strip_ < strips_) return find_rows();
+      n_tile_ = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), n_tiles_ = now.n_tiles;
+      if (slot < now.tile_slots && n_tile_ < n_tiles_) return find_rows();
     }
   }
   __device__ void find_rows() {
     const ChainProduct& now = chain_.products[product_];
-    const int2 runs = now.runs.of(strip_);
+    const int2 row_ranges = now.row_ranges.of(n_tile_);
     const auto at = [&](int row) { return now.w + (row + row_) * now.w_stride + piece_ * 8; };
-    first_ = at(runs.x), second_ = at(runs.y < now.N ? runs.y : runs.x);  // of a run that w has not nothing is stored
+    first_ = at(row_ranges.x), second_ = at(row_ranges.y < now.N ? row_ranges.y : row_ranges.x);  // of a run that w has not nothing is stored
   }
 
   const Chain& chain_;
   int warp_, piece_, row_;
-  int product_ = -1, strip_ = 0, strips_ = 0, first_chunk_ = 0, chunk_ = 0, stage_ = 0;
-  const __nv_bfloat16 *first_ = nullptr, *second_ = nullptr;  // the lane's, of the strip's two runs
+  int product_ = -1, n_tile_ = 0, n_tiles_ = 0, first_chunk_ = 0, chunk_ = 0, stage_ = 0;
+  const __nv_bfloat16 *first_ = nullptr, *second_ = nullptr;  // the lane's, of the N tile's two row ranges
 };
 
 // The stages of one warp's ring, full and empty in turn.

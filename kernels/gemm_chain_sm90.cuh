@@ -5,10 +5,10 @@
 
 namespace hone {
 
-// Whole warps meet, whichever way their lanes came; the barriers 1 to Chain::warps are the slots'.
+// Whole warps meet, whichever way their lanes came; the barriers 1 to Chain::warps are the tile_slots'.
 __device__ inline void meet_warps(int id, int threads) {
   __syncwarp();
-  hopper::meet(id, threads);
+  hopper::named_barrier_sync(id, threads);
 }
 __device__ inline void meet_multiplying() { meet_warps(Chain::warps + 1, Chain::warps * 32); }
 // Those and the one that meets the other blocks.
@@ -52,10 +52,10 @@ class ChainRows {
   __device__ void copy(int M) {
     constexpr int threads = Chain::warps * 32;
     for (; row_ < M; piece_ += threads, from_ += threads * 8, settle())
-      copy_16_bytes(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16, piece_ < filled_ ? from_ : first_,
-                    piece_ < filled_ ? 16 : 0);
-    commit_copies();
-    wait_copies<0>();
+      cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16, piece_ < filled_ ? from_ : first_,
+                         piece_ < filled_ ? 16 : 0);
+    cp_async_commit();
+    cp_async_wait<0>();
   }
 
  private:
@@ -114,9 +114,9 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
     else
       meet_all_but_copying();
     const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
-    const int threads = min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no strips
-    const int chunks = now.chunks, all_strips = now.strips, strips = slot < now.slots ? all_strips : 0, a_chunk = M * 2 * half;  // sums
-    const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), step = now.slots * static_cast<int>(gridDim.x);
+    const int threads = min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no N tiles
+    const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0, a_chunk = M * 2 * half;  // sums
+    const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), step = now.tile_slots * static_cast<int>(gridDim.x);
     const uint32_t x_row = shared_address(x_shared) + static_cast<uint32_t>(row * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
     float* to = all_sums + slot * now.buffers * chunks * a_chunk;
     uint4 factors[2];
@@ -126,9 +126,9 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
         const int at = (static_cast<int>(threadIdx.x) + i * Chain::warps * 32) * 8;
         factors[i] = at < now.K ? *reinterpret_cast<const uint4*>(now.norm.weight + at) : uint4{};
       }
-    const auto fetch = [&](int strip) {
-      if (strip < strips && thread < half * M)
-        with_output([&](const auto& output, auto& extra) { extra = output.template fetch<half, 1>(thread >> 3, strip, thread & 7); });
+    const auto fetch = [&](int n_tile) {
+      if (n_tile < n_tiles && thread < half * M)
+        with_output([&](const auto& output, auto& extra) { extra = output.template fetch<half, 1>(thread >> 3, n_tile, thread & 7); });
     };
     fetch(first);
     ChainRows x(now, shared_address(x_shared));
@@ -142,13 +142,13 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
       meet_multiplying();
     }
     int odd = 0;
-    // All slots meet as often as the first, which has most strips: racecheck of compute-sanitizer loses its way where they do not.
+    // All tile_slots meet as often as the first, which has most N tiles: racecheck of compute-sanitizer loses its way where they do not.
 #pragma unroll 1
-    for (int strip = first, of_first = static_cast<int>(blockIdx.x); of_first < all_strips;
-         strip += step, of_first += step, odd ^= 1, to += odd ? chunks * a_chunk : -chunks * a_chunk) {
-      if (strip > first) fetch(strip);
+    for (int n_tile = first, of_first = static_cast<int>(blockIdx.x); of_first < all_n_tiles;
+         n_tile += step, of_first += step, odd ^= 1, to += odd ? chunks * a_chunk : -chunks * a_chunk) {
+      if (n_tile > first) fetch(n_tile);
 #pragma unroll 1
-      for (int chunk = first_chunk; strip < strips && chunk < chunks; chunk += now.warps) {
+      for (int chunk = first_chunk; n_tile < n_tiles && chunk < chunks; chunk += now.warps) {
         float d[4] = {};
 #pragma unroll 1
         for (int stage = 0; stage < ChainStages::a_chunk; ++stage) {
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
           if (2 * t + e % 2 < M) to[chunk * a_chunk + (2 * t + e % 2) * 2 * half + g + e / 2 * 8] = d[e];
       }
       meet_warps(slot + 1, threads);
-      if (strip >= strips) continue;
+      if (n_tile >= n_tiles) continue;
       for (int e = thread; e < half * M; e += threads) {
         const int m = e >> 3, r = e & 7;
         const float* from = to + m * 2 * half + r;
@@ -191,8 +191,8 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
             if (c + i < chunks) total[0][0] += sums[i][0], total[1][0] += sums[i][1];
         }
         with_output([&](const auto& output, auto& extra) {
-          if (e != thread) extra = output.template fetch<half, 1>(m, strip, r);
-          output.template store<half, 1>(total[0], total[1], extra, m, strip, r);
+          if (e != thread) extra = output.template fetch<half, 1>(m, n_tile, r);
+          output.template store<half, 1>(total[0], total[1], extra, m, n_tile, r);
         });
       }
     }

@@ -7,7 +7,7 @@
 
 namespace hone {
 
-inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) { return maps(x) && maps(w) && w.dim(1) > 0; }
+inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) { return tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0; }
 
 struct GemmForwardCall : GemmCall<GemmPlain> {
   const Tensor &y, &bias, &residual;
@@ -15,7 +15,7 @@ struct GemmForwardCall : GemmCall<GemmPlain> {
 
 template <class Tile, class Call>
 void run_gemm_forward_tile(const Call& c, int) {
-  if (maps(c.y) && (!c.residual || maps(c.residual))) {
+  if (tma_compatible(c.y) && (!c.residual || tma_compatible(c.residual))) {
     const GemmStoreBox store{map_of(c.y, 64),
                              map_of(c.residual ? c.residual : c.y, 64),
                              c.bias ? c.bias.data : nullptr,

@@ -2,8 +2,8 @@
 // y = x . w^T in bf16 for a few rows of x, near the speed of reading w once. .cu files alone include it.
 //
 // A warp owns one chunk of gemm_cuda_chunk along k for as long as it lives: x's part of it stays in registers as mma.sync operands, and
-// strips of 16 rows of w stream past through a ring in shared memory that the warp's own copies keep full. The warps that share a strip leave their
-// chunk sums in shared memory, where they are added in ascending order: the bits of gemm_sm90.cuh. x may be normed on its way in.
+// N tiles of 16 rows of w stream past through a ring in shared memory that the warp's own copies keep full. The warps that share an N tile leave
+// their chunk sums in shared memory, where they are added in ascending order: the bits of gemm_sm90.cuh. x may be normed on its way in.
 #include "kernels/gemm_cuda.h"
 #include "kernels/gemm_output.cuh"
 #include "kernels/hopper.cuh"
@@ -14,11 +14,11 @@ namespace hone {
 
 struct GemmFewShape {
   int M, N, K;
-  int strips, chunks;
-  int cluster;  // blocks that share a strip's chunks
-  int warps;    // of a strip, in a block
-  int slots;    // strips that a block works on at a time
-  int stages;   // of each warp's ring
+  int n_tiles, chunks;
+  int cluster;     // blocks that share an N tile's chunks
+  int warps;       // of an N tile, in a block
+  int tile_slots;  // N tiles that a block works on at a time
+  int stages;      // of each warp's ring
 };
 
 // What rmsnorm_forward would do to x; without a weight nothing.
@@ -33,12 +33,12 @@ template <int Groups_, int Depth>
 struct GemmFew {
   static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
   static constexpr int all_bytes = 225 * 1024;  // of shared memory
-  static constexpr int strip = 16, depth = Depth, stage_bytes = strip * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
-  static constexpr int elements = strip * 8 * Groups;
+  static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
+  static constexpr int elements = n_tile * 8 * Groups;
   static int shared_bytes(const GemmFewShape& s) {
-    return 1024 + s.warps * (s.slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) + s.M * static_cast<int>(gemm_cuda_chunk) * 2);
+    return 1024 + s.warps * (s.tile_slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) + s.M * static_cast<int>(gemm_cuda_chunk) * 2);
   }
-  static int bytes_on_their_way(const GemmFewShape& s) { return s.warps * s.slots * s.stages * stage_bytes; }
+  static int bytes_on_their_way(const GemmFewShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
 };
 
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -54,28 +54,19 @@ __device__ inline void store_at_first_block(const float* at, float x) {
       "f"(x)
       : "memory");
 }
-// 16 bytes, of which the first `count` are read and the others are zero; kept out of L1.
-__device__ inline void copy_16_bytes(uint32_t to, const void* from, int count) {
-  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(count) : "memory");
-}
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending>
-__device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
 
-// A stage of a strip, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number swizzles; zero from K on, and
+// A stage of an N tile, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number swizzles; zero from K on, and
 // rows from N on are others again.
 template <int Depth>
-__device__ inline void copy_strip(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 runs, int k, int K, int N, int lane) {
+__device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 row_ranges, int k, int K, int N, int lane) {
   constexpr int lanes = Depth / 8, together = 32 / lanes;  // of a row; rows of one copy
   const int part = lane % lanes, bytes = min(16, max(0, (K - k - part * 8) * 2));
   const __nv_bfloat16* const from = w + (bytes > 0 ? k + part * 8 : 0);
   to += static_cast<uint32_t>(part / 8 * (16 * 128));
 #pragma unroll
   for (int i = 0; i < 16; i += together) {
-    const int r = i + lane / lanes, row = min(i < 8 ? runs.x + r : runs.y + r - 8, N - 1);
-    copy_16_bytes(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
+    const int r = i + lane / lanes, row = min(i < 8 ? row_ranges.x + r : row_ranges.y + r - 8, N - 1);
+    cp_async_streaming(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
   }
 }
 // The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
@@ -98,29 +89,29 @@ template <class Few, int Stages, class Output>
 __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x,
                                                                         int64_t x_stride, Output output, GemmFewNorm norm, GemmFewShape shape) {
   using namespace hopper;
-  constexpr int half = Few::strip / 2;
+  constexpr int half = Few::n_tile / 2;
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) % shape.cluster, block = static_cast<int>(blockIdx.x) / shape.cluster;
   const int slot = warp / shape.warps, chunk = rank * shape.warps + warp % shape.warps;
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * Few::stage_bytes);
-  char* x_shared = shared + shape.warps * shape.slots * Stages * Few::stage_bytes;
-  const int sums_size = shape.cluster * shape.warps * Few::elements;  // of a strip
+  char* x_shared = shared + shape.warps * shape.tile_slots * Stages * Few::stage_bytes;
+  const int sums_size = shape.cluster * shape.warps * Few::elements;  // of an N tile
   float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
-  const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.slots * blocks;
+  const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.tile_slots * blocks;
   const int begin = chunk * static_cast<int>(gemm_cuda_chunk);
 
-  // The copies of this warp, in order: strip after strip, stage after stage.
-  int ahead_strip = first, ahead_stage = 0, ahead_place = 0;
+  // The copies of this warp, in order: N tile after N tile, stage after stage.
+  int ahead_n_tile = first, ahead_stage = 0, ahead_place = 0;
   const auto copy_next = [&] {
-    if (ahead_strip < shape.strips) {
-      copy_strip<Few::depth>(ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes), w, w_stride, output.template runs<half>(ahead_strip),
-                             begin + ahead_stage * Few::depth, shape.K, shape.N, lane);
+    if (ahead_n_tile < shape.n_tiles) {
+      copy_n_tile<Few::depth>(ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes), w, w_stride,
+                              output.template row_ranges<half>(ahead_n_tile), begin + ahead_stage * Few::depth, shape.K, shape.N, lane);
       if (++ahead_place == Stages) ahead_place = 0;
-      if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_strip += step;
+      if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_n_tile += step;
     }
-    commit_copies();
+    cp_async_commit();
   };
   let_next_start();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
@@ -176,19 +167,19 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
 
   int place = 0, odd = 0;
   const int threads = shape.warps * 32, thread = warp % shape.warps * 32 + lane;
-  for (int strip = first; strip < shape.strips; strip += step, odd ^= 1) {
+  for (int n_tile = first; n_tile < shape.n_tiles; n_tile += step, odd ^= 1) {
     float* to = sums + odd * sums_size;
-    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // of a strip; of a thread
+    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // of an N tile; of a thread
     typename Output::template Extra<1> extra[most];
 #pragma unroll
     for (int i = 0; i < most; ++i) {
       const int e = thread + i * threads;
-      if (e < pairs && e / half < shape.M && rank == 0) extra[i] = output.template fetch<half, 1>(e / half, strip, e % half);
+      if (e < pairs && e / half < shape.M && rank == 0) extra[i] = output.template fetch<half, 1>(e / half, n_tile, e % half);
     }
     float d[Few::Groups][4] = {};
 #pragma unroll
     for (int stage = 0; stage < Few::chunk_stages; ++stage) {
-      wait_copies<Stages - 1>();
+      cp_async_wait<Stages - 1>();
       __syncwarp();
       const uint32_t from = ring + static_cast<uint32_t>(place * Few::stage_bytes + lane % 16 * 128);
 #pragma unroll
@@ -206,7 +197,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     for (int i = 0; i < Few::Groups; ++i)
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        float* at = to + chunk * Few::elements + (i * 8 + 2 * t + e % 2) * Few::strip + g + e / 2 * 8;
+        float* at = to + chunk * Few::elements + (i * 8 + 2 * t + e % 2) * Few::n_tile + g + e / 2 * 8;
         if (shape.cluster > 1)
           store_at_first_block(at, d[i][e]);
         else
@@ -215,7 +206,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     if (shape.cluster > 1)
       cluster_sync();
     else
-      meet(slot + 1, threads);
+      named_barrier_sync(slot + 1, threads);
     if (rank > 0) continue;
     const auto total = [&](int e) {
       float sum = to[e];
@@ -226,8 +217,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     for (int i = 0; i < most; ++i) {
       const int e = thread + i * threads, m = e / half, r = e % half;
       if (e >= pairs || m >= shape.M) continue;
-      const float first[1] = {total(m * Few::strip + r)}, second[1] = {total(m * Few::strip + r + half)};
-      output.template store<half, 1>(first, second, extra[i], m, strip, r);
+      const float first[1] = {total(m * Few::n_tile + r)}, second[1] = {total(m * Few::n_tile + r + half)};
+      output.template store<half, 1>(first, second, extra[i], m, n_tile, r);
     }
   }
 }
@@ -242,12 +233,12 @@ inline GemmFewShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
   return s;
 }
 
-// Whether launch_gemm_few takes this many rows and columns of x; x and w as maps() wants them.
+// Whether launch_gemm_few takes this many rows and columns of x; x and w as tma_compatible() wants them.
 inline bool few_rows(int64_t M, int64_t K) {
   using Few = GemmFew<1, 128>;
   if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
   GemmFewShape s = gemm_few_split(M, 0, K);
-  s.slots = 1, s.stages = 2;
+  s.tile_slots = 1, s.stages = 2;
   return Few::shared_bytes(s) <= Few::all_bytes;
 }
 
@@ -259,8 +250,8 @@ void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& 
                             const GemmFewShape& s) {
   const auto kernel = gemm_few_kernel<Few, Stages, Output>;
   allow_shared_memory(kernel, Few::all_bytes);
-  const int blocks = std::min(s.strips, num_multiprocessors() / s.cluster) * s.cluster;
-  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.slots * 32, Few::shared_bytes(s), s.cluster,
+  const int blocks = std::min(s.n_tiles, num_multiprocessors() / s.cluster) * s.cluster;
+  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s), s.cluster,
                    numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride, output, norm, s);
 }
 
@@ -268,8 +259,8 @@ void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& 
 template <class Few>
 GemmFewShape gemm_few_shape(GemmFewShape s) {
   GemmFewShape best = s;
-  const int most_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.strips + num_multiprocessors() - 1) / num_multiprocessors());
-  for (s.slots = most_slots; s.slots >= 1; --s.slots)
+  const int max_tile_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_multiprocessors() - 1) / num_multiprocessors());
+  for (s.tile_slots = max_tile_slots; s.tile_slots >= 1; --s.tile_slots)
     for (s.stages = 4; s.stages >= 2; --s.stages)
       if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best)) best = s;
   return best;
@@ -277,7 +268,7 @@ GemmFewShape gemm_few_shape(GemmFewShape s) {
 
 template <class Few, class Output>
 void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output, const GemmFewNorm& norm, GemmFewShape shape) {
-  shape.strips = output.template tiles<Few::strip / 2>();
+  shape.n_tiles = output.template tiles<Few::n_tile / 2>();
   const GemmFewShape s = gemm_few_shape<Few>(shape);
   if (s.stages == 4)
     launch_gemm_few_stages<Few, 4>(stream, x, w, output, norm, s);

@@ -65,13 +65,13 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
   if (warp == 4) {
     if (lane == 0) {
       let_next_start();
-      const int2 runs = output.template runs<half>(tile);
+      const int2 row_ranges = output.template row_ranges<half>(tile);
       const auto bytes = static_cast<uint32_t>(Narrow::bytes_read(M));
       const auto load_w = [&](int stage, int k) {
         char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
         full[stage].arrive_expecting(bytes);
-        load_box(to, w_map, full[stage], k * Narrow::depth, runs.x);
-        if constexpr (!Output::neighbours) load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, runs.y);
+        load_box(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
+        if constexpr (!Output::neighbours) load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
       };
       const auto load_x = [&](int stage, int k) { load_box(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0); };
       const int early = min(Narrow::stages, share.stages);
@@ -94,10 +94,10 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     const auto multiply = [&](float(&to)[size], bool add) {
       full[stage].wait(parity);
       const char* const from = ring + stage * Narrow::stage_bytes;
-      const uint64_t a = describe(from), b = describe(from + Narrow::x_bytes);
+      const uint64_t a = smem_descriptor(from), b = smem_descriptor(from + Narrow::x_bytes);
       wgmma_fence();
 #pragma unroll
-      for (int s = 0; s < Narrow::depth / 16; ++s) product(to, a + s * 2, b + s * 2, add || s > 0);
+      for (int s = 0; s < Narrow::depth / 16; ++s) wgmma_ss(to, a + s * 2, b + s * 2, add || s > 0);
       wgmma_commit();
     };
     const auto release = [&](int done) {
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
         next();
       }
       wgmma_wait<0>();
-      pin(to);
+      wgmma_fence_registers(to);
       release(previous);
     };
 
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
                      : "memory");
         total[e] += four.x, total[e + 1] += four.y, total[e + 2] += four.z, total[e + 3] += four.w;
       }
-      pin(total);
+      wgmma_fence_registers(total);
       if (again) read[slot].arrive_at(static_cast<uint32_t>(rank ^ 1));
     };
     // Chunks 2 i and 2 i + 1: one is this block's, `held`, the other is received.
@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
   }
 }
 
-// At most 64 rows of x; x and w as maps() wants them.
+// At most 64 rows of x; x and w as tma_compatible() wants them.
 template <class Narrow, class Output>
 void launch_gemm_narrow(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output) {
   const int blocks = output.template tiles<Narrow::columns / 2>() * Narrow::cluster;

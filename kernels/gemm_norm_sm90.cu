@@ -31,8 +31,8 @@ void forward(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tens
 bool supports(const Tensor& y, const Tensor& normed, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual,
               const RowNorm& norm) {
   const auto vector = [](const Tensor& v) { return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0); };
-  return gemm_forward_sm90_supports(x, w) && joins_norm(w.dim(0)) && maps(y) && maps(normed) && (!residual || maps(residual)) && vector(bias) &&
-         vector(norm.weight);
+  return gemm_forward_sm90_supports(x, w) && joins_norm(w.dim(0)) && tma_compatible(y) && tma_compatible(normed) &&
+         (!residual || tma_compatible(residual)) && vector(bias) && vector(norm.weight);
 }
 
 [[maybe_unused]] const bool added = gemm_norm_forward.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -24,15 +24,6 @@ struct FewShape {
   __host__ __device__ int stage_bytes() const { return w_stage_bytes + M * few_depth * 2; }
 };
 
-// 16 bytes, of which the first `count` are read and the others are zero; kept out of L1.
-__device__ inline void copy_unit(uint32_t to, const void* from, int count) {
-  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(count) : "memory");
-}
-__device__ inline void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending>
-__device__ inline void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
 __device__ inline uint32_t load_two_bytes(uint32_t from) {
   uint16_t out;
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(out) : "r"(from) : "memory");
@@ -73,15 +64,16 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
 #pragma unroll
     for (int j = 0; j < strip; j += 2) {
       const int r = j + static_cast<int>(lane) / 16;
-      copy_unit(place_of(i) + static_cast<uint32_t>(r * few_depth + ((unit ^ (r & 7)) << 4)),
-                from + int64_t{min(first_row + r, shape.N - 1)} * shape.values_stride, count);
+      cp_async_streaming(place_of(i) + static_cast<uint32_t>(r * few_depth + ((unit ^ (r & 7)) << 4)),
+                         from + int64_t{min(first_row + r, shape.N - 1)} * shape.values_stride, count);
     }
   };
   const auto copy_x = [&](int i) {
     const int unit = static_cast<int>(lane), k = start_of(i) + unit * 8, count = min(16, max(0, (shape.K - k) * 2));
     const __nv_bfloat16* const from = shape.x + (count > 0 ? k : 0);
     for (int m = 0; m < shape.M; ++m)
-      copy_unit(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)), from + m * shape.x_stride, count);
+      cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)), from + m * shape.x_stride,
+                         count);
   };
   let_next_start();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
@@ -92,13 +84,13 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
 #pragma unroll
   for (int s = 0; s < Stages; ++s) {
     if (s < stages) copy_x(s);
-    close_copies();
+    cp_async_commit();
   }
   // Rows of x beyond M are the last one again, and what comes of them is not stored.
   const uint32_t g = lane / 4, t = lane % 4, token = min(lane % 8, static_cast<uint32_t>(shape.M - 1));
   float d[4] = {};
   for (int i = 0; i < stages; ++i) {
-    wait_copies<Stages - 1>();
+    cp_async_wait<Stages - 1>();
     __syncwarp();
     const uint32_t w_row = place_of(i) + g * few_depth, x_row = place_of(i) + w_stage_bytes + token * few_depth * 2;
 #pragma unroll
@@ -119,7 +111,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     }
     __syncwarp();
     if (i + Stages < stages) copy_w(i + Stages), copy_x(i + Stages);
-    close_copies();
+    cp_async_commit();
   }
   __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < shape.M * strip; e += static_cast<int>(blockDim.x)) {

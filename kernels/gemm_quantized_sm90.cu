@@ -67,7 +67,7 @@ void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bia
 }
 
 bool supports(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
-  return maps(x) && maps_bytes(w.values) && x.dim(1) > 0;
+  return tma_compatible(x) && maps_bytes(w.values) && x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
   const auto multiply = [&](float(&to)[T::tokens / 2], uint32_t(&left)[16], int half, bool add) {
     const char* const from = ring + stage * T::stage_bytes;
     const uint32_t w_row = shared_address(from) + static_cast<uint32_t>(half * T::w_bytes / 2) + own_row * 64;
-    const uint64_t b = describe(from + T::w_bytes + half * (T::x_bytes / 2));
+    const uint64_t b = smem_descriptor(from + T::w_bytes + half * (T::x_bytes / 2));
 #pragma unroll
     for (uint32_t s = 0; s < 4; ++s) load_left<Format>(left + 4 * s, w_row + ((s ^ turn) << 4), 8 * 64, static_cast<uint32_t>(lane));
-    pin(left);
+    wgmma_fence_registers(left);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; ++s) product_of_registers(to, left + 4 * s, b + s * 2, add || s > 0);
@@ -117,16 +117,16 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
       full[stage].wait(parity);
       multiply(to, even, 0, k > 0);
       wgmma_wait<1>();
-      pin(odd);
+      wgmma_fence_registers(odd);
       if (k > 0 && lane == 0) empty[previous].arrive();
       multiply(to, odd, 1, true);
       wgmma_wait<1>();
-      pin(even);
+      wgmma_fence_registers(even);
       previous = stage;
       if (++stage == T::stages) stage = 0, parity ^= 1;
     }
     wgmma_wait<0>();
-    pin(to);
+    wgmma_fence_registers(to);
     if (lane == 0) empty[previous].arrive();
   };
   const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2;
@@ -153,13 +153,13 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
     keep(slot, total);
     return;
   }
-  meet(1, T::consumers);  // all products have read the stages
+  named_barrier_sync(1, T::consumers);  // all products have read the stages
   float* turned = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < T::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
-  meet(1, T::consumers);
+  named_barrier_sync(1, T::consumers);
   constexpr int lanes = T::rows / 4;  // threads of a token
   const int own = static_cast<int>(threadIdx.x) % lanes * 4, n = row + own;
   float scale[4];

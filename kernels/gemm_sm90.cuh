@@ -24,7 +24,7 @@ namespace hone {
 // One of the two warpgroups of a block, as its epilogue sees it.
 struct GemmPart {
   int thread;                // of 128
-  int barrier_id;            // for hopper::meet(barrier_id, 128)
+  int barrier_id;            // for hopper::named_barrier_sync(barrier_id, 128)
   char* shared;              // Epilogue::shared_bytes, its own
   char* columns;             // Epilogue::column_bytes, its own
   hopper::Barrier* barrier;  // its own, one arrival a phase
@@ -149,10 +149,10 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
       full[stage].wait(parity);
       const char* from = stages + stage * Tile::stage_bytes;
-      const uint64_t a = describe(from + warpgroup * (Tile::x_bytes / 2)), b = describe(from + Tile::x_bytes);
+      const uint64_t a = smem_descriptor(from + warpgroup * (Tile::x_bytes / 2)), b = smem_descriptor(from + Tile::x_bytes);
       wgmma_fence();
 #pragma unroll
-      for (int s = 0; s < Tile::depth / 16; ++s) product(sum, a + s * 2, b + s * 2, add || s > 0);
+      for (int s = 0; s < Tile::depth / 16; ++s) wgmma_ss(sum, a + s * 2, b + s * 2, add || s > 0);
       wgmma_commit();
     };
     // One chunk: `count` stages into sum, from zero. A stage is released when the products of the next have been issued.
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       meanwhile();
       more(3, count);
       wgmma_wait<0>();
-      pin(sum);
+      wgmma_fence_registers(sum);
       release(previous);
     };
     constexpr int chunk_stages = gemm_cuda_chunk / Tile::depth;
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   if constexpr (Tile::cluster > 1) cluster_sync();  // the other block may still write here
 }
 
-// M, N, K > 0; x and w as maps() wants them.
+// M, N, K > 0; x and w as tma_compatible() wants them.
 template <class Tile, class Epilogue>
 void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 0) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);

@@ -67,17 +67,17 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     if (lane == 0) {
       let_next_start();
       const auto bytes = static_cast<uint32_t>(Split::bytes_read(shape.M));
-      int2 runs[Split::warpgroups];
+      int2 row_ranges[Split::warpgroups];
 #pragma unroll
-      for (int g = 0; g < Split::warpgroups; ++g) runs[g] = output.template runs<32>(unit + g);
+      for (int g = 0; g < Split::warpgroups; ++g) row_ranges[g] = output.template row_ranges<32>(unit + g);
       const auto load_w = [&](char* to, Barrier& barrier, int k) {
         if constexpr (Output::neighbours) {
-          load_box(to, w_map, barrier, k * Split::depth, runs[0].x);
+          load_box(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
         } else {
 #pragma unroll
           for (int g = 0; g < Split::warpgroups; ++g) {
-            load_box(to + g * 8192, w_map, barrier, k * Split::depth, runs[g].x);
-            load_box(to + g * 8192 + 4096, w_map, barrier, k * Split::depth, runs[g].y);
+            load_box(to + g * 8192, w_map, barrier, k * Split::depth, row_ranges[g].x);
+            load_box(to + g * 8192 + 4096, w_map, barrier, k * Split::depth, row_ranges[g].y);
           }
         }
       };
@@ -110,10 +110,10 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const auto multiply = [&](float(&to)[Split::tokens / 2], bool add) {
     full[stage].wait(parity);
     const char* from = ring + stage * Split::stage_bytes;
-    const uint64_t a = describe(from + warpgroup * (64 * Split::depth * 2)), b = describe(from + Split::w_bytes);
+    const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)), b = smem_descriptor(from + Split::w_bytes);
     wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < Split::depth / 16; ++s) product(to, a + s * 2, b + s * 2, add || s > 0);
+    for (int s = 0; s < Split::depth / 16; ++s) wgmma_ss(to, a + s * 2, b + s * 2, add || s > 0);
     wgmma_commit();
   };
   const auto next = [&] {
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
       next();
     }
     wgmma_wait<0>();
-    pin(to);
+    wgmma_fence_registers(to);
     if (lane == 0) empty[previous].arrive();
   };
   const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2, row = unit * 64;
@@ -159,13 +159,13 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     keep(slot, total);
     return;
   }
-  meet(1, Split::consumers);  // all products have read the stages
+  named_barrier_sync(1, Split::consumers);  // all products have read the stages
   float* turned = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < Split::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
-  meet(1, Split::consumers);
+  named_barrier_sync(1, Split::consumers);
   if constexpr (Output::neighbours) {
     constexpr int lanes = Split::rows / 4;  // threads of a token
     const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;

@@ -39,7 +39,7 @@ struct GemmStore {
     const int row = m + part.thread / 32 * 16 + part.thread % 32 / 4, column = n + part.thread % 4 * 2;
     const bool inside = pairs && n + Columns <= N;
     if (to.bias) {
-      hopper::meet(part.barrier_id, 128);
+      hopper::named_barrier_sync(part.barrier_id, 128);
       add_bias<Columns>(part, total);
     }
 #pragma unroll
@@ -64,12 +64,12 @@ struct GemmStore {
         }
       }
     }
-    if (to.bias) hopper::meet(part.barrier_id, 128);  // the next tile's bias may come
+    if (to.bias) hopper::named_barrier_sync(part.barrier_id, 128);  // the next tile's bias may come
   }
 };
 
-// bf16 y through shared memory by the copy engine, which also brings the residual there while the tile's products run. y and residual as maps()
-// wants them.
+// bf16 y through shared memory by the copy engine, which also brings the residual there while the tile's products run. y and residual as
+// tma_compatible() wants them.
 struct GemmStoreBox {
   CUtensorMap y_map, residual_map;
   const void* bias;
@@ -98,7 +98,7 @@ struct GemmStoreBox {
     const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane names to store_matrices
     const uint32_t to = shared_address(part.shared) + static_cast<uint32_t>(row * 128);
     if (!has_residual && part.thread == 0) wait_stores_read();
-    meet(part.barrier_id, 128);
+    named_barrier_sync(part.barrier_id, 128);
     if (bias) add_bias<Columns>(part, total);
     if (has_residual) part.barrier->wait(part.round & 1);
 #pragma unroll
@@ -114,7 +114,7 @@ struct GemmStoreBox {
                      pack_bf16(total[4 * j + 4], total[4 * j + 5]), pack_bf16(total[4 * j + 6], total[4 * j + 7]));
     }
     fence_async_proxy();
-    meet(part.barrier_id, 128);
+    named_barrier_sync(part.barrier_id, 128);
     if (part.thread == 0) {
       for (int c = 0; c < Columns; c += 64)
         if (n + c < N) store_box(y_map, part.shared + c / 64 * slab_bytes, n + c, m);

@@ -81,7 +81,7 @@ __device__ inline bool elect() {
   return yes != 0;
 }
 // Threads of one part of a block meet; id 0 is __syncthreads()'s.
-__device__ inline void meet(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ inline void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 
 // A box of a matrix at (column, row) to shared memory; its bytes count at the barrier.
 __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
@@ -119,7 +119,7 @@ __device__ inline void fewer_registers() {
 }
 
 // Describes a tile in shared memory whose rows are 128 bytes, swizzled by 128 bytes, in groups of 8 rows aligned to 1024 bytes.
-__device__ inline uint64_t describe(const void* tile) {
+__device__ inline uint64_t smem_descriptor(const void* tile) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | (shared_address(tile) >> 4 & 0x3fff);
 }
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -130,7 +130,7 @@ __device__ inline void wgmma_wait() {
 }
 // Keeps reads and writes of registers from moving across: products run while the program goes on.
 template <int N>
-__device__ inline void pin(float (&x)[N]) {
+__device__ inline void wgmma_fence_registers(float (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
@@ -138,7 +138,7 @@ __device__ inline void pin(float (&x)[N]) {
 // d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory, d over the warpgroup's registers: 2 * N / 4 a thread.
 #define HONE_R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HONE_R32(i) HONE_R8(i), HONE_R8(i + 8), HONE_R8(i + 16), HONE_R8(i + 24)
-__device__ inline void product(float (&d)[8], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[8], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %10, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7"
@@ -146,7 +146,7 @@ __device__ inline void product(float (&d)[8], uint64_t a, uint64_t b, bool add) 
       : HONE_R8(0)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&d)[16], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[16], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
@@ -154,7 +154,7 @@ __device__ inline void product(float (&d)[16], uint64_t a, uint64_t b, bool add)
       : HONE_R8(0), HONE_R8(8)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&d)[32], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
@@ -162,7 +162,7 @@ __device__ inline void product(float (&d)[32], uint64_t a, uint64_t b, bool add)
       : HONE_R32(0)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,"
@@ -171,7 +171,7 @@ __device__ inline void product(float (&d)[64], uint64_t a, uint64_t b, bool add)
       : HONE_R32(0), HONE_R32(32)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&d)[80], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[80], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\nwgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,"
@@ -181,7 +181,7 @@ __device__ inline void product(float (&d)[80], uint64_t a, uint64_t b, bool add)
       : HONE_R32(0), HONE_R32(32), HONE_R8(64), HONE_R8(72)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-__device__ inline void product(float (&d)[96], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,"

@@ -5,7 +5,7 @@
 namespace hone::hopper {
 
 // d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T: a over the warpgroup's registers as mma.sync has a left factor of 16 rows a warp, b in shared
-// memory (describe()), d as product() has it.
+// memory (smem_descriptor()), d as in wgmma_ss().
 #define HONE_R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define HONE_R32(i) HONE_R8(i), HONE_R8(i + 8), HONE_R8(i + 16), HONE_R8(i + 24)
 #define HONE_LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add))
@@ -47,7 +47,7 @@ __device__ inline void product_of_registers(float (&d)[64], const uint32_t* a, u
 #undef HONE_R8
 
 template <int N>
-__device__ inline void pin(uint32_t (&x)[N]) {
+__device__ inline void wgmma_fence_registers(uint32_t (&x)[N]) {
 #pragma unroll
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }

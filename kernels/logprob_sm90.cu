@@ -91,7 +91,7 @@ void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const
 
 bool head_is_direct(const Tensor& hidden, const Tensor& w) {
   constexpr int64_t few = 64, least_columns = 256;
-  return maps(hidden) && maps(w) && hidden.dim(0) >= few && w.dim(1) >= least_columns;
+  return tma_compatible(hidden) && tma_compatible(w) && hidden.dim(0) >= few && w.dim(1) >= least_columns;
 }
 void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
   if (rows.chunk_weighted)

@@ -16,36 +16,36 @@ ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& 
   ChainProduct out{};
   out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
   out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
-  out.runs = chain_runs(output);
+  out.row_ranges = chain_runs(output);
   if (norm.weight) out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
   out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
-  out.strips = output.template tiles<8>(), out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
+  out.n_tiles = output.template tiles<8>(), out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   return out;
 }
 
-// What the busiest of so many blocks multiplies, in strips times their length.
+// What the busiest of so many blocks multiplies, in N tiles times their length.
 int64_t largest_share(const Chain& chain, int blocks) {
   int64_t share = 0;
-  for (int p = 0; p < chain.count; ++p) share += int64_t{(chain.products[p].strips + blocks - 1) / blocks} * chain.products[p].K;
+  for (int p = 0; p < chain.count; ++p) share += int64_t{(chain.products[p].n_tiles + blocks - 1) / blocks} * chain.products[p].K;
   return share;
 }
 
 // Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little more for the others.
 int num_blocks(const Chain& chain, int all) {
   const int fewer = std::max(all - 8, 1);
-  int strips = 1;
-  for (int p = 0; p < chain.count; ++p) strips = std::max(strips, chain.products[p].strips);
-  return std::min(strips, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
+  int n_tiles = 1;
+  for (int p = 0; p < chain.count; ++p) n_tiles = std::max(n_tiles, chain.products[p].n_tiles);
+  return std::min(n_tiles, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
 }
 
 // Shares the work out among the blocks; the bytes that they need beside their rings.
-int deal(Chain& chain, int blocks) {
+int partition(Chain& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
     ChainProduct& product = chain.products[p];
     deal_strips(product, blocks);
     chain.x_bytes = std::max(chain.x_bytes, chain.M * product.chunks * static_cast<int>(gemm_cuda_chunk) * 2);
-    sums_bytes = std::max(sums_bytes, product.slots * product.buffers * product.chunks * chain.M * 16 * 4);
+    sums_bytes = std::max(sums_bytes, product.tile_slots * product.buffers * product.chunks * chain.M * 16 * 4);
   }
   return 128 + chain.x_bytes + sums_bytes;
 }
@@ -82,7 +82,7 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
     chain.heads = heads_output(project_between, x, next);
     chain.products[chain.count++] = chain_product(x, next.norm, next.qkv, chain.heads);
   }
-  const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = deal(chain, blocks);
+  const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = partition(chain, blocks);
   ChainLaunch launch;
   if (!fits<4, 3>(launch, other_bytes) && !fits<3, 4>(launch, other_bytes) && !fits<2, 4>(launch, other_bytes) && !fits<1, 4>(launch, other_bytes))
     return false;

@@ -38,12 +38,12 @@ struct GemmGated {
     return (F + half - 1) / half;
   }
   template <int half>
-  __device__ int2 runs(int tile) const {
+  __device__ int2 row_ranges(int tile) const {
     return {tile * half, F + tile * half};
   }
   template <int half, int count>
   __device__ Extra<count> fetch(int, int tile, int r) const {
-    return Extra<count>::fetch(tile * half + r < F ? bias : nullptr, runs<half>(tile), r);
+    return Extra<count>::fetch(tile * half + r < F ? bias : nullptr, row_ranges<half>(tile), r);
   }
   template <int half, int count>
   __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m, int tile, int r) const {
@@ -90,7 +90,7 @@ struct GemmHeads {
     }
   };
   template <int half>
-  __device__ int2 runs(int tile) const {
+  __device__ int2 row_ranges(int tile) const {
     const Place<half> at(*this, tile);
     return {at.head * dim + at.column, at.head * dim + at.column + at.partner};
   }
@@ -99,7 +99,7 @@ struct GemmHeads {
     const Place<half> at(*this, tile);
     Extra<count> out;
     if (at.head >= heads + 2 * kv_heads) return out;
-    out.bias = PairBias<count>::fetch(bias, runs<half>(tile), r);
+    out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
     if (at.rotates) {
       const float* angles = cos_sin + positions[m] * cos_sin_stride + at.column + r;
       load_pack(out.cos, angles), load_pack(out.sin, angles + at.partner);
@@ -130,15 +130,16 @@ struct GemmHeads {
 // Whether the kernels here take the matrix and the norm before it.
 inline bool fuses(const Tensor& x, const RowNorm& norm, const Product& product) {
   const auto vector = [](const Tensor& v) { return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0); };
-  return maps(x) && maps(product.w) && vector(norm.weight) && vector(product.bias) && product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
+  return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) && product.w.dim(1) > 0 &&
+         product.w.dim(1) % 8 == 0;
 }
 inline bool fuses_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
-  return fuses(x, norm, product) && maps(y) && product.w.dim(0) % 16 == 0;
+  return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
 inline bool fuses_heads(const Tensor& x, const Heads& to) {
   const int64_t dim = to.shape.head_dim;
   return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim && to.cos_sin.row_stride % 4 == 0 &&
-         reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 && maps(to.q) && maps(to.cache.k) && maps(to.cache.v);
+         reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 && tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
 
 inline void check_product(const OpBase& op, const Tensor& x, const RowNorm& norm, const Product& product, int64_t N) {

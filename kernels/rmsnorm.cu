@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
       tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
       if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
-    end_fetches();
+    cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   for (; row < end; row += groups, stage ^= 1) {
     const float scale = next_scale;
     next_scale = scale_of(row + groups);
-    wait_fetches<1>();
+    cp_async_wait<1>();
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float part[2] = {};
 #pragma unroll

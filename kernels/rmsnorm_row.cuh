@@ -19,11 +19,11 @@ __device__ void add_squares(float (&part)[2], const float (&v)[N]) {
 __device__ inline float rms_scale(float squares, int dim, float eps) { return rsqrtf(squares / static_cast<float>(dim) + eps); }
 __device__ inline float rms_normed(float x, float scale, float weight) { return x * scale * weight; }
 
-// bf16 rows in shared memory, normed in place with the bits of rmsnorm_forward by the block's first `threads` threads, which have a barrier, meet(),
+// bf16 rows in shared memory, normed in place with the bits of rmsnorm_forward by the block's first `threads` threads, which have a barrier, sync(),
 // before and need one after. at(row, piece): where 8 numbers lie; pieces: dim / 8, at most `most` for each thread; factors: the pieces of the weight
 // that are this thread's (thread, thread + threads, ...); squares: RmsNormRows::most_warps floats a row, on 16 bytes.
-template <int most, class At, class Meet>
-__device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, const uint4 (&factors)[most], float* squares, int threads, Meet meet) {
+template <int most, class At, class Sync>
+__device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, const uint4 (&factors)[most], float* squares, int threads, Sync sync) {
   constexpr int parts = RmsNormRows::most_warps;
   const int lane = static_cast<int>(threadIdx.x % 32), pieces = dim / 8;
   int row = 0, warp = static_cast<int>(threadIdx.x / 32);  // of those that rmsnorm_forward has for the row
@@ -47,7 +47,7 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
     const float sum = warp_sum(part[0] + part[1]);
     if (lane == 0) squares[row * parts + warp] = sum;
   }
-  meet();
+  sync();
   for (row = 0; row < rows; ++row) {
     float sums[parts];
 #pragma unroll

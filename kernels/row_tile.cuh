@@ -116,8 +116,7 @@ struct FetchedTile {
       const int i = RowTile<T, P>::column(p, at);
       if constexpr (whole) {
         if (i < row.dim)
-          asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(row.first + i)
-                       : "memory");
+          cp_async(static_cast<uint32_t>(__cvta_generic_to_shared(to)), row.first + i);
         else
           *to = {};
       } else {
@@ -127,13 +126,6 @@ struct FetchedTile {
   }
   __device__ void get(int p, float (&to)[N]) const { unpack(to, first[p * blockDim.x]); }
 };
-// Closes the group of this thread's fetches so far; waits until at most `groups` of the latest are on their way.
-__device__ inline void end_fetches() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int groups>
-__device__ inline void wait_fetches() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
-}
-
 // The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier of their own; `shared`, a
 // float for each warp of the block, is free again after the row's next barrier.
 __device__ inline float row_sum(float x, RowThread at, float* shared) {

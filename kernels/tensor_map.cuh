@@ -7,7 +7,9 @@
 namespace hone {
 
 // Whether the copy engine can read or write a bf16 matrix: 16-byte aligned rows. Their length may be any.
-inline bool maps(const Tensor& x) { return x.dtype == DType::bf16 && x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
+inline bool tma_compatible(const Tensor& x) {
+  return x.dtype == DType::bf16 && x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
 
 // The same of a matrix of bytes.
 inline bool maps_bytes(const Tensor& x) { return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
