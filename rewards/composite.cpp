@@ -1,5 +1,6 @@
 // Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is reported by name. A completion
-// that every part skipped is skipped; one that a part failed on has failed, since a sum without it would be another reward.
+// that every part skipped is skipped; one that a part failed on has failed, since a sum without it would be another reward. A part may apply to some
+// rows only (`when`); a row to which no part applies is an error, since nothing would ever be learned from it.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -7,6 +8,38 @@
 namespace hone {
 
 namespace {
+
+// Which rows a part judges, by one of their columns.
+struct Condition {
+  std::string column;
+  std::string equals;
+  std::vector<std::string> one_of;
+
+  void fields(Fields& f) {
+    f("column", column, "the row's member that decides; empty = the part judges every row");
+    f("equals", equals, "the part judges rows whose member is this text (numbers and booleans as JSON writes them)");
+    f("one_of", one_of, "or one of these; without either: every row that has the member");
+    f.require("column", !column.empty() || (equals.empty() && one_of.empty()), "equals and one_of compare a column: name it (column = \"domain\")");
+  }
+  bool compares() const { return !equals.empty() || !one_of.empty(); }
+  bool holds(const Task& task) const {
+    if (column.empty()) return true;
+    const Json* member = task.columns.is_object() ? task.columns.find(column) : nullptr;
+    if (!compares()) return member && !member->is_null();
+    HONE_CHECK(member, "reward composite: task '", task.id, "' has no column '", column, "', which a part's `when` compares");
+    const std::string value = member->is_string() ? member->as_string() : member->dump();
+    return (!equals.empty() && value == equals) || std::find(one_of.begin(), one_of.end(), value) != one_of.end();
+  }
+};
+
+struct CompositePart : RewardSpec {
+  Condition when;
+
+  void fields(Fields& f) {
+    RewardSpec::fields(f);
+    f("when", when, "which rows the part judges");
+  }
+};
 
 class Composite : public Reward {
  public:
@@ -17,7 +50,7 @@ class Composite : public Reward {
   void prepare() override {
     HONE_CHECK(!parts_.empty(), "parts: there are none");
     names_.clear();
-    for (const RewardSpec& part : parts_) {
+    for (const CompositePart& part : parts_) {
       std::string name = part.label();
       for (int n = 2; std::find(names_.begin(), names_.end(), name) != names_.end(); ++n) name = part.label() + "_" + std::to_string(n);
       names_.push_back(std::move(name));
@@ -39,14 +72,22 @@ class Composite : public Reward {
   }
   void score_groups(std::span<const GroupScores> groups) const override {
     std::vector<std::vector<std::vector<Score>>> given;  // [part][group][completion]
-    for (const RewardSpec& part : parts_) {
+    std::vector<bool> judged(groups.size());             // by some part
+    for (const CompositePart& part : parts_) {
       std::vector<std::vector<Score>> by_group;
       std::vector<GroupScores> asked;
-      for (const GroupScores& group : groups) by_group.emplace_back(group.completions.size());
-      for (size_t g = 0; g < groups.size(); ++g) asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
-      part.reward->score_groups(asked);
+      for (const GroupScores& group : groups) by_group.emplace_back(group.completions.size(), Score{.skipped = true});
+      for (size_t g = 0; g < groups.size(); ++g) {
+        if (!part.when.holds(groups[g].task)) continue;
+        judged[g] = true;
+        std::fill(by_group[g].begin(), by_group[g].end(), Score());
+        asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
+      }
+      if (!asked.empty()) part.reward->score_groups(asked);
       given.push_back(std::move(by_group));
     }
+    for (size_t g = 0; g < groups.size(); ++g)
+      HONE_CHECK(judged[g], "reward composite: no part applies to task '", groups[g].task.id, "'; ", conditions(groups[g].task));
     for (size_t g = 0; g < groups.size(); ++g)
       for (size_t i = 0; i < groups[g].scores.size(); ++i) {
         Score sum;
@@ -58,11 +99,11 @@ class Composite : public Reward {
       }
   }
   bool on_host() const override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const RewardSpec& part) { return part.reward->on_host(); });
+    return std::all_of(parts_.begin(), parts_.end(), [](const CompositePart& part) { return part.reward->on_host(); });
   }
   int64_t concurrency() const override {
     int64_t most = 0;
-    for (const RewardSpec& part : parts_) most = std::max(most, part.reward->concurrency());
+    for (const CompositePart& part : parts_) most = std::max(most, part.reward->concurrency());
     return most;
   }
 
@@ -81,7 +122,17 @@ class Composite : public Reward {
     for (const auto& [inner, score] : part.parts) sum.parts[name + "/" + inner] = score;
   }
 
-  std::vector<RewardSpec> parts_;
+  // What the parts' conditions see in a row, for a message.
+  std::string conditions(const Task& task) const {
+    std::string out;
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const Json* member = task.columns.is_object() ? task.columns.find(parts_[p].when.column) : nullptr;
+      out += concat(p == 0 ? "" : ", ", names_[p], " asks for column '", parts_[p].when.column, "', which is ", member ? member->dump() : "missing");
+    }
+    return out;
+  }
+
+  std::vector<CompositePart> parts_;
   bool normalize_ = false;
   std::vector<std::string> names_;  // of the parts, each once: a second "math" is "math_2"
 };

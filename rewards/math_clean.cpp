@@ -13,9 +13,6 @@ struct Spelling {
   std::string_view from, to;
 };
 
-// A unit like others, but within a trigonometric function.
-constexpr std::string_view degree_sign = "°";
-
 // Commands by name; those not listed stay as they are.
 constexpr Spelling commands[] = {
     {"left", ""},
@@ -55,7 +52,7 @@ constexpr Spelling commands[] = {
     {"rbrace", "\\}"},
     {"lbrack", "["},
     {"rbrack", "]"},
-    {"degree", degree_sign},
+    {"degree", "\\degree "},
     {"mbox", "\\text"},
     {"textnormal", "\\text"},
     {"textrm", "\\text"},
@@ -95,7 +92,7 @@ constexpr Spelling unicode[] = {
     {"≠", "\\neq "},
     {"≈", "\\approx "},
     {"∞", "\\infty "},
-    {"°", degree_sign},
+    {"°", "\\degree "},
     {"²", "^2"},
     {"³", "^3"},
     {"½", "\\frac{1}{2}"},
@@ -125,10 +122,7 @@ constexpr std::string_view escapable[] = {"le",    "leq", "ge",    "geq", "frac"
 
 class Cleaner {
  public:
-  explicit Cleaner(std::string_view text) : text_(text) {
-    out_.reserve(text.size());
-    for (const std::string_view name : {"sin", "cos", "tan", "cot", "sec", "csc"}) angles_ = angles_ || text.find(name) != std::string_view::npos;
-  }
+  explicit Cleaner(std::string_view text) : text_(text) { out_.reserve(text.size()); }
   std::string run() {
     while (at_ < text_.size()) step();
     return std::string(finished());
@@ -142,10 +136,6 @@ class Cleaner {
   }
   void emit(std::string_view words) {
     if (words == " ") return space();
-    if (words == degree_sign) {
-      if (angles_) out_ += "\\degree ";
-      return;
-    }
     out_ += words;
   }
 
@@ -187,7 +177,7 @@ class Cleaner {
     };
     const bool braced = skip("{");
     if (skip("\\circ") && (!braced || skip("}"))) {
-      emit(degree_sign);
+      emit("\\degree ");
       return void(at_ += k);
     }
     out_ += '^';
@@ -208,8 +198,9 @@ class Cleaner {
       if (next == '{' || next == '}') emit(next == '{' ? "\\{" : "\\}");
       if (next == '%') emit("%");
       if (next == '|') emit("|");
+      if (next == '$' && (is_digit(peek(2)) || peek(2) == '.')) emit("\\dollar ");
       if (next == ',' || next == ';' || next == ':' || next == ' ' || next == '\n') space();
-      return void(at_ = std::min(at_ + 2, text_.size()));  // \! \$ \# and the like leave nothing
+      return void(at_ = std::min(at_ + 2, text_.size()));  // \! \# and the like leave nothing
     }
     size_t end = at_ + 1;
     while (end < text_.size() && is_letter(text_[end])) ++end;
@@ -246,7 +237,6 @@ class Cleaner {
 
   std::string_view text_;
   size_t at_ = 0;
-  bool angles_ = false;  // a trigonometric function may be in the text
   std::string out_;
 };
 

@@ -1,12 +1,12 @@
 #include "rewards/math_compare.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <optional>
 #include <vector>
 
-#include "rewards/math_eval.h"
-#include "rewards/math_expr.h"
+#include "rewards/math_part.h"
+#include "rewards/math_units.h"
+#include "rewards/math_value.h"
 #include "rewards/number_text.h"
 #include "rewards/text.h"
 
@@ -16,57 +16,12 @@ namespace math {
 
 namespace {
 
+constexpr std::string_view angle_functions[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
 constexpr int max_work = 100000;  // nodes compared, one by one or anew: long lists and nested equations stay cheap
-constexpr int num_points = 4;
-
-// Part of an answer: a node, and which value of \pm is meant.
-struct Part {
-  const Tree* tree = nullptr;
-  int32_t node = -1;
-  int sign = 0;  // 0: both, if it holds \pm
-
-  const Node& get() const { return tree->at(node); }
-  Kind kind() const { return get().kind; }
-  std::string_view text() const { return tree->text(node); }
-  Part with(int32_t other) const { return {tree, other, sign}; }
-  std::vector<Part> children() const {
-    std::vector<Part> out;
-    for (int32_t c = get().first; c >= 0; c = tree->at(c).next) out.push_back(with(c));
-    return out;
-  }
-  bool holds(Kind wanted) const {
-    if (kind() == wanted) return true;
-    for (int32_t c = get().first; c >= 0; c = tree->at(c).next)
-      if (with(c).holds(wanted)) return true;
-    return false;
-  }
-};
-
-bool is_constant(const Part& part) {
-  if (part.kind() == Kind::symbol) return part.text() == "\\pi" || part.text() == "pi" || part.text() == "e" || part.text() == "i";
-  if (part.kind() == Kind::word) return false;
-  for (const Part& child : part.children())
-    if (!is_constant(child)) return false;
-  return true;
-}
-
-// What stands on the left of "x = 5" when 5 is the answer: x, f(x), AB, (p,q), A:B, "Area".
-bool is_name(const Part& part) {
-  const Node& n = part.get();
-  if (n.kind == Kind::symbol || n.kind == Kind::word || n.kind == Kind::opaque) return true;
-  if (n.kind == Kind::multiply) {
-    const std::vector<Part> sides = part.children();
-    if (n.applied) return sides[1].kind() == Kind::number || sides[1].kind() == Kind::tuple || is_name(sides[1]);
-    return (is_name(sides[0]) && sides[0].text().starts_with('\\')) && is_name(sides[1]);
-  }
-  if (n.kind != Kind::tuple && n.kind != Kind::ratio) return false;
-  const std::vector<Part> items = part.children();
-  return std::all_of(items.begin(), items.end(), is_name);
-}
 
 class Comparison {
  public:
-  explicit Comparison(const MathPolicy& policy) : policy_(policy) {}
+  Comparison(const MathPolicy& policy, uint64_t seed) : policy_(policy), values_(policy, seed) {}
 
   bool equal(const Part& g, const Part& a) {
     work_ += g.get().size + a.get().size;
@@ -193,29 +148,17 @@ class Comparison {
     const Relation turned = mirrored(a);
     return (g.signs == a.signs && same_in_order(g.sides, a.sides)) || (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
   }
-  // left - right of one is a constant times that of the other (2x + 4y = 3 and x + 2y = 3/2); for inequalities the constant's sign counts.
-  bool proportional(const Relation& g, const Relation& a) const {
+  // 2x + 4y = 3 and x + 2y = 3/2; for inequalities the constant's sign counts. Two constants are proportional whatever they are, and units are
+  // compared side by side.
+  bool proportional(const Relation& g, const Relation& a) {
     const char sign = g.signs[0];
     const bool same = sign == a.signs[0], turned = sign == mirrored(a.signs[0]);
-    if (!(same || turned) || sign == 'i') return false;
-    double ratio = 0;
-    int used = 0;
-    for (uint64_t k = 0; k < num_points; ++k) {
-      const auto x = difference(g, k), y = difference(a, k);
-      if (!x || !y || std::abs(*x) < 1e-9 || std::abs(*y) < 1e-9) continue;
-      const std::complex<double> now = *x / *y;
-      if (std::fabs(now.imag()) > 1e-9 || (used > 0 && std::fabs(now.real() - ratio) > 1e-8 * std::fabs(ratio))) return false;
-      ratio = now.real();
-      ++used;
-    }
-    // Two constants are proportional to each other whatever they are.
-    if (used < 3 || (is_constant(g.sides[0]) && is_constant(g.sides[1]))) return false;
-    return sign == '=' || sign == '!' || (same && ratio > 0) || (turned && ratio < 0);
-  }
-  std::optional<std::complex<double>> difference(const Relation& r, uint64_t k) const {
-    const auto left = evaluate(*r.sides[0].tree, r.sides[0].node, point(r.sides[0], k, true)),
-               right = evaluate(*r.sides[1].tree, r.sides[1].node, point(r.sides[1], k, true));
-    return left && right ? std::optional(*left - *right) : std::nullopt;
+    if (!(same || turned) || sign == 'i' || (is_constant(g.sides[0]) && is_constant(g.sides[1]))) return false;
+    for (const Relation* relation : {&g, &a})
+      if (relation->sides[0].holds(Kind::unit) || relation->sides[1].holds(Kind::unit)) return false;
+    const int constant = values_.proportional({g.sides[0], g.sides[1]}, {a.sides[0], a.sides[1]});
+    if (sign == '=' || sign == '!') return constant != 0;
+    return (same && constant > 0) || (turned && constant < 0);
   }
   // a < x <= b is (a, b]; x >= a is [a, \infty).
   bool same_interval(Relation r, const Part& interval) {
@@ -237,85 +180,99 @@ class Comparison {
   }
 
   // -- numbers and expressions
-  Point point(const Part& p, uint64_t index, bool percent) const {
-    return {.index = index, .sign = p.sign < 0 ? -1 : 1, .percent = percent, .names_matter = !policy_.any_names};
-  }
   static int infinity_sign(const Part& p) {
     if (p.kind() == Kind::infinity) return 1;
     return p.kind() == Kind::negate ? -infinity_sign(p.with(p.get().first)) : 0;
   }
   // Strict: a whole number as it is written, sign aside.
   static bool is_whole(const Part& p) {
-    if (p.kind() == Kind::negate || p.kind() == Kind::percent) return is_whole(p.with(p.get().first));
+    if (p.kind() == Kind::negate || p.kind() == Kind::percent || p.kind() == Kind::unit) return is_whole(p.with(p.get().first));
     if (p.kind() != Kind::number) return false;
     const std::string literal = literal_text(*p.tree, p.node);
     return literal.find_first_of("eE") != std::string::npos || canonical_digits(literal).find('.') == std::string::npos;
   }
   static bool is_fraction(const Part& p) {
-    if (p.kind() == Kind::negate) return is_fraction(p.with(p.get().first));
+    if (p.kind() == Kind::negate || p.kind() == Kind::unit) return is_fraction(p.with(p.get().first));
     if (p.kind() != Kind::divide) return false;
     const std::vector<Part> sides = p.children();
     return is_whole(sides[0]) && is_whole(sides[1]);
   }
-  bool scalars(const Part& g, const Part& a) const {
+  bool scalars(const Part& g, const Part& a) {
     if (const int x = infinity_sign(g), y = infinity_sign(a); x || y) return x == y;
-    if (policy_.strict) {
-      if (is_whole(g) != is_whole(a)) return false;
-      if (is_fraction(g) && is_fraction(a) && !same_value(lowest_side(g), lowest_side(a), false)) return false;
-      return same_value(g, a, false);
-    }
-    return same_value(g, a, true) || ((g.tree->percent || a.tree->percent) && same_value(g, a, false));
+    // Digits of two bases are two answers to a question that asks for one: 1_7 is not 1_8.
+    if (g.kind() == Kind::based && a.kind() == Kind::based && g.get().columns != a.get().columns) return false;
+    const Measure mg = measure(g), ma = measure(a);
+    if (mg.unit && ma.unit) return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
+    if (mg.mixed || ma.mixed) return false;
+    if (mg.unit || ma.unit)
+      if (const auto bare_letter = without_unit_letter(mg.unit ? a : g, mg.unit ? *mg.unit : *ma.unit))
+        return mg.unit ? same_amount(g, *bare_letter, false) : same_amount(*bare_letter, a, false);
+    return same_amount(g, a, false);
   }
-  // The denominator: fractions of equal value and equal denominator are written in the same terms.
-  static Part lowest_side(const Part& p) {
-    if (p.kind() == Kind::negate) return lowest_side(p.with(p.get().first));
+  bool same_amount(const Part& g, const Part& a, bool units) {
+    if (policy_.strict) {
+      if (units || is_whole(g) != is_whole(a)) return false;
+      if (is_fraction(g) && is_fraction(a) && !values_.same(denominator(g), denominator(a), false, false)) return false;
+      return values_.same(g, a, false, false);
+    }
+    return values_.same(g, a, true, units) || ((g.tree->percent || a.tree->percent) && values_.same(g, a, false, units));
+  }
+  // Fractions of equal value and equal denominator are written in the same terms.
+  static Part denominator(const Part& p) {
+    if (p.kind() == Kind::negate || p.kind() == Kind::unit) return denominator(p.with(p.get().first));
     return p.children()[1];
   }
-  bool same_value(const Part& g, const Part& a, bool percent) const {
-    bool exact = true;
-    for (uint64_t k = 0; k < 2 && exact; ++k) {
-      const auto x = evaluate_modular(*g.tree, g.node, point(g, k, percent)), y = evaluate_modular(*a.tree, a.node, point(a, k, percent));
-      exact = x && y;
-      if (exact && *x != *y) return !policy_.strict && rounds_to(g, a, percent);
-    }
-    if (exact) return true;
-    int used = 0;
-    for (uint64_t k = 0; k < num_points; ++k) {
-      const auto x = evaluate(*g.tree, g.node, point(g, k, percent)), y = evaluate(*a.tree, a.node, point(a, k, percent));
-      if (!x != !y) return false;
-      if (!x) continue;
-      if (std::abs(*x - *y) > 1e-9 * std::max(std::abs(*x), std::abs(*y)) + 1e-13) return !policy_.strict && rounds_to(g, a, percent);
-      ++used;
-    }
-    return used >= 2;
+
+  // -- units
+  struct Measure {
+    std::optional<Unit> unit;  // of the whole; none if there is none, or not the same kind everywhere
+    bool mixed = false;        // a sum of several units: 1 hour 30 minutes
+  };
+  static Measure measure(const Part& p) {
+    const Node& n = p.get();
+    const Part first = n.count > 0 ? p.with(n.first) : p;
+    if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
+    if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1)) return measure(first);
+    if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
+    const Measure a = measure(first), b = measure(p.with(first.get().next));
+    const bool mixed = a.mixed || b.mixed || (a.unit && b.unit && *a.unit != *b.unit);
+    return {.unit = a.unit && b.unit && a.unit->same_kind(*b.unit) ? a.unit : std::nullopt, .mixed = mixed};
   }
-  // Both are constants, one of them a decimal, and they round to the same.
-  bool rounds_to(const Part& g, const Part& a, bool percent) const {
-    if (!(g.tree->decimal || a.tree->decimal) || !is_constant(g) || !is_constant(a)) return false;
-    const auto x = evaluate(*g.tree, g.node, point(g, 0, percent)), y = evaluate(*a.tree, a.node, point(a, 0, percent));
-    if (!x || !y) return false;
-    // Where little is left after rounding, .0000672 is still not .0000673.
-    if (std::abs(*x - *y) > std::pow(10.0, -0.5 * policy_.precision) * std::abs(*x)) return false;
-    const double unit = std::pow(10.0, -policy_.precision);
-    const auto rounded = [&](double v) { return std::round(v / unit); };
-    return rounded(x->real()) == rounded(y->real()) && rounded(x->imag()) == rounded(y->imag());
+  // "5m" beside 5 meters: the letter is the unit, not a variable.
+  static std::optional<Part> without_unit_letter(const Part& p, const Unit& unit) {
+    if (p.kind() != Kind::multiply) return std::nullopt;
+    const std::vector<Part> factors = p.children();
+    const bool same = factors[1].kind() == Kind::symbol && read_unit(factors[1].text()) == unit;
+    return same ? std::optional(factors[0]) : std::nullopt;
   }
 
   MathPolicy policy_;
+  ValueComparison values_;
   int work_ = 0;
 };
 
+// Without the signs of dollars and degrees; degrees stay where a function of an angle may be (\tan 45^\circ is not \tan 45).
+std::string without_unit_signs(std::string_view cleaned) {
+  std::string out(cleaned);
+  const bool angles = std::any_of(std::begin(angle_functions), std::end(angle_functions),
+                                  [&](std::string_view name) { return cleaned.find(name) != std::string_view::npos; });
+  for (const std::string_view sign : {"\\dollar ", "\\degree ", "\\degree"})
+    for (size_t at = out.find(sign); at != std::string::npos && !(angles && sign[2] == 'e'); at = out.find(sign, at)) out.erase(at, sign.size());
+  return out;
+}
+
 // A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may say what belongs
 // together (\frac{15}{2} is not \frac{1}{52}) they stay.
-std::string bare_text(std::string_view cleaned) {
+std::string bare_text(std::string_view text) {
+  const std::string cleaned = without_unit_signs(text);
   const bool formula = cleaned.find_first_of("^_") != std::string_view::npos || [&] {
     for (size_t at = cleaned.find('\\'); at != std::string_view::npos; at = cleaned.find('\\', at + 1))
-      if (!cleaned.substr(at).starts_with("\\text")) return true;
+      if (!std::string_view(cleaned).substr(at).starts_with("\\text")) return true;
     return false;
   }();
   std::string out;
   for (size_t i = 0; i < cleaned.size(); ++i) {
-    if (cleaned.substr(i).starts_with("\\text")) {
+    if (std::string_view(cleaned).substr(i).starts_with("\\text")) {
       i += 4;
       continue;
     }
@@ -357,7 +314,7 @@ bool math_equal(std::string_view reference, std::string_view answer, const MathP
   }
   if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
   const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
-  return tg && ta && math::Comparison(policy).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
+  return tg && ta && math::Comparison(policy, math::seed_of(g, a)).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
 }
 
 }  // namespace hone

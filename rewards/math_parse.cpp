@@ -1,4 +1,7 @@
+#include <charconv>
+
 #include "rewards/math_parser.h"
+#include "rewards/math_point.h"
 
 namespace hone::math {
 
@@ -50,15 +53,37 @@ int32_t Parser::number() {
     if (is_digit(peek(1 + sign)))
       for (at_ += 2 + sign; is_digit(peek());) ++at_;
   }
-  if (peek() == '_') {  // a number in another base
-    ++at_;
-    if (peek() == '{')
-      braced();
-    else
-      while (is_digit(peek())) ++at_;
-    return add(Kind::opaque, begin, at_);
-  }
+  if (const int32_t based = based_number(begin); based >= 0) return based;
   return add(Kind::number, begin, at_);
+}
+
+// The rest of a number in another base, 1011_2 or 2E_{16}, whose first digits have been read: -1 if it is none, opaque if a digit is not of its base.
+int32_t Parser::based_number(size_t begin) {
+  size_t end = at_;
+  while (end < text_.size() && text_[end] >= 'A' && text_[end] <= 'Z') ++end;
+  if (end >= text_.size() || text_[end] != '_') return -1;
+  const std::string_view digits = text_.substr(begin, end - begin);
+  const size_t before = std::exchange(at_, end + 1);
+  std::string_view base = rest();
+  if (peek() == '{') {
+    base = braced();
+  } else if (base.starts_with("\\text")) {
+    at_ += 5;
+    base = braced();
+  } else {
+    while (is_digit(peek())) ++at_;
+    base = text_.substr(end + 1, at_ - end - 1);
+  }
+  base = trimmed(base);
+  if (base.starts_with("\\text{") && base.ends_with('}')) base = trimmed(base.substr(6, base.size() - 7));
+  int value = base_named(base);
+  if (value == 0) std::from_chars(base.data(), base.data() + base.size(), value);
+  const bool valid =
+      value >= 2 && value <= 36 && std::all_of(digits.begin(), digits.end(), [value](char c) { return c == '.' || digit_value(c) < value; });
+  if (!valid && end != before) return at_ = before, -1;
+  const int32_t out = add(valid ? Kind::based : Kind::opaque, begin, valid ? end : at_);
+  if (valid && !failed_) node(out).columns = static_cast<uint16_t>(value);
+  return out;
 }
 
 // A letter or a command with the primes and subscript that belong to it.
@@ -129,6 +154,7 @@ int32_t Parser::command() {
     return add(Kind::function, {inside}, begin + 1, end);
   }
   if (name == "boxed") return argument();
+  if (name == "dollar") return add(Kind::unit, {power()}, begin, end);
   if (name == "binom") {
     const int32_t top = argument();
     return add(Kind::function, {top, argument()}, begin + 1, end);

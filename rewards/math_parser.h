@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rewards/math_expr.h"
+#include "rewards/math_units.h"
 #include "rewards/math_words.h"
 #include "rewards/text.h"
 
@@ -200,7 +201,9 @@ class Parser {
         int32_t right = power();
         if (minus) right = add(Kind::negate, {right});
         left = add(kind, {left, right});
-      } else if (take_multiplier(left) || skip_unit()) {
+      } else if (take_multiplier(left) || take_unit(left)) {
+      } else if (is_digit(peek()) && tree_.at(left).kind == Kind::unit) {
+        left = next_unit(left);
       } else if (starts_factor()) {
         left = juxtaposed(left);
       } else
@@ -263,8 +266,20 @@ class Parser {
     node(left).columns = static_cast<uint16_t>(zeros);
     return true;
   }
-  // Units: \text{...} that is no separator, and words after a value, each with its power. True if something was dropped.
-  bool skip_unit() {
+  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped.
+  bool take_unit(int32_t& left) {
+    spaces();
+    const size_t begin = at_;
+    if (!skip_unit_word()) return false;
+    while (!failed_ && (skip_unit_word() || skip_divisor_unit(begin))) {}
+    const Kind kind = tree_.at(left).kind;
+    const bool measurable = kind != Kind::unit && kind != Kind::word && kind != Kind::tuple && kind != Kind::list && kind != Kind::set &&
+                            kind != Kind::set_union && kind != Kind::matrix;
+    if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = add(Kind::unit, {left}, begin, at_);
+    return true;
+  }
+  // True if something was passed over.
+  bool skip_unit_word() {
     spaces();
     const size_t before = at_;
     if (text_separator()) return at_ = before, false;
@@ -274,12 +289,8 @@ class Parser {
       // Part of what is said, not a unit: the text is then compared as it is.
       if (words == "a.m." || words == "p.m." || (!words.empty() && is_digit(words[0]))) return failed_ = true, false;
     } else if (is_letter(peek())) {
-      const std::string_view word = text_.substr(at_, letters_end(at_) - at_);
-      const bool apart = at_ > 0 && text_[at_ - 1] == ' ';
-      const bool percent = word == "percent" || word == "pct" || word == "percentage";
-      if (word == "and" || word == "or" || is_function_name(word) || word == "pi" || multiplier_zeros(word) != 0) return false;
-      if (!percent && !is_unit(word) && !(any_unit_ && apart && word.size() > 2 && !is_product_of_letters(word))) return false;
-      at_ += word.size();
+      if (!is_unit_word(before)) return false;
+      at_ = letters_end(at_);
     } else
       return false;
     if (take("^")) {
@@ -288,8 +299,37 @@ class Parser {
       else if (at_ < text_.size())
         ++at_;
     }
-    tree_.unit = true;
     return true;
+  }
+  bool is_unit_word(size_t at) const {
+    const size_t end = letters_end(at);
+    const std::string_view word = text_.substr(at, end - at);
+    const bool apart = at > 0 && text_[at - 1] == ' ', last = end == text_.size();
+    if (last && apart && (word == "in" || word == "min" || word == "sec")) return true;
+    if (word == "and" || word == "or" || is_function_name(word) || word == "pi" || multiplier_zeros(word) != 0) return false;
+    if (word == "percent" || word == "pct" || word == "percentage" || is_unit(word)) return true;
+    return apart && ((any_unit_ && word.size() > 2 && !is_product_of_letters(word)) || word == "per");
+  }
+  // The second half of km/h.
+  bool skip_divisor_unit(size_t begin) {
+    if (peek() != '/' || !read_unit(text_.substr(begin, at_ - begin))) return false;
+    const size_t before = at_++;
+    spaces();
+    const size_t end = letters_end(at_);
+    if (rest().starts_with("\\text") ? skip_unit_word() : end > at_ && read_unit(text_.substr(at_, end - at_)).has_value()) {
+      at_ = std::max(at_, end);
+      return true;
+    }
+    at_ = before;
+    return false;
+  }
+  // 30 minutes after 1 hour: a smaller unit of the same kind is added.
+  int32_t next_unit(int32_t left) {
+    int32_t right = power();
+    if (failed_ || !take_unit(right) || failed_ || node(right).kind != Kind::unit) return failed_ = true, 0;
+    const auto large = read_unit(tree_.text(left)), small = read_unit(tree_.text(right));
+    if (!large->same_kind(*small) || *large == *small) return failed_ = true, 0;
+    return add(Kind::add, {left, right});
   }
 
   // -- powers
@@ -321,7 +361,7 @@ class Parser {
         tree_.percent = true;
         value = add(Kind::percent, {value});
       } else if (take("\\degree")) {
-        if (angle_depth_ > 0) value = add(Kind::degree, {value});
+        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : add(Kind::unit, {value}, at_ - sizeof("degree"), at_);
       } else
         break;
     }
@@ -330,6 +370,7 @@ class Parser {
 
   int32_t primary();
   int32_t number();
+  int32_t based_number(size_t begin);
   int32_t letters();
   int32_t symbol(size_t begin);
   int32_t command();

@@ -15,20 +15,14 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
 constexpr std::string_view functions[] = {"sin", "cos", "tan", "cot",  "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
                                           "log", "ln",  "exp", "sqrt", "abs", "gcd", "lcm",    "max",    "min",    "asin", "acos", "atan"};
 constexpr std::string_view trigonometric[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
-constexpr std::string_view units[] = {"cm",   "mm",     "km",       "kg",    "mg",     "ml",     "ft",    "lb",    "lbs",        "hr",        "hrs",
-                                      "mph",  "kph",    "inch",     "feet",  "foot",   "degree", "meter", "metre", "centimeter", "kilometer", "mile",
-                                      "yard", "second", "minute",   "hour",  "day",    "week",   "month", "year",  "inches",     "deg",       "sec",
-                                      "min",  "gram",   "kilogram", "liter", "square", "cubic",  "unit",  "radian"};
+constexpr std::string_view bases[] = {"two", "three",  "four",   "five",     "six",      "seven",   "eight",  "nine",
+                                      "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"};
 
 }  // namespace
 
 bool is_function_name(std::string_view name) { return contains(functions, name); }
 
 bool is_trigonometric(std::string_view name) { return contains(trigonometric, name); }
-
-bool is_unit(std::string_view word) {
-  return contains(units, word) || (word.size() > 3 && word.back() == 's' && contains(units, word.substr(0, word.size() - 1)));
-}
 
 int multiplier_zeros(std::string_view word) {
   if (word == "hundred") return 2;
@@ -37,6 +31,11 @@ int multiplier_zeros(std::string_view word) {
   if (word == "billion") return 9;
   if (word == "trillion") return 12;
   return 0;
+}
+
+int base_named(std::string_view word) {
+  const auto found = std::find(std::begin(bases), std::end(bases), word);
+  return found == std::end(bases) ? 0 : static_cast<int>(found - std::begin(bases)) + 2;
 }
 
 bool is_product_of_letters(std::string_view letters) {

@@ -60,10 +60,11 @@ struct Home {
   std::string_view prefix, folder;
   size_t max_files;
 };
-constexpr Home kHomes[] = {{"nlohmann/", "core", 1},    {"toml++/", "core", 1},      {"spdlog/", "core", 1}, {"pcre2", "core", 2},
-                           {"utf8proc", "core", 2},     {"zlib.h", "core", 2},       {"CLI/", "cli", 2},     {"boost/", "core/net", 0},
-                           {"openssl/", "core/net", 0}, {"seccomp.h", "rewards", 1}, {"dnnl", "kernels", 2}, {"hwy/", "kernels", 0},
-                           {"nccl.h", "core/comm", 1}};
+constexpr Home kHomes[] = {{"nlohmann/", "core", 1},    {"toml++/", "core", 1},         {"spdlog/", "core", 1},
+                           {"pcre2", "core", 2},        {"utf8proc", "core", 2},        {"zlib.h", "core", 2},
+                           {"CLI/", "cli", 2},          {"boost/asio", "core/net", 0},  {"openssl/", "core/net", 0},
+                           {"seccomp.h", "rewards", 1}, {"dnnl", "kernels", 2},         {"hwy/", "kernels", 0},
+                           {"nccl.h", "core/comm", 1},  {"boost/beast", "core/net", 0}, {"boost/multiprecision", "rewards", 0}};
 
 struct Include {
   std::string file, header;

@@ -104,6 +104,31 @@ TEST_F(RewardModelTest, AsARewardItScoresPromptAndCompletionTheSameAloneAndInGro
   EXPECT_TRUE(std::isfinite(reward->score(task, {.ids = {}, .text = std::string(100000, '1') + "\xff", .finish_reason = "length"}).score));
 }
 
+TEST_F(RewardModelTest, ACompletionThatWasCutOffGetsNoEndAndPaysThePenalty) {
+  const auto score = [&](const std::string& keys, const Task& task, const char* finish_reason) {
+    const auto reward = make_reward("{kind = 'reward_model', device = 'cpu', path = '" + folder.path().string() + "'" + keys + "}");
+    return reward->score(task, {.ids = {}, .text = " c1", .finish_reason = finish_reason}).score;
+  };
+  const auto without_end = [&](PromptFormat format, const Task& task) {
+    std::vector<int32_t> tokens = PromptEncoder(format, tokenizer).prompt(task);
+    for (const int32_t id : tokenizer.encode(" c1")) tokens.push_back(id);
+    return tokens;
+  };
+  Task text, messages;
+  text.prompt = "a b";
+  messages.messages = {{"user", "a b", {}}};
+  EXPECT_NEAR(score("", text, "stop"), score_by_hand(PromptEncoder({}, tokenizer).sample("a b", " c1").tokens), 1e-5);
+  EXPECT_NEAR(score("", text, "length"), score_by_hand(without_end({}, text)), 1e-5);
+  EXPECT_NE(score("", text, "length"), score("", text, "stop"));
+  const PromptFormat chat{.chat = "plain", .system = ""};
+  EXPECT_NEAR(score(", chat = 'plain'", text, "length"), score_by_hand(without_end(chat, text)), 1e-5);
+  EXPECT_NEAR(score(", chat = 'plain'", messages, "length"), score_by_hand(without_end(chat, messages)), 1e-5);
+  EXPECT_NE(score(", chat = 'plain'", messages, "length"), score(", chat = 'plain'", messages, "stop"));
+  EXPECT_NEAR(score(", missing_eos_penalty = 1.5", text, "length"), score("", text, "length") - 1.5, 1e-12);
+  EXPECT_EQ(score(", missing_eos_penalty = 1.5", text, "stop"), score("", text, "stop"));
+  EXPECT_THROW(score(", missing_eos_penalty = -1", text, "stop"), Error);
+}
+
 TEST(BradleyTerryLoss, FollowsItsFormula) {
   // Scores are the values of the last masked tokens: 0.5 and -0.25, then -1 and 2; the first pair's margin is 0.3.
   const Json input = parse_json(R"({"logp": [[-1, -1], [-1, -1, -1], [-1, -1], [-1, -1]], "mask": [[0, 1], [0, 0, 1], [0, 1], [0, 1]],

@@ -186,6 +186,66 @@ TEST(Composite, AddsItsPartsAndNamesThem) {
   EXPECT_EQ(judge("{kind = 'composite', parts = [{kind = 'r1_zero'}]}", "5", "</think> <answer>5</answer>").parts.at("r1_zero/format"), 1);
 }
 
+static Task row_task(const std::string& id, const std::string& columns, const std::string& answer) {
+  return {.id = id, .prompt = "", .messages = {}, .answer = answer, .columns = parse_json(columns, id)};
+}
+
+TEST(Composite, APartJudgesTheRowsThatItsConditionNames) {
+  const auto reward = make_reward(
+      "{kind = 'composite', normalize = true, parts = [{kind = 'number', weight = 3, when = {column = 'domain', equals = 'math'}}, {kind = 'exact', "
+      "when = "
+      "{column = 'domain', one_of = ['word', 'code']}}, {kind = 'format'}]}");
+  const Task math = row_task("rows:1", R"({"domain": "math"})", "5"), word = row_task("rows:2", R"({"domain": "word"})", "no number");
+  const Completion five{.ids = {}, .text = "5", .finish_reason = "stop"}, text{.ids = {}, .text = "no number", .finish_reason = "stop"};
+  const Score of_math = reward->score(math, five), of_word = reward->score(word, text);
+  EXPECT_EQ(of_math.parts, (Metrics{{"number", 1}, {"format", 0}}));  // no zero for the part that does not apply
+  EXPECT_EQ(of_math.score, 0.75);
+  EXPECT_EQ(of_word.parts, (Metrics{{"exact", 1}, {"format", 0}}));  // "number" would refuse this answer
+  EXPECT_EQ(of_word.score, 0.5);
+  // Groups of both kinds at once give the same.
+  const std::vector<Completion> fives{five, text}, texts{text, five};
+  std::vector<Score> first(2), second(2);
+  const GroupScores groups[] = {{math, fives, first}, {word, texts, second}};
+  reward->score_groups(groups);
+  EXPECT_EQ(first[0].score, of_math.score);
+  EXPECT_EQ(first[1].parts, (Metrics{{"number", 0}, {"format", 0}}));
+  EXPECT_EQ(second[0].score, of_word.score);
+  EXPECT_EQ(second[1].parts, (Metrics{{"exact", 0}, {"format", 0}}));
+}
+
+TEST(Composite, AConditionReadsTextNumbersBooleansAndPresence) {
+  const auto parts = [](const std::string& when, const std::string& columns) {
+    const auto reward = make_reward("{kind = 'composite', parts = [{kind = 'exact', when = " + when + "}, {kind = 'format'}]}");
+    return reward->score(row_task("x", columns, "a"), {.ids = {}, .text = "a", .finish_reason = "stop"}).parts.size();
+  };
+  EXPECT_EQ(parts("{column = 'level', equals = '3'}", R"({"level": 3})"), 2u);
+  EXPECT_EQ(parts("{column = 'level', equals = '3'}", R"({"level": 4})"), 1u);
+  EXPECT_EQ(parts("{column = 'hard', equals = 'true'}", R"({"hard": true})"), 2u);
+  EXPECT_EQ(parts("{column = 'tests'}", R"({"tests": ["assert True"]})"), 2u);
+  EXPECT_EQ(parts("{column = 'tests'}", R"({"tests": null})"), 1u);
+  EXPECT_EQ(parts("{column = 'tests'}", "{}"), 1u);
+  EXPECT_EQ(parts("{}", "{}"), 2u);
+}
+
+TEST(Composite, ARowWithoutAPartOrWithoutTheColumnIsNamed) {
+  const auto message = [](const std::string& columns) {
+    const auto reward = make_reward(
+        "{kind = 'composite', parts = [{kind = 'math', when = {column = 'domain', equals = 'math'}}, {kind = 'exact', name = 'word', when = {column "
+        "= "
+        "'domain', equals = 'word'}}]}");
+    try {
+      reward->score(row_task("rows.jsonl:7", columns, "5"), {.ids = {}, .text = "5", .finish_reason = "stop"});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* words : {"rows.jsonl:7", "no part", "math asks for column 'domain'", "word asks", "\"chem\""})
+    EXPECT_NE(message(R"({"domain": "chem"})").find(words), std::string::npos) << words;
+  for (const char* words : {"rows.jsonl:7", "no column 'domain'"}) EXPECT_NE(message("{}").find(words), std::string::npos) << words;
+  EXPECT_EQ(message(R"({"domain": "math"})"), "");
+}
+
 TEST(MakeReward, MistakesAreNamed) {
   const auto message = [](const std::string& spec) {
     try {
@@ -199,6 +259,8 @@ TEST(MakeReward, MistakesAreNamed) {
   EXPECT_NE(message("{kind = 'exakt'}").find("did you mean 'exact'"), std::string::npos);
   EXPECT_NE(message("{kind = 'exact', trimm = true}").find("trim"), std::string::npos);
   EXPECT_NE(message("{kind = 'composite'}").find("parts"), std::string::npos);
+  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {equals = 'math'}}]}").find("column"), std::string::npos);
+  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {colum = 'domain'}}]}").find("column"), std::string::npos);
   const test::TemporaryFolder folder;
   write_file_atomic(folder.path() / "r.toml", "kind = 'number'\ntolerance = 0.5\n");
   EXPECT_EQ(make_reward((folder.path() / "r.toml").string())
