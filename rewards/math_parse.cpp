@@ -154,7 +154,7 @@ int32_t Parser::command() {
     return add(Kind::function, {inside}, begin + 1, end);
   }
   if (name == "boxed") return argument();
-  if (name == "dollar") return add(Kind::unit, {power()}, begin, end);
+  if (name == "dollar") return quantity(power(), begin, end);
   if (name == "binom") {
     const int32_t top = argument();
     return add(Kind::function, {top, argument()}, begin + 1, end);

@@ -87,6 +87,8 @@ class Parser {
       while (!failed_ && separator());
       all.push_back(std::move(items));
     } while (!failed_ && take(";"));
+    if (all.size() == 1 && all[0].size() == 2 && !failed_ && continues(last_quantity(all[0][0]), all[0][1]))
+      return add(Kind::add, {all[0][0], all[0][1]});
     if (all.size() == 1) return all[0].size() == 1 ? all[0][0] : add_all(Kind::list, all[0]);
     std::vector<int32_t> out;
     for (const auto& items : all) {
@@ -191,6 +193,7 @@ class Parser {
     return out;
   }
   int32_t product() {
+    const int64_t begin = static_cast<int64_t>(tree_.nodes.size());
     int32_t left = power();
     while (!failed_) {
       spaces();
@@ -201,9 +204,9 @@ class Parser {
         int32_t right = power();
         if (minus) right = add(Kind::negate, {right});
         left = add(kind, {left, right});
-      } else if (take_multiplier(left) || take_unit(left)) {
-      } else if (is_digit(peek()) && tree_.at(left).kind == Kind::unit) {
-        left = next_unit(left);
+      } else if (take_multiplier(left) || take_unit(left, begin)) {
+      } else if (is_digit(peek()) && last_quantity(left) >= 0) {
+        left = next_quantity(left);
       } else if (starts_factor()) {
         left = juxtaposed(left);
       } else
@@ -266,16 +269,17 @@ class Parser {
     node(left).columns = static_cast<uint16_t>(zeros);
     return true;
   }
-  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped.
-  bool take_unit(int32_t& left) {
+  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped. A product whose nodes begin at `first_node`
+  // has a unit if none of its factors does (what 5 cm * 3 cm is measured in is left open).
+  bool take_unit(int32_t& left, int64_t first_node) {
     spaces();
     const size_t begin = at_;
     if (!skip_unit_word()) return false;
     while (!failed_ && (skip_unit_word() || skip_divisor_unit(begin))) {}
     const Kind kind = tree_.at(left).kind;
-    const bool measurable = kind != Kind::unit && kind != Kind::word && kind != Kind::tuple && kind != Kind::list && kind != Kind::set &&
+    const bool measurable = last_unit_ < first_node && kind != Kind::word && kind != Kind::tuple && kind != Kind::list && kind != Kind::set &&
                             kind != Kind::set_union && kind != Kind::matrix;
-    if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = add(Kind::unit, {left}, begin, at_);
+    if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
   }
   // True if something was passed over.
@@ -323,12 +327,24 @@ class Parser {
     at_ = before;
     return false;
   }
-  // 30 minutes after 1 hour: a smaller unit of the same kind is added.
-  int32_t next_unit(int32_t left) {
+  int32_t quantity(int32_t value, size_t begin, size_t end) { return static_cast<int32_t>(last_unit_ = add(Kind::unit, {value}, begin, end)); }
+  // The last quantity of a value that is one or several: 1 hour 30 minutes; -1 if it is none.
+  int32_t last_quantity(int32_t value) const {
+    const Node& n = tree_.at(value);
+    const int32_t last = n.kind == Kind::add ? tree_.at(n.first).next : value;
+    return tree_.at(last).kind == Kind::unit ? last : -1;
+  }
+  // Whether a smaller unit of the same kind may follow, which is added.
+  bool continues(int32_t large, int32_t small) const {
+    if (large < 0 || small < 0 || tree_.at(small).kind != Kind::unit) return false;
+    const auto a = read_unit(tree_.text(large)), b = read_unit(tree_.text(small));
+    return a && b && a->same_kind(*b) &&
+           a->factor.top * static_cast<__int128>(b->factor.bottom) > b->factor.top * static_cast<__int128>(a->factor.bottom);
+  }
+  int32_t next_quantity(int32_t left) {
+    const int64_t begin = static_cast<int64_t>(tree_.nodes.size());
     int32_t right = power();
-    if (failed_ || !take_unit(right) || failed_ || node(right).kind != Kind::unit) return failed_ = true, 0;
-    const auto large = read_unit(tree_.text(left)), small = read_unit(tree_.text(right));
-    if (!large->same_kind(*small) || *large == *small) return failed_ = true, 0;
+    if (failed_ || !take_unit(right, begin) || failed_ || !continues(last_quantity(left), right)) return failed_ = true, 0;
     return add(Kind::add, {left, right});
   }
 
@@ -361,7 +377,7 @@ class Parser {
         tree_.percent = true;
         value = add(Kind::percent, {value});
       } else if (take("\\degree")) {
-        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : add(Kind::unit, {value}, at_ - sizeof("degree"), at_);
+        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : quantity(value, at_ - sizeof("degree"), at_);
       } else
         break;
     }
@@ -383,6 +399,7 @@ class Parser {
   Tree& tree_;
   std::string_view text_;
   size_t at_ = 0;
+  int64_t last_unit_ = -1;  // the unit node made last
   int depth_ = 0, bracket_depth_ = 0, matrix_depth_ = 0, angle_depth_ = 0;
   bool failed_ = false, in_bars_ = false, any_unit_ = false;
 };

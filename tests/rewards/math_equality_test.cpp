@@ -1,8 +1,10 @@
 // Unequal is never taken for equal: crafted congruences, domains of variables, complex numbers, bases, units. And equal stays equal.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <boost/multiprecision/cpp_int.hpp>
 #include <chrono>
+#include <initializer_list>
 #include <string>
 
 #include "core/rng.h"
@@ -221,7 +223,12 @@ TEST(MathEquality, UnitsOfOneKindConvert) {
                     {"1 \\text{ hour}", "60 \\text{ minutes}"},
                     {"1 hour 30 minutes", "90 minutes"},
                     {"1.5 hours", "1 hour 30 minutes"},
+                    {"1 hour and 30 minutes", "1 hour 30 minutes"},
+                    {"1 hour 1 minute 1 second", "3661 seconds"},
+                    {"\\text{5 feet}", "\\text{5 feet}"},
                     {"5 feet 6 inches", "66 inches"},
+                    {"5 cm * 3 cm", "15\\text{ cm}^2"},
+                    {"2 \\text{ m and } 3\\text{ m}", "3\\text{ m}, 2\\text{ m}"},
                     {"1\\text{ ft}", "12\\text{ in}"},
                     {"\\$5", "500 \\text{ cents}"},
                     {"\\$1.50", "1.5 dollars"},
@@ -266,6 +273,9 @@ TEST(MathEquality, UnitsThatDifferMakeOtherQuantities) {
                      {"1 hour 30 minutes", "31"},
                      {"1 hour 30 minutes", "1 hour 40 minutes"},
                      {"1 hour 30 minutes", "31 minutes"},
+                     {"1 hour 30 minutes", "1 hour, 30 hours"},
+                     {"1 hour 1 minute 20 seconds", "61 minutes"},
+                     {"2\\text{ m and }3\\text{ m}", "5\\text{ m}"},
                      {"x = 5\\text{ m}", "x = 5\\text{ cm}"},
                      {"(1\\text{ m}, 2\\text{ m})", "(1\\text{ cm}, 2\\text{ cm})"},
                      {"6\\text{ feet tall}", "6\\text{ inches tall}"},
