@@ -143,7 +143,10 @@ class Cleaner {
     const char c = peek();
     if (c == '\\') return backslash();
     if (is_space(c) || c == '~') return ++at_, space();
-    if (c == '$') return void(++at_);
+    if (c == '$') {
+      if (after_digit() && is_digit(peek(1))) space();  // 2$6 is not 26
+      return void(++at_);
+    }
     if (static_cast<unsigned char>(c) >= 0x80) return other_script();
     if (c == ',' && after_digit() && peek(1) == '\\' && peek(2) == '!') {  // 32,\!348
       size_t k = 3;

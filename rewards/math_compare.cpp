@@ -251,13 +251,23 @@ class Comparison {
   int work_ = 0;
 };
 
-// Without the signs of dollars and degrees; degrees stay where a function of an angle may be (\tan 45^\circ is not \tan 45).
+// Without the signs of dollars and degrees. A sign between digits stays, and so do degrees where a function of an angle may be (\tan 45^\circ is not
+// \tan 45).
 std::string without_unit_signs(std::string_view cleaned) {
-  std::string out(cleaned);
   const bool angles = std::any_of(std::begin(angle_functions), std::end(angle_functions),
                                   [&](std::string_view name) { return cleaned.find(name) != std::string_view::npos; });
-  for (const std::string_view sign : {"\\dollar ", "\\degree ", "\\degree"})
-    for (size_t at = out.find(sign); at != std::string::npos && !(angles && sign[2] == 'e'); at = out.find(sign, at)) out.erase(at, sign.size());
+  std::string out;
+  for (size_t i = 0; i < cleaned.size();) {
+    const std::string_view rest = cleaned.substr(i);
+    size_t length = rest.starts_with("\\dollar") || (rest.starts_with("\\degree") && !angles) ? std::string_view("\\degree").size() : 0;
+    if (length > 0 && length < rest.size() && rest[length] == ' ') ++length;
+    const bool between_digits = !out.empty() && is_digit(out.back()) && length < rest.size() && is_digit(rest[length]);
+    if (length == 0 || between_digits) {
+      out += cleaned[i++];
+    } else {
+      i += length;
+    }
+  }
   return out;
 }
 

@@ -77,7 +77,7 @@ int32_t Parser::based_number(size_t begin) {
   base = trimmed(base);
   if (base.starts_with("\\text{") && base.ends_with('}')) base = trimmed(base.substr(6, base.size() - 7));
   int value = base_named(base);
-  if (value == 0) std::from_chars(base.data(), base.data() + base.size(), value);
+  if (value == 0 && std::from_chars(base.data(), base.data() + base.size(), value).ptr != base.data() + base.size()) value = 0;
   const bool valid =
       value >= 2 && value <= 36 && std::all_of(digits.begin(), digits.end(), [value](char c) { return c == '.' || digit_value(c) < value; });
   if (!valid && end != before) return at_ = before, -1;

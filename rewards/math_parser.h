@@ -226,7 +226,8 @@ class Parser {
     const bool digits = is_digit(peek()), whole = is_integer(left), bracket = peek() == '(';
     if (digits) {
       if (!whole) {
-        if (tree_.at(left).kind == Kind::number) failed_ = true;
+        const Kind kind = tree_.at(left).kind;
+        if (kind == Kind::number || kind == Kind::based || kind == Kind::repeating) failed_ = true;
       } else {
         const int32_t top = power();
         if (failed_ || !take("/")) return failed_ = true, 0;

@@ -211,8 +211,15 @@ TEST(MathEquality, NumbersOfOtherBases) {
                     {"152A_{11}", "152A_{11}"},
                     {"-11_2", "-3"},
                     {"0.1_2", "\\frac12"}});
-  expect_all(false,
-             {{"1011_2", "1011"}, {"1011_2", "1011_3"}, {"1_7", "1_8"}, {"12_2", "4"}, {"1011_2", "13"}, {"x_2", "2"}, {"152A_{11}", "1529_{11}"}});
+  expect_all(false, {{"1011_2", "1011"},
+                     {"1011_2", "1011_3"},
+                     {"1_7", "1_8"},
+                     {"12_2", "4"},
+                     {"1011_2", "13"},
+                     {"x_2", "2"},
+                     {"4", "1_2 4"},
+                     {"25_{6}", "25_{6x}"},
+                     {"152A_{11}", "1529_{11}"}});
 }
 
 TEST(MathEquality, UnitsOfOneKindConvert) {
@@ -280,6 +287,9 @@ TEST(MathEquality, UnitsThatDifferMakeOtherQuantities) {
                      {"(1\\text{ m}, 2\\text{ m})", "(1\\text{ cm}, 2\\text{ cm})"},
                      {"6\\text{ feet tall}", "6\\text{ inches tall}"},
                      {"2\\text{ pounds}", "2\\text{ ounces}"},
+                     {"45", "4^\\circ 5"},
+                     {"26", "2\\$6"},
+                     {"26", "2$6"},
                      {"5\\text{ m}", "500\\text{ m}"}});
 }
 
