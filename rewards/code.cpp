@@ -7,6 +7,7 @@
 
 #include "rewards/code_harness.h"
 #include "rewards/code_tests.h"
+#include "rewards/plugin_text.h"
 #include "rewards/reward.h"
 #include "rewards/sandbox.h"
 #include "rewards/text.h"
@@ -46,6 +47,8 @@ class Code : public Reward {
   void fields(Fields& f) override {
     f("partial", partial_, "the score is the share of tests passed; false: 1 if all pass, else 0");
     f("python", python_, "the interpreter (3.10 or newer): a name or an absolute path");
+    f("block", block_, "first | last: which code block is the program, of those marked as Python or, without one, of those without a language");
+    f.require("block", block_ == "first" || block_ == "last", "block is 'first' or 'last', not '" + block_ + "'");
     f("max_code_kb", max_code_kb_, "KiB of a program; a longer one is not run");
     f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "max_code_kb must be in [1, 65536]");
     f("sandbox", sandbox_config_, "limits of a run, which is one for each input, or one for all tests that are Python");
@@ -66,27 +69,31 @@ class Code : public Reward {
 
   Score score(const Task& task, const Completion& completion) const override {
     const CodeTests tests = read_code_tests(task);
-    const std::string program = program_text(completion.text, tests);
+    const std::string program = program_text(completion.text, tests, block_ == "first");
     if (trimmed(program).empty()) return {.score = 0, .note = "no program"};
     if (program.size() > static_cast<size_t>(max_code_kb_) * 1024) return {.score = 0, .note = "the program is too long"};
-    const Verdict verdict = tests.cases.empty() ? judge_calls(task, tests, program) : judge_output(task, tests, program);
-    const double share = static_cast<double>(verdict.passed) / static_cast<double>(tests.size());
-    return {.score = partial_ ? share : verdict.passed == tests.size() ? 1.0 : 0.0, .note = verdict.note};
+    try {
+      const Verdict verdict = tests.cases.empty() ? judge_calls(tests, program) : judge_output(tests, program);
+      const double share = static_cast<double>(verdict.passed) / static_cast<double>(tests.size());
+      return {.score = partial_ || share == 1 ? share : 0, .note = plain_text(verdict.note)};
+    } catch (const Error& error) {  // the judge's own trouble is not the completion's
+      return failed_score(plain_text(concat(task.id, ": ", error.what())));
+    }
   }
 
  private:
-  SandboxFinished run(const Task& task, SandboxJob job) const {
+  SandboxFinished run(SandboxJob job) const {
     job.environment = {"PYTHONHASHSEED=0", "PYTHONDONTWRITEBYTECODE=1", "PYTHONIOENCODING=utf-8"};
     SandboxOutcome outcome = sandbox_->run(job);
-    if (const auto* refused = std::get_if<SandboxRefused>(&outcome)) fail(task.id, ": the sandbox refused: ", refused->reason);
+    if (const auto* refused = std::get_if<SandboxRefused>(&outcome)) fail("the sandbox refused: ", refused->reason);
     return std::get<SandboxFinished>(std::move(outcome));
   }
 
   // Tests that are Python, or calls of a function: one run of the harness.
-  Verdict judge_calls(const Task& task, const CodeTests& tests, const std::string& program) const {
+  Verdict judge_calls(const CodeTests& tests, const std::string& program) const {
     const std::string nonce = make_nonce();
     const Json job = JsonObject{{"nonce", nonce},
-                                {"solution", program},
+                                {"program", program},
                                 {"stub", tests.stub},
                                 {"entry", tests.entry},
                                 {"setup", tests.setup},
@@ -94,33 +101,30 @@ class Code : public Reward {
                                 {"function", tests.function},
                                 {"calls", tests.calls},
                                 {"defines", Json::array(tests.defines)},
+                                {"classes", Json::array(tests.classes)},
+                                {"imports", Json::array(tests.imports)},
                                 {"all", partial_}};
+    std::vector<std::string> command = {interpreter_, "-s", "-B", "-c", harness_};
+    if (!sandbox_->keeps_processes_apart()) command.push_back("exposed");
     // Without /proc the worker has no way into the judge's memory.
-    const SandboxFinished finished =
-        run(task, {.command = {interpreter_, "-s", "-B", "-c", std::string(code_harness())}, .input = job.dump(), .proc = false});
-    int64_t test = -1;
-    std::string_view rest = finished.out;
-    while (!rest.empty()) {
-      const std::string_view line = rest.substr(0, rest.find('\n'));
-      rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-      if (!line.starts_with(nonce + " ")) continue;
-      const Json fact = parse_json(line.substr(nonce.size() + 1), "verdict");
-      if (const Json* begun = fact.find("test")) {
-        test = begun->as_int();
-        continue;
-      }
-      return {.passed = static_cast<size_t>(fact.at("passed").as_int()), .note = fact.at("note").as_string()};
+    const SandboxFinished finished = run({.command = std::move(command), .input = harness_job(job), .proc = false});
+    HarnessReport report = read_harness_report(finished.out, nonce);
+    if (!report.failure.empty()) fail(report.failure);
+    if (report.passed) {
+      HONE_CHECK(*report.passed >= 0 && *report.passed <= static_cast<int64_t>(tests.size()), "the harness counts ", *report.passed, " tests");
+      return {.passed = static_cast<size_t>(*report.passed), .note = std::move(report.note)};
     }
-    HONE_CHECK(test >= 0, task.id, ": python could not judge: ", describe(finished), " ", last_line(finished.err));
-    return {.passed = 0, .note = describe(finished) + (test == 0 ? " in the program itself" : concat(" in test ", test))};
+    HONE_CHECK(!finished.truncated, "sandbox.output_kb is too small for the verdicts of ", tests.size(), " tests");
+    if (report.test < 0) fail("python could not judge: ", describe(finished), " ", last_line(finished.err));
+    return {.passed = 0, .note = describe(finished) + (report.test == 0 ? " in the program itself" : concat(" in test ", report.test))};
   }
 
   // Texts in, texts out: one run for each.
-  Verdict judge_output(const Task& task, const CodeTests& tests, const std::string& program) const {
+  Verdict judge_output(const CodeTests& tests, const std::string& program) const {
     Verdict verdict;
     for (size_t i = 0; i < tests.cases.size(); ++i) {
       const SandboxFinished finished =
-          run(task, {.command = {interpreter_, "-s", "-B", "solution.py"}, .files = {{"solution.py", program}}, .input = tests.cases[i].input});
+          run({.command = {interpreter_, "-s", "-B", "solution.py"}, .files = {{"solution.py", program}}, .input = tests.cases[i].input});
       std::string wrong;
       if (finished.how != SandboxFinished::How::exited)
         wrong = describe(finished) + " on";
@@ -136,7 +140,8 @@ class Code : public Reward {
   }
 
   bool partial_ = false;
-  std::string python_ = "python3", interpreter_;
+  std::string python_ = "python3", block_ = "last", interpreter_;
+  const std::string harness_ = code_harness();
   int64_t max_code_kb_ = 64;
   SandboxConfig sandbox_config_;
   std::optional<Sandbox> sandbox_;

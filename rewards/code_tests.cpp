@@ -38,18 +38,18 @@ Json arguments_of(const Json& value, const std::string& where) {
   return out;
 }
 
-// Names that code defines at its top level.
-std::vector<std::string> defined_in(std::string_view code) {
-  std::vector<std::string> out;
+// What the reference solution defines and imports at its top level.
+void read_reference(std::string_view code, CodeTests& out) {
   for (size_t begin = 0; begin < code.size();) {
     const size_t end = std::min(code.find('\n', begin), code.size());
-    std::string_view line = code.substr(begin, end - begin);
+    const std::string_view line = code.substr(begin, end - begin);
     begin = end + 1;
+    if (line.starts_with("import ") || line.starts_with("from ")) out.imports.emplace_back(trimmed(line));
     if (!line.starts_with("def ") && !line.starts_with("class ")) continue;
-    line = trimmed(line.substr(line.find(' ')));
-    out.emplace_back(line.substr(0, line.find_first_of("(: ")));
+    const std::string_view name = trimmed(line.substr(line.find(' ')));
+    out.defines.emplace_back(name.substr(0, name.find_first_of("(: ")));
+    if (line.starts_with("class ")) out.classes.push_back(out.defines.back());
   }
-  return out;
 }
 
 void read_pairs(const Json& from, const std::string& where, CodeTests& out) {
@@ -81,15 +81,126 @@ std::optional<Json> pairs_of(const Task& task) {
   return std::nullopt;
 }
 
-bool same_word(std::string_view a, std::string_view b) {
-  if (a == b) return true;
-  if (a.find_first_of(".eE") == std::string_view::npos && b.find_first_of(".eE") == std::string_view::npos) return false;
-  double x = 0, y = 0;
-  const auto read = [](std::string_view word, double& out) {
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), out);
-    return error == std::errc() && stop == word.data() + word.size() && std::isfinite(out);
+// A number as it is written, without rounding: 0.digits * 10^exponent.
+struct Written {
+  bool negative = false, point = false;
+  std::string digits = {};  // none at either end is 0; "" = zero
+  int64_t exponent = 0;
+  bool same_value(const Written& other) const { return negative == other.negative && digits == other.digits && exponent == other.exponent; }
+  bool has_fraction() const { return point || static_cast<int64_t>(digits.size()) > exponent; }
+};
+
+std::optional<Written> written_number(std::string_view word) {
+  Written out;
+  if (word.starts_with('-')) {
+    out.negative = true;
+    word.remove_prefix(1);
+  }
+  const std::string_view mantissa = word.substr(0, word.find_first_of("eE"));
+  if (mantissa.size() < word.size()) {
+    std::string_view power = word.substr(mantissa.size() + 1);
+    if (power.starts_with('+') && power.size() > 1 && is_digit(power[1])) power.remove_prefix(1);
+    const auto [end, error] = std::from_chars(power.data(), power.data() + power.size(), out.exponent);
+    if (error != std::errc() || end != power.data() + power.size() || std::abs(out.exponent) > 1'000'000) return std::nullopt;
+  }
+  bool any = false;
+  for (const char c : mantissa) {
+    if (c == '.' ? out.point : !is_digit(c)) return std::nullopt;
+    if (c == '.') {
+      out.point = true;
+      continue;
+    }
+    any = true;
+    if (c == '0' && out.digits.empty()) {
+      out.exponent -= out.point;
+      continue;
+    }
+    out.digits.push_back(c);
+    out.exponent += !out.point;
+  }
+  if (!any) return std::nullopt;
+  out.digits.erase(out.digits.find_last_not_of('0') + 1);
+  if (out.digits.empty()) {
+    out.negative = false;
+    out.exponent = 0;
+  }
+  return out;
+}
+
+bool same_word(std::string_view printed, std::string_view expected) {
+  if (printed == expected) return true;
+  // Whole numbers are texts: 007 is not 7.
+  if (printed.find_first_of(".eE") == std::string_view::npos && expected.find_first_of(".eE") == std::string_view::npos) return false;
+  const std::optional<Written> got = written_number(printed), wanted = written_number(expected);
+  if (!got || !wanted) return false;
+  if (got->same_value(*wanted)) return true;
+  if (!wanted->has_fraction()) return false;
+  const auto value = [](std::string_view word) {
+    double out = std::nan("");
+    std::from_chars(word.data(), word.data() + word.size(), out);  // stays NaN out of range
+    return out;
   };
-  return read(a, x) && read(b, y) && std::abs(x - y) <= 1e-6 * std::max(1.0, std::abs(y));
+  const double x = value(printed), y = value(expected);
+  return std::abs(x - y) <= 1e-6 * std::max(1.0, std::abs(y));
+}
+
+// A line of three or more ` or ~ that begins or ends a block of code.
+struct Fence {
+  char mark = 0;
+  size_t length = 0, indent = 0;
+  std::string language = {};  // "" where it says none
+  bool closes(const Fence& open) const { return language.empty() && matches(open); }
+  bool matches(const Fence& open) const { return mark == open.mark && length >= open.length && indent <= open.indent + 3; }
+};
+
+std::optional<Fence> fence_of(std::string_view line) {
+  Fence out;
+  out.indent = std::min(line.find_first_not_of(" \t"), line.size());
+  line.remove_prefix(out.indent);
+  if (line.empty() || (line[0] != '`' && line[0] != '~')) return std::nullopt;
+  out.mark = line[0];
+  out.length = std::min(line.find_first_not_of(out.mark), line.size());
+  const std::string_view info = trimmed(line.substr(out.length));
+  if (out.length < 3 || (out.mark == '`' && info.find('`') != std::string_view::npos)) return std::nullopt;
+  // ```python, ```Python title="x", ```{.python}, ```py:solution.py
+  const size_t begin = info.find_first_not_of("{. ");
+  if (begin == std::string_view::npos) return out;
+  const size_t end = info.find_first_of(" \t,:;.}{", begin);
+  out.language = lower(info.substr(begin, end == std::string_view::npos ? end : end - begin));
+  return out;
+}
+
+struct CodeBlock {
+  std::string language, text;
+};
+
+// The blocks of a text up to a <think> outside them. A block of Markdown is looked into. One begins, too, where another is still open.
+std::vector<CodeBlock> code_blocks(std::string_view text) {
+  std::vector<CodeBlock> out;
+  std::optional<Fence> open, wrapper;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, std::min(end + 1, text.size()) - begin);
+    begin = end + 1;
+    const std::optional<Fence> fence = fence_of(line);
+    if (open && fence && fence->closes(*open)) {
+      open.reset();
+    } else if (fence && (!open || (!fence->language.empty() && fence->matches(*open)))) {
+      if (wrapper && !open && fence->closes(*wrapper)) {
+        wrapper.reset();
+        continue;
+      }
+      out.push_back({.language = fence->language, .text = ""});
+      const bool markdown = fence->language == "markdown" || fence->language == "md";
+      (markdown ? wrapper : open) = fence;
+    } else if (open) {
+      // Without the indentation of its fence, as in a list.
+      out.back().text += line.substr(std::min({open->indent, line.find_first_not_of(" \t"), line.size()}));
+    } else if (line.find("<think>") != std::string_view::npos) {
+      break;
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -105,7 +216,8 @@ CodeTests read_code_tests(const Task& task) {
     if (const Json* imports = row.find("test_imports"); imports && imports->is_array()) out.setup = lines_of(*imports, task.id);
     out.setup += text_of(row, "test_setup_code", task.id);
     for (const Json& test : list->as_array(task.id + ".test_list")) out.asserts.push_back(test.as_string(task.id + ".test_list"));
-    out.defines = defined_in(text_of(row, "code", task.id));
+    read_reference(text_of(row, "code", task.id), out);
+    if (const std::string entry = text_of(row, "entry_point", task.id); out.defines.empty() && !entry.empty()) out.defines = {entry};
   } else if (const std::optional<Json> pairs = pairs_of(task)) {
     read_pairs(*pairs, task.id, out);
   } else {
@@ -117,25 +229,21 @@ CodeTests read_code_tests(const Task& task) {
   return out;
 }
 
-std::string program_text(std::string_view reply, const CodeTests& tests) {
-  std::string_view block;
-  bool found = false, open = false;
-  size_t block_begin = 0;
-  for (size_t begin = 0; begin < reply.size();) {
-    const size_t end = std::min(reply.find('\n', begin), reply.size());
-    if (trimmed(reply.substr(begin, end - begin)).starts_with("```")) {
-      if (open)
-        block = reply.substr(block_begin, begin - block_begin);
-      else
-        block_begin = std::min(end + 1, reply.size());
-      found = true;
-      open = !open;
-    }
-    begin = end + 1;
+std::string program_text(std::string_view reply, const CodeTests& tests, bool first) {
+  constexpr std::string_view thought = "</think>", thinking = "<think>";
+  if (const size_t end = reply.rfind(thought); end != std::string_view::npos) reply.remove_prefix(end + thought.size());
+  std::vector<CodeBlock> blocks = code_blocks(reply);
+  if (blocks.empty()) {
+    if (trimmed(reply).starts_with(thinking)) return "";
+    const size_t opened = reply.find(concat("\n", thinking));
+    return tests.stub + std::string(reply.substr(0, opened));
   }
-  if (open) block = reply.substr(block_begin);
-  if (!found) return tests.stub + std::string(reply);
-  return tests.stub + (tests.stub.empty() ? "" : "\n") + std::string(block);
+  const auto is_python = [](const CodeBlock& block) { return block.language == "python" || block.language == "python3" || block.language == "py"; };
+  const bool marked = std::any_of(blocks.begin(), blocks.end(), is_python);
+  std::erase_if(blocks,
+                [&](const CodeBlock& block) { return (marked ? !is_python(block) : !block.language.empty()) || trimmed(block.text).empty(); });
+  if (blocks.empty()) return "";
+  return tests.stub + (tests.stub.empty() ? "" : "\n") + (first ? blocks.front() : blocks.back()).text;
 }
 
 bool same_output(std::string_view printed, std::string_view expected) {

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/scratch_folder.h"
 #include "rewards/process_tree.h"
 #include "rewards/sandbox_filter.h"
-#include "rewards/scratch_folder.h"
 
 namespace hone {
 

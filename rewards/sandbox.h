@@ -53,6 +53,8 @@ class Sandbox {
   // Why every run is refused: the guards that are missing and not allowed to be; "" if none is.
   const std::string& refusal() const { return refusal_; }
   SandboxOutcome run(const SandboxJob& job) const;
+  // True if no process of a run can look into another one of its user: none sees the machine's /proc, none has ptrace.
+  bool keeps_processes_apart() const { return guards_.mount && guards_.seccomp; }
 
  private:
   SandboxFinished run_guarded(const SandboxJob& job) const;  // an Error where it cannot start

@@ -77,6 +77,7 @@ std::vector<sock_filter> compile(bool own_pids) {
   for (const scmp_datum_t request : {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX})
     allow(filter, "ioctl", {SCMP_A1(SCMP_CMP_EQ, request)});
   for (const scmp_datum_t option : {PR_SET_NAME, PR_GET_NAME, PR_CAPBSET_READ}) allow(filter, "prctl", {SCMP_A0(SCMP_CMP_EQ, option)});
+  allow(filter, "prctl", {SCMP_A0(SCMP_CMP_EQ, PR_SET_DUMPABLE), SCMP_A1(SCMP_CMP_EQ, 0)});  // to be hidden from others, not the other way
 
   const int file = memfd_create("seccomp", MFD_CLOEXEC);
   HONE_CHECK(file >= 0, "seccomp: memfd_create: ", std::strerror(errno));

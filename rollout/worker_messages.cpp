@@ -1,7 +1,5 @@
 #include "rollout/worker_messages.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include "core/config.h"
 #include "core/file.h"
 #include "core/generation_config.h"
+#include "core/scratch_folder.h"
 #include "core/tokenizer.h"
 
 namespace hone {
@@ -109,20 +108,6 @@ Request request_of(const Json& json) {
   return out;
 }
 
-// A folder that goes with its scope.
-struct ScratchFolder {
-  ScratchFolder() : path((std::filesystem::temp_directory_path() / "hone-XXXXXX").string()) {
-    HONE_CHECK(::mkdtemp(path.data()), path, ": cannot be made: ", std::strerror(errno));
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  std::string path;
-};
-
 template <class T>
 T of_name(const Json& json, const char* member, std::initializer_list<T> known) {
   const std::string& name = json.at(member).as_string(member);
@@ -145,9 +130,9 @@ Digest digest_of(std::string_view text, std::string_view what) {
 
 std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
   const ScratchFolder folder;
-  tokenizer.save(folder.path);
+  tokenizer.save(folder.path());
   std::map<std::string, std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path)) out[entry.path().filename().string()] = read_file(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) out[entry.path().filename().string()] = read_file(entry.path());
   out["generation_config.json"] = generation_config(tokenizer).dump();
   return out;
 }
@@ -156,9 +141,9 @@ Tokenizer tokenizer_of(const std::map<std::string, std::string>& files) {
   const ScratchFolder folder;
   for (const auto& [name, content] : files) {
     HONE_CHECK(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "tokenizer: '", name, "' is no file's name");
-    write_file_atomic(std::filesystem::path(folder.path) / name, content);
+    write_file_atomic(std::filesystem::path(folder.path()) / name, content);
   }
-  return Tokenizer::load(folder.path);
+  return Tokenizer::load(folder.path());
 }
 
 Json WorkerSetup::to_json() const {
