@@ -4,19 +4,11 @@
 
 #include "core/jsonl.h"
 #include "rewards/code_tests.h"
-#include "rewards/reward.h"
-#include "rewards/sandbox.h"
-#include "tests/support/guards.h"
-#include "tests/support/support.h"
+#include "rewards/text.h"
+#include "tests/rewards/code_run.h"
 
 namespace hone::test {
 namespace {
-
-Task task_of(Json row, const std::string& answer = "") {
-  return {.id = "rows.jsonl:1", .prompt = {}, .messages = {}, .answer = answer, .columns = std::move(row)};
-}
-Task task_of(const char* row, const std::string& answer = "") { return task_of(parse_json(row, "row"), answer); }
-Task asserts(const std::vector<std::string>& tests) { return task_of(JsonObject{{"test_list", Json::array(tests)}}); }
 
 constexpr const char* kAdd = R"({"test_list": ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add(5, 5) == 10"]})";
 // Longer than any limit here, and not endless.
@@ -68,6 +60,46 @@ TEST(CodeTests, TheProgramIsTheLastBlockOrTheReplyBehindTheStub) {
   EXPECT_EQ(program_text("```python\r\na = 1\r\n```\r\n", plain), "a = 1\r\n");
 }
 
+TEST(CodeTests, BlocksMarkedAsPythonArePreferred) {
+  const CodeTests plain, stubbed{.stub = "def f():\n", .entry = "f"};
+  const auto expect = [&](const char* reply, const char* last, const char* first) {
+    EXPECT_EQ(program_text(reply, plain), last) << reply;
+    EXPECT_EQ(program_text(reply, plain, true), first) << reply;
+  };
+  expect("```python\na\n```\n```bash\nrm -r x\n```\n```\nout\n```", "a\n", "a\n");
+  expect("```Python3 title=x\na\n```\n```py:solution.py\nb\n```\n```{.python}\nc\n```", "c\n", "a\n");
+  expect("```\na\n```\n```text\nout\n```\n```\nb\n```", "b\n", "a\n");
+  expect("```cpp\nint f();\n```\n~~~js\nf\n~~~", "", "");
+  EXPECT_EQ(program_text("```java\nclass A {}\n```", stubbed), "");
+  expect("```python\na\n```\n```python\n\n```", "a\n", "a\n");
+  // cut off
+  expect("```python\na\n```\nBetter:\n```python\nb", "b", "a\n");
+  // fences of other kinds, in each other, in a list, and three marks inside a text
+  expect("~~~python\na\n```\n~~~", "a\n```\n", "a\n```\n");
+  expect("````python\na\n```\nb\n````", "a\n```\nb\n", "a\n```\nb\n");
+  expect("```markdown\n# Answer\n```python\na\n```\n```\nDone.", "a\n", "a\n");
+  expect("````md\n```python\na\n```\n````\nDone.", "a\n", "a\n");
+  expect("1. So:\n   ```python\n   def f():\n       return 1\n\n   ```", "def f():\n    return 1\n\n", "def f():\n    return 1\n\n");
+  expect("```python\ndef f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n```",
+         "def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n", "def f():\n    \"\"\"\n    ```\n    f()\n    ```\n    \"\"\"\n");
+  expect("Use ```x = 1``` and\n```python\na\n```", "a\n", "a\n");
+}
+
+TEST(CodeTests, AThinkingPartHoldsNoProgram) {
+  const CodeTests plain, stubbed{.stub = "def f():\n", .entry = "f"};
+  const std::string block = "```python\na\n```\n";
+  EXPECT_EQ(program_text("<think>\n" + block + "</think>\n```python\nb\n```", plain, true), "b\n");
+  EXPECT_EQ(program_text(block + "</think>\n```\nb\n```", plain), "b\n");  // opened by the template
+  EXPECT_EQ(program_text("```python\nopen\n</think>\n```python\nb\n```", plain), "b\n");
+  EXPECT_EQ(trimmed(program_text("<think>\n" + block + "</think>\nI give up.", plain)), "I give up.");
+  EXPECT_EQ(program_text("<think>\n" + block, plain), "");
+  EXPECT_EQ(program_text("<think> hm", stubbed), "");
+  EXPECT_EQ(program_text("<think>x</think>\n" + block + "<think>\n```python\nb\n```", plain), "a\n");
+  EXPECT_EQ(program_text("<think>x</think>\n    return 1\n", stubbed), "def f():\n\n    return 1\n");
+  EXPECT_EQ(program_text("```python\ns = '<think>'\n```", plain), "s = '<think>'\n");
+  EXPECT_EQ(program_text("s = '<think>'\nt = 1", plain), "s = '<think>'\nt = 1");
+}
+
 TEST(CodeTests, OutputIsComparedByWords) {
   EXPECT_TRUE(same_output("1 2\n3\n", "1 2 \n3"));
   EXPECT_TRUE(same_output("", "\n"));
@@ -80,21 +112,45 @@ TEST(CodeTests, OutputIsComparedByWords) {
   EXPECT_FALSE(same_output("Yes.", "yes."));
 }
 
-class CodeReward : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string refusal = Sandbox({}).refusal(); !refusal.empty()) GTEST_SKIP() << refusal;
-    if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "no /usr/bin/python3";
-  }
-  static Score judge(const Task& task, const std::string& program, const std::string& keys = "") {
-    return make_reward("{kind = 'code'" + keys + "}")->score(task, {.ids = {}, .text = program, .finish_reason = "stop"});
-  }
-  static void expect(const Task& task, const std::string& program, double score, const std::string& note) {
-    const Score got = judge(task, program);
-    EXPECT_EQ(got.score, score) << program << "\n" << got.note;
-    EXPECT_NE(got.note.find(note), std::string::npos) << got.note << "\n" << program;
-  }
-};
+TEST(CodeTests, OnlyAnExpectedFractionHasATolerance) {
+  for (const auto& [printed, expected] : std::vector<std::pair<const char*, const char*>>{{"1000000000.0", "1000000000"},
+                                                                                          {"1e9", "1000000000"},
+                                                                                          {"1000000000", "1e9"},
+                                                                                          {"1.5E+3", "1500"},
+                                                                                          {"-0.0", "0"},
+                                                                                          {"0", "-0.0"},
+                                                                                          {"3.0000001", "3.0"},
+                                                                                          {"3", "3.0"},
+                                                                                          {"1.0000005e-07", "1e-07"},
+                                                                                          {"1000000000.5", "1000000001.0"},
+                                                                                          {"5e-1", "0.5"},
+                                                                                          {"nan", "nan"},
+                                                                                          {"1e400", "10e399"},
+                                                                                          {".5", "0.50"}})
+    EXPECT_TRUE(same_output(printed, expected)) << printed << " " << expected;
+  for (const auto& [printed, expected] : std::vector<std::pair<const char*, const char*>>{{"1000000999.5", "1000000000"},
+                                                                                          {"1000000000.5", "1000000000"},
+                                                                                          {"1000000001", "1e9"},
+                                                                                          {"1.0000000001", "1"},
+                                                                                          {"9007199254740993.0", "9007199254740992"},
+                                                                                          {"0.0000001", "0"},
+                                                                                          {"7", "007"},
+                                                                                          {"+5", "5"},
+                                                                                          {"-0", "0"},
+                                                                                          {"NaN", "nan"},
+                                                                                          {"inf", "1e999"},
+                                                                                          {"1e999", "1e998"},
+                                                                                          {"1.2.3", "1.2"},
+                                                                                          {"1e", "1.0"},
+                                                                                          {"e5", "0.0"},
+                                                                                          {".", "0.0"},
+                                                                                          {"1e5.0", "100000.0"},
+                                                                                          {"1e99999999999999999999", "1.0"},
+                                                                                          {"--1.0", "-1.0"},
+                                                                                          {"0x1p3", "8.0"},
+                                                                                          {"1e+-3", "0.001"}})
+    EXPECT_FALSE(same_output(printed, expected)) << printed << " " << expected;
+}
 
 TEST_F(CodeReward, APassIsOneAndAFailureSaysWhy) {
   const Task add = task_of(kAdd);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "tests/rewards/sandbox_run.h"
+#include "tests/support/process.h"
 
 namespace hone::test {
 namespace {
@@ -100,6 +101,32 @@ TEST_P(SandboxRuns, ManyAtOnceKeepApartAndLeaveNothingOpen) {
   for (size_t t = 0; t < outs.size(); ++t)
     for (size_t i = 0; i < outs[t].size(); ++i) EXPECT_EQ(outs[t][i], concat(i, " ", t, "\n"));
   EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_P(SandboxRuns, TheNextHoneRemovesWhatAKilledOneLeft) {
+  if (all_guards()) GTEST_SKIP() << "there are no folders on the host's disk";
+  const auto arguments = [&](const std::string& program) {
+    const fs::path in = temporary.path() / "in/rows.jsonl";
+    fs::create_directories(in.parent_path());
+    std::ofstream(in) << R"({"completion": ")" << program << R"(", "inputs": ["1"], "outputs": ["1"]})"
+                      << "\n";
+    return std::vector<std::string>{
+        "reward", "--reward", "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc'], processes = 1024}}", "--in", in};
+  };
+  const fs::path scratch = temporary.path() / "scratch";
+  fs::create_directory(scratch);
+  fs::permissions(scratch, fs::perms::all);
+  const std::vector<std::string> environment = {"TMPDIR=" + scratch.string()};
+  const auto left = [&] { return std::distance(fs::directory_iterator(scratch), fs::directory_iterator()); };
+  {
+    const Process killed(arguments("import time; time.sleep(20)"), environment);
+    EXPECT_TRUE(soon([&] { return left() > 0; }));
+    killed.signal(SIGKILL);
+    EXPECT_TRUE(killed.ends_within(20));
+  }
+  EXPECT_EQ(left(), 1);
+  EXPECT_EQ(run_hone(arguments("print(1)"), environment).out, "mean score 1 over 1 rows\n");
+  EXPECT_EQ(left(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Guards, SandboxRuns, ::testing::Bool(), guards_of);
