@@ -126,6 +126,8 @@ def pack_value(value, number_of):
             put(getattr(value, form)(), depth + 1)
 
     put(value, 0)
+    if len(out) > MOST_BYTES:
+        raise ValueError('a value is too large')
     return bytes(out)
 
 

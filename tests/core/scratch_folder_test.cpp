@@ -68,8 +68,9 @@ TEST_F(ScratchFolders, LinksFilesAndOtherFoldersStay) {
   for (const auto& entry : fs::directory_iterator(temporary.path()))  // in the one that goes
     if (entry.is_directory() && !entry.is_symlink() && entry.path().filename() != "other")
       fs::create_symlink(elsewhere.path(), entry.path() / "link");
+  EXPECT_EQ(count(), 5);
   remove_stale_scratch_folders();
-  EXPECT_EQ(count(), 3);
+  EXPECT_EQ(count(), 4);  // the link, the file, the other folder, and `elsewhere`, which is made here too
   EXPECT_TRUE(fs::exists(elsewhere.path() / "precious"));
   if (::geteuid() != 0) return;
   const fs::path foreign = temporary.path() / "hone-scratch-mnopqr";

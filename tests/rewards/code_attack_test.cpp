@@ -1,6 +1,6 @@
 // Programs that try to pass without being right: by what they return, by what they write into the channel to the judge, by what they can reach. Each
 // is tried in the three styles of tests, with all guards and with seccomp and limits alone.
-#include <random>
+#include <thread>
 
 #include "tests/rewards/code_run.h"
 
@@ -26,7 +26,8 @@ class CodeAttack : public ::testing::TestWithParam<bool> {
     EXPECT_FALSE(got.note.empty()) << program;
   }
   void expect_no_pass_in_any_style(const std::string& program, const std::string& expected = "7", double wall_seconds = 10) const {
-    for (const Task& task : in_all_styles(expected)) expect_no_pass(task, program, wall_seconds);
+    std::vector<std::jthread> threads;  // most of the time such a program waits
+    for (const Task& task : in_all_styles(expected)) threads.emplace_back([=, this] { expect_no_pass(task, program, wall_seconds); });
   }
   std::optional<PretendedGuards> few_;
 };
@@ -83,7 +84,7 @@ TEST_P(CodeAttack, WhatIsReturnedIsDataOrFails) {
            "def f(x): return float('nan')",
            "def f(x): return {i * ((1 << 61) - 1) for i in range(1000)}",
        })
-    expect_no_pass_in_any_style(program);
+    expect_no_pass_in_any_style(program, "7", 2);
 }
 
 TEST_P(CodeAttack, MethodsOfAnObjectDoNotStandForThoseOfAValue) {
@@ -95,7 +96,7 @@ TEST_P(CodeAttack, MethodsOfAnObjectDoNotStandForThoseOfAValue) {
                            "assert f(3).endswith('x') and f(3).isupper()", "assert 5 in f(3)", "assert f(3) != 4", "assert not (f(3) == 4)",
                            "assert 4 != f(3)", "assert [f(3)] != [4]", "assert (f(3), 1) not in [(2, 1)]"})
     for (const char* made : {"def f(x): return Yes()", "class f(Yes):\n  def __init__(self, x): pass", "f = Yes"})
-      expect_no_pass(asserts({test}), yes + made);
+      expect_no_pass(asserts({test}), yes + made, 1);
 }
 
 TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
@@ -245,12 +246,12 @@ def f(x):
 TEST_P(CodeAttack, ATestThatExpectsAnExceptionIsNotPassedByDying) {
   for (const char* test : {"try:\n  f(-1)\nexcept Exception: pass\nelse: assert False", "try:\n  f(-1)\n  ok = False\nexcept: ok = True\nassert ok",
                            "import contextlib\nwith contextlib.suppress(BaseException): assert f(-1)"})
-    for (const char* end : {"os._exit(0)", "os.abort()", "[os.close(d) for d in range(3, 16)]"})
+    for (const char* end : {"os._exit(0)", "os.abort()", "os.closerange(3, 64)"})
       expect_no_pass(asserts({test}), concat("import os\ndef f(x): ", end), 2);
   EXPECT_EQ(judge_program(asserts({"try:\n  f(-1)\nexcept ValueError: pass\nelse: assert False"}), "def f(x): raise ValueError", keys()).score, 1);
 }
 
-TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgrammes) {
+TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
   const std::string liar = "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: True\n  def __call__(self, *a, **k): return True\n";
   for (const auto& [name, test] : std::vector<std::pair<const char*, const char*>>{{"math", "assert math.isclose(f(3), 7)"},
                                                                                    {"isclose", "assert isclose(f(3), 7)"},

@@ -89,7 +89,7 @@ TEST(CodeHarness, AJobIsWrittenInTheSameFormat) {
   EXPECT_EQ(harness_job(JsonObject{{"n", JsonArray{nullptr, true, -2, 0.5}}}),
             std::string("d\1\0\0\0s\1\0\0\0nl\4\0\0\0NTi\10\0\0\0\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF"
                         "f\0\0\0\0\0\0\xE0?",
-                        47));
+                        40));
 }
 
 TEST(CodeHarness, AReportIsReadFromLinesThatBeginWithTheNonce) {

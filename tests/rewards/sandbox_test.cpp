@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "core/scratch_folder.h"
 #include "tests/rewards/sandbox_run.h"
-#include "tests/support/process.h"
 
 namespace hone::test {
 namespace {
@@ -103,29 +103,21 @@ TEST_P(SandboxRuns, ManyAtOnceKeepApartAndLeaveNothingOpen) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST_P(SandboxRuns, TheNextHoneRemovesWhatAKilledOneLeft) {
-  if (all_guards()) GTEST_SKIP() << "there are no folders on the host's disk";
-  const auto arguments = [&](const std::string& program) {
-    const fs::path in = temporary.path() / "in/rows.jsonl";
-    fs::create_directories(in.parent_path());
-    std::ofstream(in) << R"({"completion": ")" << program << R"(", "inputs": ["1"], "outputs": ["1"]})"
-                      << "\n";
-    return std::vector<std::string>{
-        "reward", "--reward", "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc'], processes = 1024}}", "--in", in};
-  };
-  const fs::path scratch = temporary.path() / "scratch";
-  fs::create_directory(scratch);
-  fs::permissions(scratch, fs::perms::all);
-  const std::vector<std::string> environment = {"TMPDIR=" + scratch.string()};
-  const auto left = [&] { return std::distance(fs::directory_iterator(scratch), fs::directory_iterator()); };
-  {
-    const Process killed(arguments("import time; time.sleep(20)"), environment);
-    EXPECT_TRUE(soon([&] { return left() > 0; }));
-    killed.signal(SIGKILL);
-    EXPECT_TRUE(killed.ends_within(20));
+TEST_P(SandboxRuns, WhatAKilledParentLeftIsRemoved) {
+  const auto left = [&] { return std::distance(fs::directory_iterator(temporary.path()), fs::directory_iterator()); };
+  const std::string word = marker();
+  run({.command = {"/bin/true"}});
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    run({.command = {"/bin/sh", "-c", "touch file; exec sleep $0", word}});
+    ::_exit(0);
   }
-  EXPECT_EQ(left(), 1);
-  EXPECT_EQ(run_hone(arguments("print(1)"), environment).out, "mean score 1 over 1 rows\n");
+  EXPECT_TRUE(soon([&] { return processes_named(word) == 1; }));
+  ::kill(parent, SIGKILL);
+  ::waitpid(parent, nullptr, 0);
+  EXPECT_TRUE(soon_none(word));
+  EXPECT_EQ(left(), all_guards() ? 0 : 1);
+  remove_stale_scratch_folders();
   EXPECT_EQ(left(), 0);
 }
 
