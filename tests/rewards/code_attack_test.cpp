@@ -194,18 +194,20 @@ TEST_P(CodeAttack, ExpectedValuesCannotBeRead) {
   // Looks for the text in all that this process has and can open, and returns it.
   const std::string program = R"(
 import gc, os, sys
-begin = 's3c' + 'ret-'
+begin = b's3c' + b'ret-'
 found = []
 def look(t):
-  t = t if isinstance(t, str) else bytes(t).decode('latin-1')
+  t = t.encode('utf-8', 'replace') if isinstance(t, str) else t
   at = t.find(begin)
-  while at >= 0:
-    if t[at + len(begin):at + len(begin) + 5].isdigit(): found.append(t[at:at + len(begin) + 5])
+  while at >= 0 and not found:
+    if t[at + len(begin):at + len(begin) + 5].isdigit(): found.append(t[at:at + len(begin) + 5].decode())
     at = t.find(begin, at + 1)
 def read(path):
-  try:
-    with open(path, 'rb') as file: look(file.read(1 << 22))
-  except (OSError, ValueError, OverflowError): pass
+  try: file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+  except OSError: return
+  try: look(os.read(file, 1 << 22))
+  except OSError: pass
+  os.close(file)
 def search():
   for o in gc.get_objects():
     try: look(repr(o)[:10000])
@@ -226,6 +228,7 @@ def search():
       with open('/proc/%d/maps' % p) as maps, open('/proc/%d/mem' % p, 'rb', 0) as memory:
         if p == os.getpid(): continue
         for line in maps:
+          if found or ' rw' not in line: continue
           low, high = (int(a, 16) for a in line.split()[0].split('-'))
           try: memory.seek(low); look(memory.read(min(high - low, 1 << 24)))
           except (OSError, ValueError, OverflowError): pass
