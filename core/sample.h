@@ -35,7 +35,7 @@ struct Completion {
 struct Sample {
   std::vector<int32_t> tokens;
   std::vector<float> mask;           // 1 where trained on; the first token has 0
-  std::vector<float> behavior_logp;  // when sampled, of log_softmax(logits / temperature)
+  std::vector<float> behavior_logp;  // when sampled, of the distribution drawn from
   std::vector<float> old_logp;       // when this step's epochs began
   std::vector<float> reference_logp;
   std::vector<float> advantage, value, returns;

@@ -28,7 +28,10 @@ Actor::Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& co
   for (const int32_t id : encoder_.stop_ids()) sampling_.stop_ids.push_back(id);
 }
 
-Sample to_sample(const std::vector<int32_t>& prompt, Reply reply) {
+Sample to_sample(const Request& request, Reply reply) {
+  const std::vector<int32_t>& prompt = request.prompt;
+  const std::vector<float>& logp = request.sampling.distribution_changes().empty() ? reply.logp : reply.truncated_logp;
+  HONE_CHECK(reply.failed || logp.size() == reply.ids.size(), "actor: a reply of ", reply.ids.size(), " tokens has ", logp.size(), " log-probs");
   Sample out;
   out.tokens = prompt;
   out.tokens.insert(out.tokens.end(), reply.ids.begin(), reply.ids.end());
@@ -38,7 +41,7 @@ Sample to_sample(const std::vector<int32_t>& prompt, Reply reply) {
   for (size_t t = 0; t < reply.ids.size() && !reply.failed; ++t) {
     if (!reply.forced.empty() && reply.forced[t]) continue;  // not the policy's choice
     out.mask[prompt.size() + t] = 1;
-    out.behavior_logp[prompt.size() + t] = reply.logp[t];
+    out.behavior_logp[prompt.size() + t] = logp[t];
   }
   out.completion = {std::move(reply.ids), std::move(reply.text), std::move(reply.finish_reason)};
   if (!reply.versions.empty()) {
@@ -72,7 +75,7 @@ void Actor::Batch::answer(size_t i, std::vector<Reply> replies) {
   Group& group = groups_[i];
   for (Reply& reply : replies) {
     if (reply.failed && actor_.failed_++ == 0) log::warning("rollout: ", group.task.id, ": ", reply.finish_reason);
-    group.samples.push_back(to_sample(requests_[i].prompt, std::move(reply)));
+    group.samples.push_back(to_sample(requests_[i], std::move(reply)));
   }
   round_.submit(i);
 }

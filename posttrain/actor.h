@@ -22,8 +22,9 @@ struct ActorConfig {
   void fields(Fields& f);
 };
 
-// A reply to a prompt as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed.
-Sample to_sample(const std::vector<int32_t>& prompt, Reply reply);
+// A reply as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed. behavior_logp is of the distribution that
+// the request's sampling drew from: the learner's own unless Sampling::distribution_changes() names a setting.
+Sample to_sample(const Request& request, Reply reply);
 
 // One thread.
 class Actor {

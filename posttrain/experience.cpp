@@ -110,7 +110,8 @@ Metrics Experience::metrics() const {
   }
   if (deviations.empty()) return out;
   out["reward"] = moments_of(all_rewards).mean;
-  out["reward_std"] = moments_of(deviations).mean;
+  out["reward_std"] = moments_of(all_rewards).deviation;
+  out["reward_group_std"] = moments_of(deviations).mean;
   out["frac_reward_zero_std"] = flat / static_cast<double>(deviations.size());
   return out;
 }

@@ -27,9 +27,10 @@ struct Experience {
   // update keeps the samples' own order.
   std::vector<std::vector<const Sample*>> mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const;
 
-  // TRL's: reward, reward_std (the groups' mean), frac_reward_zero_std, rewards/<name>/{mean, std}, completions/{mean, min, max}_length, the same of
-  // the replies that ended by themselves as completions/{mean, min, max}_terminated_length (0 if none did), completions/clipped_ratio; and the
-  // samples' counts. Unjudged samples have no part in what is about rewards. Deviations are of n - 1.
+  // TRL's: reward and reward_std over all samples, frac_reward_zero_std over groups, rewards/<name>/{mean, std}, completions/{mean, min, max}_length,
+  // the same of the replies that ended by themselves as completions/{mean, min, max}_terminated_length (0 if none did), completions/clipped_ratio;
+  // and the samples' counts. reward_group_std is the mean over groups of the deviation within each. Unjudged samples have no part in what is about
+  // rewards. Deviations are of n - 1.
   Metrics metrics() const;
   void log_samples(RunLog& log, int64_t step, int64_t count) const;
 };

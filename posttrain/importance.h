@@ -11,7 +11,7 @@ namespace hone {
 // into [clip_min, clip_max] (Yao et al. 2025), mask makes one outside it 0. Policy terms are multiplied by it; it has no gradient. Keys are TRL's
 // without their "vllm_".
 struct ImportanceCorrection {
-  std::string mode = "auto";  // auto: token_truncate where replies are off policy, else none
+  std::string mode = "auto";  // auto: token_truncate where replies are off policy, else none; the resolved recipe names which it is then
   double clip_max = 3, clip_min = 0;
   bool off_policy = false;  // no key: Objective::off_policy()
 

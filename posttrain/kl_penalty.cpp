@@ -17,6 +17,8 @@ void KlPenalty::fields(Fields& f, const char* coef_key) {
   f.require(coef_key, coef_ >= 0, concat(coef_key, " must not be negative"));
   f.require("kl_estimator", kl_estimators().contains(estimator_), kl_estimators().unknown(estimator_));
   f.require("kl_ctrl", control_ == "fixed" || control_ == "adaptive", "kl_ctrl must be fixed or adaptive");
+  f.require("kl_ctrl", control_ == "fixed" || coef_ > 0,
+            concat("an adaptive weight changes by factors: it needs a ", coef_key, " above 0 to begin with"));
   f.require("target_kl", target_kl_ > 0, "target_kl must be above 0");
   f.require("horizon", horizon_ > 0, "horizon must be positive");
   if (f.reading()) now_ = coef_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/log.h"
 #include "posttrain/held_out.h"
@@ -28,6 +29,19 @@ void OfflineTraining::fields(Fields& f) {
             "early_stopping_patience needs rows that are held out (eval_files or eval_share) and eval_steps");
   f.require("load_best_model_at_end", !early_stop_.load_best_model_at_end || (measures && loop_.eval_steps > 0),
             "load_best_model_at_end needs rows that are held out (eval_files or eval_share) and eval_steps");
+}
+
+int64_t OfflineTraining::steps(const RowSource& rows) const {
+  if (loop_.steps > 0) return loop_.steps;
+  int64_t count = 0;
+  read_rows(rows, [&](const Json&, const std::string&) { ++count; });
+  return loop_.num_steps(static_cast<double>(count) / static_cast<double>(batch_size_));
+}
+
+std::vector<std::string> OfflineTraining::warnings() const {
+  std::vector<std::string> out = loop_.warnings();
+  std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+  return out;
 }
 
 StepShape OfflineTraining::step_shape(int64_t max_length, int64_t samples_of_group) const {
@@ -87,6 +101,16 @@ void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, i
 
 }  // namespace
 
+// Packed steps hold as many samples as fit, so that the steps of an epoch are counted by making them.
+int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const {
+  if (packed_tokens == 0) return loop_.num_steps(static_cast<double>(groups.size()) / static_cast<double>(batch_size_));
+  const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());
+  std::vector<Group*> batch;
+  int64_t steps = 0;
+  for (; static_cast<double>(order.drawn()) < wanted; ++steps) next_batch(groups, order, batch_size_, packed_tokens, batch);
+  return steps;
+}
+
 void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare) const {
   Objective& objective = *objective_.made;
   const Needs needs = objective.needs();
@@ -118,6 +142,7 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
   IndexLoader order(static_cast<int64_t>(train.size()), run.stage_seed());
   std::vector<Group*> batch;
   const auto step = [&](int64_t, double learning_rate) {
+    const Rollback undo_order(order), undo_objective(objective);
     next_batch(train, order, batch_size_, packed_tokens, batch);
     MetricSums prepared;
     StepReport report = trainer.step(ready(batch, prepared), objective, learning_rate);
@@ -140,7 +165,9 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
     save_model_folder(run, folder, needs.critic ? trainer.value_head() : std::vector<float>());
     if (needs.critic && !run.model->lora()) write_classifier_config(folder, *run.tokenizer);
   };
-  train_loop(run, loop_, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
+  LoopConfig loop = loop_;
+  if (loop.steps == 0) loop.steps = steps_of_epochs(train, order);
+  train_loop(run, loop, trainer, {{"loader", &order}, {"objective", &objective}}, step, held_out, save_model);
 }
 
 }  // namespace hone

@@ -12,10 +12,13 @@
 
 namespace hone {
 
+class IndexLoader;
+
 class OfflineTraining {
  public:
-  OfflineTraining(const char* objective, int64_t batch_size, const char* unit) : unit_(unit), batch_size_(batch_size) {
+  OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate) : unit_(unit), batch_size_(batch_size) {
     objective_.objective = objective;
+    loop_.schedule = linear_decay(learning_rate);
   }
   void fields(Fields& f);
 
@@ -33,10 +36,14 @@ class OfflineTraining {
   Objective& objective() const { return *objective_.made; }
   const std::string& objective_name() const { return objective_.objective; }
   int64_t batch_size() const { return batch_size_; }
-  int64_t steps() const { return loop_.steps; }
+  // As far as the number of rows tells it: those that are too long may make it fewer.
+  int64_t steps(const RowSource& rows) const;
+  std::vector<std::string> warnings() const;
   StepShape step_shape(int64_t max_length, int64_t samples_of_group) const;
 
  private:
+  int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const;
+
   const char* unit_;
   int64_t batch_size_;
   ObjectiveSpec objective_;

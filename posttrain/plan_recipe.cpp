@@ -1,10 +1,12 @@
 #include "posttrain/plan_recipe.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/file.h"
 #include "core/format.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/model/adapter.h"
 #include "core/model/plan.h"
 #include "core/model/quantized_model.h"
@@ -51,6 +53,14 @@ void check_adapters(const Recipe& recipe) {
   }
 }
 
+// The tokenizer that the run begins with, if there is one.
+std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
+  if (!recipe.tokenizer.empty()) return Tokenizer::load(expand_path(recipe.tokenizer));
+  const std::filesystem::path folder = recipe.model.path.empty() ? std::filesystem::path() : tokenizer_folder(expand_path(recipe.model.path));
+  if (folder.empty() || !Tokenizer::is_in(folder)) return std::nullopt;
+  return Tokenizer::load(folder);
+}
+
 // Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention less.
 constexpr double expected_share = 0.4;
 
@@ -72,8 +82,8 @@ int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const Model
 
 // One step on the meta device: what it takes there is what it takes anywhere.
 // adapted: an earlier stage trained adapters, too.
-Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, bool adapted) {
-  const StepShape step = spec.stage->step_shape(shape);
+Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer, bool adapted) {
+  const StepShape step = spec.stage->step_shape(shape, tokenizer);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
   context.stand_for(device_kind(recipe.device));
@@ -82,7 +92,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->adapts()) model->add_lora(lora);
   model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
-  const int64_t length = std::min({step.length, shape.max_positions > 0 ? shape.max_positions : step.length, step.trainer->micro_batch_tokens});
+  const int64_t length = shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length;
   const Sample sample = widest_sample(length);
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
@@ -145,7 +155,10 @@ std::string time_text(double seconds) {
 
 void check_recipe(const Recipe& recipe) {
   model_dtype(recipe.dtype, device_kind(recipe.device));
-  for (const StageSpec& spec : recipe.stage) spec.stage->check(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    spec.stage->check(recipe);
+    for (const std::string& warning : spec.stage->warnings()) log::warning("stage ", spec.name, ": ", warning);
+  }
   for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
   bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();
   if (!recipe.tokenizer.empty()) Tokenizer::load(expand_path(recipe.tokenizer));
@@ -170,9 +183,11 @@ Json plan_recipe(const Recipe& recipe) {
   const ModelPlan plan = plan_model(*model, model->shape().max_positions);
   JsonArray stages;
   bool adapted = starts_from_adapter(recipe);
+  std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
   for (const StageSpec& spec : recipe.stage) {
+    if (spec.stage->vocab_size() > 0) tokenizer.reset();
     if (!spec.stage->trains()) continue;
-    stages.push_back(plan_stage(recipe, spec, model->shape(), adapted));
+    stages.push_back(plan_stage(recipe, spec, model->shape(), tokenizer ? &*tokenizer : nullptr, adapted));
     adapted = adapted || (spec.stage->passes_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
   }
   return JsonObject{{"params", plan.params},
@@ -186,9 +201,13 @@ std::string plan_text(const Json& plan) {
       format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
                   static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
   for (const Json& stage : plan.at("stages").as_array()) {
-    out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
-                       static_cast<long long>(stage.at("steps").as_int()), static_cast<long long>(stage.at("tokens_per_step").as_int()),
-                       stage.at("flops").as_double());
+    const auto tokens = static_cast<long long>(stage.at("tokens_per_step").as_int());
+    if (const int64_t steps = stage.at("steps").as_int(); steps > 0)
+      out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
+                         static_cast<long long>(steps), tokens, stage.at("flops").as_double());
+    else
+      out += format_text("%s: steps of at most %lld tokens, as many as num_train_epochs makes of the corpus", stage.at("name").as_string().c_str(),
+                         tokens);
     if (const int64_t trained = stage.at("trained_params").as_int(); trained != plan.at("params").as_int())
       out += format_text(", %lld parameters trained", static_cast<long long>(trained));
     if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());

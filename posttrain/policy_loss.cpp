@@ -80,11 +80,26 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f.require("importance_sampling_level", levels().contains(importance_sampling_level), levels().unknown(importance_sampling_level));
   f.require("max_completion_length", loss_type != "dr_grpo" || max_completion_length > 0, "dr_grpo needs a length above 0");
   f.require(keys.beta, beta >= 0, concat(keys.beta, " must not be negative"));
+  f.require("use_bias_correction_kl", !use_bias_correction_kl || beta > 0,
+            concat("use_bias_correction_kl corrects the KL divergence in the loss: it needs a ", keys.beta, " above 0"));
   f.require("kl_loss_type", kl_estimators().contains(kl_loss_type), kl_estimators().unknown(kl_loss_type));
 }
 
 Needs PolicyLoss::needs() const {
   return {.behavior = true, .old = correction.on(), .reference = beta > 0, .entropy = true, .per = loss_types().at(loss_type).per};
+}
+
+std::vector<std::string> PolicyLoss::warnings() const {
+  std::vector<std::string> out;
+  const LossType& type = loss_types().at(loss_type);
+  if (levels().at(importance_sampling_level).shared && (type.per == Per::token || loss_type == "dr_grpo"))
+    out.push_back(concat("importance_sampling_level = ", importance_sampling_level, " gives every token of a reply one ratio, and loss_type = ",
+                         loss_type, " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
+  if (epsilon == 0 && type.surrogate == clipped_surrogate) out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
+  if (correction.off_policy && !correction.on())
+    out.push_back(
+        "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are learned from as if from it");
+  return out;
 }
 
 bool PolicyLoss::idle(const Sample& sample) const {
@@ -160,16 +175,18 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
   return loss;
 }
 
-// Fractions of tokens, or of sequences where the ratio is a sequence's.
-void add_clip_metrics(const Sums& sums, double count, bool cispo_type, bool dual, MetricSums& metrics) {
+// Fractions of tokens, or of sequences where the ratio is a sequence's. CISPO bounds a weight and cuts no gradient: its metrics have names of their
+// own, TRL's and verl's.
+void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool dual, MetricSums& metrics) {
   const auto fraction = [&](const char* name, double cut) { metrics.add(name, count * cut / sums.tokens, count); };
+  if (type.surrogate == cispo) return fraction("cispo_clip_ratio", sums.high);
+  if (type.surrogate == cispo_relative) return fraction("actor/pg_clipfrac", sums.low + sums.high);
   fraction("clip_ratio/low_mean", sums.low);
   fraction("clip_ratio/high_mean", sums.high);
   fraction("clip_ratio/region_mean", sums.low + sums.high);
   metrics.minimum("clip_ratio/low_min", sums.low / sums.tokens);
   metrics.maximum("clip_ratio/high_max", sums.high / sums.tokens);
   if (dual) fraction("clip_ratio/delta_mean", sums.delta);
-  if (cispo_type) fraction("cispo_clip_ratio", sums.high);
 }
 
 }  // namespace
@@ -193,7 +210,7 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
     if (entropy_coef != 0)
       sequence.for_masked([&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
     loss -= sequence.weight * entropy_coef * sums.entropy;
-    add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type.surrogate == cispo, delta > 0, metrics);
+    add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type, delta > 0, metrics);
     if (beta > 0) metrics.add("kl", sums.kl, sums.tokens);
     if (!batch.entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);
   }

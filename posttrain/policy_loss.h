@@ -32,11 +32,14 @@ struct PolicyLoss {
   Needs needs() const;
   // No token of the sample that is trained on has an advantage, and the loss has no other part.
   bool idle(const Sample& sample) const;
+  // Settings that contradict each other.
+  std::vector<std::string> warnings() const;
   // Takes completions that ran into the length limit out of the loss, if the keys say so.
   void mask_truncated(std::span<Group> groups) const;
   // What each masked token of sequence s weighs in the step's loss: scale and the loss type's average.
   double token_weight(const TokenBatch& batch, size_t s) const;
-  // The loss; writes grad.logp and, with a bonus, grad.entropy. Adds TRL's clip_ratio/*, kl, entropy and sampling/*.
+  // The loss; writes grad.logp and, with a bonus, grad.entropy. Adds TRL's clip_ratio/*, cispo_clip_ratio, kl, entropy and sampling/*, and verl's
+  // actor/pg_clipfrac of cispo_relative.
   double evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const;
 };
 
@@ -44,6 +47,7 @@ class PolicyGradient : public Objective {
  public:
   void off_policy() override { policy_.correction.off_policy = true; }
   Needs needs() const override { return policy_.needs(); }
+  std::vector<std::string> warnings() const override { return policy_.warnings(); }
   bool idle(const Sample& sample) const override { return policy_.idle(sample); }
   void credit(std::span<Group> groups, MetricSums& metrics) final;
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override { return policy_.evaluate(batch, grad, metrics); }

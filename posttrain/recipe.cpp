@@ -113,6 +113,8 @@ void Recipe::fields(Fields& f) {
   for (size_t i = 0; i < stage.size(); ++i)
     for (size_t j = 0; j < i; ++j)
       f.require("stage", stage[i].name != stage[j].name, concat("two stages are called '", stage[i].name, "'; give one another name"));
+  if (f.reading())
+    for (StageSpec& spec : stage) spec.stage->resolve(*this);
 }
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) { return Config::from_file(path, overrides).as<Recipe>(); }

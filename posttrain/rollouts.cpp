@@ -101,12 +101,27 @@ Rollouts::Next Rollouts::take_ready(int64_t step) {
     for (const Sample& sample : group.samples)
       HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness, "rollouts: ", group.task.id,
                  " was drawn by version ", sample.weight_version, ", step ", step, " learns from it, and max_staleness is ", config_.max_staleness);
+  if (ahead()) taken_ = round;
   return {std::move(round.groups), std::move(round.metrics)};
+}
+
+void Rollouts::give_back() {
+  const std::lock_guard lock(mutex_);
+  HONE_CHECK(taken_ || before_, "rollouts: no round was taken that could be given back");
+  if (taken_) ready_.push_front(std::move(*taken_));
+  if (before_) {
+    rounds_.load_state(*before_);
+    maker_.reset();  // the next one begins with that round
+    sampler_.reset();
+  }
+  taken_.reset();
+  before_.reset();
 }
 
 Rollouts::Next Rollouts::next(int64_t step) {
   if (!ahead()) {
     newest_ = step;
+    rounds_.save_state(before_.emplace());
     if (!maker_) make_maker(step);
     while (ready_.empty()) take_turn(step);
     return take_ready(step);
@@ -142,7 +157,7 @@ int64_t Rollouts::failed_replies() const {
 void Rollouts::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
   const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // that the newest weights allow
-  changed_.wait(lock, [&] { return failure_ || !thread_.joinable() || newest_ + std::ssize(ready_) >= last; });
+  changed_.wait(lock, [&] { return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last; });
   rounds_.save_state(section);
   saved_ = {};
   JsonArray rounds;

@@ -51,6 +51,9 @@ class Rollouts : public Stateful {
   // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what making a round threw,
   // once the rounds that were whole before are used up: all that was under way will be asked again.
   Next next(int64_t step);
+  // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without staleness the round is asked
+  // again: the same weights draw the same completions, which are judged anew. Otherwise it is ready again, as it was.
+  void give_back();
   int64_t failed_replies() const;
 
   void save_state(StateSection& section) const override;
@@ -73,12 +76,14 @@ class Rollouts : public Stateful {
   // Of who makes rounds: next()'s caller, or the thread.
   std::unique_ptr<Sampler> sampler_;
   std::optional<RoundMaker> maker_;
+  std::optional<StateSection> before_;  // without staleness: the rounds' state when the last next() began
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::deque<MadeRound> ready_;
-  int64_t newest_ = -1;  // the newest version there is; -1: no step has begun
-  bool made_ = false;    // the sampler is there
+  std::optional<MadeRound> taken_;  // with staleness: by the last next(), as it was
+  int64_t newest_ = -1;             // the newest version there is; -1: no step has begun
+  bool made_ = false;               // the sampler is there
   int64_t missing_ = 0, failed_ = 0;
   double idle_seconds_ = 0;  // of the thread since the last next(), and since when it is idle
   std::optional<Stopwatch> idle_since_;

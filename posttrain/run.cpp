@@ -19,8 +19,8 @@ namespace hone {
 Json StageReport::to_json() const {
   JsonArray results;
   for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{{"name", name},     {"kind", kind},       {"steps", steps}, {"kept_step", kept_step},
-                    {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+  return JsonObject{{"name", name},           {"kind", kind},     {"steps", steps},     {"planned_steps", planned_steps},
+                    {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
@@ -171,11 +171,13 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
       const Json& done = progress.stages.as_array().at(i);
       if (stage.passes_model_on()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
+      const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
+      run.first_step += planned ? planned->as_int("planned_steps") : stage.steps();
     } else {
       run_stage(run, stage, progress);
       if (interrupted()) run.stop("stage " + run.stage_name);
+      run.first_step += run.report.planned_steps;
     }
-    run.first_step += stage.steps();
   }
   write_report(folder);
   return folder;

@@ -13,7 +13,7 @@ namespace hone {
 
 // What one optimizer step of a stage works on, at most: for planning.
 struct StepShape {
-  int64_t sequences = 0, length = 0;  // of an update
+  int64_t sequences = 0, length = 0;  // of an update; length: of the longest sample there can be
   int64_t updates = 1;                // of a step
   const Objective* objective = nullptr;
   const TrainerConfig* trainer = nullptr;
@@ -38,13 +38,18 @@ class Stage {
   virtual bool passes_model_on() const { return trains(); }
   // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
   virtual bool adapts() const { return trains(); }
-  // Optimizer steps in all (0 for a stage that does not train).
+  // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many num_train_epochs makes.
   virtual int64_t steps() const { return 0; }
-  virtual StepShape step_shape(const ModelShape&) const { return {}; }
+  // tokenizer: null where the recipe has yet to train it.
+  virtual StepShape step_shape(const ModelShape&, const Tokenizer*) const { return {}; }
   // Of the tokenizer a stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
+  // Takes over what the recipe's other tables decide: the resolved recipe then says it.
+  virtual void resolve(const Recipe&) {}
   // Fails early, before anything is written: files that are missing, settings that do not fit.
   virtual void check(const Recipe&) const {}
+  // Settings that are allowed and seldom meant, as sentences for the log.
+  virtual std::vector<std::string> warnings() const { return {}; }
   virtual void run(Run& run) = 0;
 };
 

@@ -26,21 +26,26 @@ PolicyTerm clipped_surrogate(LogRatio ratio, double, double advantage, const Cli
   return out;
 }
 
-static PolicyTerm weighted_likelihood(double ratio, double logp, double advantage, double low, double high) {
+static PolicyTerm weighted_likelihood(double weight, double logp, double advantage) {
   PolicyTerm out;
-  out.own_slope = -std::clamp(ratio, low, high) * advantage;
+  out.own_slope = -weight * advantage;
   out.loss = out.own_slope * logp;
-  out.cut_low = ratio < low && advantage < 0;
-  out.cut_high = ratio > high && advantage > 0;
   return out;
 }
 
 PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip) {
-  return weighted_likelihood(std::exp(ratio.value), logp, advantage, 0, clip.high);
+  const double r = std::exp(ratio.value);
+  PolicyTerm out = weighted_likelihood(std::min(r, clip.high), logp, advantage);
+  out.cut_high = r > clip.high && advantage > 0;
+  return out;
 }
 
 PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip) {
-  return weighted_likelihood(std::exp(ratio.value), logp, advantage, 1 - clip.low, 1 + clip.high);
+  const double r = std::exp(ratio.value);
+  PolicyTerm out = weighted_likelihood(std::clamp(r, 1 - clip.low, 1 + clip.high), logp, advantage);
+  out.cut_low = r < 1 - clip.low;
+  out.cut_high = r > 1 + clip.high;
+  return out;
 }
 
 Term kl_k1(double logp, double reference_logp) { return {logp - reference_logp, 1}; }

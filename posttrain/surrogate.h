@@ -25,8 +25,9 @@ struct Clip {
   double low = 0.2, high = 0.2, delta = 0;
 };
 
-// A policy term as a function of log(ratio), which may be a whole sequence's, and of the token's own logp; the derivative with respect to each. Which
-// sides the clip cut:
+// A policy term as a function of log(ratio), which may be a whole sequence's, and of the token's own logp; the derivative with respect to each.
+// cut_x: the clip applied on that side, where clipped_surrogate and cispo ask for an advantage that it matters to (as TRL counts), cispo_relative for
+// none (as verl counts).
 struct PolicyTerm {
   double loss = 0, ratio_slope = 0, own_slope = 0;
   bool cut_low = false, cut_high = false, cut_delta = false;

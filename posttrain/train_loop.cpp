@@ -1,6 +1,8 @@
 #include "posttrain/train_loop.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "core/file.h"
 #include "core/format.h"
@@ -9,25 +11,51 @@
 #include "core/log.h"
 #include "core/model/adapter.h"
 #include "core/stopwatch.h"
-#include "posttrain/judge.h"
 #include "posttrain/run_eval.h"
 
 namespace hone {
 
-void LoopConfig::fields(Fields& f) {
-  f("steps", steps, "optimizer steps");
-  f("save_steps", save_steps, "a checkpoint every so many steps; 0 = at the end alone");
+void LoopConfig::fields(Fields& f, const char* step) {
+  constexpr int64_t default_steps = 100, absent = std::numeric_limits<int64_t>::min();
+  if (f.reading()) steps = absent;
+  f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
+  f("num_train_epochs", num_train_epochs, "passes over the data, fractions allowed, instead of steps; 0 = steps says how long");
+  f.require("steps", steps == absent || num_train_epochs == 0 || steps == 0,
+            concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
+  if (steps == absent) steps = num_train_epochs > 0 ? 0 : default_steps;
+  f("save_steps", save_steps, "a checkpoint every so many steps; 0 = none by this count");
+  f("save_minutes", save_minutes,
+    "a checkpoint after the step that ends so many minutes after the last one: what a crash can cost; 0 = none by the clock. Results do not depend "
+    "on "
+    "it");
   f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
   f("logging_steps", logging_steps, "a row of metrics every so many steps");
   f("eval_steps", eval_steps,
     "the recipe's evaluation tasks, and what the stage holds out, every so many steps; 0 = before (the tasks) and after the stage alone");
   schedule.fields(f);
   trainer.fields(f);
-  f.require("steps", steps > 0, "steps must be positive");
+  f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9, "num_train_epochs must be in [0, 1e9]");
+  f.require("steps", steps > 0 || (steps == 0 && num_train_epochs > 0), "steps must be positive, or 0 with a num_train_epochs above 0");
+  f.require("save_minutes", save_minutes >= 0, "save_minutes must be 0 or more");
   f.require("save_steps", save_steps >= 0, "save_steps must be 0 or more");
   f.require("save_total_limit", save_total_limit >= 0, "save_total_limit must be 0 or more");
   f.require("eval_steps", eval_steps >= 0, "eval_steps must be 0 or more");
   f.require("logging_steps", logging_steps > 0, "logging_steps must be positive");
+}
+
+int64_t LoopConfig::num_steps(double steps_per_epoch) const {
+  if (steps > 0) return steps;
+  const double wanted = std::ceil(num_train_epochs * steps_per_epoch);
+  HONE_CHECK(wanted <= 1e15, "num_train_epochs = ", num_train_epochs, " makes ", wanted, " steps: give fewer");
+  return std::max<int64_t>(1, static_cast<int64_t>(wanted));
+}
+
+std::vector<std::string> LoopConfig::warnings() const {
+  std::vector<std::string> out;
+  if (schedule.learning_rate == 0) out.push_back("learning_rate is 0: no weight will change");
+  if (steps > 0 && schedule.warmup_steps >= steps)
+    out.push_back(concat("warmup_steps = ", schedule.warmup_steps, " of ", steps, " steps: the learning rate never reaches its peak"));
+  return out;
 }
 
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head) {
@@ -105,11 +133,13 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (held_out.early_stop.load_best_model_at_end && early_stop.best_step() > 0) keep(early_stop.best_step());
   }
   int64_t last_saved = step;
+  Stopwatch since_saved;
   const auto save = [&] {
     save_checkpoint(
         run.checkpoints(), step, static_cast<int>(config.save_total_limit),
         [&](const std::filesystem::path& folder) { save_model ? save_model(folder) : save_model_folder(run, folder); }, saved);
     last_saved = step;
+    since_saved = {};
   };
 
   // Measures what is held out; the step of its lowest loss has a checkpoint that stays until a lower one has.
@@ -130,12 +160,28 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (last_saved != step) save();
     run.stop(concat("step ", step, " of stage ", run.stage_name), why);
   };
+  // An error must not cost the steps that are done: where the state is that of a step's end, it is saved before the run stops.
   const auto or_stop = [&](const auto& what) {
+    const int64_t updates = trainer.steps_done();
     try {
       what();
-    } catch (const RewardsFailed& error) {
-      stop(error.what());
+    } catch (const std::exception& error) {
+      const std::string why = error.what();
+      if (trainer.steps_done() != updates)
+        fail(why, "; step ", step + 1, " of stage ", run.stage_name, " had begun to change the weights, which are not saved; go on from the last ",
+             "checkpoint with: hone run --resume ", run.folder.string());
+      try {
+        if (last_saved != step) save();
+      } catch (const std::exception& unsaved) {
+        fail(why, "; and step ", step, " of stage ", run.stage_name, " could not be saved: ", unsaved.what());
+      }
+      stop(why);
     }
+  };
+  const auto due = [&](int64_t every) { return every > 0 && step % every == 0; };
+  const auto after_step = [&] {
+    if (due(config.eval_steps) && step < config.steps) evaluate(run, run.first_step + step);
+    if (held_out.measure && (step == config.steps || due(config.eval_steps))) measure();
   };
 
   log::Progress progress(run.stage_name, config.steps, "step");
@@ -149,13 +195,14 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     totals.seconds += seconds;
     if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
     progress.update(step, note_of(report));
-    if (config.eval_steps > 0 && step % config.eval_steps == 0 && step < config.steps) or_stop([&] { evaluate(run, run.first_step + step); });
-    if (held_out.measure && (step == config.steps || (config.eval_steps > 0 && step % config.eval_steps == 0))) measure();
-    if (config.save_steps > 0 && step % config.save_steps == 0 && last_saved != step) save();
+    or_stop(after_step);
+    const bool late = config.save_minutes > 0 && since_saved.seconds() >= 60 * config.save_minutes;
+    if ((due(config.save_steps) || late) && last_saved != step) save();
     if (interrupted() && step < config.steps) stop("");
   }
   if (last_saved != step || step == 0) save();
   run.report.steps = step;
+  run.report.planned_steps = config.steps;
   run.report.kept_step = early_stop.kept_step(step);
   keep(run.report.kept_step);  // a later stage's start: never rotated away
   run.report.tokens = totals.tokens;

@@ -28,6 +28,7 @@ class IndexLoader : public Stateful {
   int64_t next();
   int64_t epoch() const { return epoch_; }  // of the last index given
   int64_t drawn() const { return epoch_ * count_ + index_; }
+  int64_t count() const { return count_; }
   double epochs_done() const { return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_); }
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
@@ -44,6 +45,7 @@ class TokenLoader : public Stateful {
  public:
   TokenLoader(const TokenFile& file, int64_t length, uint64_t seed);
   Sample next();
+  int64_t count() const { return windows_.count(); }  // windows of an epoch
   double epochs_done() const;
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;

@@ -126,6 +126,23 @@ double LossPass::run(Staging& staging, const Objective& objective, double scale,
   return loss;
 }
 
+void LossPass::measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) {
+  const ScratchScope scope(context_);
+  const Packed packed = pack(staging);
+  const int64_t rows = packed.rows.size();
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows}), entropy = arena_.take(DType::f32, {rows});
+  phases_.mark(Phase::data);
+  const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
+  logprob_forward(context_, logp, lse, entropy, hidden, model_.head().value, packed.targets, inv_temperature_);
+  phases_.mark(Phase::forward);
+  host_.clear();
+  const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);
+  context_.synchronize();
+  read_rows(staging, host_logp, staging.logp);
+  read_rows(staging, host_entropy, staging.entropy);
+  evaluate(staging, objective, scale, metrics);
+}
+
 std::vector<float> LossPass::values(const Staging& staging, Critic& critic) {
   std::vector<float> out(staging.logp.size(), 0.0f);
   if (staging.rows().empty()) return out;

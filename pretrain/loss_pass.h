@@ -31,6 +31,8 @@ class LossPass {
   double run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Critic* critic, MetricSums& metrics);
   // The objective's loss of the staging's columns; its gradient is staged too.
   double evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const;
+  // Adds the objective's metrics of the staging's columns, from a forward pass alone. Waits.
+  void measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics);
   // The critic's values, as entries of the staging's tokens (0 where nothing is trained on). Waits.
   std::vector<float> values(const Staging& staging, Critic& critic);
   // Fetched numbers of rows into the entries of a column.

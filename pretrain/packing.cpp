@@ -13,8 +13,6 @@ void cut_micro_batches(std::span<const Sample* const> samples, size_t unit, int6
   for (size_t i = 0; i < samples.size(); i += unit) {
     int64_t next = 0;
     for (size_t j = i; j < i + unit; ++j) next += static_cast<int64_t>(samples[j]->tokens.size());
-    HONE_CHECK(next <= max_tokens, "trainer: ", unit == 1 ? "sample " : "the pair that starts at sample ", i, " has ", next,
-               " tokens, more than micro_batch_tokens = ", max_tokens, "; raise it, or cut the sample");
     if (out.empty() || tokens + next > max_tokens) out.push_back({i, i}), tokens = 0;
     out.back().end = i + unit;
     tokens += next;

@@ -64,6 +64,8 @@ struct Trainer::Impl {
     Tensor clip, norm;
   };
   Norm queue_norm(const std::function<void(Tensor)>& add_squares);
+  // Adds what the objective measures of idle samples to the step's metrics.
+  void measure_idle(const Objective& objective, double scale, MetricSums& metrics);
   [[noreturn]] void refuse(const char* what, double value, std::span<const Sample* const> samples) const;
 
   Context& context;
@@ -81,6 +83,7 @@ struct Trainer::Impl {
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<const Sample*> working;  // of a step: the samples that are not idle
+  std::vector<const Sample*> idle;     // of a step: idle samples with tokens to measure, if the objective measures entropy
 };
 
 void Trainer::Impl::refuse(const char* what, double value, std::span<const Sample* const> samples) const {
@@ -90,6 +93,18 @@ void Trainer::Impl::refuse(const char* what, double value, std::span<const Sampl
     where = "; its samples are in " + dump_path.string();
   }
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
+}
+
+// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle ones they would be those of the hard
+// prompts alone. A forward pass is enough: an idle sample has no gradient.
+void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
+  if (idle.empty()) return;
+  const std::span<const Sample* const> all = idle;
+  cut_micro_batches(all, 1, config.micro_batch_tokens, micro_batches);
+  for (const MicroBatch& micro : micro_batches) {
+    stagings.front().fill(all.subspan(micro.begin, micro.end - micro.begin));
+    pass.measure(stagings.front(), objective, scale, metrics);
+  }
 }
 
 Trainer::Impl::Norm Trainer::Impl::queue_norm(const std::function<void(Tensor)>& add_squares) {
@@ -115,14 +130,19 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   double count = 0;
   const bool may_skip = m.config.z_loss == 0 && !m.counts_only();  // what is counted has no numbers yet
   m.working.clear();
+  m.idle.clear();
   for (size_t i = 0; i < samples.size(); ++i) {
     const Sample& sample = *samples[i];
     check_sample(sample, i, m.model.shape());
     count += count_of(needs.per, sample.mask);
     report.num_tokens += static_cast<int64_t>(sample.tokens.size());
-    if (may_skip && objective.idle(sample)) continue;
+    const auto trained = std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
+    if (may_skip && objective.idle(sample)) {
+      if (needs.entropy && trained > 0) m.idle.push_back(&sample);
+      continue;
+    }
     m.working.push_back(&sample);
-    report.num_trained_tokens += std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
+    report.num_trained_tokens += trained;
   }
   const std::span<const Sample* const> working = m.working;
   if (needs.critic) m.the_critic();
@@ -157,6 +177,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     place.first_token += static_cast<int64_t>(staging.logp.size());
   }
 
+  m.measure_idle(objective, scale, metrics);
+
   const bool two_norms = m.critic && m.critic->separate();
   const Impl::Norm policy = m.queue_norm([&](Tensor sum) {
     m.optimizer->add_squares(m.context, sum);
@@ -186,11 +208,11 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
   m.update_phases.begin();
   const OpRange range(m.context, "optimizer");
-  m.optimizer->update(m.context, policy.clip, m.steps + 1, learning_rate);
-  if (m.critic) m.critic->update(critic.clip, m.steps + 1, learning_rate);
+  const int64_t number = ++m.steps;  // before the update: an exception from here on leaves weights that are no step's
+  m.optimizer->update(m.context, policy.clip, number, learning_rate);
+  if (m.critic) m.critic->update(critic.clip, number, learning_rate);
   m.update_phases.mark(Phase::optimizer);
   if (!m.counts_only()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
-  ++m.steps;
   report.metrics = metrics.means();
   if (two_norms) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();

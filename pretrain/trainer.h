@@ -15,7 +15,7 @@
 namespace hone {
 
 struct TrainerConfig {
-  int64_t micro_batch_tokens = 8192;  // packed tokens of one forward and backward; a step's samples are cut into as many as needed
+  int64_t micro_batch_tokens = 8192;  // packed tokens of one forward and backward pass; a longer sample is a micro-batch of its own
   double max_grad_norm = 1;           // 0 = no clip
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | block
@@ -50,10 +50,11 @@ class Trainer : public Stateful {
   ~Trainer() override;
 
   // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
-  // A sample longer than micro_batch_tokens, or than the model's positions, is an Error that names it; so is a loss or gradient norm that is not
-  // finite (the weights are then as before the step). Samples that are idle() under the objective are counted and left out. The gradients stay in the
-  // model until the next step. The step's work is queued without waiting for the device, but once for the gradient's norm and, unless the objective
-  // is linear, once a micro-batch for what the objective reads; the update may be under way when the call returns.
+  // A sample longer than micro_batch_tokens is a micro-batch of its own. One longer than the model's positions is an Error that names it; so is a
+  // loss or gradient norm that is not finite. An exception leaves weights and optimizer as before the step unless steps_done() has moved. Samples
+  // that are idle() under the objective add nothing to the gradient: if it measures entropy, a forward pass alone measures them. The gradients stay
+  // in the model until the next step. The step's work is queued without waiting for the device, but once for the gradient's norm and, unless the
+  // objective is linear, once a micro-batch for what the objective reads; the update may be under way when the call returns.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
   // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.
@@ -65,6 +66,7 @@ class Trainer : public Stateful {
   std::vector<float> value_head();
   void set_value_head(std::span<const float> weight);
 
+  // Optimizer updates, the one that an exception broke off included.
   int64_t steps_done() const;
   // As the steps so far have made it.
   TrainerMemory memory() const;

@@ -39,6 +39,8 @@ struct Sampling {
   int64_t thinking_budget = 0;
   std::string thinking_end = "</think>";
   void fields(Fields& f);
+  // The settings, by name, that make the distribution drawn from another than softmax(logits / temperature): Reply::truncated_logp is of it.
+  std::vector<std::string> distribution_changes() const;
 };
 
 struct Request {

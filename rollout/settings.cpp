@@ -40,6 +40,22 @@ void Sampling::fields(Fields& f) {
   f.require("thinking_end", thinking_budget == 0 || !thinking_end.empty(), "a thinking_budget needs a thinking_end");
 }
 
+std::vector<std::string> Sampling::distribution_changes() const {
+  const std::pair<const char*, bool> settings[] = {{"temperature = 0", temperature == 0},
+                                                   {"top_k", top_k > 0},
+                                                   {"top_p", top_p < 1},
+                                                   {"min_p", min_p > 0},
+                                                   {"min_tokens", min_tokens > 0},
+                                                   {"repetition_penalty", repetition_penalty != 1},
+                                                   {"presence_penalty", presence_penalty != 0},
+                                                   {"frequency_penalty", frequency_penalty != 0},
+                                                   {"logit_bias", std::ranges::any_of(logit_bias, [](const LogitBias& of) { return of.bias != 0; })}};
+  std::vector<std::string> out;
+  for (const auto& [name, changes] : settings)
+    if (changes) out.emplace_back(name);
+  return out;
+}
+
 void SpeculativeConfig::fields(Fields& f) {
   f("method", method, "what guesses a reply's next tokens: none | ngram (what followed the same tokens before) | draft_model; replies stay the same");
   f("num_speculative_tokens", num_speculative_tokens, "tokens guessed before a pass, at most");

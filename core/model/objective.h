@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/checkpoint.h"
 #include "core/fields.h"
@@ -86,8 +88,13 @@ class Objective : public Stateful {
   // Hyper-parameters, as recipe keys; names are TRL's.
   virtual void fields(Fields&) {}
   virtual void prepare() {}
-  // Before the first step: replies are drawn by older weights than those that learn, or with other arithmetic.
+  // Before the first step: replies are drawn by older weights than those that learn, with other arithmetic, or from a truncated or biased
+  // distribution.
   virtual void off_policy() {}
+  // True if credit() compares the replies of a group with each other: a group of one, or of equal replies, has no gradient.
+  virtual bool compares_group() const { return false; }
+  // Settings that are allowed and seldom meant, as sentences for the log. After off_policy(), if that is called.
+  virtual std::vector<std::string> warnings() const { return {}; }
   virtual Needs needs() const = 0;
   // Once rewards, reference and values are known, before the epochs: rewards -> advantages (and returns). May look across groups, take samples out of
   // the loss (their mask), and learn for the next time, which is then its state. `metrics` gets what it measured.

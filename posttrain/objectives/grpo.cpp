@@ -14,6 +14,7 @@ class Grpo : public PolicyGradient {
     f.require("scale_rewards", reward_scales().contains(scale_rewards_), reward_scales().unknown(scale_rewards_));
     f.require("advantage_eps", advantage_eps_ > 0, "advantage_eps must be above 0");
   }
+  bool compares_group() const override { return true; }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums&) override {

@@ -17,6 +17,8 @@ class Kto : public Objective {
     f.require("beta", beta_ > 0, "beta must be above 0");
     f.require("desirable_weight", desirable_weight_ >= 0, "desirable_weight must not be negative");
     f.require("undesirable_weight", undesirable_weight_ >= 0, "undesirable_weight must not be negative");
+    f.require("desirable_weight", desirable_weight_ > 0 || undesirable_weight_ > 0,
+              "desirable_weight and undesirable_weight are both 0: nothing would be learned");
   }
   Needs needs() const override { return {.reference = true, .per = Per::sequence}; }
 

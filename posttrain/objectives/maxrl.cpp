@@ -13,6 +13,7 @@ class MaxRl : public PolicyGradient {
     policy_.fields(f);
     f.require("advantage_eps", advantage_eps_ > 0, "advantage_eps must be above 0");
   }
+  bool compares_group() const override { return true; }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums&) override {

@@ -19,6 +19,7 @@ class ReinforcePlusPlus : public PenalisedPolicyGradient {
     policy_.fields(f, {.beta = "kl_loss_coef"});
     f.require("gamma", gamma_ >= 0 && gamma_ <= 1, "gamma must be in [0, 1]");
   }
+  bool compares_group() const override { return baseline_; }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums& metrics) override {

@@ -16,6 +16,7 @@ class Rloo : public PenalisedPolicyGradient {
     f("normalize_advantages", normalize_advantages_, "bring the advantages of a round to mean 0 and variance 1");
     policy_.fields(f, {.beta = "kl_loss_coef"});
   }
+  bool compares_group() const override { return true; }
 
  private:
   void give_credit(std::span<Group> groups, MetricSums& metrics) override {

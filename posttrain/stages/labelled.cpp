@@ -8,7 +8,7 @@ namespace {
 
 class Labelled : public OfflineStage<LabelledSource> {
  public:
-  Labelled() : OfflineStage({"kto", 16, "labelled completions"}, 1) {}
+  Labelled() : OfflineStage({"kto", 16, "labelled completions", 1e-6}, 1) {}
 
  protected:
   std::vector<Group> load(const LabelledSource& source, const Tokenizer& tokenizer) const override { return load_labelled(source, tokenizer); }

@@ -7,7 +7,7 @@ namespace {
 
 class Preference : public OfflineStage<PreferenceSource> {
  public:
-  Preference() : OfflineStage({"dpo", 16, "pairs"}, 2) {}
+  Preference() : OfflineStage({"dpo", 16, "pairs", 1e-6}, 2) {}
 
  protected:
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override { return load_preferences(source, tokenizer); }

@@ -24,7 +24,8 @@ class Pretrain : public Stage {
   std::string default_name() const override { return "pretrain"; }
   bool adapts() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
-  StepShape step_shape(const ModelShape&) const override {
+  std::vector<std::string> warnings() const override { return loop_.warnings(); }
+  StepShape step_shape(const ModelShape&, const Tokenizer*) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
   }
   void check(const Recipe&) const override { check_corpus(corpus_); }
@@ -42,13 +43,22 @@ class Pretrain : public Stage {
     for (const Sample& sample : samples) batch.push_back(&sample);
     const bool whole = packing_ == "documents";
     Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
-    train_loop(run, loop_, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+    LoopConfig loop = loop_;
+    loop.steps = loop_.num_steps(static_cast<double>(whole ? usable_documents(tokens) : windows.count()) / static_cast<double>(batch_size_));
+    train_loop(run, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+      const Rollback undo(*loader);
       for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
       return trainer.step(batch, *objective_, learning_rate);
     });
   }
 
  private:
+  // Documents of at least two tokens, without which nothing is predicted.
+  static int64_t usable_documents(const TokenFile& tokens) {
+    int64_t out = 0;
+    for (int64_t i = 0; i < tokens.num_documents(); ++i) out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
+    return out;
+  }
   Sample next_document(const TokenFile& tokens, IndexLoader& order) const {
     for (;;) {
       const int64_t document = order.next(), begin = tokens.document_start(document);

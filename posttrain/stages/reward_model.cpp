@@ -10,7 +10,7 @@ namespace {
 
 class RewardModelStage : public OfflineStage<PreferenceSource> {
  public:
-  RewardModelStage() : OfflineStage({"bradley_terry", 16, "pairs"}, 2) {}
+  RewardModelStage() : OfflineStage({"bradley_terry", 16, "pairs", 1e-4}, 2) {}
   void fields(Fields& f) override {
     data_.fields(f);
     f("margin", data_.margin, "template of a number by which the chosen completion's score is to exceed the other's; empty = 0");
@@ -18,7 +18,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   }
   std::string default_name() const override { return "reward_model"; }
   bool passes_model_on() const override { return false; }
-  StepShape step_shape(const ModelShape&) const override { return training_.step_shape(data_.sample.max_length + 1, 2); }
+  StepShape step_shape(const ModelShape&, const Tokenizer*) const override { return training_.step_shape(data_.sample.max_length + 1, 2); }
 
  protected:
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {

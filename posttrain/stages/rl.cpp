@@ -1,4 +1,6 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
+#include <algorithm>
+
 #include "core/file.h"
 #include "core/log.h"
 #include "core/net/bearer_keys.h"
@@ -7,6 +9,7 @@
 #include "posttrain/objective_spec.h"
 #include "posttrain/reference.h"
 #include "posttrain/replica.h"
+#include "posttrain/reward_watch.h"
 #include "posttrain/rollouts.h"
 #include "posttrain/stage.h"
 #include "posttrain/train_loop.h"
@@ -35,8 +38,28 @@ StepReport combine(const std::vector<StepReport>& updates) {
   return out;
 }
 
+// Tokens of the longest prompt.
+int64_t longest_prompt(const TaskSource& source, const PromptFormat& format, const Tokenizer& tokenizer) {
+  PromptEncoder encoder(format, tokenizer);
+  int64_t out = 0;
+  for (const Task& task : load_tasks(source)) out = std::max(out, std::ssize(encoder.prompt(task)));
+  return out;
+}
+
+// What the steps of one run of the stage work with.
+struct Learning {
+  Run& run;
+  Objective& objective;
+  Trainer& trainer;
+  Reference* reference;  // null: the objective needs none
+  Rollouts& rollouts;
+  bool exact;  // the sampler's log-probs are the learner's
+  RewardWatch watch = {};
+};
+
 class Rl : public Stage {
  public:
+  Rl() { loop_.schedule = linear_decay(default_learning_rate); }
   void fields(Fields& f) override {
     tasks_.fields(f);
     rounds_.fields(f);
@@ -46,25 +69,48 @@ class Rl : public Stage {
     f("log_samples", log_samples_, "replies of a round that go to samples.jsonl");
     actor_.fields(f);
     objective_.fields(f);
-    f("critic", loop_.trainer.critic, "of objectives that need values (ppo)");
-    loop_.fields(f);
+    f("critic", loop_.trainer.critic, "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
+    const Objective& objective = *objective_.made;
+    if (f.reading() && objective.needs().critic) loop_.schedule.learning_rate = ppo_learning_rate;
+    loop_.fields(f, "rounds of experience, each of which makes num_iterations * mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
     f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
               "mini_batches must be in [1, prompts_per_step * num_generations]");
     f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1, "filter_groups needs num_generations above 1");
+    f.require("num_generations", actor_.num_generations > 1 || !objective.compares_group(),
+              concat(objective_.objective,
+                     " compares the completions of a prompt with each other: of num_generations = 1 it has no gradient; "
+                     "give 2 or more"));
+    f.require("sampling", (actor_.sampling.temperature > 0 && actor_.sampling.top_k != 1) || !objective.compares_group(),
+              concat(objective_.objective,
+                     " compares the completions of a prompt with each other, and greedy sampling (temperature = 0, or "
+                     "top_k = 1) draws the same one each time: it has no gradient"));
     loop_.trainer.temperature = actor_.sampling.temperature > 0 ? actor_.sampling.temperature : 1;
   }
   std::string default_name() const override { return objective_.objective; }
-  int64_t steps() const override { return loop_.steps; }
-  StepShape step_shape(const ModelShape& model) const override {
+  int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
+  StepShape step_shape(const ModelShape& model, const Tokenizer* tokenizer) const override {
+    int64_t length = model.max_positions;
+    if (tokenizer) {
+      const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
+      length = length > 0 ? std::min(length, longest) : longest;
+    }
     return {.sequences = (rounds_.prompts_per_step * actor_.num_generations + mini_batches_ - 1) / mini_batches_,
-            .length = model.max_positions,
+            .length = length,
             .updates = num_iterations_ * mini_batches_,
             .objective = objective_.made.get(),
             .trainer = &loop_.trainer,
             .reference = objective_.made->needs().reference,
             .rollout = true,
             .kept_versions = rollouts_.kept_versions()};
+  }
+  void resolve(const Recipe& recipe) override {
+    if (rollouts_.max_staleness > 0 || !recipe.rollout.exact() || !actor_.sampling.distribution_changes().empty()) objective_.made->off_policy();
+  }
+  std::vector<std::string> warnings() const override {
+    std::vector<std::string> out = loop_.warnings();
+    std::ranges::copy(objective_.made->warnings(), std::back_inserter(out));
+    return out;
   }
   void check(const Recipe& recipe) const override {
     const std::string& device = recipe.rollout.device;
@@ -84,45 +130,81 @@ class Rl : public Stage {
     const std::vector<Task> tasks = load_tasks(tasks_);
     log::info("rl: ", tasks.size(), " tasks");
     Objective& objective = *objective_.made;
-    const bool exact = run.recipe.rollout.exact();
-    if (rollouts_.max_staleness > 0 || !exact) objective.off_policy();
-    const Needs needs = objective.needs();
+    tell_distribution(objective.needs());
     const uint64_t seed = run.stage_seed();
     ActorConfig actor_config = actor_;
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
-    Trainer trainer(run.context, *run.model, loop_.trainer);
+    LoopConfig loop = loop_;
+    loop.steps = steps_of(tasks);
+    Trainer trainer(run.context, *run.model, loop.trainer);
     std::unique_ptr<Reference> reference;
-    if (needs.reference) reference = std::make_unique<Reference>(run, loop_.trainer.temperature);
+    if (objective.needs().reference) reference = std::make_unique<Reference>(run, loop.trainer.temperature);
     Rounds rounds(rounds_, tasks, seed);
     WeightQueue weights(run.context, *run.model, rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
-    Rollouts rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop_.steps, source(run, weights));
-
-    train_loop(run, loop_, trainer, {{"rounds", &rollouts}, {"objective", &objective}}, [&](int64_t step, double learning_rate) {
-      const Stopwatch watch;
-      Rollouts::Next next = rollouts.next(step);
-      Experience experience(std::move(next.groups));
-      const double sampling_seconds = watch.seconds();
-      if (needs.behavior || needs.old) experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, exact);
-      if (reference) reference->score_into(experience.groups);
-      if (needs.critic) experience.set_values(trainer.values(experience.samples()));
-      MetricSums credit;
-      objective.credit(experience.groups, credit);
-      std::vector<StepReport> updates;
-      for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-        for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, seed, static_cast<uint64_t>(step * num_iterations_ + epoch)))
-          updates.push_back(trainer.step(mini, objective, learning_rate));
-      StepReport report = combine(updates);
-      report.metrics.merge(credit.means());
-      report.metrics.merge(experience.metrics());
-      for (const auto& [name, value] : next.metrics) report.metrics[name] += value;
-      report.sampling_seconds = sampling_seconds;
-      experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
-      return report;
-    });
+    Rollouts rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop.steps, source(run, weights));
+    Learning learning{.run = run,
+                      .objective = objective,
+                      .trainer = trainer,
+                      .reference = reference.get(),
+                      .rollouts = rollouts,
+                      .exact = run.recipe.rollout.exact() && actor_.sampling.distribution_changes().empty()};
+    train_loop(run, loop, trainer, {{"rounds", &rollouts}, {"objective", &objective}},
+               [&](int64_t step, double learning_rate) { return make_step(learning, step, learning_rate); });
     if (rollouts.failed_replies() > 0) log::warning("rl: ", rollouts.failed_replies(), " replies could not be sampled");
   }
 
  private:
+  int64_t steps_of(const std::vector<Task>& tasks) const {
+    return loop_.num_steps(static_cast<double>(tasks.size()) / static_cast<double>(rounds_.prompts_per_step));
+  }
+
+  // Says once what the log-probs of the completions are of, if that is not the learner's distribution.
+  void tell_distribution(const Needs& needs) const {
+    const std::vector<std::string> changes = actor_.sampling.distribution_changes();
+    if (changes.empty() || !needs.behavior) return;
+    log::info("rl: completions are drawn off policy, from the distribution that sampling's ", join(changes), " makes: behavior log-probs are of it, ",
+              "and the importance correction (importance_sampling_mode) is ", needs.old ? "on" : "off");
+  }
+
+  // A round is drawn and learned from. If that fails before the weights have changed, everything is as it was before the step.
+  StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
+    const Stopwatch watch;
+    const Rollback undo_objective(of.objective);
+    Rollouts::Next next = of.rollouts.next(step);
+    const double sampling_seconds = watch.seconds();
+    try {
+      Experience experience(std::move(next.groups));
+      StepReport report = learn(of, experience, step, learning_rate);
+      for (const auto& [name, value] : next.metrics) report.metrics[name] += value;
+      report.sampling_seconds = sampling_seconds;
+      return report;
+    } catch (...) {
+      of.rollouts.give_back();
+      throw;
+    }
+  }
+
+  StepReport learn(Learning& of, Experience& experience, int64_t step, double learning_rate) const {
+    Run& run = of.run;
+    const Needs needs = of.objective.needs();
+    of.watch.observe(experience.groups);
+    if (needs.behavior || needs.old) experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, of.exact);
+    if (of.reference) of.reference->score_into(experience.groups);
+    if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
+    MetricSums credit;
+    of.objective.credit(experience.groups, credit);
+    std::vector<StepReport> updates;
+    for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
+      for (const auto& mini :
+           experience.mini_batches(mini_batches_, needs.per, run.stage_seed(), static_cast<uint64_t>(step * num_iterations_ + epoch)))
+        updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
+    StepReport report = combine(updates);
+    report.metrics.merge(credit.means());
+    report.metrics.merge(experience.metrics());
+    experience.log_samples(run.log, run.first_step + step + 1, log_samples_);
+    return report;
+  }
+
   // The sampler beside the learner, one with a copy of its weights, or workers.
   RolloutSource source(Run& run, WeightQueue& weights) const {
     if (!run.recipe.rollout.pool.workers.empty()) return worker_source(run, weights, rollouts_.max_staleness > 0);
@@ -133,6 +215,9 @@ class Rl : public Stage {
     return {.make = [&, sampler] { return std::make_unique<Replica>(run.context, *run.model, weights, run.recipe.rollout.device, sampler); },
             .keep = [&](int64_t version) { weights.push(version); }};
   }
+
+  // TRL's.
+  static constexpr double default_learning_rate = 1e-6, ppo_learning_rate = 3e-6;
 
   TaskSource tasks_;
   RoundConfig rounds_;

@@ -6,7 +6,7 @@ namespace {
 
 class Sft : public OfflineStage<SftSource> {
  public:
-  Sft() : OfflineStage({"sft", 32, "samples"}, 1) {}
+  Sft() : OfflineStage({"sft", 32, "samples", 2e-5}, 1) {}
   void fields(Fields& f) override {
     data_.fields(f);
     f("packing", packing_,

@@ -70,6 +70,33 @@ TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
   EXPECT_EQ(steps, 10);
 }
 
+TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
+  const Finished done = run_hone(arguments("truncated", {"stage.grpo.sampling.top_p=0.5"}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.err.find("drawn off policy, from the distribution that sampling's top_p makes"), std::string::npos) << done.err;
+  const fs::path at = folder.path() / "truncated";
+  EXPECT_NE(read_file(at / "recipe.toml").find("importance_sampling_mode = 'token_truncate'"), std::string::npos) << read_file(at / "recipe.toml");
+  int64_t steps = 0;
+  read_jsonl(at / "metrics.jsonl", [&](const Json& row, int64_t) {
+    if (!row.find("sampling/sampling_logp_difference/max")) return;
+    ++steps;
+    EXPECT_GT(row.at("sampling/sampling_logp_difference/mean").as_double(), 0.1);
+    // What is left after truncation is likelier than it was: its weight is the mass that was kept, at least top_p of it.
+    EXPECT_LE(row.at("sampling/importance_sampling_ratio/max").as_double(), 1 + 1e-5);
+    EXPECT_GE(row.at("sampling/importance_sampling_ratio/min").as_double(), 0.5 - 1e-5);
+    EXPECT_LT(row.at("sampling/importance_sampling_ratio/mean").as_double(), 0.999);
+  });
+  EXPECT_EQ(steps, 10);
+}
+
+TEST_F(RunTest, RewardsThatNeverVaryAreToldOf) {
+  const Finished done = run_hone(arguments("flat", {"stage.grpo.reward={ kind = 'length', limit = 64, target = 64 }",
+                                                    "stage.grpo.filter_groups.enable=false", "stage.grpo.beta=0.0", "stage.grpo.steps=4"}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.err.find("every group had zero variance"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("never varies"), std::string::npos) << done.err;
+}
+
 TEST_F(RunTest, KilledAndResumedIsTheUninterruptedRun) {
   const fs::path whole = run("whole");
   for (const char* stage : {"pretrain/step-5", "grpo/step-6"}) {
@@ -180,6 +207,32 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   EXPECT_TRUE(fs::exists(folder.path() / "stopped" / "checkpoints" / "grpo" / "step-3" / "manifest.json"));
   fs::remove(folder.path() / "away");
   const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
+}
+
+// The round has been sampled and judged, and its credit cannot be given: the third kind of thing that ends a step.
+TEST_F(PluginRunTest, AnErrorAfterTheRewardsSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
+  std::ofstream(folder.path() / "rewards.py", std::ios::app) << R"(
+def below(completions, **columns):
+    global calls
+    calls += 1
+    return [-1.0 if calls > 9 and os.path.exists(away) else len(set(c)) / 10 for c in completions]
+)";
+  const auto maxrl = [&](const std::string& name) {
+    std::vector<std::string> out = plugin_arguments(name, "below", "0.0");
+    out.insert(out.end(), {"stage.2.name=grpo", "stage.2.objective=maxrl"});
+    return out;
+  };
+  const Finished whole = run_hone(maxrl("whole"));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  std::ofstream(folder.path() / "away") << "";
+  const Finished stopped = run_hone(maxrl("stopped"));
+  EXPECT_EQ(stopped.code, 1);
+  EXPECT_NE(stopped.err.find("a pass rate is not negative; stopped after step 3 of stage grpo, everything is saved"), std::string::npos)
+      << stopped.err;
+  fs::remove(folder.path() / "away");
+  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the round is drawn and judged again
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/config.h"
 #include "core/model/score.h"
 #include "tests/posttrain/characters.h"
 
@@ -69,6 +70,36 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
       }
     }
   }
+}
+
+TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
+  const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<Sampling>(); };
+  // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more to what is left.
+  config.sampling = settings("top_k = 1\nmax_tokens = 5");
+  for (const Group& group : actor().gather(asked, 0))
+    for (const Sample& sample : group.samples)
+      for (const float logp : sample.behavior_logp) EXPECT_EQ(logp, 0);
+  for (const char* text : {"top_k = 3\nmax_tokens = 5\ntemperature = 0.7", "top_p = 0.5\nmax_tokens = 5", "min_p = 0.5\nmax_tokens = 5",
+                           "min_tokens = 5\nmax_tokens = 5"}) {
+    config.sampling = settings(text);
+    double above = 0;
+    for (const Group& group : actor().gather(asked, 0))
+      for (const Sample& sample : group.samples) {
+        const std::vector<std::vector<int32_t>> sequences = {sample.tokens};
+        const TokenScores own = score_sequences(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
+        for (size_t t = 0; t < sample.tokens.size(); ++t) {
+          if (sample.mask[t] == 0) continue;
+          EXPECT_GE(sample.behavior_logp[t], own.logp[t] - 1e-5f) << text;
+          above += static_cast<double>(sample.behavior_logp[t] - own.logp[t]);
+        }
+      }
+    EXPECT_GT(above, 0.1) << text;
+  }
+  Reply reply{.ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
+  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp, (std::vector<float>{0, -0.5f, 0}));
+  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp, (std::vector<float>{0, -1, -2}));
+  reply.truncated_logp.clear();
+  EXPECT_THROW(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error) << "a worker that does not say";
 }
 
 TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {

@@ -72,7 +72,8 @@ TEST(Experience, MoreUpdatesThanSamplesLeavesNoneEmpty) {
 TEST(Experience, MetricsAreOverRepliesAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
-  EXPECT_DOUBLE_EQ(metrics.at("reward_std"), std::sqrt(0.5) / 2);  // of {0, 1}; a group of one has none
+  EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0), 1e-12);  // of {0, 1, 10} as TRL: over all completions
+  EXPECT_DOUBLE_EQ(metrics.at("reward_group_std"), std::sqrt(0.5) / 2);              // of {0, 1}; a group of one has none
   EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0.5);
   EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 4.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);

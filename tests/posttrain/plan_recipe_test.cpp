@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "core/config.h"
+#include "tests/posttrain/characters.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
@@ -58,6 +61,57 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
   EXPECT_GT(memory.at("kv_cache").as_int(), 0);
   EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
+}
+
+TEST(PlanRecipe, SamplesLongerThanAMicroBatchArePlannedFor) {
+  const auto activations = [](const std::vector<std::string>& overrides, size_t stage) {
+    return plan_recipe(read(overrides)).at("stages").as_array()[stage].at("memory").at("activations").as_int();
+  };
+  for (const size_t stage : {0u, 1u}) {
+    const std::string name = concat("stage.", stage + 1, ".micro_batch_tokens=");
+    const int64_t longest = stage == 0 ? 32 : 64;  // max_length; the model's positions, since there is no tokenizer yet
+    EXPECT_EQ(activations({name + "1"}, stage), activations({concat(name, longest)}, stage));
+    EXPECT_LT(activations({concat(name, longest)}, stage), activations({concat(name, 2 * longest)}, stage));
+    const Json plan = plan_recipe(read({name + "1"}));
+    EXPECT_EQ(plan.at("stages").as_array()[stage].at("tokens_per_step").as_int(),
+              plan_recipe(read()).at("stages").as_array()[stage].at("tokens_per_step").as_int());
+  }
+}
+
+TEST(PlanRecipe, ALongestSampleIsTheLongestPromptAndMaxTokens) {
+  const test::TemporaryFolder folder;
+  const Tokenizer tokenizer = test::character_tokenizer(folder.path());
+  std::ofstream(folder.path() / "tasks.jsonl") << R"({"prompt": "ab", "answer": ""})"
+                                               << "\n"
+                                               << R"({"prompt": "abcabcabc", "answer": ""})"
+                                               << "\n";
+  const std::string rl = concat("tokenizer = \"", folder.path().string(), R"("
+[model]
+hidden_size = 32
+num_attention_heads = 2
+max_position_embeddings = 4096
+[[stage]]
+kind = "rl"
+files = [")",
+                                (folder.path() / "tasks.jsonl").string(), R"("]
+prompts_per_step = 4
+num_generations = 4
+reward = { kind = "number" }
+sampling = { max_tokens = 20 }
+)");
+  const auto tokens = [&](const std::vector<std::string>& overrides) {
+    const Recipe read = Config::from_text(rl, "recipe.toml", overrides).as<Recipe>();
+    return plan_recipe(read).at("stages").as_array().at(0).at("tokens_per_step").as_int();
+  };
+  const auto prompt = static_cast<int64_t>(tokenizer.encode_document("abcabcabc").size());
+  EXPECT_EQ(tokens({}), 16 * (prompt + 20));
+  EXPECT_EQ(tokens({"model.max_position_embeddings=24"}), 16 * 24);
+}
+
+TEST(PlanRecipe, EpochsAreStepsWhereTheRowsTellHowMany) {
+  const Json plan = plan_recipe(read({"stage.pretrain.steps=0", "stage.pretrain.num_train_epochs=2"}));
+  EXPECT_EQ(plan.at("stages").as_array()[0].at("steps").as_int(), 0);
+  EXPECT_NE(plan_text(plan).find("as many as num_train_epochs makes"), std::string::npos) << plan_text(plan);
 }
 
 TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {

@@ -248,6 +248,28 @@ TEST_F(RolloutsTest, RoundsAheadAreSavedAndTheRestIsTheSame) {
     }
 }
 
+TEST_F(RolloutsTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
+  for (const char* settings : {"prompts_per_step = 3", changing})
+    for (const int64_t k : {0, 1, 2}) {
+      const std::vector<std::string> whole = run(with(k), 0, settings);
+      for (const int64_t at : {0, 1, 4, 8}) {
+        SCOPED_TRACE(concat("k ", k, ", given back in step ", at, ", ", settings));
+        StateSection section;
+        Run before(*this, with(k), 5, settings);
+        steps_of(before, 0, at);
+        Rollouts::Next next = before.next(at);
+        for (Group& group : next.groups) group.samples.clear();  // the learner has changed its own
+        before.rollouts.give_back();
+        EXPECT_THROW(before.rollouts.give_back(), Error);
+        before.rollouts.save_state(section);
+        section.values = parse_json(section.values.dump(), "saved");
+        Run after(*this, with(k), 6, settings);
+        after.rollouts.load_state(section);
+        EXPECT_EQ(steps_of(after, at, Run::num_steps), std::vector(whole.begin() + at, whole.end()));
+      }
+    }
+}
+
 TEST_F(RolloutsTest, OverlappingRoundsAreSavedWithoutLossOrRepetition) {
   script.tokens = 20, script.delays = 2;
   StateSection section;

@@ -29,11 +29,13 @@ TEST(Packing, FillsInOrderAndNeverPartsAPair) {
   EXPECT_EQ(cut({}, 1, 8), Cuts{});
 }
 
-TEST(Packing, WhatDoesNotFitIsNamed) {
-  constexpr size_t lengths[] = {4, 4, 3, 6};
-  EXPECT_THROW(cut(lengths, 1, 5), Error);
-  EXPECT_THROW(cut(lengths, 2, 8), Error);
-  EXPECT_THROW(cut(std::span(lengths).first(3), 2, 100), Error);
+TEST(Packing, ASampleLongerThanAMicroBatchIsOneOfItsOwn) {
+  constexpr size_t lengths[] = {4, 4, 3, 6, 1, 1};
+  using Cuts = std::vector<std::pair<size_t, size_t>>;
+  EXPECT_EQ(cut(lengths, 1, 5), (Cuts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 6}}));
+  EXPECT_EQ(cut(lengths, 1, 1), (Cuts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}));
+  EXPECT_EQ(cut(lengths, 2, 8), (Cuts{{0, 2}, {2, 4}, {4, 6}})) << "the pair of 9 is not parted";
+  EXPECT_THROW(cut(std::span(lengths).first(3), 2, 100), Error) << "three samples are no pairs";
 }
 
 TEST(Staging, RowsPredictTheTokensThatAreTrainedOn) {
