@@ -20,8 +20,8 @@ struct Experience {
   std::vector<const Sample*> samples() const;
   void set_values(std::vector<std::vector<float>> values);  // in samples()' order
   // old_logp: under the model as it is now, when the round's epochs begin. What these very weights drew (weight_version) by the learner's own
-  // arithmetic (Numerics::exact, and a sampler that is exact: EngineConfig::exact()) has it already: its behavior_logp, bit for bit. Samples with a
-  // token of older weights, or of other arithmetic, are scored.
+  // arithmetic (Numerics::exact, and exact_sampler: EngineConfig::exact(), no Sampling::distribution_changes()) has it already: its behavior_logp,
+  // bit for bit. Samples with a token of older weights, or of other arithmetic, are scored.
   void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version, bool exact_sampler = true);
   // One pass: the samples in an order drawn from (seed, pass), cut into `count` updates; groups stay whole and in order where `per` is pair. A single
   // update keeps the samples' own order.

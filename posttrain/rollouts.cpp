@@ -110,7 +110,7 @@ void Rollouts::give_back() {
   HONE_CHECK(taken_ || before_, "rollouts: no round was taken that could be given back");
   if (taken_) ready_.push_front(std::move(*taken_));
   if (before_) {
-    rounds_.load_state(*before_);
+    rounds_ = std::move(*before_);
     maker_.reset();  // the next one begins with that round
     sampler_.reset();
   }
@@ -121,7 +121,7 @@ void Rollouts::give_back() {
 Rollouts::Next Rollouts::next(int64_t step) {
   if (!ahead()) {
     newest_ = step;
-    rounds_.save_state(before_.emplace());
+    before_ = rounds_;
     if (!maker_) make_maker(step);
     while (ready_.empty()) take_turn(step);
     return take_ready(step);

@@ -76,7 +76,7 @@ class Rollouts : public Stateful {
   // Of who makes rounds: next()'s caller, or the thread.
   std::unique_ptr<Sampler> sampler_;
   std::optional<RoundMaker> maker_;
-  std::optional<StateSection> before_;  // without staleness: the rounds' state when the last next() began
+  std::optional<Rounds> before_;  // without staleness: as they were when the last next() began
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;

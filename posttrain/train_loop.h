@@ -35,10 +35,13 @@ inline ScheduleConfig linear_decay(double learning_rate) {
   return {.lr_scheduler_type = "linear", .learning_rate = learning_rate, .min_lr_ratio = 0};
 }
 
-// Puts a small state back to what it was when this was made, if an exception leaves the scope.
+// Puts a small state (values, no tensors) back to what it was when this was made, if an exception leaves the scope.
 class Rollback {
  public:
-  explicit Rollback(Stateful& state) : state_(state) { state_.save_state(saved_); }
+  explicit Rollback(Stateful& state) : state_(state) {
+    state_.save_state(saved_);
+    HONE_CHECK(saved_.tensors.empty(), "rollback: the state has tensors, of which a section holds views alone");
+  }
   ~Rollback() {
     if (std::uncaught_exceptions() > exceptions_) state_.load_state(saved_);
   }
