@@ -25,9 +25,7 @@ void LoopConfig::fields(Fields& f, const char* step) {
   if (steps == absent) steps = num_train_epochs > 0 ? 0 : default_steps;
   f("save_steps", save_steps, "a checkpoint every so many steps; 0 = none by this count");
   f("save_minutes", save_minutes,
-    "a checkpoint after the step that ends so many minutes after the last one: what a crash can cost; 0 = none by the clock. Results do not depend "
-    "on "
-    "it");
+    "a checkpoint after the step that ends so many minutes after the last one; 0 = none by the clock. Results do not depend on it");
   f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
   f("logging_steps", logging_steps, "a row of metrics every so many steps");
   f("eval_steps", eval_steps,

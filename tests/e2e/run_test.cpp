@@ -97,6 +97,19 @@ TEST_F(RunTest, RewardsThatNeverVaryAreToldOf) {
   EXPECT_NE(done.err.find("never varies"), std::string::npos) << done.err;
 }
 
+TEST_F(RunTest, EpochsAreAsManyStepsAsTheDataFill) {
+  const Finished done = run_hone(arguments(
+      "epochs", {"stage.pretrain.steps=0", "stage.pretrain.num_train_epochs=0.5", "stage.grpo.steps=0", "stage.grpo.num_train_epochs=1.1"}));
+  ASSERT_EQ(done.code, 0) << done.err;
+  const fs::path at = folder.path() / "epochs";
+  const JsonArray stages = parse_json(read_file(at / "run.json"), "run.json").at("stages").as_array();
+  EXPECT_EQ(stages[1].at("steps").as_int(), 5) << "half of 80 documents, 8 a step";
+  EXPECT_EQ(stages[2].at("steps").as_int(), 4) << "9 prompts, 3 a step, and a tenth of them again";
+  int64_t last = 0;
+  read_jsonl(at / "metrics.jsonl", [&](const Json& row, int64_t) { last = std::max(last, row.at("step").as_int()); });
+  EXPECT_EQ(last, 9) << "steps are numbered across stages";
+}
+
 TEST_F(RunTest, KilledAndResumedIsTheUninterruptedRun) {
   const fs::path whole = run("whole");
   for (const char* stage : {"pretrain/step-5", "grpo/step-6"}) {
