@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/added_tokens.h"
+#include "core/chat.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/tokenizer_files.h"
@@ -42,6 +43,7 @@ struct Tokenizer::Impl {
   explicit Impl(TokenizerFiles files);
 
   void find_special_ids(const TokenizerFiles& files);
+  void find_end_of_turn(const Tokenizer& tokenizer);
   std::optional<int32_t> find(std::string_view token) const;
   const std::string* find_spelling(int32_t id) const;  // nullptr: no token has it
   const std::string& spelling(int32_t id) const;
@@ -54,6 +56,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string_view, int32_t> added_ids;
   Json config;
   std::optional<int32_t> bos, eos, pad;
+  std::optional<int32_t> end_of_turn;  // of the assistant, in the tokenizer's own chat format
   std::vector<int32_t> stop_ids;
 };
 
@@ -95,6 +98,18 @@ void Tokenizer::Impl::find_special_ids(const TokenizerFiles& files) {
   pad = choose("pad_token");
   if (eos) stop_ids.push_back(*eos);
   for (const int32_t id : listed("eos_token_id")) add_once(stop_ids, id);
+}
+
+// A template that cannot be read has none here; whoever uses the template is told why.
+void Tokenizer::Impl::find_end_of_turn(const Tokenizer& tokenizer) {
+  try {
+    for (const int32_t id : ChatFormat::make("auto", tokenizer).stop_ids(tokenizer)) {
+      end_of_turn = id;
+      add_once(stop_ids, id);
+    }
+  } catch (const Error&) {
+    return;
+  }
 }
 
 std::optional<int32_t> Tokenizer::Impl::find(std::string_view token) const {
@@ -144,13 +159,20 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 bool Tokenizer::is_in(const std::filesystem::path& folder) { return !vocabulary_file(folder).empty(); }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(std::make_shared<const Impl>(read_tokenizer_files(path))); }
+Tokenizer Tokenizer::make(TokenizerFiles files) {
+  const auto impl = std::make_shared<Impl>(std::move(files));
+  Tokenizer out(impl);
+  impl->find_end_of_turn(out);
+  return out;
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) { return make(read_tokenizer_files(path)); }
 
 Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view source, const Json& config) {
   TokenizerFiles files;
   files.source = source, files.tokenizer = tokenizer_json, files.config = config;
   if (const Json* text = config.find("chat_template"); text && text->is_string()) files.chat_template = text->as_string();
-  return Tokenizer(std::make_shared<const Impl>(std::move(files)));
+  return make(std::move(files));
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
@@ -194,10 +216,11 @@ std::optional<int32_t> Tokenizer::find(std::string_view token) const { return im
 std::string Tokenizer::token(int32_t id) const { return impl_->spelling(id); }
 
 bool Tokenizer::is_special(int32_t id) const {
-  if (id < 0 || id >= impl_->parts.vocab_size) return false;
-  const int32_t added = impl_->added_by_id[static_cast<size_t>(id)];
-  return added >= 0 && impl_->parts.added[static_cast<size_t>(added)].special;
+  if (id == impl_->end_of_turn) return true;
+  return is_added(id) && impl_->parts.added[static_cast<size_t>(impl_->added_by_id[static_cast<size_t>(id)])].special;
 }
+
+bool Tokenizer::is_added(int32_t id) const { return id >= 0 && id < impl_->parts.vocab_size && impl_->added_by_id[static_cast<size_t>(id)] >= 0; }
 
 std::optional<int32_t> Tokenizer::bos() const { return impl_->bos; }
 std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }

@@ -31,6 +31,8 @@ struct Experience {
   // the replies that ended by themselves as completions/{mean, min, max}_terminated_length (0 if none did), completions/clipped_ratio; and the
   // samples' counts. Unjudged samples have no part in what is about rewards. Deviations are of n - 1.
   Metrics metrics() const;
+  // Writes the first `count` completions, group by group; all of them if count is -1. A row's prompt is the text that the model read, special tokens
+  // included; a task of messages has these, too.
   void log_samples(RunLog& log, int64_t step, int64_t count) const;
 };
 
