@@ -60,7 +60,7 @@ class ChatCommand : public Command {
     for (const ChatPiece& piece : format.render(shown, true)) after += piece.text;
     if (before.empty() || !after.starts_with(before)) return format.encode(tokenizer, shown, true).ids;
     std::vector<int32_t> out = ids;
-    const std::vector<int32_t> added = tokenizer.encode(after.substr(before.size()));
+    const std::vector<int32_t> added = tokenizer.encode(after.substr(before.size()), true, false);
     out.insert(out.end(), added.begin(), added.end());
     return out;
   }

@@ -130,7 +130,7 @@ ChatTokens ChatFormat::encode(const Tokenizer& tokenizer, const std::vector<Mess
                               size_t first_trained) const {
   ChatTokens out;
   for (const ChatPiece& piece : render(messages, add_generation_prompt, first_trained)) {
-    const std::vector<int32_t> ids = tokenizer.encode(piece.text);
+    const std::vector<int32_t> ids = tokenizer.encode(piece.text, true, out.ids.empty());
     out.ids.insert(out.ids.end(), ids.begin(), ids.end());
     out.mask.resize(out.ids.size(), piece.assistant ? 1.0f : 0.0f);
   }

@@ -47,7 +47,7 @@ struct Tokenizer::Impl {
   std::optional<int32_t> find(std::string_view token) const;
   const std::string* find_spelling(int32_t id) const;  // nullptr: no token has it
   const std::string& spelling(int32_t id) const;
-  void encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const;
+  void encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const;
 
   std::string source, chat_template;
   TokenizerParts parts;
@@ -132,14 +132,14 @@ const std::string& Tokenizer::Impl::spelling(int32_t id) const {
   return *found;
 }
 
-void Tokenizer::Impl::encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+void Tokenizer::Impl::encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const {
   const auto take = [&](int32_t id) { ids.push_back(id); };
   const auto take_word = [&](std::string_view word, bool) {
     if (!word.empty()) parts.model->encode(word, ids);
   };
   const auto take_text = [&](size_t begin, size_t end) {
     std::string_view piece = text.substr(begin, end - begin);
-    const bool first = begin == 0;
+    const bool first = begins && begin == 0;
     if (!parts.normalizer && in_normalized_text.empty()) return parts.pre_tokenizer->split(piece, first, take_word);
     const std::string normalized = parts.normalizer ? parts.normalizer->apply(std::string(piece)) : std::string(piece);
     in_normalized_text.each(
@@ -175,15 +175,15 @@ Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view sour
   return make(std::move(files));
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special, bool begins) const {
   std::vector<int32_t> ids;
-  impl_->encode(text, parse_special, ids);
+  impl_->encode(text, parse_special, begins, ids);
   return ids;
 }
 
 std::vector<int32_t> Tokenizer::encode_document(std::string_view text) const {
   std::vector<int32_t> ids = impl_->parts.frame.before;
-  impl_->encode(text, true, ids);
+  impl_->encode(text, true, true, ids);
   ids.insert(ids.end(), impl_->parts.frame.after.begin(), impl_->parts.frame.after.end());
   return ids;
 }

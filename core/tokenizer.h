@@ -30,7 +30,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
   // No special tokens are added by encode(); special tokens written in the text are recognised (parse_special = false: they are plain text).
-  std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
+  // begins = false: the text goes on from another one, and gets no space in front as SentencePiece's vocabularies begin a text.
+  std::vector<int32_t> encode(std::string_view text, bool parse_special = true, bool begins = true) const;
   // encode() with what the folder's post-processor adds (a BOS for Llama, nothing for GPT-2).
   std::vector<int32_t> encode_document(std::string_view text) const;
   // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids (a model may have more ids

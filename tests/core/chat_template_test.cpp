@@ -220,4 +220,23 @@ TEST(ChatTemplate, Qwen3sThinkingAndToolCallsAreFound) {
             (Texts{called, "It is 5.<|im_end|>", "<think>\n\n</think>\n\nbye<|im_end|>"}));
 }
 
+// A reply goes on from its prompt: a SentencePiece vocabulary puts no space in front of it. The parts' ids are those of the whole text.
+TEST(ChatTemplate, MistralsRepliesBeginWithoutASpace) {
+  HONE_SHARED_OR_SKIP(data, "data");
+  const TemporaryFolder folder;
+  std::filesystem::copy(data / "tokenizers/mistral_v0.3/tokenizer.json.gz", folder.path());
+  const Json config =
+      JsonObject{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"chat_template", read_file(data / "templates/mistral-nemo-instruct.jinja")}};
+  write_file_atomic(folder.path() / "tokenizer_config.json", config.dump());
+  const Tokenizer tokenizer = Tokenizer::load(folder.path());
+  const std::vector<Message> messages = parse_messages(parse_json(kTwoTurns, "m"), "m");
+  const ChatTokens tokens = ChatFormat::make("template", tokenizer).encode(tokenizer, messages, false);
+  EXPECT_EQ(tokens.ids, tokenizer.encode("<s>[INST]1+1?[/INST]2</s>[INST]2+2?[/INST]4</s>"));
+  std::vector<int32_t> trained;
+  for (size_t t = 0; t < tokens.ids.size(); ++t)
+    if (tokens.mask[t] != 0) trained.push_back(tokens.ids[t]);
+  EXPECT_EQ(tokenizer.decode(trained), "2</s>4</s>");
+  EXPECT_EQ(trained.size(), 4u);
+}
+
 }  // namespace hone::test
