@@ -1,5 +1,6 @@
 #include "core/chat.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -48,20 +49,33 @@ class ChatCommand : public Command {
   }
 
  private:
-  // The ids so far, then the new turn's text: what rendering adds behind the conversation already held.
+  // The ids so far, then what the format writes behind the last reply. Where that reply was cut off, or the format now writes the conversation in
+  // another way (Qwen3 drops the thinking of earlier turns), all of it is encoded anew.
   static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer, const std::vector<Message>& history,
                                      const std::vector<Message>& shown, const std::vector<int32_t>& ids) {
-    if (ids.empty()) return format.encode(tokenizer, shown, true).ids;
-    const auto text_of = [&](const std::vector<Message>& messages, bool generation) {
-      std::string out;
-      for (const ChatPiece& piece : format.render(messages, generation)) out += piece.text;
-      return out;
-    };
-    const std::string before = text_of(history, false), after = text_of(shown, true);
-    if (!after.starts_with(before)) return format.encode(tokenizer, shown, true).ids;
+    const std::vector<int32_t> ends = tokenizer.stop_ids(), own = format.stop_ids(tokenizer);
+    const auto is_end = [&](int32_t id) { return std::ranges::find(ends, id) != ends.end() || std::ranges::find(own, id) != own.end(); };
+    const std::string before = ids.empty() || !is_end(ids.back()) ? "" : up_to_last_reply(format, history);
+    std::string after;
+    for (const ChatPiece& piece : format.render(shown, true)) after += piece.text;
+    if (before.empty() || !after.starts_with(before)) return format.encode(tokenizer, shown, true).ids;
     std::vector<int32_t> out = ids;
-    const std::vector<int32_t> added = tokenizer.encode(after.substr(before.size()));
+    const std::vector<int32_t> added = tokenizer.encode(after.substr(before.size()), true, false);
     out.insert(out.end(), added.begin(), added.end());
+    return out;
+  }
+
+  // The conversation's text up to the end of its last reply; "" where the template does not show which text that is.
+  static std::string up_to_last_reply(const ChatFormat& format, const std::vector<Message>& history) {
+    std::string out, text;
+    try {
+      for (const ChatPiece& piece : format.render(history, false, history.size() - 1)) {
+        text += piece.text;
+        if (piece.assistant) out = text;
+      }
+    } catch (const Error&) {  // the conversation can go on without
+      return "";
+    }
     return out;
   }
 

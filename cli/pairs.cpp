@@ -6,6 +6,7 @@
 #include "cli/model_arguments.h"
 #include "core/file.h"
 #include "core/jsonl.h"
+#include "core/log.h"
 
 namespace hone {
 namespace {
@@ -28,6 +29,8 @@ class PairsCommand : public Command {
     out.flush();
     std::fprintf(stderr, "%lld pairs of %lld prompts, mean reward %.4f\n", static_cast<long long>(report.pairs),
                  static_cast<long long>(report.prompts), report.reward);
+    if (report.judged < report.replies)
+      log::warning("pairs: ", report.replies - report.judged, " of ", report.replies, " replies were not judged and are in no pair");
     return 0;
   }
 

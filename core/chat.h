@@ -4,6 +4,7 @@
 // the same ids whether it was sampled or read; ids that were sampled are kept as ids and never re-tokenised.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,21 +42,24 @@ class ChatFormat {
   // assistant's, which is content + EOS; there is no header. Parses the template: keep the result. today: seconds since 1970.
   static ChatFormat make(std::string_view name, const Tokenizer& tokenizer, int64_t today = kChatDate);
 
-  // Pieces of the conversation; with add_generation_prompt the header that an assistant's reply follows. A template's own complaint
-  // (raise_exception) and unsupported syntax are Errors.
+  // Pieces of the conversation; with add_generation_prompt the header that an assistant's reply follows, and nothing is trained on. A template's
+  // own complaint (raise_exception) and unsupported syntax are Errors.
   //
-  // What a template wrote inside {% generation %} is the assistant's. A template without it is rendered again with fewer messages: a reply is
-  // what follows the prompt for it, up to its end-of-turn token; an Error says where that cannot be told, because the template writes earlier
-  // turns in another way once more follow. With add_generation_prompt nothing is trained on and such a text is one piece.
-  std::vector<ChatPiece> render(const std::vector<Message>& messages, bool add_generation_prompt) const;
-  ChatTokens encode(const Tokenizer& tokenizer, const std::vector<Message>& messages, bool add_generation_prompt) const;
-  // Ids that end the assistant's turn in this format, besides the tokenizer's own.
+  // Without add_generation_prompt, the assistant's turns from message `first_trained` on are pieces of their own, each up to its end-of-turn token.
+  // What a template wrote inside {% generation %} is the assistant's. Where it has no such block the turns are found as
+  // ChatTemplate::assistant_spans() says; an Error names the message whose turn the template does not show as its own.
+  std::vector<ChatPiece> render(const std::vector<Message>& messages, bool add_generation_prompt, size_t first_trained = 0) const;
+  ChatTokens encode(const Tokenizer& tokenizer, const std::vector<Message>& messages, bool add_generation_prompt, size_t first_trained = 0) const;
+  // Ids that end the assistant's turn in this format. Of a template: the token that it writes behind a reply, none if that is no token; of "plain",
+  // none besides the tokenizer's own.
   std::vector<int32_t> stop_ids(const Tokenizer& tokenizer) const;
 
  private:
   std::shared_ptr<const ChatParts> parts_;
 };
 
+// Messages as {"role": ..., "content": ...} objects with their other members: what parse_messages() reads.
+Json messages_json(std::span<const Message> messages);
 // {"role": ..., "content": ...} objects as messages, other members kept in extra; a message with tool_calls may lack content. `source` names
 // the line in errors.
 std::vector<Message> parse_messages(const Json& messages, std::string_view source);

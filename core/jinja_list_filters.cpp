@@ -132,6 +132,7 @@ Value map(Heap& heap, const Value& v, Args a) {
   const Value* path = a.find("attribute");
   const Value* otherwise = a.find("default");
   if (!path && a.positional.empty()) heap.fail("map needs a filter's name or attribute=");
+  if (!truth(v)) return heap.list({});  // none, too
   for (const Value& item : items(heap, v)) {
     Value mapped = path ? member(heap, item, *path) : call_filter(heap, string_or(heap, a[0], ""), item, rest_of(a, 1));
     if (path && otherwise && mapped.is(Kind::undefined)) mapped = *otherwise;
@@ -144,6 +145,7 @@ Value map(Heap& heap, const Value& v, Args a) {
 Value chosen(Heap& heap, const Value& v, Args a, bool by_attribute, bool wanted) {
   const size_t skip = by_attribute ? 1 : 0;
   if (a.positional.size() < skip) heap.fail("selectattr and rejectattr need an attribute");
+  if (!truth(v)) return heap.list({});  // none, too
   List out;
   for (const Value& item : items(heap, v)) {
     const Value judged = by_attribute ? member(heap, item, a[0]) : item;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "core/added_tokens.h"
+#include "core/chat.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/tokenizer_files.h"
@@ -42,10 +43,11 @@ struct Tokenizer::Impl {
   explicit Impl(TokenizerFiles files);
 
   void find_special_ids(const TokenizerFiles& files);
+  void find_end_of_turn(const Tokenizer& tokenizer);
   std::optional<int32_t> find(std::string_view token) const;
   const std::string* find_spelling(int32_t id) const;  // nullptr: no token has it
   const std::string& spelling(int32_t id) const;
-  void encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const;
+  void encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const;
 
   std::string source, chat_template;
   TokenizerParts parts;
@@ -54,6 +56,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string_view, int32_t> added_ids;
   Json config;
   std::optional<int32_t> bos, eos, pad;
+  std::optional<int32_t> end_of_turn;  // of the assistant, in the tokenizer's own chat format
   std::vector<int32_t> stop_ids;
 };
 
@@ -97,6 +100,18 @@ void Tokenizer::Impl::find_special_ids(const TokenizerFiles& files) {
   for (const int32_t id : listed("eos_token_id")) add_once(stop_ids, id);
 }
 
+// A template that cannot be read has none here; whoever uses the template is told why.
+void Tokenizer::Impl::find_end_of_turn(const Tokenizer& tokenizer) {
+  try {
+    for (const int32_t id : ChatFormat::make("auto", tokenizer).stop_ids(tokenizer)) {
+      end_of_turn = id;
+      add_once(stop_ids, id);
+    }
+  } catch (const Error&) {
+    return;
+  }
+}
+
 std::optional<int32_t> Tokenizer::Impl::find(std::string_view token) const {
   if (const auto added = added_ids.find(token); added != added_ids.end()) return added->second;
   const int32_t id = parts.model->find(token);
@@ -117,14 +132,14 @@ const std::string& Tokenizer::Impl::spelling(int32_t id) const {
   return *found;
 }
 
-void Tokenizer::Impl::encode(std::string_view text, bool parse_special, std::vector<int32_t>& ids) const {
+void Tokenizer::Impl::encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const {
   const auto take = [&](int32_t id) { ids.push_back(id); };
   const auto take_word = [&](std::string_view word, bool) {
     if (!word.empty()) parts.model->encode(word, ids);
   };
   const auto take_text = [&](size_t begin, size_t end) {
     std::string_view piece = text.substr(begin, end - begin);
-    const bool first = begin == 0;
+    const bool first = begins && begin == 0;
     if (!parts.normalizer && in_normalized_text.empty()) return parts.pre_tokenizer->split(piece, first, take_word);
     const std::string normalized = parts.normalizer ? parts.normalizer->apply(std::string(piece)) : std::string(piece);
     in_normalized_text.each(
@@ -144,24 +159,31 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
 bool Tokenizer::is_in(const std::filesystem::path& folder) { return !vocabulary_file(folder).empty(); }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& path) { return Tokenizer(std::make_shared<const Impl>(read_tokenizer_files(path))); }
+Tokenizer Tokenizer::make(TokenizerFiles files) {
+  const auto impl = std::make_shared<Impl>(std::move(files));
+  Tokenizer out(impl);
+  impl->find_end_of_turn(out);
+  return out;
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) { return make(read_tokenizer_files(path)); }
 
 Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view source, const Json& config) {
   TokenizerFiles files;
   files.source = source, files.tokenizer = tokenizer_json, files.config = config;
   if (const Json* text = config.find("chat_template"); text && text->is_string()) files.chat_template = text->as_string();
-  return Tokenizer(std::make_shared<const Impl>(std::move(files)));
+  return make(std::move(files));
 }
 
-std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special) const {
+std::vector<int32_t> Tokenizer::encode(std::string_view text, bool parse_special, bool begins) const {
   std::vector<int32_t> ids;
-  impl_->encode(text, parse_special, ids);
+  impl_->encode(text, parse_special, begins, ids);
   return ids;
 }
 
 std::vector<int32_t> Tokenizer::encode_document(std::string_view text) const {
   std::vector<int32_t> ids = impl_->parts.frame.before;
-  impl_->encode(text, true, ids);
+  impl_->encode(text, true, true, ids);
   ids.insert(ids.end(), impl_->parts.frame.after.begin(), impl_->parts.frame.after.end());
   return ids;
 }
@@ -194,10 +216,11 @@ std::optional<int32_t> Tokenizer::find(std::string_view token) const { return im
 std::string Tokenizer::token(int32_t id) const { return impl_->spelling(id); }
 
 bool Tokenizer::is_special(int32_t id) const {
-  if (id < 0 || id >= impl_->parts.vocab_size) return false;
-  const int32_t added = impl_->added_by_id[static_cast<size_t>(id)];
-  return added >= 0 && impl_->parts.added[static_cast<size_t>(added)].special;
+  if (id == impl_->end_of_turn) return true;
+  return is_added(id) && impl_->parts.added[static_cast<size_t>(impl_->added_by_id[static_cast<size_t>(id)])].special;
 }
+
+bool Tokenizer::is_added(int32_t id) const { return id >= 0 && id < impl_->parts.vocab_size && impl_->added_by_id[static_cast<size_t>(id)] >= 0; }
 
 std::optional<int32_t> Tokenizer::bos() const { return impl_->bos; }
 std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }

@@ -14,6 +14,8 @@
 
 namespace hone {
 
+struct TokenizerFiles;
+
 class Tokenizer {
  public:
   // A folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt, else char_ords in tokenizer_config.json; special ids also
@@ -28,7 +30,8 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
   // No special tokens are added by encode(); special tokens written in the text are recognised (parse_special = false: they are plain text).
-  std::vector<int32_t> encode(std::string_view text, bool parse_special = true) const;
+  // begins = false: the text goes on from another one, and gets no space in front as SentencePiece's vocabularies begin a text.
+  std::vector<int32_t> encode(std::string_view text, bool parse_special = true, bool begins = true) const;
   // encode() with what the folder's post-processor adds (a BOS for Llama, nothing for GPT-2).
   std::vector<int32_t> encode_document(std::string_view text) const;
   // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids (a model may have more ids
@@ -40,13 +43,16 @@ class Tokenizer {
   int32_t vocab_size() const;  // one past the largest id
   std::optional<int32_t> find(std::string_view token) const;
   std::string token(int32_t id) const;  // the vocabulary's own spelling
+  // True for special tokens, and for the token that ends the assistant's turn: no part of a reply's text.
   bool is_special(int32_t id) const;
+  bool is_added(int32_t id) const;  // added to the vocabulary, special or not
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
   // The text of a special token by its name in tokenizer_config.json ("bos_token", "sep_token", ...), "" when there is none.
   std::string special_token(std::string_view name) const;
-  // Ids that end a generation: eos and generation_config.json's list.
+  // Ids that end a generation: eos, generation_config.json's list, and the token that ends the assistant's turn in the tokenizer's own chat format
+  // (ChatFormat::make("auto")), which may be another one.
   std::vector<int32_t> stop_ids() const;
   // The folder's Jinja chat template, if it has one (tokenizer_config.json's chat_template or chat_template.jinja).
   const std::string& chat_template() const;
@@ -56,6 +62,7 @@ class Tokenizer {
 
  private:
   struct Impl;
+  static Tokenizer make(TokenizerFiles files);
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
   std::shared_ptr<const Impl> impl_;
 };

@@ -18,14 +18,8 @@ void ActorConfig::fields(Fields& f) {
 }
 
 Actor::Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
-    : sampler_(sampler),
-      config_(config),
-      tokenizer_(tokenizer),
-      encoder_(config.format, tokenizer),
-      sampling_(config.sampling),
-      judge_(config.reward, config.max_failure_rate) {
+    : sampler_(sampler), config_(config), tokenizer_(tokenizer), encoder_(config.format, tokenizer), judge_(config.reward, config.max_failure_rate) {
   config.reward.check();
-  for (const int32_t id : encoder_.stop_ids()) sampling_.stop_ids.push_back(id);
 }
 
 Sample to_sample(const Request& request, Reply reply) {
@@ -102,7 +96,9 @@ std::unique_ptr<Actor::Batch> Actor::ask(std::span<const Task* const> tasks, std
     std::vector<int32_t> prompt = encoder_.prompt(*tasks[i]);
     batch->groups_[i].task = *tasks[i];
     batch->groups_[i].task.rendered = tokenizer_.decode(prompt, false);
-    batch->requests_[i] = {std::move(prompt), config_.num_generations, ids[i], sampling_};
+    Sampling sampling = config_.sampling;
+    for (const int32_t id : encoder_.stop_ids(*tasks[i])) sampling.stop_ids.push_back(id);
+    batch->requests_[i] = {std::move(prompt), config_.num_generations, ids[i], std::move(sampling)};
     batch->ask(i);
   }
   return batch;

@@ -77,7 +77,6 @@ class Actor {
   const ActorConfig& config_;
   const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
-  Sampling sampling_;  // the config's, with the ids that end a turn in its chat format
   Judge judge_;
   int64_t failed_ = 0;
 };

@@ -91,10 +91,26 @@ std::vector<Task> load_tasks(const TaskSource& source) {
   return out;
 }
 
-Sample SampleReader::reply(const RowText& prompt, const RowText& completion) {
-  if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
-  return encoder_.sample(prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
-                         completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+// What make() returns; an Error of the chat format, which knows no rows, names the row.
+template <class Make>
+static Sample sample_of_row(const std::string& where, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    fail(where, ": ", error.what());
+  }
+}
+
+Sample SampleReader::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
+  return sample_of_row(where, [&] {
+    if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
+    return encoder_.sample(prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
+                           completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+  });
+}
+
+Sample SampleReader::conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where) {
+  return sample_of_row(where, [&] { return encoder_.sample(messages, tell_apart ? 0 : messages.size()); });
 }
 
 bool SampleReader::fit(Sample& sample, const std::string& where) const {
@@ -126,10 +142,10 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
   SampleReader reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
-    Sample sample = messages ? reader.conversation(parse_messages(*messages, where))
-                             : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where));
-    if (!(messages ? source.assistant_only_loss : source.completion_only_loss) && !sample.mask.empty())
-      std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
+    const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
+    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, where)
+                             : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
+    if (!partly && !sample.mask.empty()) std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });
   reader.report(out.size());

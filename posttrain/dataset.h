@@ -45,10 +45,10 @@ struct SampleFormat {
 class SampleReader {
  public:
   SampleReader(const SampleFormat& format, const Tokenizer& tokenizer) : format_(format), encoder_(format.format, tokenizer) {}
-  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message.
-  Sample reply(const RowText& prompt, const RowText& completion);
-  // Mask 1 on what the assistant says.
-  Sample conversation(const std::vector<Message>& messages) { return encoder_.sample(messages); }
+  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message. Errors name the row (`where`).
+  Sample reply(const RowText& prompt, const RowText& completion, const std::string& where);
+  // Mask 1 on what the assistant says; with tell_apart off nowhere, and the template need not show which text is the assistant's.
+  Sample conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where);
   // Whether the samples, cut where the format says so, are short enough and have something to train on; if not, the row is counted as left out.
   bool fit(std::span<Sample> samples, const std::string& where);
   // Tells how many rows were left out and why; an Error if nothing is kept.

@@ -118,17 +118,17 @@ Metrics Experience::metrics() const {
 
 void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
   for (const Group& group : groups) {
+    const Task& task = group.task;
     for (const Sample& sample : group.samples) {
-      if (count-- <= 0) return;
-      log.sample(JsonObject{{"step", step},
-                            {"task", group.task.id},
-                            {"prompt", group.task.prompt},
-                            {"completion", sample.completion.text},
-                            {"answer", group.task.answer},
-                            {"finish_reason", sample.completion.finish_reason},
-                            {"reward", sample.judged ? Json(sample.reward) : Json()},
-                            {"rewards", metrics_json(sample.reward_parts)}});
-      break;
+      if (count-- == 0) return;
+      Json row = JsonObject{{"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
+      if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
+      row.set("completion", sample.completion.text);
+      row.set("answer", task.answer);
+      row.set("finish_reason", sample.completion.finish_reason);
+      row.set("reward", sample.judged ? Json(sample.reward) : Json());
+      row.set("rewards", metrics_json(sample.reward_parts));
+      log.sample(row);
     }
   }
 }

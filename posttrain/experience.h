@@ -32,6 +32,8 @@ struct Experience {
   // and the samples' counts. reward_group_std is the mean over groups of the deviation within each. Unjudged samples have no part in what is about
   // rewards. Deviations are of n - 1.
   Metrics metrics() const;
+  // Writes the first `count` completions, group by group; all of them if count is -1. A row's prompt is the text that the model read, special tokens
+  // included; a task of messages has these, too.
   void log_samples(RunLog& log, int64_t step, int64_t count) const;
 };
 

@@ -17,21 +17,28 @@ void PairSource::fields(Fields& f) {
   f.require("reward", actor.reward.reward != nullptr || !f.reading(), "pairs need a reward ([reward] kind = \"...\")");
 }
 
+// A side of a pair: the reply's text, or, to messages, the message that it is.
+static Json side_of(const Task& task, const Sample& sample) {
+  if (task.messages.empty()) return sample.completion.text;
+  return messages_json(std::vector<Message>{{"assistant", sample.completion.text, {}}});
+}
+
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
   std::vector<const Sample*> ranked;
   for (const Sample& sample : group.samples)
-    if (sample.completion.finish_reason == "stop") ranked.push_back(&sample);
+    if (sample.judged && sample.completion.finish_reason == "stop") ranked.push_back(&sample);
   std::stable_sort(ranked.begin(), ranked.end(), [](const Sample* a, const Sample* b) { return a->reward > b->reward; });
   std::vector<Json> out;
   for (size_t i = 0; 2 * i + 1 < ranked.size() && static_cast<int64_t>(i) < most; ++i) {
     const Sample &chosen = *ranked[i], &rejected = *ranked[ranked.size() - 1 - i];
     if (!(chosen.reward - rejected.reward > margin)) break;
-    out.push_back(JsonObject{{"prompt", group.task.prompt},
-                             {"chosen", chosen.completion.text},
-                             {"rejected", rejected.completion.text},
+    const Task& task = group.task;
+    out.push_back(JsonObject{{"prompt", task.messages.empty() ? Json(task.prompt) : messages_json(task.messages)},
+                             {"chosen", side_of(task, chosen)},
+                             {"rejected", side_of(task, rejected)},
                              {"chosen_reward", chosen.reward},
                              {"rejected_reward", rejected.reward},
-                             {"answer", group.task.answer}});
+                             {"answer", task.answer}});
   }
   return out;
 }
@@ -44,10 +51,17 @@ PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokeniz
   PairReport out;
   gather_all(actor, tasks, {}, "pairs", [&](size_t, const Group& group) {
     ++out.prompts;
-    for (const Sample& sample : group.samples) ++out.replies, out.reward += sample.reward;
-    for (const Json& pair : pairs_of(group, source.margin, source.pairs_per_prompt)) ++out.pairs, row(pair);
+    for (const Sample& sample : group.samples) {
+      ++out.replies;
+      out.judged += sample.judged;
+      out.reward += sample.judged ? sample.reward : 0;
+    }
+    for (const Json& pair : pairs_of(group, source.margin, source.pairs_per_prompt)) {
+      ++out.pairs;
+      row(pair);
+    }
   });
-  out.reward /= static_cast<double>(std::max<int64_t>(out.replies, 1));
+  out.reward /= static_cast<double>(std::max<int64_t>(out.judged, 1));
   return out;
 }
 

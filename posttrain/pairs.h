@@ -16,12 +16,13 @@ struct PairSource {
 };
 
 // A group's pairs as rows {"prompt", "chosen", "rejected", "chosen_reward", "rejected_reward", "answer"}, best first; of equal rewards the reply
-// drawn first. Replies that failed, or were cut off (their end would be made up), take no part.
+// drawn first. Of a task with messages, prompt, chosen and rejected are lists of messages (TRL's conversational format); else they are texts. Replies
+// that failed, that no reward judged, or that were cut off (their end would be made up) take no part.
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most);
 
 struct PairReport {
-  int64_t prompts = 0, replies = 0, pairs = 0;
-  double reward = 0;  // mean of the replies
+  int64_t prompts = 0, replies = 0, judged = 0, pairs = 0;
+  double reward = 0;  // mean of the judged replies
 };
 // Calls row(...) for the pairs of every task, in order.
 PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const PairSource& source,

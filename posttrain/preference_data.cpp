@@ -29,7 +29,10 @@ struct PairText {
   RowText prompt, chosen, rejected;
 };
 
-bool same(const Message& a, const Message& b) { return a.role == b.role && a.content == b.content; }
+bool same(const Message& a, const Message& b) { return a.role == b.role && a.content == b.content && a.extra == b.extra; }
+
+// Whether messages are a conversation from its beginning, and not the assistant's reply to one.
+bool is_whole(const std::vector<Message>& messages) { return !messages.empty() && messages.front().role != "assistant"; }
 
 // Two whole conversations: what they begin with is the prompt.
 void share_prompt(PairText& pair, const std::string& where) {
@@ -38,18 +41,28 @@ void share_prompt(PairText& pair, const std::string& where) {
   HONE_CHECK(parted > 0 && parted < std::min(a.size(), b.size()), where,
              ": without a prompt, chosen and rejected must begin with the same messages and end with different ones");
   const auto cut = static_cast<std::ptrdiff_t>(parted);
-  pair.prompt.messages.assign(a.begin(), a.begin() + cut);
+  pair.prompt = {.text = {}, .messages = {a.begin(), a.begin() + cut}};
   a.erase(a.begin(), a.begin() + cut), b.erase(b.begin(), b.begin() + cut);
+}
+
+// A reply that is the whole conversation, prompt included, is what follows the prompt.
+void drop_prompt(const std::vector<Message>& prompt, std::vector<Message>& reply) {
+  if (prompt.empty() || reply.size() <= prompt.size() || !std::equal(prompt.begin(), prompt.end(), reply.begin(), same)) return;
+  reply.erase(reply.begin(), reply.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
 }
 
 PairText read_pair(const std::string& prompt, const std::string& chosen, const std::string& rejected, const Json& row, const std::string& where) {
   PairText out{.prompt = {}, .chosen = fill_text(chosen, row, where), .rejected = fill_text(rejected, row, where)};
+  const bool conversations = !out.chosen.messages.empty() && !out.rejected.messages.empty();
+  const bool prompt_is_missing = prompt == "{prompt}" && !row.find("prompt") && !row.find("messages");
   if (const Json* messages = row.find("messages"))
     out.prompt.messages = parse_messages(*messages, where);
-  else if (prompt == "{prompt}" && !row.find("prompt") && !out.chosen.messages.empty() && !out.rejected.messages.empty())
-    share_prompt(out, where);
-  else
+  else if (!(prompt_is_missing && conversations))
     out.prompt = fill_text(prompt, row, where);
+  // Whole conversations hold their prompt. One that stands beside them, too (UltraFeedback has the question as a text), is not asked twice.
+  if (out.prompt.messages.empty() && ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
+    share_prompt(out, where);
+  for (RowText* reply : {&out.chosen, &out.rejected}) drop_prompt(out.prompt.messages, reply->messages);
   return out;
 }
 
@@ -57,7 +70,7 @@ Group make_group(const RowText& prompt, std::span<const RowText* const> replies,
   Group out;
   out.task.id = where;
   out.task.prompt = prompt.text, out.task.messages = prompt.messages;
-  for (const RowText* reply : replies) out.samples.push_back(reader.reply(prompt, *reply));
+  for (const RowText* reply : replies) out.samples.push_back(reader.reply(prompt, *reply, where));
   return out;
 }
 

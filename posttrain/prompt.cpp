@@ -25,9 +25,12 @@ std::vector<Message> PromptEncoder::conversation(const std::string& prompt) cons
 }
 
 std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
-  if (!task.messages.empty()) return chat().encode(tokenizer_, task.messages, true).ids;
-  if (format_.chat.empty()) return tokenizer_.encode_document(task.prompt);
-  return chat().encode(tokenizer_, conversation(task.prompt), true).ids;
+  if (!is_chat(task)) return tokenizer_.encode_document(task.prompt);
+  try {
+    return chat().encode(tokenizer_, task.messages.empty() ? conversation(task.prompt) : task.messages, true).ids;
+  } catch (const Error& error) {  // what a template says of a conversation is of no use without its place
+    fail(task.id, ": ", error.what());
+  }
 }
 
 Sample PromptEncoder::sample(const std::string& prompt, const std::string& completion) {
@@ -49,8 +52,8 @@ Sample PromptEncoder::sample(const std::string& prompt, const std::string& compl
   return out;
 }
 
-Sample PromptEncoder::sample(const std::vector<Message>& messages) {
-  ChatTokens tokens = chat().encode(tokenizer_, messages, false);
+Sample PromptEncoder::sample(const std::vector<Message>& messages, size_t first_trained) {
+  ChatTokens tokens = chat().encode(tokenizer_, messages, false, first_trained);
   Sample out;
   out.tokens = std::move(tokens.ids);
   out.mask = std::move(tokens.mask);
@@ -61,19 +64,11 @@ Sample PromptEncoder::sample(const std::vector<Message>& messages) {
 Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& reply) {
   std::vector<Message> messages = prompt;
   messages.insert(messages.end(), reply.begin(), reply.end());
-  int64_t earlier = 0;
-  for (const ChatPiece& piece : chat().render(prompt, false)) earlier += piece.assistant;
-  Sample out;
-  for (const ChatPiece& piece : chat().render(messages, false)) {
-    const std::vector<int32_t> ids = tokenizer_.encode(piece.text);
-    out.tokens.insert(out.tokens.end(), ids.begin(), ids.end());
-    out.mask.resize(out.tokens.size(), piece.assistant && earlier-- <= 0 ? 1.0f : 0.0f);
-  }
-  if (!out.mask.empty()) out.mask[0] = 0;
+  Sample out = sample(messages, prompt.size());
   if (!reply.empty()) out.completion.text = reply.back().content;
   return out;
 }
 
-std::vector<int32_t> PromptEncoder::stop_ids() const { return chat_ ? chat_->stop_ids(tokenizer_) : std::vector<int32_t>{}; }
+std::vector<int32_t> PromptEncoder::stop_ids(const Task& task) { return is_chat(task) ? chat().stop_ids(tokenizer_) : std::vector<int32_t>{}; }
 
 }  // namespace hone

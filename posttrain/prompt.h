@@ -23,20 +23,22 @@ class PromptEncoder {
   PromptEncoder(PromptFormat format, const Tokenizer& tokenizer);
 
   // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto" where no format is named).
+  // Errors name the task.
   std::vector<int32_t> prompt(const Task& task);
   // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
   Sample sample(const std::string& prompt, const std::string& completion);
-  // A conversation, mask 1 on what the assistant says.
-  Sample sample(const std::vector<Message>& messages);
+  // A conversation, mask 1 on what the assistant says in its messages from `first_trained` on.
+  Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
   // A conversation that goes on with `reply`, mask 1 on what the assistant says there and not on its earlier turns.
   Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& reply);
   // A prompt in a chat format: the system message, and the text as the user's.
   std::vector<Message> conversation(const std::string& prompt) const;
-  // Ids that end a reply in this format, besides the tokenizer's own.
-  std::vector<int32_t> stop_ids() const;
+  // Ids that end the task's completion in the format it is asked in, besides the tokenizer's own.
+  std::vector<int32_t> stop_ids(const Task& task);
 
  private:
   const ChatFormat& chat();
+  bool is_chat(const Task& task) const { return !task.messages.empty() || !format_.chat.empty(); }
 
   PromptFormat format_;
   const Tokenizer& tokenizer_;

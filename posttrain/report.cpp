@@ -94,13 +94,18 @@ std::string fenced(const std::string& text) {
 std::string sample_text(const std::filesystem::path& path) {
   constexpr size_t shown = 8;
   if (!std::filesystem::exists(path)) return "";
-  std::deque<Json> last;
+  std::deque<Json> last;  // one completion of a prompt
+  const auto same = [](const Json& a, const Json& b, const char* member) {
+    const Json *of_a = a.find(member), *of_b = b.find(member);
+    return of_a && of_b && *of_a == *of_b;
+  };
   read_jsonl(path, [&](const Json& row, int64_t) {
+    if (!last.empty() && same(last.back(), row, "step") && same(last.back(), row, "task")) return;
     last.push_back(row);
     if (last.size() > shown) last.pop_front();
   });
   if (last.empty()) return "";
-  std::string out = "\n## Samples\n\nThe last replies that were sampled in training (all that were kept: samples.jsonl).\n\n";
+  std::string out = "\n## Samples\n\nOne completion each of the last prompts in training (samples.jsonl has more).\n\n";
   for (const Json& row : last) {
     const Json& reward = row.at("reward");  // null: the reply was not judged
     out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " +

@@ -4,17 +4,6 @@
 
 namespace hone {
 
-Json messages_json(std::span<const Message> messages) {
-  JsonArray out;
-  for (const Message& message : messages) {
-    Json one = JsonObject{{"role", message.role}, {"content", message.content}};
-    if (message.extra.is_object())
-      for (const auto& [name, value] : message.extra.as_object()) one.set(name, value);
-    out.push_back(std::move(one));
-  }
-  return out;
-}
-
 std::string plain_text(std::string_view text) {
   constexpr size_t most = 300;
   std::string out(text.substr(0, most));

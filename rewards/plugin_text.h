@@ -1,6 +1,5 @@
 #pragma once
-// What plug-ins of all kinds share: how a task is put into JSON, how what comes back becomes a score.
-#include <span>
+// What plug-ins of all kinds share: how what comes back becomes a score.
 #include <string>
 #include <string_view>
 
@@ -8,8 +7,6 @@
 #include "rewards/reward.h"
 
 namespace hone {
-
-Json messages_json(std::span<const Message> messages);
 
 // One line, 300 bytes at most, of whatever a plug-in wrote.
 std::string plain_text(std::string_view text);

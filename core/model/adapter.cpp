@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/file.h"
+#include "core/generation_config.h"
 #include "core/json.h"
 #include "core/model/layers.h"
 #include "core/model/pieces.h"
@@ -77,11 +78,14 @@ AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& fol
   read_adapter(context, model, folder);
 }
 
-// What a folder says of generating, or the base of its adapter.
+// What a folder, or the base of its adapter, says of generating; the ids that end a generation are the tokenizer's, if there is one.
 static Json generation_config_of(const fs::path& from) {
-  for (const fs::path& folder : {from, base_folder(from)})
-    if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) return parse_json(read_file(file), file.string());
-  return JsonObject{};
+  Json out = JsonObject{};
+  for (const fs::path& folder : {base_folder(from), from})
+    if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) out = parse_json(read_file(file), file.string());
+  if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder))
+    for (const auto& [name, value] : generation_config(Tokenizer::load(folder)).as_object()) out.set(name, value);
+  return out;
 }
 
 void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {

@@ -18,7 +18,7 @@ Continuation ContinuationEncoder::encode(const EvalDoc& doc, const std::string& 
     out.ids = chat_.prompt(task);
     out.first = out.ids.size();
     const std::string reply = continuation.substr(std::min(continuation.find_first_not_of(' '), continuation.size()));
-    for (const int32_t id : tokenizer_.encode(reply)) out.ids.push_back(id);
+    for (const int32_t id : tokenizer_.encode(reply, true, false)) out.ids.push_back(id);
   } else if (const std::string whole = task.prompt + tail; !trimmed(whole).empty()) {
     size_t end = whole.size();
     while (is_space(whole[end - 1])) --end;

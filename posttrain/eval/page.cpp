@@ -42,15 +42,19 @@ filter();
 
 std::string block(std::string_view name, std::string_view text) { return concat("<b>", html_text(name), "</b><pre>", html_text(text), "</pre>\n"); }
 
+// A message's role and text, and the tool calls that it makes.
+std::string message_text(const std::string& role, const Json& message) {
+  const Json *content = message.find("content"), *calls = message.find("tool_calls");
+  return "[" + role + "]\n" + (content && content->is_string() ? content->as_string() : "") + (calls ? "\n" + calls->dump() : "");
+}
+
 std::string readable(const Json& value) {
   if (value.is_string()) return value.as_string();
   if (!value.is_array()) return value.dump(2);
   std::string out;
   for (const Json& item : value.as_array()) {
     const Json* role = item.find("role");
-    out += (out.empty() ? "" : "\n") + (role               ? "[" + role->as_string() + "]\n" + item.at("content").as_string()
-                                        : item.is_string() ? item.as_string()
-                                                           : item.dump());
+    out += (out.empty() ? "" : "\n") + (role ? message_text(role->as_string(), item) : item.is_string() ? item.as_string() : item.dump());
   }
   return out;
 }

@@ -160,11 +160,6 @@ Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
   return out;
 }
 
-Json PromptRenderer::shown(const Task& task) {
-  if (task.messages.empty()) return task.prompt;
-  JsonArray out;
-  for (const Message& message : task.messages) out.push_back(JsonObject{{"role", message.role}, {"content", message.content}});
-  return out;
-}
+Json PromptRenderer::shown(const Task& task) { return task.messages.empty() ? Json(task.prompt) : messages_json(task.messages); }
 
 }  // namespace hone

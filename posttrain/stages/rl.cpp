@@ -66,7 +66,7 @@ class Rl : public Stage {
     rollouts_.fields(f);
     f("num_iterations", num_iterations_, "passes over a round's samples");
     f("mini_batches", mini_batches_, "optimizer updates each pass is cut into");
-    f("log_samples", log_samples_, "replies of a round that go to samples.jsonl");
+    f("log_samples", log_samples_, "completions of a step that go to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
     objective_.fields(f);
     f("critic", loop_.trainer.critic, "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
@@ -74,6 +74,7 @@ class Rl : public Stage {
     if (f.reading() && objective.needs().critic) loop_.schedule.learning_rate = ppo_learning_rate;
     loop_.fields(f, "rounds of experience, each of which makes num_iterations * mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");
+    f.require("log_samples", log_samples_ >= -1, "log_samples must be -1 (all), 0 (none) or more");
     f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
               "mini_batches must be in [1, prompts_per_step * num_generations]");
     f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1, "filter_groups needs num_generations above 1");
@@ -225,7 +226,7 @@ class Rl : public Stage {
   ActorConfig actor_;
   ObjectiveSpec objective_{.objective = "grpo", .made = {}};
   LoopConfig loop_;
-  int64_t num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 2;
+  int64_t num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 64;
 };
 
 [[maybe_unused]] const bool added = stages().add("rl", [] { return std::unique_ptr<Stage>(new Rl); });

@@ -94,6 +94,7 @@ const Case kCases[] = {
      "|rejectattr('age','gt',2)|list|length }}{{ users|selectattr('r')|list|length }}{{ users|sort(attribute='name')|map(attribute='n"
      "ame')|list }}{{ xs|select|list }}{{ users|join(',', attribute='name') }}{{ items_|map('replace','a','z')|list }}",
      "['bob', 'Al', 'cy']['u', '-', 'u']B-A-C-A[3, 1][3, 2]bobcy12['Al', 'bob', 'cy'][3, 1, 2]bob,Al,cy['B', 'z', 'C', 'z']"},
+    {"{{ none|selectattr('a')|list }}{{ none|select|list }}{{ none|map(attribute='a')|list }}{{ ''|reject|list }}", "[][][][]"},
     {"{{ nope|default('D') }}{{ ''|default('D') }}{{ ''|default('D', true) }}{{ n|default('D') }}{{ n|d('D', boolean=true) }}{{ '3'|i"
      "nt + 1 }}{{ 'x'|int }}{{ 'x'|int(9) }}{{ '3.7'|int }}{{ 3.9|int }}{{ '2.5'|float }}{{ 'z'|float }}{{ 5|string ~ 'a' }}{{ 2.5|ro"
      "und }}{{ 3.5|round }}{{ 2.567|round(2) }}{{ 2.1|round(0,'ceil') }}{{ 42|round }}{{ -3|abs }}{{ 'ff'|int(base=16) }}",

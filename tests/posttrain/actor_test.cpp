@@ -6,7 +6,9 @@
 
 #include "core/config.h"
 #include "core/model/score.h"
+#include "tests/core/chat_tokenizer.h"
 #include "tests/posttrain/characters.h"
+#include "tests/support/errors.h"
 
 namespace hone::test {
 namespace {
@@ -100,6 +102,41 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
   EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp, (std::vector<float>{0, -1, -2}));
   reply.truncated_logp.clear();
   EXPECT_THROW(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error) << "a worker that does not say";
+}
+
+// The template's end of turn is not the tokenizer's eos, and rows of messages need no chat format in the recipe.
+TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
+  const Tokenizer chat = ChatTokenizer{.chat_template =
+                                           "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
+                                           "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"}
+                             .make();
+  const int32_t end = *chat.find("<|im_end|>");
+  const std::unique_ptr<Model> talker = character_model(context, chat);
+  LocalSampler own(context, *talker, chat, {});
+  config.sampling.max_tokens = 20;
+  config.sampling.logit_bias = {{.id = end, .bias = 4}};
+  Task& messages = tasks[1];
+  messages.prompt = "";
+  messages.messages = {{"user", "hi", {}}};
+  const std::vector<Group> groups = Actor(own, chat, config).gather(asked, 0);
+  EXPECT_EQ(groups[1].task.rendered, "<|im_start|>user:hi<|im_end|><|im_start|>assistant:");
+  int ended = 0;
+  for (const Group& group : groups) {
+    for (const Sample& sample : group.samples) {
+      const std::vector<int32_t>& ids = sample.completion.ids;
+      const auto at = std::ranges::find(ids, end);
+      EXPECT_TRUE(at == ids.end() || at + 1 == ids.end());
+      EXPECT_EQ(sample.completion.text.find("<|im_end|>"), std::string::npos);
+      ended += at != ids.end();
+    }
+  }
+  EXPECT_GT(ended, 0);
+}
+
+TEST_F(ActorTest, APromptThatATemplateRefusesIsNamed) {
+  const Tokenizer chat = ChatTokenizer{.chat_template = "{{ raise_exception('no system role') }}"}.make();
+  config.format.chat = "template";
+  EXPECT_NE(error_of([&] { Actor(sampler, chat, config).gather(asked, 0); }).find("ab: template line 1: no system role"), std::string::npos);
 }
 
 TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {

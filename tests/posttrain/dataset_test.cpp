@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
+#include "tests/core/chat_tokenizer.h"
 #include "tests/posttrain/characters.h"
 #include "tests/support/errors.h"
 
@@ -115,6 +116,21 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
     replied += text == "b";
   }
   EXPECT_EQ(replied, 3u);
+}
+
+// A template that leaves out all but the last message.
+TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
+  const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
+  SftSource source{};
+  source.rows.files = {file("c.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+                                       "\n"
+                                       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
+                                       R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})")};
+  source.sample.format.chat = "template";
+  EXPECT_EQ(load_sft(source, forgetful).size(), 2u);
+  source.assistant_only_loss = true;
+  const std::string error = error_of([&] { load_sft(source, forgetful); });
+  EXPECT_NE(error.find("c.jsonl:2: chat template: the assistant's turn in message 1"), std::string::npos) << error;
 }
 
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/jsonl.h"
 #include "core/model/score.h"
 #include "posttrain/actor.h"
 #include "tests/posttrain/characters.h"
@@ -32,6 +33,36 @@ std::vector<double> rewards(const std::vector<const Sample*>& samples) {
   std::vector<double> out;
   for (const Sample* sample : samples) out.push_back(sample->reward);
   return out;
+}
+
+TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
+  Experience experience = make({2, 3});
+  experience.groups[0].task.prompt = experience.groups[0].task.rendered = "1+1?";
+  Task& chat = experience.groups[1].task;
+  chat.messages = {{"user", "2+2?", {}}};
+  chat.rendered = "<user>2+2?<assistant>";
+  experience.groups[1].samples[2].judged = false;
+  const auto rows_of = [&](int64_t count) {
+    const TemporaryFolder folder;
+    RunLog log(folder.path());
+    experience.log_samples(log, 7, count);
+    log.metrics(7, {});  // flushes
+    std::vector<Json> out;
+    if (count != 0) read_jsonl(folder.path() / "samples.jsonl", [&](const Json& row, int64_t) { out.push_back(row); });
+    return out;
+  };
+  const std::vector<Json> rows = rows_of(-1);
+  ASSERT_EQ(rows.size(), 5u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at("prompt").as_string(), i < 2 ? "1+1?" : "<user>2+2?<assistant>");
+    EXPECT_EQ(rows[i].find("messages") != nullptr, i >= 2);
+  }
+  EXPECT_EQ(rows[4].at("messages").dump(), R"([{"role": "user", "content": "2+2?"}])");
+  EXPECT_EQ(rows[3].at("reward").as_double(), 11);
+  EXPECT_TRUE(rows[4].at("reward").is_null());
+  EXPECT_EQ(rows_of(3).size(), 3u);
+  EXPECT_EQ(rows_of(99).size(), 5u);
+  EXPECT_EQ(rows_of(0).size(), 0u);
 }
 
 TEST(Experience, OneUpdateKeepsTheSamplesOrder) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "posttrain/preference_data.h"
 #include "tests/posttrain/characters.h"
 
 namespace hone::test {
@@ -50,6 +51,35 @@ TEST(Pairs, RepliesWithoutAnEndOfTheirOwnTakeNoPart) {
   Group group = make({1, 0, 0.5});
   group.samples[1].completion.finish_reason = "length";
   EXPECT_EQ(names(pairs_of(group, 0, 2)), (std::vector<std::string>{"0>2"}));
+}
+
+TEST(Pairs, RepliesThatNoRewardJudgedAreOnNoSide) {
+  Group group = make({1, 0, 0.5});
+  group.samples[1].judged = false;
+  EXPECT_EQ(names(pairs_of(group, 0, 2)), (std::vector<std::string>{"0>2"}));
+  group.samples[2].judged = false;
+  EXPECT_TRUE(pairs_of(group, 0, 2).empty());
+}
+
+TEST(Pairs, APairOfMessagesIsOfMessagesAndIsReadAgain) {
+  Group group = make({0, 1});
+  group.task.prompt = "";
+  group.task.messages = {{"user", "a", {}}, {"assistant", "b", JsonObject{{"name", "Ann"}}}, {"user", "c", {}}};
+  const Json row = pairs_of(group, 0, 1).at(0);
+  EXPECT_EQ(row.at("prompt").dump(), R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "name": "Ann"}, )"
+                                     R"({"role": "user", "content": "c"}])");
+  EXPECT_EQ(row.at("chosen").dump(), R"([{"role": "assistant", "content": "1"}])");
+  EXPECT_EQ(row.at("rejected").dump(), R"([{"role": "assistant", "content": "0"}])");
+
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer = character_tokenizer(folder.path());
+  std::ofstream(folder.path() / "pairs.jsonl") << row.dump() << "\n";
+  PreferenceSource source{.rows = {}, .margin = {}, .sample = {.format = {.chat = "plain", .system = ""}}};
+  source.rows.files = {(folder.path() / "pairs.jsonl").string()};
+  const Group read = load_preferences(source, tokenizer).at(0);
+  EXPECT_EQ(read.task.messages.size(), 3u);
+  EXPECT_EQ(read.samples[0].completion.text, "1");
+  EXPECT_EQ(read.samples[1].completion.text, "0");
 }
 
 class Length : public Reward {

@@ -75,6 +75,30 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
   }
 }
 
+// UltraFeedback has the question as a text, and again in both conversations.
+TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
+  const std::string good = chat({{"user", "a"}, {"assistant", "cb"}}), bad = chat({{"user", "a"}, {"assistant", "cc"}});
+  const std::vector<Group> found = load_preferences(
+      pairs("{\"chosen\": " + good + ", \"rejected\": " + bad + "}\n" + "{\"prompt\": \"a\", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +
+            "{\"prompt\": " + chat({{"user", "a"}}) + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n"),
+      tokenizer);
+  ASSERT_EQ(found.size(), 3u);
+  for (const Group& group : found) {
+    EXPECT_EQ(text(group.samples[0].tokens), text(found[0].samples[0].tokens));
+    EXPECT_EQ(trained(group.samples[0]), "cb");
+    EXPECT_EQ(trained(group.samples[1]), "cc");
+  }
+}
+
+TEST_F(PreferenceDataTest, MessagesThatDifferInAToolCallAreNotTheSame) {
+  const auto row = [](const char* call) {
+    return std::string(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [")") + call +
+           R"("]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
+  };
+  const std::vector<Group> found = load_preferences(pairs("{\"chosen\": " + row("f") + ", \"rejected\": " + row("g") + "}\n"), tokenizer);
+  EXPECT_EQ(found.at(0).task.messages.size(), 1u);
+}
+
 TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
   const std::string a = chat({{"user", "a"}, {"assistant", "b"}}), b = chat({{"user", "c"}, {"assistant", "b"}});
   for (const auto& [chosen, rejected] : {std::pair{a, b}, std::pair{a, a}})

@@ -83,6 +83,20 @@ TEST_F(ReportTest, TheLastSamplesAreShownInAFenceTheyCannotEnd) {
   EXPECT_NE(text.find("````\np11# ~> ```\n````\nreward 0.5"), std::string::npos) << text;
 }
 
+TEST_F(ReportTest, OfAPromptsCompletionsOneIsShown) {
+  std::string samples;
+  for (const char* step : {"1", "2"})
+    for (const char* task : {"a", "b"})
+      for (const char* reply : {"first", "second", "third"})
+        samples += std::string("{\"step\": ") + step + ", \"task\": \"" + task + "\", \"prompt\": \"" + task + step + "\", \"completion\": \"" +
+                   reply + "\", \"reward\": 1, \"answer\": \"\"}\n";
+  write("samples.jsonl", samples);
+  write_report(folder.path());
+  const std::string text = page();
+  for (const char* shown : {"a1 ~> first", "b1 ~> first", "a2 ~> first", "b2 ~> first"}) EXPECT_NE(text.find(shown), std::string::npos) << shown;
+  EXPECT_EQ(text.find("~> second"), std::string::npos);
+}
+
 TEST_F(ReportTest, ARunThatWasStoppedBeforeAnyStageHasAReportToo) {
   write("run.json", R"({"name": "new", "stages_done": 0, "num_stages": 2, "evaluated": false, "initial": [], "stages": [], "log": {}})");
   EXPECT_TRUE(write_report(folder.path()).at("stages").as_array().empty());
