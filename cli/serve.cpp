@@ -30,6 +30,10 @@ class ServeCommand : public Command {
     a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
     a.option("seed", seed_, "of requests that have none");
     a.option("max-replies", config_.max_replies, "waiting or being written; requests that would be more are answered 429");
+    a.option("max-answer-bytes", config_.max_answer_bytes, "longest answer that one request may ask for");
+    a.option("max-pending-bytes", config_.max_pending_bytes, "of all answers under way; requests that would be more are answered 429");
+    a.options("allowed-origins", config_.access.allowed_origins, "origin whose pages may ask from a browser, https://host:port or * (repeatable)");
+    a.options("allowed-hosts", config_.access.allowed_hosts, "name by which requests may call the server, besides localhost, or * (repeatable)");
     a.option("max-body-bytes", config_.http.max_body_bytes, "longest body of a request");
     a.option("max-header-bytes", config_.http.max_header_bytes, "longest header of a request");
     a.option("max-connections", config_.http.max_connections, "open at the same time; further ones wait");
@@ -74,12 +78,11 @@ class ServeCommand : public Command {
   }
 
  private:
-  // A second signal ends what the first one waits for.
   void drain(Server& server) const {
     log::info("finishing what is under way, for ", drain_seconds_, " seconds at most");
     const Stopwatch watch;
     while (!server.drain(std::min(0.1, drain_seconds_)))
-      if (watch.seconds() >= drain_seconds_ || num_interrupts() > 1)
+      if (watch.seconds() >= drain_seconds_)
         return log::warning("requests under way were cut off after ", format_text("%.1f", watch.seconds()), " seconds");
   }
 

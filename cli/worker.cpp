@@ -20,6 +20,7 @@ class WorkerCommand : public Command {
     a.option("api-key-file", config_.api_key_file, "file with one key a line, one of which the learner must bear (rollout.worker_key_file)");
     a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate and its chain");
     a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's key");
+    a.options("allowed-hosts", config_.access.allowed_hosts, "name by which requests may call the worker, besides localhost, or * (repeatable)");
     a.option("lease", config_.lease, "seconds without a word after which a learner counts as gone");
     a.option("max-body-bytes", config_.http.max_body_bytes, "longest message of a learner");
   }
@@ -27,7 +28,7 @@ class WorkerCommand : public Command {
   int run() override {
     take_address();
     require_valid([&](Fields& f) { config_.fields(f), config_.http.fields(f); });
-    require_usage(is_loopback() || !config_.api_key_file.empty(),
+    require_usage(is_loopback(config_.http.host) || !config_.api_key_file.empty(),
                   "--listen " + listen_ + " is open to other machines, and who joins says what is computed: --api-key-file is needed");
     install_interrupt_handlers();
     const std::unique_ptr<Device> device = open_device(device_);
@@ -47,10 +48,6 @@ class WorkerCommand : public Command {
     config_.http.port = std::stoll(listen_.substr(colon + 1));
     config_.http.host = listen_.substr(0, colon);
     if (config_.http.host.starts_with('[') && config_.http.host.ends_with(']')) config_.http.host = config_.http.host.substr(1, colon - 2);
-  }
-  bool is_loopback() const {
-    const std::string& host = config_.http.host;
-    return host == "localhost" || host == "::1" || host.starts_with("127.");
   }
 
   std::string listen_ = "127.0.0.1:7001", device_ = "auto";

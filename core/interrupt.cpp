@@ -14,14 +14,22 @@ namespace {
 std::atomic<int> count{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
+// As the signal would without a handler, so that the parent sees which one it was (a shell: 128 + number). The first process of a container is not
+// ended by signals: it exits with what a shell would say.
+[[noreturn]] void end_process(int number) {
+  ::signal(number, SIG_DFL);
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, number);
+  ::raise(number);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::_exit(128 + number);
+}
+
 // Only what POSIX calls async-signal-safe.
 void on_signal(int number) {
-  if (count.fetch_add(1) > 0 && number == SIGINT) {
-    ::signal(SIGINT, SIG_DFL);
-    ::raise(SIGINT);
-    return;
-  }
-  constexpr std::string_view note = "\nstopping when what is under way is done; Ctrl-C again stops at once\n";
+  if (count.fetch_add(1) > 0) end_process(number);
+  constexpr std::string_view note = "\nstopping when what is under way is done; a second signal stops at once\n";
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
 }
 

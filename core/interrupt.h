@@ -3,11 +3,11 @@
 
 namespace hone {
 
-// From now on SIGTERM and SIGINT set the flag; a second SIGINT ends the process at once. Calling it again changes nothing.
-// To be called on the main thread, which is where the system delivers them.
+// From now on SIGTERM and SIGINT set the flag; a second one, of either kind, ends the process at once, whatever it is doing: its exit code is 128 +
+// the signal's number for a shell. Calling it again changes nothing. To be called on the main thread, which is where the system delivers them.
 void install_interrupt_handlers();
 
 bool interrupted();
-int num_interrupts();  // how many signals came; a server that drains does so no longer after the second
+int num_interrupts();  // how many signals came
 
 }  // namespace hone

@@ -169,6 +169,15 @@ void print(std::string& out, const Json& value, int indent, int depth) {
 
 }  // namespace
 
+Json::Json(const Json& other) {
+  std::visit(
+      [this](const auto& held) {
+        auto copy = held;
+        value_.emplace<decltype(copy)>(std::move(copy));
+      },
+      other.value_);
+}
+
 std::string_view Json::kind_name() const {
   constexpr std::string_view names[] = {"null", "a boolean", "an integer", "a number", "a string", "an array", "an object"};
   return names[value_.index()];

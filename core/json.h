@@ -21,6 +21,13 @@ using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the order w
 class Json {
  public:
   Json() = default;
+  // Copies are made beside the variant. libstdc++ 12 takes a variant of these types for one that always has a value, so that its own copy constructor
+  // crashes where an alternative's copy throws (no memory): it destroys what was never made.
+  Json(const Json& other);
+  Json& operator=(const Json& other) { return *this = Json(other); }
+  Json(Json&&) noexcept = default;
+  Json& operator=(Json&&) noexcept = default;
+  ~Json() = default;
   Json(std::nullptr_t) {}
   Json(bool v) : value_(v) {}
   Json(int v) : value_(int64_t{v}) {}

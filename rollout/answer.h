@@ -20,8 +20,10 @@ class Answer final : public ReplyListener {
     std::function<void()> first_token;
     std::function<void(int status)> over;
   };
-  // id is what the answer is called; created its time in seconds since 1970. The model outlives it.
-  Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id, int64_t created, Hooks hooks);
+  // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until the answer is sent, or nobody
+  // waits for it.
+  Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id, int64_t created, Hooks hooks,
+         std::shared_ptr<const void> kept = nullptr);
   void on_token(size_t prompt, int64_t reply, const Reply& written) override;
   void on_finish(size_t prompt, std::vector<Reply> replies) override;
   void on_failure(const std::string& reason) override;
@@ -36,10 +38,10 @@ class Answer final : public ReplyListener {
     bool begun = false;
     int64_t text_offset = 0;
   };
-  std::string text_of(const Reply& reply) const;
   void send_part(size_t prompt, int64_t reply, const Reply& written, std::string text, bool last);
   void send_event(const Json& event);
   void send_whole();
+  void end_stream();
   void complain(int status, const std::string& message);
   void over(int status);
 
@@ -49,10 +51,12 @@ class Answer final : public ReplyListener {
   const std::string id_;
   const int64_t created_;
   const Hooks hooks_;
+  std::shared_ptr<const void> kept_;
   std::mutex over_mutex_;
   bool over_ = false;
   // Of the engine's thread alone:
-  bool begun_ = false, any_token_ = false, failed_ = false;
+  bool begun_ = false, any_token_ = false;
+  bool ended_ = false;  // all is said, be it an error
   std::vector<Choice> choices_;
   std::vector<std::vector<Reply>> done_;
   size_t unfinished_;

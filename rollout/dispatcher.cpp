@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 #include "core/log.h"
+#include "rollout/reply_check.h"
+#include "rollout/reply_text.h"
 
 namespace hone {
 namespace {
 
 constexpr double far_longer = 4;        // times the usual
 constexpr double most_patience = 0.02;  // seconds that step() waits
+constexpr int most_failures = 8;        // requests that a worker may fail one after the other
+constexpr size_t most_tries = 3;        // of a request that workers fail
 
 auto duration(double seconds) { return std::chrono::duration<double>(seconds); }
 
@@ -30,7 +33,13 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
                     .on_finish = std::move(on_finish),
                     .tokens = tokens,
                     .version = weights_ ? weights_->version() : 0,
+                    .failed_by = {},
                     .writers = {}};
+  const Request& asked = asked_.at(ticket).request;
+  if (const std::string problem = limits_.requests ? request_problem(asked, *limits_.requests) : ""; !problem.empty()) {
+    whole_.push_back({ticket, refused_replies(asked, problem)});
+    return ticket;
+  }
   queue_.push_back(ticket);
   assign();
   return ticket;
@@ -68,12 +77,14 @@ void Dispatcher::give(uint64_t ticket, size_t worker) {
 
 void Dispatcher::assign() {
   for (; !queue_.empty(); queue_.pop_front()) {
+    const Asked& asked = asked_.at(queue_.front());
+    const auto reluctance = [&](size_t i) { return std::pair(std::ranges::count(asked.failed_by, i), workers_[i].tokens); };
     size_t best = workers_.size();
     for (size_t i = 0; i < workers_.size(); ++i)
-      if (workers_[i].alive && (best == workers_.size() || workers_[i].tokens < workers_[best].tokens)) best = i;
+      if (workers_[i].alive && (best == workers_.size() || reluctance(i) < reluctance(best))) best = i;
     if (best == workers_.size()) break;
     const int64_t held = workers_[best].tokens;
-    if (held > 0 && held + asked_.at(queue_.front()).tokens > limits_.tokens_at_once) break;
+    if (held > 0 && held + asked.tokens > limits_.tokens_at_once) break;
     give(queue_.front(), best);
   }
   changed_.notify_all();
@@ -203,6 +214,7 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   if (worker.alive) ++counts_["workers/lost"];
   const bool first_fruitless = worker.alive && !worker.useful && !std::exchange(worker.fruitless, true);
   if (std::exchange(worker.useful, false) || first_fruitless) none_since_ = {};
+  worker.fruitless |= worker.alive && !std::exchange(worker.finished, false);
   worker.alive = false;
   worker.settled = true;
   worker.reason = reason;
@@ -224,18 +236,17 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   assign();
 }
 
-void Dispatcher::check(const Asked& asked, const std::vector<Reply>& replies) const {
+// The text is the learner's own reading of the ids, whatever the worker says it is.
+void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
   HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(), " came");
-  for (const Reply& reply : replies) {
-    HONE_CHECK(std::ssize(reply.ids) <= asked.request.sampling.max_tokens, "a reply has ", reply.ids.size(), " tokens, max_tokens is ",
-               asked.request.sampling.max_tokens);
-    for (size_t t = 0; t < reply.ids.size(); ++t) {
-      const int64_t version = reply.versions[t];
-      HONE_CHECK(reply.ids[t] >= 0 && reply.ids[t] < limits_.vocab_size, "a reply has id ", reply.ids[t], ", the vocabulary ", limits_.vocab_size);
-      HONE_CHECK(std::isfinite(reply.logp[t]), "a token's log-prob is ", reply.logp[t]);
-      HONE_CHECK(version >= asked.version && version <= weights_->version(), "a token was drawn by version ", version, "; version ", asked.version,
-                 " to ", weights_->version(), " were asked for");
-    }
+  const int64_t vocab_size = limits_.requests ? limits_.requests->vocab_size : INT32_MAX;
+  for (Reply& reply : replies) {
+    if (reply.failed) continue;
+    check_columns(reply, asked.request, vocab_size, {asked.version, weights_->version()});
+    if (!limits_.requests) continue;
+    check_end(reply, asked.request, *limits_.requests);
+    const Tokenizer* tokenizer = limits_.requests->tokenizer;
+    reply.text = tokenizer ? reply_text(*tokenizer, asked.request.sampling, reply.ids, reply.finish_reason == "length") : "";
   }
 }
 
@@ -249,6 +260,12 @@ bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
   Member& worker = workers_[place];
   if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return false;  // it has not been told of it since it joined
   check(asked, done.replies);
+  if (std::ranges::any_of(done.replies, &Reply::failed)) {
+    failed(place, done.ticket, asked, std::move(done.replies));
+    return false;
+  }
+  worker.failures = 0;
+  worker.finished = true;
   worker.useful = true;
   worker.fruitless = false;
   none_since_ = {};
@@ -264,6 +281,25 @@ bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
   return true;
 }
 
+void Dispatcher::failed(size_t place, uint64_t ticket, Asked& asked, std::vector<Reply> replies) {
+  Member& worker = workers_[place];
+  const std::string reason = std::ranges::find_if(replies, &Reply::failed)->finish_reason.substr(0, 300);
+  HONE_CHECK(++worker.failures < most_failures, "it failed ", worker.failures, " requests one after the other, the last one: ", reason);
+  log::warning("rollout: ", worker.name, " failed a request: ", reason);
+  asked.drop(place);
+  asked.failed_by.push_back(place);
+  worker.tokens -= asked.tokens;
+  mark_idle(worker);
+  if (!asked.writers.empty()) return;  // another one has it, too
+  if (asked.failed_by.size() >= most_tries) {
+    whole_.push_back({ticket, std::move(replies)});
+  } else {
+    queue_.push_back(ticket);
+    std::ranges::sort(queue_);
+  }
+  assign();
+}
+
 void Dispatcher::synced(double seconds) {
   const std::lock_guard lock(mutex_);
   double& slowest = counts_["time/weight_sync"];
@@ -273,7 +309,7 @@ void Dispatcher::synced(double seconds) {
 void Dispatcher::moved(size_t place) {
   const std::lock_guard lock(mutex_);
   Member& worker = workers_[place];
-  worker.useful |= worker.since_joined.seconds() > limits_.timeout;
+  worker.useful |= !worker.fruitless && worker.since_joined.seconds() > limits_.timeout;
 }
 
 void Dispatcher::stop() {

@@ -7,11 +7,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/metrics.h"
 #include "core/stopwatch.h"
+#include "rollout/request_check.h"
 #include "rollout/weight_image.h"
 #include "rollout/worker_messages.h"
 
@@ -23,7 +25,8 @@ class Dispatcher {
     int64_t tokens_at_once = 65536;  // of a worker's requests, prompts and longest replies; what is more waits here
     double timeout = 60;             // seconds without any worker, and without progress, after which step() gives up
     double shortest_usual = 2;       // seconds: requests that take less are no reason to ask twice
-    int64_t vocab_size = INT32_MAX;  // ids of replies are below it
+    // Of every worker's engine, where it is known: what it cannot serve is asked of none, and ends and texts of replies must follow from their ids.
+    std::optional<RequestLimits> requests = std::nullopt;
   };
   // Workers are known by their place among the names, which messages use.
   Dispatcher(std::vector<std::string> names, const Limits& limits);
@@ -53,11 +56,12 @@ class Dispatcher {
   void joined(size_t worker);
   // With what it was asked, which others are asked now.
   void lost(size_t worker, const std::string& reason);
-  // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to what it was asked: what a
-  // learner could not learn from is not believed.
+  // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to what it was asked
+  // (rollout/reply_check.h): what a learner could not learn from is not believed. A failed reply is asked of another worker, and believed where that
+  // has failed several times; a worker that fails one request after the other is an Error, too.
   bool finished(size_t worker, WorkerReport::Done done);
   void synced(double seconds);  // a worker has taken new weights
-  void moved(size_t worker);    // it gets on
+  void moved(size_t worker);    // it gets on: for one stay that counts as much as a finished request, and then no more until it has finished one
   // From now on next() says `stopping`, at once.
   void stop();
   bool stopping() const;
@@ -69,7 +73,8 @@ class Dispatcher {
     Request request;
     Engine::OnFinish on_finish;
     int64_t tokens = 0;
-    int64_t version = 0;  // of the weights when it was asked
+    int64_t version = 0;            // of the weights when it was asked
+    std::vector<size_t> failed_by;  // workers, once for each time
     struct Writer {
       size_t worker = 0;
       Stopwatch since;  // it was given the request
@@ -84,6 +89,8 @@ class Dispatcher {
     bool alive = false, settled = false;
     bool fruitless = false;  // it was lost before it was useful
     bool useful = false;     // since it joined: it has finished something, or been getting on for longer than the timeout
+    bool finished = false;   // something since it joined
+    int failures = 0;        // requests that it failed, one after the other
     Stopwatch since_joined;
     int64_t tokens = 0;         // of what it is to write
     std::deque<uint64_t> told;  // what next() will say
@@ -102,7 +109,8 @@ class Dispatcher {
   void give(uint64_t ticket, size_t worker);
   void withdraw(uint64_t ticket, Asked& asked);
   void help(size_t worker);
-  void check(const Asked& asked, const std::vector<Reply>& replies) const;
+  void check(const Asked& asked, std::vector<Reply>& replies) const;
+  void failed(size_t worker, uint64_t ticket, Asked& asked, std::vector<Reply> replies);
   void mark_idle(Member& worker);
 
   const Limits limits_;

@@ -1,27 +1,33 @@
 #include "rollout/engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
-#include <set>
+#include <new>
+#include <utility>
 
-#include "core/config.h"
+#include "core/log.h"
+#include "core/model/batch.h"
 #include "core/model/quantized_model.h"
-#include "kernels/sample_score.h"
+#include "core/model/run.h"
 #include "rollout/decode_loop.h"
 #include "rollout/draw_params.h"
 #include "rollout/mixed_pass.h"
 #include "rollout/proposer.h"
 #include "rollout/reply_writer.h"
+#include "rollout/request_check.h"
 #include "rollout/scheduler.h"
 
 namespace hone {
+
+constexpr const char* out_of_memory = "out of memory";
 
 struct Engine::Impl {
   Impl(Context& c, Model& m, const Tokenizer* t, const EngineConfig& cfg)
       : context(c),
         quantized(quantized_model(c, m, cfg)),
         model(quantized ? quantized->model() : m),
-        tokenizer(t),
+        limits(RequestLimits::of(m.shape(), cfg, t)),
         config(cfg),
         cache(c, m.shape(), cfg.kv_dtype(m.head().value.dtype), cfg.kv_block_size, cfg.kv_cache_tokens),
         scheduler(cache, config),
@@ -40,11 +46,18 @@ struct Engine::Impl {
   bool disturbed();
   void propose(std::span<Scheduler::Part> parts);
   void decode(std::span<Scheduler::Part> parts);
+  void decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended);
   int64_t passes_ahead(std::span<Scheduler::Part> parts);
   void admit(std::shared_ptr<Ticket> ticket);
-  void fail_ticket(Ticket& ticket, const std::string& reason);
-  std::string refusal(const Request& request) const;
+  void fail_ticket(const std::shared_ptr<Ticket>& ticket, const std::string& reason);
+  void tell(Ticket& ticket);
+  template <class Action>
+  bool guard(const std::shared_ptr<Ticket>& ticket, Action action);
+  bool compute_planned();
   void compute(std::span<const Scheduler::Part> parts);
+  void check_model();
+  void isolate(std::span<const Scheduler::Part> parts, const std::exception& error);
+  void begin_reply(std::list<Sequence>::iterator prompt, const Drawn& drawn, int64_t reply, size_t row);
   bool write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed);
   void end_unwritten(std::list<Sequence>::iterator prompt);
   void end_reply(const std::shared_ptr<Ticket>& ticket);
@@ -52,7 +65,7 @@ struct Engine::Impl {
   Context& context;
   std::unique_ptr<QuantizedModel> quantized;
   Model& model;  // what replies are drawn from: the quantized one where there is one
-  const Tokenizer* tokenizer;
+  const RequestLimits limits;
   EngineConfig config;
   KvCache cache;
   Scheduler scheduler;
@@ -68,6 +81,7 @@ struct Engine::Impl {
   bool end_asked = false;
   std::vector<std::shared_ptr<Ticket>> live;
   uint64_t next_ticket = 1;
+  std::exception_ptr asker_error;  // what an on_finish of this step threw
 };
 
 Engine::Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config)
@@ -115,49 +129,51 @@ bool Engine::step() {
   return more;
 }
 
-std::string Engine::Impl::refusal(const Request& request) const {
-  Sampling sampling = request.sampling;
-  if (request.prompt_logprobs && sampling.max_tokens == 0) sampling.max_tokens = 1;  // nothing is drawn, which is no setting
-  try {
-    check_settings([&](Fields& f) { sampling.fields(f); });
-  } catch (const Error& error) {
-    return error.what();
+// Its place in the scheduler is free with the next plan.
+void Engine::Impl::fail_ticket(const std::shared_ptr<Ticket>& ticket, const std::string& reason) {
+  if (ticket->cancelled) return;
+  log::warning("engine: request ", ticket->request.id, " failed: ", reason);
+  ticket->cancelled = true;
+  std::erase(live, ticket);
+  for (Reply& reply : ticket->replies) {
+    reply = {};
+    reply.failed = true;
+    reply.finish_reason = reason;
   }
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size()), positions = model.shape().max_positions, V = model.shape().vocab_size;
-  const auto known = [V](int64_t id) { return id >= 0 && id < V; };
-  if (prompt == 0) return "the prompt has no tokens";
-  if (request.n <= 0 || request.n > 65536) return concat("n is ", request.n, ", it must be in [1, 65536]");
-  if (request.top_logprobs < 0 || request.top_logprobs > most_top_logprobs)
-    return concat("top_logprobs is ", request.top_logprobs, ", it must be in [0, ", most_top_logprobs, "]");
-  if (prompt > positions - std::min<int64_t>(1, request.sampling.max_tokens))
-    return concat("the prompt has ", prompt, " tokens, the model takes ", positions, " with the reply");
-  for (const int32_t id : request.prompt)
-    if (!known(id)) return concat("the prompt holds id ", id, ", the model's vocabulary has ", V);
-  std::set<int64_t> biased;
-  for (const LogitBias& of : sampling.logit_bias) {
-    if (!known(of.id)) return concat("logit_bias has id ", of.id, ", the model's vocabulary has ", V);
-    if (!biased.insert(of.id).second) return concat("logit_bias has id ", of.id, " twice");
-  }
-  if (sampling.min_tokens > 0 &&
-      std::ssize(std::set(sampling.stop_ids.begin(), sampling.stop_ids.end())) + (tokenizer ? std::ssize(tokenizer->stop_ids()) : 0) >= V)
-    return "min_tokens leaves no id to draw: all of them are stop_ids";
-  if (sampling.thinking_budget > 0 && (!tokenizer || tokenizer->encode(sampling.thinking_end).empty()))
-    return concat("a thinking_budget needs a tokenizer, and a thinking_end with tokens, not '", sampling.thinking_end, "'");
-  const int64_t longest = std::min(prompt + sampling.max_tokens, positions), room = cache.num_blocks() * cache.block_size();
-  if (cache.blocks_for(longest) > cache.num_blocks()) return concat("the prompt and max_tokens are ", longest, " tokens, kv_cache_tokens is ", room);
-  return {};
+  tell(*ticket);
 }
 
-void Engine::Impl::fail_ticket(Ticket& ticket, const std::string& reason) {
-  for (Reply& reply : ticket.replies) reply.failed = true, reply.finish_reason = reason;
-  ticket.on_finish(ticket.request.id, std::move(ticket.replies));
+// What the asker throws must not leave the engine between two states: step() throws it at its end.
+void Engine::Impl::tell(Ticket& ticket) {
+  try {
+    ticket.on_finish(ticket.request.id, std::move(ticket.replies));
+  } catch (...) {
+    if (!asker_error) asker_error = std::current_exception();
+  }
+}
+
+// What a request's own data makes go wrong ends that request and no other. False: it did.
+template <class Action>
+bool Engine::Impl::guard(const std::shared_ptr<Ticket>& ticket, Action action) {
+  try {
+    action();
+    return true;
+  } catch (const std::bad_alloc&) {
+    fail_ticket(ticket, out_of_memory);
+  } catch (const std::exception& error) {
+    fail_ticket(ticket, error.what());
+  }
+  return false;
 }
 
 void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
   const Request& request = ticket->request;
-  ticket->replies.resize(static_cast<size_t>(std::clamp<int64_t>(request.n, 1, 65536)));
-  ticket->unfinished = static_cast<int64_t>(ticket->replies.size());
-  if (const std::string reason = refusal(request); !reason.empty()) return fail_ticket(*ticket, reason);
+  if (const std::string problem = request_problem(request, limits); !problem.empty()) {
+    ticket->replies = refused_replies(request, problem);
+    return tell(*ticket);
+  }
+  ticket->replies.resize(static_cast<size_t>(request.n));
+  ticket->unfinished = request.n;
   if (request.prompt_logprobs)
     for (Reply& reply : ticket->replies) {
       reply.prompt_logp.resize(request.prompt.size());
@@ -179,8 +195,8 @@ void Engine::Impl::take_arrivals() {
     cancelled.clear();
   }
   std::erase_if(live, [](const auto& ticket) { return ticket->cancelled; });
-  for (auto& ticket : arrived)
-    if (!ticket->cancelled) admit(std::move(ticket));
+  for (const auto& ticket : arrived)
+    if (!ticket->cancelled) guard(ticket, [&] { admit(ticket); });
 }
 
 // Whether something waits for take_arrivals(), or somebody for the step's end.
@@ -223,8 +239,24 @@ int64_t Engine::Impl::passes_ahead(std::span<Scheduler::Part> parts) {
   return 1 + scheduler.reserve(parts);
 }
 
-// Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due again.
+// Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due again. Where one fails, what is
+// left is computed as any pass, which finds out whose fault it was.
 void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
+  std::vector<bool> ended(parts.size());
+  std::vector<Scheduler::Part> left;
+  try {
+    decode_passes(parts, ended);
+  } catch (const std::exception& error) {
+    log::warning("engine: a pass over ", parts.size(), " replies failed: ", error.what());
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (!ended[i] && !parts[i].sequence->ticket->cancelled) left.push_back(parts[i]);
+  }
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (ended[i]) scheduler.finish(parts[i].sequence);
+  if (!left.empty()) compute(left);
+}
+
+void Engine::Impl::decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended) {
   const int64_t passes = passes_ahead(parts);
   std::vector<DecodeLoop::Row> rows;
   std::vector<size_t> first_row;
@@ -242,26 +274,34 @@ void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
   // Rows that are done cost less than a new start and the pass that was queued in vain, as long as they are few.
   const size_t most_ended = parts.size() / 8;
   size_t num_ended = 0;
-  std::vector<bool> ended(parts.size());
   bool stop = false;
   for (int64_t queued = 0; (queued < passes && !stop) || decoding.num_unread() > 0;) {
     while (queued < passes && !stop && decoding.num_unread() <= ahead) decoding.queue(), ++queued;
     const Drawn drawn = decoding.read();
     ++stats.steps;
     for (size_t i = 0; i < parts.size(); ++i) {
-      if (ended[i]) continue;
+      if (ended[i] || parts[i].sequence->ticket->cancelled) continue;
       scheduler.advance(*parts[i].sequence, 1);
       ended[i] = !write(*parts[i].sequence, drawn, first_row[i], parts[i].proposed);
       num_ended += ended[i];
     }
     stop = stop || num_ended > most_ended || disturbed();
   }
-  for (size_t i = 0; i < parts.size(); ++i)
-    if (ended[i]) scheduler.finish(parts[i].sequence);
 }
 
 bool Engine::Impl::step() {
   take_arrivals();
+  bool more = true;
+  try {
+    more = compute_planned();
+  } catch (const std::bad_alloc&) {  // outside of any request's own work: all of them end, and the engine goes on
+    for (const auto& ticket : std::vector(live)) fail_ticket(ticket, out_of_memory);
+  }
+  if (asker_error) std::rethrow_exception(std::exchange(asker_error, nullptr));
+  return more;
+}
+
+bool Engine::Impl::compute_planned() {
   std::vector<Scheduler::Part> parts = scheduler.plan();
   if (parts.empty()) return !scheduler.idle();
   if (proposer) propose(parts);
@@ -275,33 +315,72 @@ bool Engine::Impl::step() {
     decode(parts);
   else
     compute(parts);
-  stats.mixed_seconds = mixed.seconds(), stats.decode_seconds = decoding.seconds();
+  stats.mixed_seconds = mixed.seconds();
+  stats.decode_seconds = decoding.seconds();
   return true;
+}
+
+// Throws where the model draws nothing even for a plain request: then no request is at fault.
+void Engine::Impl::check_model() {
+  ScratchScope scratch(context);
+  const std::vector<int32_t> token{0}, last{0};
+  const std::vector<BatchPart> part{{token}};
+  const Batch batch = pack_batch(context, context.scratch(), part);
+  const std::vector<DrawParams> plain(1);
+  draw(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr), plain);
+}
+
+// A pass over these failed, before anything of it was kept. Each half is tried by itself, and so on: a token's arithmetic does not depend on its
+// pass, so that what fails in the end is one sequence, and its request alone is ended.
+void Engine::Impl::isolate(std::span<const Scheduler::Part> parts, const std::exception& error) {
+  if (parts.size() > 1) {
+    compute(parts.first(parts.size() / 2));
+    compute(parts.subspan(parts.size() / 2));
+    return;
+  }
+  const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  if (!no_memory) check_model();
+  fail_ticket(parts.front().sequence->ticket, no_memory ? out_of_memory : error.what());
 }
 
 // One pass over sequences of any kind.
 void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
-  const MixedPass::Result result = mixed.run(parts);
+  MixedPass::Result result;
+  try {
+    result = mixed.run(parts);
+  } catch (const std::exception& error) {
+    return isolate(parts, error);
+  }
   ++stats.steps;
   for (const Scheduler::Part& part : parts) {
     const auto sequence = part.sequence;
+    if (sequence->ticket->cancelled) continue;  // it failed beside another part
     scheduler.advance(*sequence, part.count);
     if (!sequence->parted) stats.prompt_tokens += part.count;
     if (sequence->remaining() == 0 && sequence->full()) end_unwritten(sequence);
   }
   for (const auto& [part, reply, row] : result.draws) {
     const auto sequence = part->sequence;
+    if (sequence->ticket->cancelled) continue;
     if (sequence->parted) {
       if (!write(*sequence, result.drawn, row, part->proposed)) scheduler.finish(sequence);
       continue;
     }
-    Sequence parted = *sequence;
+    begin_reply(sequence, result.drawn, reply, row);
+  }
+}
+
+// The reply's first token, drawn from its prompt.
+void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const Drawn& drawn, int64_t reply, size_t row) {
+  const std::shared_ptr<Ticket> ticket = prompt->ticket;
+  const bool goes_on = guard(ticket, [&] {
+    Sequence parted = *prompt;
     parted.parted = true;
     parted.reply = reply;
-    if (reply > 0) stats.shared_prompt_tokens += sequence->computed;
-    if (write(parted, result.drawn, row, {})) scheduler.fork(sequence, std::move(parted));
-    if (reply + 1 == sequence->ticket->request.n) scheduler.finish(sequence);
-  }
+    if (reply > 0) stats.shared_prompt_tokens += prompt->computed;
+    if (write(parted, drawn, row, {})) scheduler.fork(prompt, std::move(parted));
+  });
+  if (goes_on && !ticket->cancelled && reply + 1 == ticket->request.n) scheduler.finish(prompt);
 }
 
 // Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was proposed, and computed, in
@@ -309,7 +388,9 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
 bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed) {
   const bool foreseen = !proposed.empty() && drawn.ids[i] == proposed.front();
   stats.accepted_tokens += foreseen;
-  if (!writer.accept(sequence, drawn, i)) {
+  bool goes_on = false;
+  if (!guard(sequence.ticket, [&] { goes_on = writer.accept(sequence, drawn, i); })) return false;
+  if (!goes_on) {
     end_reply(sequence.ticket);
     return false;
   }
@@ -322,7 +403,7 @@ bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::
 void Engine::Impl::end_unwritten(std::list<Sequence>::iterator prompt) {
   const std::shared_ptr<Ticket> ticket = prompt->ticket;
   for (prompt->reply = 0; prompt->reply < ticket->request.n; ++prompt->reply) {
-    writer.close(*prompt, true);
+    if (!guard(ticket, [&] { writer.close(*prompt, true); })) return;
     end_reply(ticket);
   }
   scheduler.finish(prompt);
@@ -331,7 +412,7 @@ void Engine::Impl::end_unwritten(std::list<Sequence>::iterator prompt) {
 void Engine::Impl::end_reply(const std::shared_ptr<Ticket>& ticket) {
   if (--ticket->unfinished > 0) return;
   std::erase(live, ticket);
-  ticket->on_finish(ticket->request.id, std::move(ticket->replies));
+  tell(*ticket);
 }
 
 std::vector<std::vector<Reply>> Engine::generate(std::vector<Request> requests, const std::function<void(int64_t finished)>& progress) {

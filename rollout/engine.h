@@ -71,6 +71,7 @@ struct Reply {
   std::string text;           // special tokens and the stop string left out
   std::string finish_reason;  // stop | length | a sentence saying why it failed (the run goes on)
   bool failed = false;
+  bool refused = false;  // failed, since the request asks for what the engine cannot serve; otherwise a failure is the engine's
 };
 
 // Tokens guessed ahead, which one pass then checks: a reply is the same, and there sooner where guesses are right (rollout/proposer.h). vLLM's names.
@@ -124,7 +125,8 @@ class Engine {
   // `written` is the reply so far: what stands last in its columns is the new token's; it has no text and no finish_reason yet.
   using OnToken = std::function<void(uint64_t request, int64_t reply, const Reply& written)>;
   using OnFinish = std::function<void(uint64_t request, std::vector<Reply>)>;
-  // Queues it; the callbacks are called from step(). A prompt that can never fit is a failed reply, not an exception. Returns a ticket for cancel().
+  // Queues it; the callbacks are called from step(). Returns a ticket for cancel(). What goes wrong with one request, and what its on_token throws,
+  // fails its replies and touches no other request. What on_finish throws leaves step() at its end.
   uint64_t submit(Request request, OnFinish on_finish, OnToken on_token = {});
   void cancel(uint64_t ticket);
   // Between steps: the weights are this version from now on; before, they were version 0. What is cached of requests before is of other weights and
@@ -133,7 +135,7 @@ class Engine {
   void weights_changed(int64_t version, bool recompute = false);
   int64_t version() const;
   // One forward pass or, where every running reply is decoding, passes until an eighth of them has ended or something arrives (32 at most); false
-  // when nothing is left to do.
+  // when nothing is left to do. An Error where the model itself cannot be computed any more (weights of NaN, a device that failed).
   bool step();
   // From any thread: a step under way returns after the pass that it is in.
   void end_step();

@@ -1,5 +1,7 @@
 #include "rollout/engine_loop.h"
 
+#include <new>
+
 #include "core/log.h"
 
 namespace hone {
@@ -28,7 +30,10 @@ uint64_t EngineLoop::submit(std::vector<Request> requests, std::shared_ptr<Reply
   job = {.listener = listener, .tickets = {}, .replies = replies, .unfinished = requests.size(), .since = {}};
   for (size_t i = 0; i < requests.size(); ++i) {
     Engine::OnToken on_token;
-    if (wants_tokens) on_token = [listener, i](uint64_t, int64_t reply, const Reply& written) { listener->on_token(i, reply, written); };
+    if (wants_tokens)
+      on_token = [this, number, i](uint64_t, int64_t reply, const Reply& written) {
+        if (const auto to = listener_of(number)) tell(number, *to, [&] { to->on_token(i, reply, written); });
+      };
     job.tickets.push_back(engine_.submit(
         std::move(requests[i]), [this, number, i](uint64_t, std::vector<Reply> done) { finish(number, i, std::move(done)); }, std::move(on_token)));
   }
@@ -69,6 +74,32 @@ void EngineLoop::at_rest(std::function<void(Engine&)> action) {
   }
 }
 
+std::shared_ptr<ReplyListener> EngineLoop::listener_of(uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = jobs_.find(number);
+  return found == jobs_.end() ? nullptr : found->second.listener;
+}
+
+void EngineLoop::tell(uint64_t number, ReplyListener& listener, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    const std::string reason = dynamic_cast<const std::bad_alloc*>(&error) ? "out of memory" : error.what();
+    log::warning("an answer failed: ", reason);
+    cancel(number);
+    tell_failure(listener, reason);
+  }
+}
+
+// There is nobody left to tell what this throws.
+void EngineLoop::tell_failure(ReplyListener& listener, const std::string& reason) {
+  try {
+    listener.on_failure(reason);
+  } catch (const std::exception& error) {
+    log::error("an asker could not be told of a failure: ", error.what());
+  }
+}
+
 // Of a job that was cancelled meanwhile nobody is told.
 void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> replies) {
   std::shared_ptr<ReplyListener> listener;
@@ -85,7 +116,7 @@ void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> repl
       jobs_.erase(found);
     }
   }
-  listener->on_finish(request, std::move(replies));
+  tell(number, *listener, [&] { listener->on_finish(request, std::move(replies)); });
 }
 
 void EngineLoop::fail_all(const std::string& reason) {
@@ -99,7 +130,7 @@ void EngineLoop::fail_all(const std::string& reason) {
     jobs.swap(jobs_);
     actions.swap(actions_);
   }
-  for (const auto& [number, job] : jobs) job.listener->on_failure(reason);
+  for (const auto& [number, job] : jobs) tell_failure(*job.listener, reason);
 }
 
 void EngineLoop::run() {

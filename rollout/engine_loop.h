@@ -15,13 +15,14 @@
 
 namespace hone {
 
-// Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit().
+// Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit(). What a listener throws ends its own job:
+// it is told so by on_failure(), and nobody else notices.
 class ReplyListener {
  public:
   virtual ~ReplyListener() = default;
   virtual void on_token(size_t request, int64_t reply, const Reply& written) = 0;
   virtual void on_finish(size_t request, std::vector<Reply> replies) = 0;
-  // Instead of what has not finished: the engine failed.
+  // Instead of what has not finished: the engine failed, or the listener threw this.
   virtual void on_failure(const std::string& reason) = 0;
 };
 
@@ -58,6 +59,10 @@ class EngineLoop {
   };
   void run();
   void finish(uint64_t number, size_t request, std::vector<Reply> replies);
+  std::shared_ptr<ReplyListener> listener_of(uint64_t number) const;
+  // Calls it; what it throws ends the job.
+  void tell(uint64_t number, ReplyListener& listener, const std::function<void()>& call);
+  static void tell_failure(ReplyListener& listener, const std::string& reason);
   void fail_all(const std::string& reason);
 
   Engine& engine_;

@@ -25,6 +25,16 @@ std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
   return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
 }
 
+std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids, bool by_length) {
+  std::string text = tokenizer.decode(ids, true);
+  if (by_length) return text;
+  const size_t kept = tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
+  size_t cut = text.size();
+  for (const std::string& stop : sampling.stop)
+    if (!stop.empty()) cut = std::min(cut, text.find(stop, kept - std::min(kept, stop.size() - 1)));
+  return text.substr(0, cut);
+}
+
 // What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
 std::string ReplyText::add(int32_t id) {
   ++num_ids_;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tokenizer.h"
+#include "rollout/engine.h"
 
 namespace hone {
 
@@ -31,6 +32,9 @@ class ReplyText {
   std::string shown_, waiting_;
   size_t early_ = 0;  // bytes of waiting_ that are of the first min_tokens ids
 };
+
+// The text of a finished reply: without special tokens, and cut before the stop string that ended it.
+std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids, bool by_length);
 
 // What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's kind strip where a text begins.
 // tokenizer may be null.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rollout/draw_params.h"
+#include "rollout/reply_text.h"
 
 namespace hone {
 
@@ -104,22 +105,10 @@ bool ReplyWriter::ends(Sequence& sequence, int32_t id) const {
   return false;
 }
 
-std::string ReplyWriter::text_of(const Sequence& sequence, bool by_length) const {
-  const Sampling& sampling = sequence.ticket->request.sampling;
-  const std::span<const int32_t> ids = sequence.result().ids;
-  std::string text = tokenizer_->decode(ids, true);
-  if (by_length) return text;
-  const size_t kept = tokenizer_->decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
-  size_t cut = text.size();
-  for (const std::string& stop : sampling.stop)
-    if (!stop.empty()) cut = std::min(cut, text.find(stop, kept - std::min(kept, stop.size() - 1)));
-  return text.substr(0, cut);
-}
-
 void ReplyWriter::close(const Sequence& sequence, bool by_length) const {
   Reply& reply = sequence.result();
   reply.finish_reason = by_length ? "length" : "stop";
-  if (tokenizer_) reply.text = text_of(sequence, by_length);
+  if (tokenizer_) reply.text = reply_text(*tokenizer_, sequence.ticket->request.sampling, reply.ids, by_length);
 }
 
 }  // namespace hone

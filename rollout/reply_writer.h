@@ -21,7 +21,6 @@ class ReplyWriter {
   bool end_thinking(Sequence& sequence);
   bool append(Sequence& sequence, int32_t id);
   bool ends(Sequence& sequence, int32_t id) const;
-  std::string text_of(const Sequence& sequence, bool by_length) const;
 
   const Tokenizer* tokenizer_;
   EngineStats& stats_;

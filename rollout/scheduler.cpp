@@ -11,6 +11,11 @@ int64_t Scheduler::num_replies() const {
   return std::accumulate(running_.begin(), running_.end(), int64_t{0}, [](int64_t sum, const Sequence& s) { return sum + replies_of(s); });
 }
 
+// So that no block is lost where memory is.
+static void reserve_blocks(Sequence& sequence, int64_t more) {
+  sequence.blocks.reserve(sequence.blocks.size() + static_cast<size_t>(std::max<int64_t>(more, 0)));
+}
+
 void Scheduler::give_back(Sequence& sequence) {
   // The last first: a block is of no use without those before it.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.release(*block);
@@ -25,6 +30,7 @@ void Scheduler::begin(Sequence& sequence) {
   if (!config_.prefix_caching || scored) return;
   const int64_t size = cache_.block_size();
   const std::span<const int32_t> tokens = sequence.tokens;
+  reserve_blocks(sequence, cache_.blocks_for(std::ssize(tokens)));
   while (sequence.computed + size < std::ssize(tokens)) {  // one token at least is computed, to draw from
     const auto found = cache_.prefixes().find(sequence.prefix, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
     if (!found) break;
@@ -67,6 +73,7 @@ bool Scheduler::make_room(std::list<Sequence>::iterator sequence, int64_t end, b
     running_.erase(youngest);
     ++preemptions_;
   }
+  reserve_blocks(*sequence, wanted);
   for (int64_t i = 0; i < wanted; ++i) sequence->blocks.push_back(cache_.take());
   return true;
 }
@@ -127,6 +134,7 @@ int64_t Scheduler::reserve(std::span<Part> parts) {
   for (const Part& part : parts) most = std::max(most, part.room);
   while (most > 0 && !fits(most)) --most;
   for (Part& part : parts) {
+    reserve_blocks(*part.sequence, lacking(part, most));
     for (int64_t i = lacking(part, most); i > 0; --i) part.sequence->blocks.push_back(cache_.take());
     part.room = std::min(part.room, most);
   }
@@ -154,13 +162,14 @@ void Scheduler::fork(std::list<Sequence>::iterator prompt, Sequence reply) {
     waiting_.push_front(std::move(reply));
     return;
   }
+  reserve_blocks(reply, static_cast<int64_t>(full) + 1);
+  Sequence& forked = *running_.insert(prompt, std::move(reply));
   for (size_t i = 0; i < full; ++i) {
     cache_.share(prompt->blocks[i]);
-    reply.blocks.push_back(prompt->blocks[i]);
+    forked.blocks.push_back(prompt->blocks[i]);
   }
-  if (partial > 0) reply.blocks.push_back(cache_.copy(prompt->blocks[full], partial));
-  reply.computed = prompt->computed;
-  running_.insert(prompt, std::move(reply));
+  if (partial > 0) forked.blocks.push_back(cache_.copy(prompt->blocks[full], partial));
+  forked.computed = prompt->computed;
 }
 
 }  // namespace hone

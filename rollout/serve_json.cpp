@@ -1,6 +1,7 @@
 #include "rollout/serve_json.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "core/unicode.h"
@@ -17,33 +18,17 @@ int64_t num_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
-// The columns of a completion's "logprobs".
-struct Columns {
-  JsonArray tokens, token_logprobs, top_logprobs, text_offset;
-
-  // OpenAI's object of the likeliest: by their text, best first, and the token itself where it is not one of them.
-  static Json likeliest(const ServedModel& model, int32_t id, float logp, std::span<const TokenLogp> top) {
-    Json out(JsonObject{});
-    const auto add = [&](const TokenLogp& one) {
-      const std::string text = token_text(model.tokenizer, one.id);
-      if (!out.find(text)) out.set(text, one.logp);
-    };
-    for (const TokenLogp& one : top) add(one);
-    add({id, logp});
-    return out;
-  }
-
-  void add(const ServeRequest& request, const ServedModel& model, int32_t id, Json logp, std::span<const TokenLogp> top, int64_t offset) {
-    tokens.emplace_back(token_text(model.tokenizer, id));
-    const bool known = !logp.is_null();
-    if (request.top_logprobs == 0)
-      top_logprobs.emplace_back();
-    else
-      top_logprobs.push_back(known ? likeliest(model, id, static_cast<float>(logp.as_double()), top) : Json());
-    token_logprobs.push_back(std::move(logp));
-    text_offset.emplace_back(offset);
-  }
-};
+// OpenAI's object of the likeliest: by their text, best first, and the token itself where it is not one of them.
+Json likeliest(const ServedModel& model, int32_t id, float logp, std::span<const TokenLogp> top) {
+  Json out(JsonObject{});
+  const auto add = [&](const TokenLogp& one) {
+    const std::string text = token_text(model.tokenizer, one.id);
+    if (!out.find(text)) out.set(text, one.logp);
+  };
+  for (const TokenLogp& one : top) add(one);
+  add({id, logp});
+  return out;
+}
 
 std::span<const TokenLogp> top_of(const std::vector<std::vector<TokenLogp>>& rows, size_t i) {
   return i < rows.size() ? std::span<const TokenLogp>(rows[i]) : std::span<const TokenLogp>();
@@ -75,66 +60,116 @@ std::string token_text(const Tokenizer* tokenizer, int32_t id) {
   return out;
 }
 
-Json completion_choice(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part,
-                       int64_t& text_offset) {
-  const bool echoed = request.echo && part.first;
-  Json out = JsonObject{{"index", part.index}, {"text", (echoed ? prompt.text : "") + part.text}, {"logprobs", nullptr}};
-  if (request.logprobs) {
-    Columns columns;
-    const int64_t prompt_end = num_characters(prompt.text);
-    for (size_t i = 0; echoed && i < prompt.ids.size(); ++i) {
-      const std::string bytes = bytes_of(model.tokenizer, prompt.ids[i]);
-      Json logp = i == 0 || i >= reply.prompt_logp.size() ? Json() : Json(reply.prompt_logp[i]);
-      columns.add(request, model, prompt.ids[i], std::move(logp), top_of(reply.prompt_top_logprobs, i), text_offset);
-      const bool added = i == 0 && !prompt.text.starts_with(bytes);  // a token that the tokenizer puts before a document
-      if (!added) text_offset = std::min(prompt_end, text_offset + num_characters(bytes));
-    }
-    if (echoed) text_offset = prompt_end;
-    for (size_t i = part.begin; i < part.end; ++i) {
-      const int32_t id = reply.ids[i];
-      columns.add(request, model, id, is_forced(reply, i) ? Json() : Json(reply.raw_logp[i]), top_of(reply.top_logprobs, i), text_offset);
-      if (model.tokenizer && !model.tokenizer->is_special(id)) text_offset += num_characters(bytes_of(model.tokenizer, id));
-    }
-    out.set("logprobs", JsonObject{{"tokens", std::move(columns.tokens)},
-                                   {"token_logprobs", std::move(columns.token_logprobs)},
-                                   {"top_logprobs", request.top_logprobs > 0 ? Json(std::move(columns.top_logprobs)) : Json()},
-                                   {"text_offset", std::move(columns.text_offset)}});
+LogprobTokens::LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
+                             const ChoicePart& part)
+    : request_(request),
+      prompt_(prompt),
+      model_(model),
+      reply_(reply),
+      begin_(part.begin),
+      echoed_(request.echo && part.first ? prompt.ids.size() : 0),
+      size_(echoed_ + part.end - part.begin),
+      prompt_characters_(echoed_ > 0 ? num_characters(prompt.text) : 0) {}
+
+LogprobTokens::Token LogprobTokens::token(size_t i) const {
+  if (i < echoed_) {
+    const bool known = i > 0 && i < reply_.prompt_logp.size();
+    return {prompt_.ids[i], known ? Json(reply_.prompt_logp[i]) : Json(), top_of(reply_.prompt_top_logprobs, i)};
   }
-  out.set("finish_reason", finish_of(reply, part));
-  if (request.return_token_ids) {
-    out.set("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
-    if (part.first) out.set("prompt_token_ids", Json::array(prompt.ids));
+  const size_t t = begin_ + i - echoed_;
+  return {reply_.ids[t], is_forced(reply_, t) ? Json() : Json(reply_.raw_logp[t]), top_of(reply_.top_logprobs, t)};
+}
+
+Json LogprobTokens::offset(size_t i, int64_t& text_offset) const {
+  const int64_t here = text_offset;
+  const std::string bytes = bytes_of(model_.tokenizer, token(i).id);
+  if (i < echoed_) {
+    const bool added = i == 0 && !prompt_.text.starts_with(bytes);  // a token that the tokenizer puts before a document
+    if (!added) text_offset = std::min(prompt_characters_, text_offset + num_characters(bytes));
+    if (i + 1 == echoed_) text_offset = prompt_characters_;
+  } else if (model_.tokenizer && !model_.tokenizer->is_special(token(i).id)) {
+    text_offset += num_characters(bytes);
+  }
+  return here;
+}
+
+Json LogprobTokens::entry(size_t column, size_t i, int64_t& text_offset) const {
+  if (request_.chat) return chat_entry(i);
+  if (column == 3) return offset(i, text_offset);
+  Token of = token(i);
+  if (column == 0) return token_text(model_.tokenizer, of.id);
+  if (column == 1) return std::move(of.logp);
+  return of.logp.is_null() ? Json() : likeliest(model_, of.id, static_cast<float>(of.logp.as_double()), of.top);
+}
+
+Json LogprobTokens::chat_entry(size_t i) const {
+  const Token of = token(i);
+  Json out = chat_token(model_, of.id, of.logp.is_null() ? Json(0.0) : of.logp);
+  JsonArray top;
+  for (const TokenLogp& one : of.top) top.emplace_back(chat_token(model_, one.id, one.logp));
+  out.set("top_logprobs", std::move(top));
+  return out;
+}
+
+std::span<const LogprobTokens::Column> LogprobTokens::columns() const {
+  static constexpr std::array chat{Column{"content", true}, Column{"refusal", false}};
+  static constexpr std::array all{Column{"tokens", true}, Column{"token_logprobs", true}, Column{"top_logprobs", true}, Column{"text_offset", true}};
+  static constexpr std::array plain{all[0], all[1], Column{"top_logprobs", false}, all[3]};
+  if (request_.chat) return chat;
+  return request_.top_logprobs > 0 ? std::span<const Column>(all) : plain;
+}
+
+Json LogprobTokens::json(int64_t& text_offset) const {
+  JsonObject out;
+  for (size_t column = 0; column < columns().size(); ++column) {
+    Json& values = out.emplace_back(columns()[column].name, nullptr).second;
+    if (!columns()[column].listed) continue;
+    JsonArray entries;
+    for (size_t i = 0; i < size_; ++i) entries.push_back(entry(column, i, text_offset));
+    values = std::move(entries);
   }
   return out;
 }
 
-Json chat_choice(const ServeRequest& request, const ServedModel& model, const Reply& reply, const ChoicePart& part, bool streamed) {
+JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, const ChoicePart& part, bool streamed) {
+  JsonObject out{{"index", part.index}};
+  if (!request.chat) {
+    out.emplace_back("text", (request.echo && part.first ? prompt.text : "") + part.text);
+    return out;
+  }
   Json message(JsonObject{});
   if (!streamed || part.first) message.set("role", "assistant");
   if (!streamed || part.first || !part.text.empty()) message.set("content", part.text);
   if (!streamed) message.set("refusal", nullptr);
-  Json out = JsonObject{{"index", part.index}, {streamed ? "delta" : "message", std::move(message)}, {"logprobs", nullptr}};
-  if (request.logprobs) {
-    JsonArray content;
-    for (size_t i = part.begin; i < part.end; ++i) {
-      Json token = chat_token(model, reply.ids[i], is_forced(reply, i) ? Json(0.0) : Json(reply.raw_logp[i]));
-      JsonArray top;
-      for (const TokenLogp& one : top_of(reply.top_logprobs, i)) top.emplace_back(chat_token(model, one.id, one.logp));
-      token.set("top_logprobs", std::move(top));
-      content.push_back(std::move(token));
-    }
-    out.set("logprobs", JsonObject{{"content", std::move(content)}, {"refusal", nullptr}});
-  }
-  out.set("finish_reason", finish_of(reply, part));
-  if (request.return_token_ids) out.set("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
+  out.emplace_back(streamed ? "delta" : "message", std::move(message));
   return out;
 }
 
-Json answer_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, JsonArray choices, Json usage,
-                 bool streamed) {
+JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply, const ChoicePart& part) {
+  JsonObject out{{"finish_reason", finish_of(reply, part)}};
+  if (!request.return_token_ids) return out;
+  out.emplace_back("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
+  if (!request.chat && part.first) out.emplace_back("prompt_token_ids", Json::array(prompt.ids));
+  return out;
+}
+
+Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part,
+                 int64_t& text_offset) {
+  JsonObject out = choice_front(request, prompt, part, true);
+  out.emplace_back("logprobs", request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
+  for (auto& member : choice_back(request, prompt, reply, part)) out.push_back(std::move(member));
+  return out;
+}
+
+JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, bool streamed) {
   const char* object = !request.chat ? "text_completion" : streamed ? "chat.completion.chunk" : "chat.completion";
-  Json out = JsonObject{{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}, {"choices", std::move(choices)}};
-  if (!usage.is_null() || request.include_usage) out.set("usage", std::move(usage));
+  return {{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}};
+}
+
+Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, JsonArray choices, Json usage) {
+  JsonObject out = answer_front(request, model, id, created, true);
+  out.emplace_back("choices", std::move(choices));
+  if (!usage.is_null() || request.include_usage) out.emplace_back("usage", std::move(usage));
   return out;
 }
 

@@ -10,6 +10,11 @@ namespace {
 
 constexpr int64_t kMostLogprobs = 64;
 constexpr size_t kMostStops = 64;
+constexpr size_t kMostIds = 1024;                        // of logit_bias and stop_token_ids: every draw looks at all of them
+constexpr int64_t kMostStreamedEcho = int64_t{2} << 20;  // bytes; all of it is sent at once
+
+// What a token usually takes in an answer, in bytes: its text; what goes with its log-prob; and with each likeliest id beside it.
+constexpr int64_t kTokenBytes = 48, kLogprobBytes = 112, kTopBytes = 48, kChatLogprobBytes = 176, kChatTopBytes = 112;
 
 // The bounds of settings, as errors that name the member.
 class BoundsCheck : public Fields {
@@ -68,6 +73,8 @@ void take_stop(ServeMembers& members, const ServedModel& model, Sampling& sampli
   }
   if (const Json* ids = members.find("stop_token_ids")) {
     if (!ids->is_array()) throw ServeError(400, concat("stop_token_ids must be a list of token ids, not ", ids->kind_name()), "stop_token_ids");
+    if (ids->as_array().size() > kMostIds)
+      throw ServeError(400, concat("stop_token_ids has ", ids->as_array().size(), " ids; ", kMostIds, " are taken"), "stop_token_ids");
     for (const Json& id : ids->as_array()) sampling.stop_ids.push_back(token_id(id, model, "stop_token_ids"));
   }
 }
@@ -77,6 +84,8 @@ void take_logit_bias(ServeMembers& members, const ServedModel& model, Sampling& 
   if (!biases) return;
   if (!biases->is_object())
     throw ServeError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()), "logit_bias");
+  if (biases->as_object().size() > kMostIds)
+    throw ServeError(400, concat("logit_bias has ", biases->as_object().size(), " tokens; ", kMostIds, " are taken"), "logit_bias");
   std::set<int32_t> named;
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
@@ -126,6 +135,38 @@ void take_shared(ServeMembers& members, const ServedModel& model, ServeRequest& 
   members.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
 }
 
+int64_t bytes_per_token(const ServeRequest& request) {
+  if (!request.logprobs) return kTokenBytes;
+  const int64_t top = request.top_logprobs;
+  return kTokenBytes + (request.chat ? kChatLogprobBytes + top * kChatTopBytes : kLogprobBytes + top * kTopBytes);
+}
+
+// Of the prompts where they are echoed, to each of their replies.
+int64_t echo_bytes(const ServeRequest& request) {
+  int64_t out = 0;
+  if (!request.echo && !request.return_token_ids) return out;
+  const int64_t each = request.logprobs && request.echo ? bytes_per_token(request) : 0;
+  for (const ServePrompt& prompt : request.prompts)
+    out += (request.echo ? std::ssize(prompt.text) : 0) + std::ssize(prompt.ids) * (each + (request.return_token_ids ? 8 : 0));
+  return out * request.n;
+}
+
+void check_answer(const ServeRequest& request, const ServedModel& model, const std::string& max_tokens_name) {
+  const int64_t bytes = request.answer_bytes(model);
+  const char* param = request.logprobs ? (request.chat ? "top_logprobs" : "logprobs") : request.n > 1 ? "n" : max_tokens_name.c_str();
+  if (bytes > model.max_answer_bytes)
+    throw ServeError(400,
+                     concat("the answer may have ", bytes >> 20, " MB, this server's bound is ", model.max_answer_bytes >> 20,
+                            " MB (--max-answer-bytes): lower n, ", max_tokens_name, ", ", request.chat ? "top_logprobs" : "logprobs, echo",
+                            " or the number of prompts"),
+                     param, "answer_too_long");
+  if (request.stream && echo_bytes(request) > kMostStreamedEcho)
+    throw ServeError(400,
+                     concat("echo is ", echo_bytes(request), " bytes to be sent at once, a stream takes ", kMostStreamedEcho,
+                            ": lower n or logprobs, or ask without stream"),
+                     "echo");
+}
+
 // Once the prompts and max_tokens are known.
 void check(const ServeRequest& request, const ServedModel& model, const std::string& prompt_name, const std::string& max_tokens_name) {
   Sampling sampling = request.sampling;
@@ -155,6 +196,7 @@ void check(const ServeRequest& request, const ServedModel& model, const std::str
                        concat(prompt_name, " and ", max_tokens_name, " are ", together, " tokens; the server has room for ", model.kv_cache_tokens),
                        prompt_name, "context_length_exceeded");
   }
+  check_answer(request, model, max_tokens_name);
 }
 
 std::vector<int32_t> ids_of(const JsonArray& ids, const ServedModel& model) {
@@ -281,14 +323,21 @@ ServeRequest parse_chat(const Json& body, const ServedModel& model) {
   members.refuse("modalities", JsonArray{"text"}, "replies are text");
   out.sampling.stop_ids.insert(out.sampling.stop_ids.end(), model.chat_stop_ids.begin(), model.chat_stop_ids.end());
   take_messages(members, model, out);
-  // What is left of the model's positions, unless the request says less.
+  // What is left of the model's positions, and fits an answer, unless the request says less.
   const int64_t room = std::min(model.max_positions, model.kv_cache_tokens) - static_cast<int64_t>(out.prompts.front().ids.size());
-  out.sampling.max_tokens = std::max<int64_t>(1, room);
+  const int64_t fitting = model.max_answer_bytes / std::max<int64_t>(1, out.n) / bytes_per_token(out) - 1;
+  out.sampling.max_tokens = std::clamp<int64_t>(fitting, 1, std::max<int64_t>(1, room));
   members.take("max_tokens", out.sampling.max_tokens);
   members.take("max_completion_tokens", out.sampling.max_tokens);
   members.finish();
   check(out, model, "messages", members.find("max_completion_tokens") ? "max_completion_tokens" : "max_tokens");
   return out;
+}
+
+int64_t ServeRequest::answer_bytes(const ServedModel& model) const {
+  int64_t tokens = 0;
+  for (const ServePrompt& prompt : prompts) tokens += n * std::clamp<int64_t>(model.max_positions - std::ssize(prompt.ids), 0, sampling.max_tokens);
+  return echo_bytes(*this) + tokens * bytes_per_token(*this);
 }
 
 std::vector<Request> ServeRequest::requests(uint64_t first_id) const {

@@ -33,6 +33,7 @@ struct ServedModel {
   int64_t kv_cache_tokens = 0;
   int64_t max_replies = 0;  // of one request
   int64_t seed = 0;         // of requests without one
+  int64_t max_answer_bytes = int64_t{256} << 20;
 };
 
 struct ServePrompt {
@@ -51,6 +52,8 @@ struct ServeRequest {
   std::vector<ServePrompt> prompts;
 
   int64_t num_replies() const { return n * static_cast<int64_t>(prompts.size()); }
+  // What the answer has, and takes in memory on its way, at most: reckoned from what is asked, by what tokens and numbers usually take in JSON.
+  int64_t answer_bytes(const ServedModel& model) const;
   // What the engine is asked: one for each prompt. With a seed of its own a request's ids are 0, 1, ...: the same request, the same answer. Otherwise
   // they count on from first_id.
   std::vector<Request> requests(uint64_t first_id) const;

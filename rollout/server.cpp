@@ -17,17 +17,26 @@ namespace hone {
 void ServerConfig::fields(Fields& f) {
   f("http", http, "connections");
   f("api_key_file", api_key_file, "file with one key a line, one of which a request must bear; none = everybody may ask");
+  access.fields(f);
   f("max_replies", max_replies, "replies waiting or being written; requests that would be more are answered 429");
+  f("max_answer_bytes", max_answer_bytes, "longest answer that one request may ask for, reckoned from its n, max_tokens, logprobs and echo");
+  f("max_pending_bytes", max_pending_bytes, "of all answers that are waited for, reckoned so; requests that would be more are answered 429");
   f.require("max_replies", max_replies > 0, "max_replies must be positive");
+  f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes, "max_answer_bytes must be in [1, max_pending_bytes]");
 }
 
 static int64_t now_seconds() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 struct Server::Impl final : HttpApp {
   Impl(Engine& engine, ServedModel served, const ServerConfig& config)
-      : model(std::move(served)), max_replies(config.max_replies), started(now_seconds()), loop(engine, config.max_replies) {
+      : model(std::move(served)),
+        max_replies(config.max_replies),
+        max_pending_bytes(config.max_pending_bytes),
+        started(now_seconds()),
+        gate(config.access, config.http.host, BearerKeys::of(config.api_key_file)),
+        loop(engine, config.max_replies) {
     model.max_replies = max_replies;
-    if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
+    model.max_answer_bytes = config.max_answer_bytes;
   }
 
   struct Route : ServeRoute {
@@ -36,6 +45,7 @@ struct Server::Impl final : HttpApp {
   static const std::map<std::string, Route>& routes();
 
   std::optional<HttpReply> refuse(const HttpHead& head) override;
+  HttpHeaders headers_for(const HttpHead& head) override { return gate.headers_for(head); }
   void handle(std::shared_ptr<Exchange> exchange) override;
   HttpReply error(int status, const std::string& message) override;
 
@@ -46,14 +56,17 @@ struct Server::Impl final : HttpApp {
   void metrics(std::shared_ptr<Exchange> exchange);
   void front_page(std::shared_ptr<Exchange> exchange) { exchange->reply(page_reply()); }
   void ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&), const char* prefix);
-  HttpReply busy() const;
+  HttpReply busy(const std::string& what) const;
+  struct PendingBytes;
+  std::shared_ptr<const PendingBytes> hold(int64_t bytes);
 
   ServedModel model;
-  const int64_t max_replies, started;
-  std::optional<BearerKeys> keys;
+  const int64_t max_replies, max_pending_bytes, started;
+  const ServeGate gate;
   ServeMetrics counts;
   std::atomic<uint64_t> asked{0};
-  std::unique_ptr<HttpServer> http;  // set once, before anything arrives
+  const std::shared_ptr<std::atomic<int64_t>> pending_bytes = std::make_shared<std::atomic<int64_t>>(0);  // held
+  std::unique_ptr<HttpServer> http;                                                                       // set once, before anything arrives
   EngineLoop loop;
 };
 
@@ -70,7 +83,7 @@ const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
 std::optional<HttpReply> Server::Impl::refuse(const HttpHead& head) {
   const auto route = routes().find(head.path);
   const bool known = route != routes().end();
-  std::optional<HttpReply> out = refusal(head, keys, known ? &route->second : nullptr);
+  std::optional<HttpReply> out = gate.refusal(head, known ? &route->second : nullptr);
   if (out) counts.answered(known ? head.path : "other", out->status, 0);
   return out;
 }
@@ -82,10 +95,23 @@ HttpReply Server::Impl::error(int status, const std::string& message) {
 
 void Server::Impl::handle(std::shared_ptr<Exchange> exchange) { (this->*routes().at(exchange->head().path).answer)(std::move(exchange)); }
 
-HttpReply Server::Impl::busy() const {
+// Takes so many bytes of what answers may have together, until nobody holds what is returned; null where there are not so many.
+struct Server::Impl::PendingBytes {
+  PendingBytes(std::shared_ptr<std::atomic<int64_t>> of, int64_t count) : total(std::move(of)), bytes(count) { *total += bytes; }
+  ~PendingBytes() { *total -= bytes; }
+  const std::shared_ptr<std::atomic<int64_t>> total;
+  const int64_t bytes;
+};
+
+std::shared_ptr<const Server::Impl::PendingBytes> Server::Impl::hold(int64_t bytes) {
+  auto out = std::make_shared<const PendingBytes>(pending_bytes, bytes);
+  return *pending_bytes > max_pending_bytes ? nullptr : out;
+}
+
+HttpReply Server::Impl::busy(const std::string& what) const {
   const double seconds = std::clamp(std::ceil(loop.state().mean_seconds), 1.0, 60.0);
   return {.status = 429,
-          .body = error_json(429, concat("the server has ", max_replies, " replies to write; try again"), {}, "queue_full").dump(),
+          .body = error_json(429, concat("the server has ", what, "; try again"), {}, "queue_full").dump(),
           .headers = {{"Retry-After", number_text(seconds)}}};
 }
 
@@ -104,14 +130,17 @@ void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)
   } catch (const Error& problem) {
     return refuse_with({.status = 400, .body = error_json(400, problem.what()).dump()});
   }
+  const std::shared_ptr<const PendingBytes> held = hold(request.answer_bytes(model));
+  if (!held) return refuse_with(busy(concat("answers of ", max_pending_bytes >> 20, " MB under way (--max-pending-bytes)")));
   const uint64_t number = asked.fetch_add(1 + request.prompts.size());
   std::vector<Request> requests = request.requests((uint64_t{1} << 32) + number);
   const auto answer =
       std::make_shared<Answer>(std::move(request), model, exchange, concat(prefix, started, "-", number), now_seconds(),
                                Answer::Hooks{.first_token = [this, watch] { counts.first_token(watch.seconds()); },
-                                             .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }});
+                                             .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }},
+                               held);
   const uint64_t job = loop.submit(std::move(requests), answer, answer->wants_tokens());
-  if (job == 0) return refuse_with(busy());
+  if (job == 0) return refuse_with(busy(concat(max_replies, " replies to write")));
   exchange->when_gone([this, job, left = std::weak_ptr<Answer>(answer)] {
     loop.cancel(job);
     if (const auto it = left.lock()) it->client_left();

@@ -7,13 +7,17 @@
 #include "core/net/bearer_keys.h"
 #include "core/net/http_server.h"
 #include "rollout/serve_request.h"
+#include "rollout/serve_route.h"
 
 namespace hone {
 
 struct ServerConfig {
   HttpServerConfig http;
   std::string api_key_file = {};  // none = everybody may ask
+  ServeAccess access = {};
   int64_t max_replies = 1024;
+  int64_t max_answer_bytes = int64_t{256} << 20;  // that one request's answer may have
+  int64_t max_pending_bytes = int64_t{1} << 30;   // that answers under way may have together
   void fields(Fields& f);
 };
 

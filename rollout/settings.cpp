@@ -3,6 +3,9 @@
 
 namespace hone {
 
+// Kernels compute with 32-bit floats: a smaller temperature may divide logits beyond their range, a smaller top_p may be 0.
+constexpr double least_temperature = 1e-6, least_top_p = 1e-30;
+
 void LogitBias::fields(Fields& f) {
   f("id", id, "token id");
   f("bias", bias, "what its logit has added");
@@ -27,8 +30,9 @@ void Sampling::fields(Fields& f) {
   f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
   f("thinking_budget", thinking_budget, "tokens of a reply after which thinking_end follows by force, unless it came before; 0 = no budget");
   f("thinking_end", thinking_end, "text that ends the thinking; forced tokens are not trained on");
-  f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
-  f.require("top_p", top_p > 0 && top_p <= 1, "top_p must be in (0, 1]");
+  f.require("temperature", temperature == 0 || (temperature >= least_temperature && temperature <= 1e6),
+            concat("temperature must be in [0, 1e6], and ", least_temperature, " at least where it is not 0 (greedy)"));
+  f.require("top_p", top_p >= least_top_p && top_p <= 1, concat("top_p must be in (0, 1], and ", least_top_p, " at least"));
   f.require("top_k", top_k >= 0, "top_k must be 0 or more");
   f.require("min_p", min_p >= 0 && min_p <= 1, "min_p must be in [0, 1]");
   f.require("max_tokens", max_tokens > 0 && max_tokens <= INT32_MAX, concat("max_tokens must be in [1, ", INT32_MAX, "]"));

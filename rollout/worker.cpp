@@ -20,6 +20,7 @@ namespace hone {
 
 void WorkerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file, "file with one key a line, one of which the learner must bear");
+  access.fields(f);
   f("lease", lease, "seconds without a word after which a learner counts as gone");
   f.require("lease", lease >= 5 && lease <= 1e6, "lease must be in [5, 1e6] seconds: a learner with nothing to say speaks once a second");
 }
@@ -46,9 +47,7 @@ double link_seconds(const Json& body) {
 // The network's threads check what comes, several blocks of weights at once, and hand it to one thread of its own, which answers one after another:
 // but for blocks a learner asks one thing at a time.
 struct Worker::Impl final : HttpApp {
-  Impl(Device& d, const WorkerConfig& c) : device(d), config(c) {
-    if (!config.api_key_file.empty()) keys = BearerKeys::load(config.api_key_file);
-  }
+  Impl(Device& d, const WorkerConfig& c) : device(d), config(c), gate(c.access, c.http.host, BearerKeys::of(c.api_key_file)) {}
 
   struct Route : ServeRoute {
     void (Impl::*answer)(Exchange&) = nullptr;
@@ -57,6 +56,7 @@ struct Worker::Impl final : HttpApp {
   static const std::map<std::string, Route>& routes();
 
   std::optional<HttpReply> refuse(const HttpHead& head) override;
+  HttpHeaders headers_for(const HttpHead& head) override { return gate.headers_for(head); }
   void handle(std::shared_ptr<Exchange> exchange) override;
   HttpReply error(int status, const std::string& message) override { return {.status = status, .body = error_json(status, message).dump()}; }
 
@@ -81,7 +81,7 @@ struct Worker::Impl final : HttpApp {
 
   Device& device;
   const WorkerConfig config;
-  std::optional<BearerKeys> keys;
+  const ServeGate gate;
   // Of the thread that answers; the model is replaced, and the run's name changed, under the mutex.
   std::shared_ptr<WorkerModel> model;
   std::string made_from;  // the model's setup
@@ -113,7 +113,7 @@ const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
 
 std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
   const auto route = routes().find(head.path);
-  return refusal(head, keys, route == routes().end() ? nullptr : &route->second);
+  return gate.refusal(head, route == routes().end() ? nullptr : &route->second);
 }
 
 // Who only looks is answered at once, whatever the other thread does.

@@ -7,13 +7,15 @@
 
 #include "core/device.h"
 #include "core/net/http_server.h"
+#include "rollout/serve_route.h"
 
 namespace hone {
 
 struct WorkerConfig {
   HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 64, .body_timeout = 120, .threads = 8};
   std::string api_key_file = {};  // none = everybody may ask
-  double lease = 30;              // seconds without a word after which a learner counts as gone
+  ServeAccess access = {};
+  double lease = 30;  // seconds without a word after which a learner counts as gone
   void fields(Fields& f);
 };
 

@@ -262,26 +262,45 @@ WorkerReport WorkerLink::take_turn(const WorkerTurn& turn, int64_t awaited_token
   return report;
 }
 
+// Of requests that are all computed once.
+static int64_t num_tokens(const std::vector<WorkerTurn::Ask>& asks) {
+  int64_t out = 0;
+  for (const WorkerTurn::Ask& ask : asks) out += std::ssize(ask.request.prompt) + ask.request.n * ask.request.sampling.max_tokens;
+  return out;
+}
+
+// A worker gets on where it finishes requests, or computes tokens of them: more tokens than its requests have are none of theirs, and more than twice
+// as many (some are computed again, for want of cache or under new weights) are a lie.
 void WorkerLink::serve() {
   Stopwatch moved;  // since it got somewhere
-  int64_t computed = 0;
+  int64_t computed = 0, given = 0;
   bool busy = false;
   for (int64_t number = 1;; ++number) {
     Dispatcher::Work work = dispatcher_.next(place_, version_, busy ? 0 : heartbeat);
     if (work.stopping) return;
-    if (work.weights) sync(*work.weights), moved = {};
+    given += num_tokens(work.submit);
+    if (work.weights) {
+      sync(*work.weights);
+      moved = {};
+      given += work.tokens;  // what is being written is computed again
+    }
     WorkerReport report = take_turn({.number = number,
                                      .wait = work.tokens > 0 ? turn_wait : 0,
                                      .version = version_,
                                      .submit = std::move(work.submit),
                                      .cancel = std::move(work.cancel)},
                                     work.tokens);
-    if (work.tokens == 0 || report.computed_tokens != computed || !report.finished.empty()) moved = {};
-    if (report.computed_tokens != computed) dispatcher_.moved(place_);
+    HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ", report.computed_tokens,
+               " tokens after ", computed, "; its requests have ", given);
+    const bool got_on = report.computed_tokens > computed && computed < given;
+    if (got_on) dispatcher_.moved(place_);
+    if (got_on || work.tokens == 0) moved = {};
     computed = report.computed_tokens;
-    for (WorkerReport::Done& done : report.finished) {
-      if (dispatcher_.finished(place_, std::move(done))) next_pause_ = first_pause;
-    }
+    for (WorkerReport::Done& done : report.finished)
+      if (dispatcher_.finished(place_, std::move(done))) {
+        next_pause_ = first_pause;
+        moved = {};
+      }
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
     busy = work.tokens > 0;
   }

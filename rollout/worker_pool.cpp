@@ -34,9 +34,11 @@ void WorkerPoolConfig::fields(Fields& f) {
 }
 
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
-    : dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
-                                   .timeout = config.worker_timeout,
-                                   .vocab_size = make_model(setup.model, "the model")->shape().vocab_size}),
+    : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
+      dispatcher_(config.workers,
+                  {.tokens_at_once = setup.engine.kv_cache_tokens,
+                   .timeout = config.worker_timeout,
+                   .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(), setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
       weights_(std::move(weights)) {
   const std::string key = config.worker_key_file.empty() ? "" : read_keys(expand_path(config.worker_key_file)).front(), body = setup.to_json().dump();
   for (size_t i = 0; i < config.workers.size(); ++i)

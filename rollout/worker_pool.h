@@ -3,6 +3,7 @@
 // that the engine beside the learner would give it, whichever worker writes it and however often that takes.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ class WorkerPool final : public Sampler {
   Metrics metrics() override { return dispatcher_.metrics(); }
 
  private:
+  std::optional<Tokenizer> tokenizer_;
   Dispatcher dispatcher_;
   Weights weights_;
   int64_t version_ = 0;

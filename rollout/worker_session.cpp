@@ -38,8 +38,10 @@ class WorkerSession::Asked final : public ReplyListener {
   const std::shared_ptr<Inbox> inbox_;
 };
 
-WorkerSession::WorkerSession(WorkerModel& model, std::string run)
-    : model_(model), id_(random_id()), run_(std::move(run)), computed_before_(computed_tokens()) {}
+// What the session before left under way is over then, so that none of it counts as this one's.
+WorkerSession::WorkerSession(WorkerModel& model, std::string run) : model_(model), id_(random_id()), run_(std::move(run)) {
+  model_.loop().at_rest([this](Engine& engine) { computed_before_ = engine.stats().prompt_tokens + engine.stats().generated_tokens; });
+}
 
 WorkerSession::~WorkerSession() {
   for (const auto& [ticket, job] : jobs_) model_.loop().cancel(job);

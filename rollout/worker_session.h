@@ -42,7 +42,7 @@ class WorkerSession {
   WorkerModel& model_;
   const std::string id_, run_;
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  const int64_t computed_before_;
+  int64_t computed_before_ = 0;
   std::map<uint64_t, uint64_t> jobs_;  // the engine loop's numbers by ticket
   int64_t last_turn_ = 0;
   std::string last_report_;

@@ -1,6 +1,7 @@
 #pragma once
 // BearerKeys: who may use a server ("Authorization: Bearer KEY").
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,11 @@ class BearerKeys {
  public:
   // Those of read_keys().
   static BearerKeys load(const std::filesystem::path& file);
+  // The same; none where no file is named.
+  static std::optional<BearerKeys> of(const std::string& file) {
+    if (file.empty()) return std::nullopt;
+    return load(file);
+  }
   void add(std::string_view key);
   // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte of every one.
   bool admit(std::string_view authorization) const;

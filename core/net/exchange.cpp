@@ -15,9 +15,12 @@ void Exchange::reply(HttpReply whole) {
   wake_();
 }
 
-void Exchange::begin(HttpReply first) {
+void Exchange::begin(HttpReply first) { reply(std::move(first), nullptr); }
+
+void Exchange::reply(HttpReply first, NextPiece next) {
   {
     const std::lock_guard lock(mutex_);
+    next_ = std::move(next);
     outgoing_.bytes = std::move(first.body);
     outgoing_.start = std::move(first);
     outgoing_.streamed = true;
@@ -63,10 +66,20 @@ void Exchange::when_gone(std::function<void()> action) {
 }
 
 Exchange::Outgoing Exchange::take() {
-  const std::lock_guard lock(mutex_);
-  Outgoing out = std::move(outgoing_);
-  outgoing_ = {.start = std::nullopt, .bytes = {}, .streamed = out.streamed, .ended = false};
+  Outgoing out;
+  NextPiece next;
+  {
+    const std::lock_guard lock(mutex_);
+    out = std::move(outgoing_);
+    outgoing_ = {.start = std::nullopt, .bytes = {}, .streamed = out.streamed, .ended = false};
+    if (!out.start) next.swap(next_);
+  }
   if (out.start) out.start->body.clear();
+  if (!next) return out;
+  out.ended = !next(out.bytes);
+  if (out.ended) return out;
+  const std::lock_guard lock(mutex_);
+  next_.swap(next);
   return out;
 }
 

@@ -26,7 +26,8 @@ struct HttpReply {
   HttpHeaders headers = {};  // further ones
 };
 
-// What the application sees of a request. It answers with reply(), or with begin(), any number of write(), and end(); from any thread, then or later.
+// What the application sees of a request. It answers with a reply(), or with begin(), any number of write(), and end(); from any thread, then or
+// later.
 class Exchange {
  public:
   // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send. ended: set once the connection has.
@@ -35,6 +36,10 @@ class Exchange {
   const std::string& body() const { return body_; }
 
   void reply(HttpReply whole);
+  // The answer in pieces: first.body, then what `next` appends to the string it is given, as soon as the piece before is sent; false: nothing
+  // follows. It is called on the connection's thread, and goes with the connection. What it throws ends the connection.
+  using NextPiece = std::function<bool(std::string& out)>;
+  void reply(HttpReply first, NextPiece next);
   void begin(HttpReply first);  // its body is the first piece
   // False where the client has left, or reads so slowly that more than max_unsent bytes wait: then the connection is closed.
   bool write(std::string_view piece);
@@ -62,6 +67,7 @@ class Exchange {
   const std::shared_ptr<const std::atomic<bool>> ended_;
   mutable std::mutex mutex_;
   Outgoing outgoing_;
+  NextPiece next_;
   bool gone_ = false, sent_ = false;
   std::function<void()> when_gone_;
 };

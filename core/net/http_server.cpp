@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/net/http_session.h"
 
 namespace hone {
@@ -114,11 +115,17 @@ void HttpServer::Impl::begin(Stream stream) {
     sessions.insert(entry);
     if (draining) session->drain();
   }
-  session->start([this, entry] {
+  const auto forget = [this, entry] {
     const std::lock_guard lock(mutex);
     sessions.erase(entry);
     changed.notify_all();
-  });
+  };
+  try {
+    session->start(forget);
+  } catch (...) {
+    forget();
+    throw;
+  }
 }
 
 void HttpServer::Impl::start(tcp::socket socket) {
@@ -147,17 +154,23 @@ asio::awaitable<void> HttpServer::Impl::accept() {
       const std::lock_guard lock(mutex);
       return static_cast<int64_t>(sessions.size()) >= config.max_connections;
     };
-    boost::system::error_code error;
-    tcp::socket socket(asio::make_strand(io));
-    if (!full()) co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
-    if (!acceptor.is_open()) co_return;
-    if (!error && socket.is_open()) {
-      start(std::move(socket));
-      continue;
+    bool accepted = false;
+    try {
+      boost::system::error_code error;
+      tcp::socket socket(asio::make_strand(io));
+      if (!full()) co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
+      if (!acceptor.is_open()) co_return;
+      accepted = !error && socket.is_open();
+      if (accepted) start(std::move(socket));
+    } catch (const std::exception& problem) {  // no memory: this one goes, others come
+      log::warning("http: a connection was not taken: ", problem.what());
+      accepted = false;
     }
-    // No room here, or no file left in the process: some connection will end.
+    if (accepted) continue;
+    // No room here, no memory, or no file left in the process: some connection will end.
     pause.expires_after(std::chrono::milliseconds(20));
-    co_await pause.async_wait(asio::use_awaitable);
+    boost::system::error_code ignored;
+    co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
   }
 }
 
@@ -175,7 +188,14 @@ void HttpServer::start() {
   for (int64_t i = 0; i < impl_->config.threads; ++i)
     impl_->threads.emplace_back([impl = impl_.get()] {
       const auto work = asio::make_work_guard(impl->io);
-      impl->io.run();
+      for (bool running = true; running;) {
+        try {
+          impl->io.run();
+          running = false;
+        } catch (const std::exception& problem) {  // of one handler; the others are still there
+          log::error("http: ", problem.what());
+        }
+      }
     });
 }
 

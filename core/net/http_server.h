@@ -33,6 +33,8 @@ class HttpApp {
   virtual ~HttpApp() = default;
   // Looks at a request before its body is read: an answer refuses it. A 401 closes the connection.
   virtual std::optional<HttpReply> refuse(const HttpHead&) { return std::nullopt; }
+  // Headers of whatever is answered to the request, errors too.
+  virtual HttpHeaders headers_for(const HttpHead&) { return {}; }
   // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long work belongs elsewhere. An
   // exception is answered with error(500).
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;

@@ -14,6 +14,7 @@
 #include <boost/beast/http.hpp>
 #include <boost/beast/ssl.hpp>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "core/net/http_server.h"
@@ -139,6 +140,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     if (error) co_return co_await turn_down(error);
     const HttpHead head = head_of(parser.get());
     const unsigned version = parser.get().version();
+    headers_ = app_.headers_for(head);
     if (std::optional<HttpReply> refusal = app_.refuse(head)) {
       const bool keep = parser.is_done() && parser.keep_alive() && refusal->status != 401;
       co_await send(std::move(*refusal), version, head.method == "HEAD", keep);
@@ -161,6 +163,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     std::string failure;
     try {
       app_.handle(exchange_);
+    } catch (const std::bad_alloc&) {
+      failure = "out of memory";
     } catch (const std::exception& problem) {
       failure = problem.what();
     }
@@ -251,12 +255,13 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   void patience() { socket().expires_after(seconds_of(config_.write_timeout)); }
 
   template <class Body>
-  static boost::beast::http::response<Body> message_of(const HttpReply& reply, unsigned version, bool keep) {
+  boost::beast::http::response<Body> message_of(const HttpReply& reply, unsigned version, bool keep) const {
     namespace http = boost::beast::http;
     http::response<Body> out(http::int_to_status(static_cast<unsigned>(reply.status)), version);
     out.set(http::field::server, "hone");
     out.set(http::field::content_type, reply.content_type);
-    for (const auto& [name, value] : reply.headers) out.set(name, value);
+    for (const HttpHeaders* headers : {&reply.headers, &headers_})
+      for (const auto& [name, value] : *headers) out.set(name, value);
     out.keep_alive(keep);
     return out;
   }
@@ -273,6 +278,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   const HttpServerConfig& config_;
   HttpApp& app_;
   boost::beast::flat_buffer buffer_;
+  HttpHeaders headers_;                                                                          // of every answer to the request under way
   std::shared_ptr<Exchange> exchange_;                                                           // the request that is being answered
   const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);  // what those before learn of it by
   bool watching_ = false, left_ = false, draining_ = false;

@@ -32,10 +32,12 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
 TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
   const std::string model = model_folder();
   expect_error({"gnerate"}, 2, {"did you mean 'generate'"});
-  const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"},  {"--max-tokens", "99999999999999999999"},
-                                                  {"--temperature", "-1"}, {"--temperature", "nan"},
-                                                  {"--top-p", "0"},        {"--top-p", "7"},
-                                                  {"--top-k", "-7"},       {"--min-p", "2"}};
+  const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"},   {"--max-tokens", "99999999999999999999"},
+                                                  {"--temperature", "-1"},  {"--temperature", "nan"},
+                                                  {"--top-p", "0"},         {"--top-p", "7"},
+                                                  {"--top-k", "-7"},        {"--min-p", "2"},
+                                                  {"--top-p", "1e-46"},     {"--temperature", "1e-38"},
+                                                  {"--temperature", "1e39"}};
   for (const std::vector<std::string>& option : odd) {
     // By our name (max_tokens) or, where the parser itself refuses a number, by the option's (--max-tokens).
     std::string name = option[0].substr(2);

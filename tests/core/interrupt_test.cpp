@@ -2,35 +2,56 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 namespace hone {
 namespace {
 
 // Each in a process of its own: the flag stays set, and a signal may kill.
-TEST(InterruptDeathTest, TerminateSetsTheFlagAndTheRunGoesOn) {
+TEST(InterruptDeathTest, TheFirstSignalSetsTheFlagAndTheRunGoesOn) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto run = [] {
+  const auto run = [](int number) {
     install_interrupt_handlers();
     if (interrupted()) std::exit(1);
-    std::raise(SIGTERM);
-    std::raise(SIGTERM);
-    std::exit(interrupted() && num_interrupts() == 2 ? 0 : 2);
+    std::raise(number);
+    std::exit(interrupted() && num_interrupts() == 1 ? 0 : 2);
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "stopping when what is under way is done");
+  for (const int number : {SIGTERM, SIGINT}) EXPECT_EXIT(run(number), testing::ExitedWithCode(0), "stopping when what is under way is done");
 }
 
-TEST(InterruptDeathTest, TheSecondCtrlCKills) {
+TEST(InterruptDeathTest, TheSecondEndsTheProcessWhicheverItIs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [](int first, int second) {
+    install_interrupt_handlers();
+    std::raise(first);
+    if (!interrupted()) std::exit(2);
+    std::raise(second);
+    std::exit(3);
+  };
+  for (const int first : {SIGTERM, SIGINT})
+    for (const int second : {SIGTERM, SIGINT}) EXPECT_EXIT(run(first, second), testing::KilledBySignal(second), "");
+}
+
+// In a wait that a signal does not end, on a thread that others wait for.
+TEST(InterruptDeathTest, TheSecondEndsAProcessThatWaitsForEver) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {
     install_interrupt_handlers();
-    std::raise(SIGINT);
-    if (!interrupted()) std::exit(2);
-    std::raise(SIGINT);
-    std::exit(3);
+    std::mutex mutex;
+    mutex.lock();
+    std::thread([main = ::pthread_self()] {
+      for (int i = 0; i < 2; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        ::pthread_kill(main, SIGTERM);
+      }
+    }).detach();
+    std::thread([&] { mutex.lock(); }).join();
   };
-  EXPECT_EXIT(run(), testing::KilledBySignal(SIGINT), "");
+  EXPECT_EXIT(run(), testing::KilledBySignal(SIGTERM), "");
 }
 
 TEST(InterruptDeathTest, HandlersLeaveTheStackThatMatrixProductsBorrowAlone) {

@@ -1,9 +1,12 @@
 #include "core/json.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <new>
 
 #include "tests/support/errors.h"
 
@@ -22,6 +25,33 @@ TEST(Json, KeepsOrderKindsAndBits) {
   EXPECT_EQ(value.at("a").at("x").as_string(), "é\n\"\\");
   EXPECT_EQ(value.dump(), R"({"b": [1, -2, 2.5, true, null], "a": {"x": "é\n\"\\"}, "big": 9223372036854775807, "bigger": 9223372036854775808.0})");
   EXPECT_EQ(parse_json(value.dump(2), "dump"), value);
+}
+
+// libstdc++ 12's copy of a variant crashes there.
+TEST(JsonDeathTest, ACopyWithoutMemoryIsAnErrorThatCanBeCaught) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator ends the process itself";
+#else
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    JsonArray inner;
+    for (int i = 0; i < 3; ++i) inner.emplace_back(std::string(size_t{64} << 20, 'x'));
+    const Json array(std::move(inner)), object(JsonObject{{"a", 1}, {"b", array}});
+    Json other = "kept";
+    const rlimit nothing_more{1, 1};
+    if (::setrlimit(RLIMIT_AS, &nothing_more) != 0) std::exit(1);
+    int caught = 0;
+    for (const Json* one : {&array, &object}) {
+      try {
+        other = *one;
+      } catch (const std::bad_alloc&) {
+        ++caught;
+      }
+    }
+    std::exit(caught == 2 && other == Json("kept") && array.as_array().size() == 3 ? 0 : 2);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+#endif
 }
 
 TEST(Json, DoublesReadBackToTheSameBits) {

@@ -35,7 +35,8 @@ struct BadBytes {
 };
 
 std::vector<BadBytes> bad_bytes() {
-  const std::string host = "Host: x\r\n", post = "POST /v1/completions HTTP/1.1\r\n" + host, chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
+  const std::string host = "Host: localhost\r\n", post = "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n" + host,
+                    chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
   const std::string zero(1, '\0');
   return {
       {"a chunk's size is no number", chunked + "xyz\r\nabc\r\n0\r\n\r\n", {400}},
@@ -156,7 +157,8 @@ TEST_F(ServerClientsTest, SlowWritersDoNotKeepTheirPlaces) {
   start({.http = {.max_connections = 210, .request_timeout = 1, .body_timeout = 1}});
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 200; ++i) slow.push_back(std::make_unique<HttpClient>(server->port()));
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n", body = head + "\r\n{\"prompt\": \"";
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n",
+                    body = head + "\r\n{\"prompt\": \"";
   const auto began = std::chrono::steady_clock::now();
   size_t left = slow.size();
   for (size_t at = 0; left > 0; ++at) {

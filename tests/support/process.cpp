@@ -85,4 +85,11 @@ int64_t Process::resident_bytes() const {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
+int64_t Process::status_bytes(const std::string& name) const {
+  std::ifstream in("/proc/" + std::to_string(pid_) + "/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(name + ":")) return std::stoll(line.substr(name.size() + 1)) * 1024;
+  return 0;
+}
+
 }  // namespace hone::test

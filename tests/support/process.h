@@ -32,6 +32,8 @@ class Process {
   int64_t port(double seconds = 60) const;
   // Bytes of memory that it holds.
   int64_t resident_bytes() const;
+  // An entry of /proc/PID/status in bytes: VmHWM (the most memory that it ever held), VmPeak (the most addresses).
+  int64_t status_bytes(const std::string& name) const;
 
  private:
   pid_t pid_ = -1;

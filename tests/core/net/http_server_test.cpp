@@ -42,6 +42,12 @@ struct TestApp : HttpApp {
       flooding = std::thread([this, exchange] {
         while (exchange->write(std::string(65536, 'x'))) ++pieces;
       });
+    } else if (path == "/pieces" || path == "/broken") {
+      exchange->reply({.body = "0", .content_type = "text/plain"}, [this, path](std::string& out) {
+        if (path == "/broken" && pieces == 2) throw std::bad_alloc();
+        out += std::string(100000, static_cast<char>('0' + ++pieces));
+        return pieces < 9;
+      });
     } else if (path == "/stream") {
       exchange->begin({.body = "a", .content_type = "text/plain"});
       exchange->write("b");
@@ -130,6 +136,29 @@ TEST_F(HttpServerTest, StreamsInChunksOrToTheEndOfTheConnection) {
   const HttpAnswer answer = old.answer();
   EXPECT_EQ(answer.body, "abc");
   EXPECT_EQ(answer.headers.count("transfer-encoding"), 0u);
+}
+
+TEST_F(HttpServerTest, AnAnswerInPiecesIsMadeAsItIsTaken) {
+  start({.max_unsent_bytes = 1000});
+  std::string expected = "0";
+  for (char digit = '1'; digit <= '9'; ++digit) expected += std::string(100000, digit);
+  for (int i = 0; i < 2; ++i) {
+    app.pieces = 0;
+    const HttpAnswer answer = HttpClient(server->port()).post("/pieces", "");
+    EXPECT_EQ(answer.headers.at("transfer-encoding"), "chunked");
+    EXPECT_TRUE(answer.body == expected);
+  }
+  app.pieces = 0;
+  HttpClient slow(server->port(), 4096);
+  slow.send(post_request("/pieces", ""));
+  EXPECT_FALSE(soon([&] { return app.pieces == 9; }, 0.3)) << "nobody has taken the first ones";
+  EXPECT_TRUE(slow.answer().body == expected);
+}
+
+TEST_F(HttpServerTest, APieceThatCannotBeMadeEndsTheConnectionAlone) {
+  start({});
+  EXPECT_EQ(HttpClient(server->port()).post("/broken", "").status, 0);
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", "x").body, "POST x");
 }
 
 TEST_F(HttpServerTest, TheHeadOfAnAnswerAloneIsSentToHead) {

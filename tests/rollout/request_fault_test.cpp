@@ -1,0 +1,256 @@
+// What goes wrong with one request ends that request. Faults are put wherever the engine uses a request's data; every other request has the bits that
+// it has without the faulty one.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <new>
+
+#include "core/config.h"
+#include "kernels/embedding.h"
+#include "kernels/sample.h"
+#include "rollout/engine_loop.h"
+#include "tests/rollout/tiny_engine.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+namespace {
+
+constexpr int64_t V = 61;
+constexpr int32_t marked_id = 60;
+constexpr uint64_t marked_seed = 666;
+
+// Which body fails: of the marked id in a prompt, or of a draw with the marked seed from some position on.
+enum class Fault { none, prefill, draw, no_memory };
+std::atomic<Fault> fault = Fault::none;
+std::atomic<uint64_t> first_bad_position = 0;
+
+bool has_marked_ids(const Tensor& ids) {
+  const auto all = ids.as<int32_t>();
+  return std::ranges::find(all, marked_id) != all.end();
+}
+
+bool has_marked_draw(const Tensor& params) {
+  for (int64_t r = 0; r < params.size() / static_cast<int64_t>(sizeof(SampleParams)); ++r) {
+    SampleParams row;
+    std::memcpy(&row, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(SampleParams), sizeof row);
+    if (row.seed == marked_seed && row.position >= first_bad_position) return true;
+  }
+  return false;
+}
+
+[[maybe_unused]] const bool bad_embedding = embedding_forward.add(
+    {"fault", DeviceKind::cpu, [](Context&, Tensor, Tensor, Tensor, bool) { throw std::runtime_error("a fault in the prefill"); }, 1000,
+     [](const Tensor&, const Tensor&, const Tensor& ids, const bool&) { return fault == Fault::prefill && has_marked_ids(ids); }});
+
+[[maybe_unused]] const bool bad_draw =
+    sample_rows.add({"fault", DeviceKind::cpu,
+                     [](Context&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor) {
+                       if (fault == Fault::no_memory) throw std::bad_alloc();
+                       throw std::runtime_error("a fault in the draw");
+                     },
+                     1000,
+                     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& params) {
+                       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(params);
+                     }});
+
+class RequestFaultTest : public TinyEngineTest {
+ protected:
+  ~RequestFaultTest() override { fault = Fault::none; }
+
+  // Of all kinds; none draws the marked id.
+  static std::vector<Request> good_requests() {
+    std::vector<Request> out;
+    for (uint64_t i = 0; i < 7; ++i) {
+      Request& request = out.emplace_back();
+      request.prompt = prompt(i, 3 + static_cast<int64_t>(7 * i % 20));
+      for (int32_t& id : request.prompt) id %= marked_id;
+      request.n = 1 + static_cast<int64_t>(i % 3);
+      request.id = i;
+      request.sampling.seed = 5;
+      request.sampling.max_tokens = 12 + static_cast<int64_t>(i);
+      request.sampling.logit_bias = {{.id = marked_id, .bias = -100}};
+      if (i % 3 == 1) request.sampling.repetition_penalty = 1.3;
+      if (i % 3 == 2) {
+        request.top_logprobs = 3;
+        request.prompt_logprobs = true;
+      }
+    }
+    return out;
+  }
+  static Request bad_request() {
+    Request out{.prompt = prompt(9, 6), .n = 3, .id = 99, .sampling = {.max_tokens = 20, .seed = marked_seed, .stop = {}, .stop_ids = {}}};
+    std::fill(out.prompt.begin(), out.prompt.end(), marked_id);
+    return out;
+  }
+
+  // The bad one among the good ones, submitted as the fourth.
+  void expect_alone(const Request& bad, const std::string& why, Engine::OnToken on_token = {}) {
+    for (const EngineConfig& config : {EngineConfig{}, EngineConfig{.max_batch_tokens = 16}, EngineConfig{.kv_cache_tokens = 256},
+                                       EngineConfig{.speculative = {.method = "ngram", .prompt_lookup_min = 1}}}) {
+      const Fault kind = fault.exchange(Fault::none);
+      const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, config).generate(good_requests());
+      fault = kind;
+      Engine engine(context, *model, nullptr, config);
+      std::vector<std::vector<Reply>> got(want.size());
+      std::vector<Reply> failed;
+      int told = 0;
+      for (size_t i = 0; i < want.size(); ++i) {
+        engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<Reply> replies) { got[i] = std::move(replies); });
+        if (i != 3) continue;
+        engine.submit(
+            bad,
+            [&](uint64_t, std::vector<Reply> replies) {
+              failed = std::move(replies);
+              ++told;
+            },
+            on_token);
+      }
+      while (engine.step()) {}
+      expect_same(got, want);
+      EXPECT_EQ(told, 1);
+      ASSERT_EQ(std::ssize(failed), bad.n);
+      for (const Reply& reply : failed) {
+        EXPECT_TRUE(reply.failed && !reply.refused);
+        EXPECT_NE(reply.finish_reason.find(why), std::string::npos) << reply.finish_reason;
+      }
+      EXPECT_EQ(engine.stats().held_tokens, 0) << "its blocks are free";
+      fault = Fault::none;
+      expect_same(engine.generate(good_requests()), want);
+      fault = kind;
+    }
+  }
+};
+
+TEST_F(RequestFaultTest, InThePrefill) {
+  fault = Fault::prefill;
+  expect_alone(bad_request(), "a fault in the prefill");
+}
+
+TEST_F(RequestFaultTest, InTheFirstDraw) {
+  fault = Fault::draw;
+  first_bad_position = 0;
+  expect_alone(bad_request(), "a fault in the draw");
+}
+
+TEST_F(RequestFaultTest, InTheMiddleOfTheReply) {
+  fault = Fault::draw;
+  first_bad_position = 6 + 7;
+  expect_alone(bad_request(), "a fault in the draw");
+}
+
+TEST_F(RequestFaultTest, WhereThereIsNoMemoryForIt) {
+  fault = Fault::no_memory;
+  first_bad_position = 6 + 3;
+  expect_alone(bad_request(), "out of memory");
+}
+
+TEST_F(RequestFaultTest, InWhatIsToldOfATokenOfIt) {
+  int count = 0;
+  expect_alone(bad_request(), "the listener's", [&](uint64_t, int64_t, const Reply&) {
+    if (++count % 5 == 0) throw std::runtime_error("the listener's fault");
+  });
+}
+
+// As weights do whose row of one id is broken: its keys and values, and what is drawn after them, are NaN.
+TEST_F(RequestFaultTest, InTheNumbersOfAnIdThatItAloneHas) {
+  const auto params = model->base_params();
+  const auto table = std::ranges::find_if(params, [](const Param* one) { return one->lookup; });
+  ASSERT_NE(table, params.end());
+  std::fill_n((*table)->value.row<float>(marked_id), (*table)->value.dim(1), std::nanf(""));
+  expect_alone(bad_request(), "NaN");
+}
+
+TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
+  for (const auto& [name, change] : std::vector<std::pair<std::string, std::function<void(Sampling&)>>>{
+           {"top_p", [](Sampling& s) { s.top_p = 1e-46; }},
+           {"top_p", [](Sampling& s) { s.top_p = 5e-324; }},
+           {"temperature", [](Sampling& s) { s.temperature = 1e-38; }},
+           {"temperature", [](Sampling& s) { s.temperature = 1e-46; }},
+           {"temperature", [](Sampling& s) { s.temperature = 1e39; }},
+           {"min_p", [](Sampling& s) { s.min_p = std::nan(""); }},
+           {"repetition_penalty", [](Sampling& s) { s.repetition_penalty = 1e-46; }}}) {
+    Request bad = bad_request();
+    change(bad.sampling);
+    const std::vector<Reply> replies = Engine(context, *model, nullptr, {}).generate({bad})[0];
+    EXPECT_TRUE(replies[0].failed && replies[0].refused) << name;
+    EXPECT_NE(replies[0].finish_reason.find(name), std::string::npos) << replies[0].finish_reason;
+    EXPECT_THROW(check_settings([&](Fields& f) { bad.sampling.fields(f); }), Error) << "recipes and commands are checked alike";
+  }
+  Request least = bad_request();
+  least.sampling.temperature = 1e-6;
+  least.sampling.top_p = 1e-30;
+  least.sampling.min_p = 5e-324;
+  EXPECT_FALSE(Engine(context, *model, nullptr, {}).generate({least})[0][0].failed);
+}
+
+// What the asker of a finished request throws leaves the step; the engine goes on.
+TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
+  const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, {}).generate(good_requests());
+  Engine engine(context, *model, nullptr, {});
+  std::vector<std::vector<Reply>> got(want.size());
+  for (size_t i = 0; i < want.size(); ++i)
+    engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<Reply> replies) {
+      got[i] = std::move(replies);
+      if (i == 2) throw Error("nobody wants it");
+    });
+  int thrown = 0;
+  for (bool more = true; more;) {
+    try {
+      more = engine.step();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "nobody wants it");
+      ++thrown;
+    }
+  }
+  EXPECT_EQ(thrown, 1);
+  expect_same(got, want);
+}
+
+// Keeps what it is told, and may throw.
+struct Listener : ReplyListener {
+  void on_token(size_t, int64_t, const Reply&) override {
+    if (throws_on_token && ++tokens == 4) throw std::runtime_error("the listener's fault");
+  }
+  void on_finish(size_t, std::vector<Reply> done) override {
+    replies = std::move(done);
+    finished = true;
+    if (throws_on_finish) throw std::runtime_error("the listener's fault");
+  }
+  void on_failure(const std::string& why) override {
+    reason = why;
+    ++failures;
+    throw std::runtime_error("whatever it does");
+  }
+  bool throws_on_token = false, throws_on_finish = false;
+  int tokens = 0;
+  std::vector<Reply> replies;
+  std::string reason;
+  std::atomic<bool> finished = false;
+  std::atomic<int> failures = 0;
+};
+
+TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnJob) {
+  const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, {}).generate(good_requests());
+  Engine engine(context, *model, nullptr, {});
+  EngineLoop loop(engine, 100);
+  std::vector<std::shared_ptr<Listener>> listeners;
+  for (size_t i = 0; i < want.size(); ++i) {
+    listeners.push_back(std::make_shared<Listener>());
+    listeners[i]->throws_on_token = i == 1;
+    listeners[i]->throws_on_finish = i == 4;
+    EXPECT_NE(loop.submit({good_requests()[i]}, listeners[i], true), 0u);
+  }
+  for (size_t i = 0; i < want.size(); ++i) {
+    const bool bad = i == 1 || i == 4;
+    ASSERT_TRUE(soon([&] { return bad ? listeners[i]->failures == 1 : listeners[i]->finished.load(); })) << i;
+    if (bad)
+      EXPECT_EQ(listeners[i]->reason, "the listener's fault");
+    else
+      expect_same({listeners[i]->replies}, {want[i]});
+  }
+  EXPECT_EQ(loop.state().failure, "");
+  EXPECT_TRUE(soon([&] { return loop.state().replies == 0; }));
+}
+
+}  // namespace
+}  // namespace hone::test
