@@ -6,6 +6,8 @@
 #include "cli/model_arguments.h"
 #include "core/config.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
+#include "core/format.h"
 #include "core/log.h"
 #include "core/model/quantized_model.h"
 #include "posttrain/eval/compare.h"
@@ -66,7 +68,11 @@ class EvalCommand : public Command {
     for (const EvalTaskSpec& spec : specs) spec.task->check();
     for (size_t i = 0; i < specs.size(); ++i)
       for (size_t j = 0; j < i; ++j) require_usage(specs[i].name != specs[j].name, "eval: two tasks are named '", specs[i].name, "'");
-    if (!out_.empty()) make_folder(expand_path(out_));  // before the work
+    std::optional<FolderLock> lock;  // taken before the work
+    if (!out_.empty()) {
+      make_folder(expand_path(out_));
+      lock.emplace(expand_path(out_));
+    }
     model_.open();
     std::optional<QuantizedModel> quantized;  // of which replies are drawn, and texts are scored by
     EngineConfig engine = engine_;
@@ -110,11 +116,12 @@ class EvalCommand : public Command {
   static void print(const std::vector<EvalResult>& results) {
     for (const EvalResult& result : results) {
       std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems), result.seconds);
-      const auto line = [](const char* what, const Proportion& p) {
-        std::printf("  %-24s %6.2f%%  [%.2f, %.2f]\n", what, 100 * p.value, 100 * p.low, 100 * p.high);
+      const auto line = [](const char* what, double value, const std::optional<Interval>& interval) {
+        const std::string ends = interval ? format_text("  [%.2f, %.2f]", 100 * interval->low, 100 * interval->high) : "";
+        std::printf("  %-24s %6.2f%%%s\n", what, 100 * value, ends.c_str());
       };
-      if (result.accuracy) line("accuracy", *result.accuracy);
-      if (result.sampled_accuracy) line("sampled accuracy", *result.sampled_accuracy);
+      if (result.accuracy) line("accuracy", result.accuracy->value, Interval{result.accuracy->low, result.accuracy->high});
+      if (result.sampled_accuracy) line("sampled accuracy", result.sampled_accuracy->value, result.sampled_accuracy->interval);
       for (const auto& [name, value] : result.metrics)
         if (!result.figures.contains(name)) std::printf("  %-24s %.6g\n", name.c_str(), value);
     }

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <new>
 
 #include "cli/command.h"
 #include "core/check.h"
@@ -90,6 +91,9 @@ int main(int argc, char** argv) {
   } catch (const hone::UsageError& error) {
     std::fprintf(stderr, "hone: %s\n", error.what());
     return 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "hone: there is not enough memory\n");
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hone: %s\n", error.what());
     return 1;

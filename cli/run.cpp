@@ -36,7 +36,8 @@ class RunCommand : public Command {
 
  private:
   static int finish(const std::filesystem::path& folder) {
-    std::printf("%s\nreport: %s\n", report_table(write_report(folder)).c_str(), (folder / "report.md").c_str());
+    const std::string report = (folder / "report.json").string();
+    std::printf("%s\nreport: %s\n", report_table(parse_json(read_file(report), report)).c_str(), (folder / "report.md").c_str());
     return 0;
   }
   std::string recipe_, resume_;

@@ -88,16 +88,18 @@ const std::vector<ChatParts::Style>& styles() {
 
 }  // namespace
 
+std::vector<std::string> ChatFormat::names() {
+  std::vector<std::string> out = {"auto"};
+  for (const ChatParts::Style& style : styles()) out.emplace_back(style.name);
+  return out;
+}
+
 ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, int64_t today) {
   const auto has = [&](const std::string& token) { return tokenizer.find(token).has_value(); };
   const auto usable = [&](const ChatParts::Style& style) { return std::all_of(style.needs.begin(), style.needs.end(), has); };
   if (name == "auto") name = !tokenizer.chat_template().empty() ? "template" : usable(styles()[0]) ? "chatml" : "plain";
   const auto style = std::find_if(styles().begin(), styles().end(), [&](const ChatParts::Style& s) { return s.name == name; });
-  if (style == styles().end()) {
-    std::vector<std::string> known = {"auto"};
-    for (const ChatParts::Style& s : styles()) known.emplace_back(s.name);
-    fail("unknown chat format '", name, "'", suggestion(name, known), " (known: ", join(known, ", "), ")");
-  }
+  if (style == styles().end()) fail("unknown chat format '", name, "'", suggestion(name, names()), " (known: ", join(names(), ", "), ")");
   for (const std::string& token : style->needs)
     HONE_CHECK(has(token), "chat format ", name, " needs the token ", token, ", which the tokenizer lacks");
 
@@ -109,8 +111,8 @@ ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, i
   if (!empty_document.empty() && tokenizer.bos() == empty_document.front()) parts->document_bos = parts->bos;
   parts->turn_end = style->turn_end;
   if (name == "template") {
-    HONE_CHECK(!tokenizer.chat_template().empty(), "chat format template: the model's folder has no chat template (tokenizer_config.json's ",
-               "chat_template or chat_template.jinja); choose chatml, llama3 or plain");
+    HONE_CHECK(!tokenizer.chat_template().empty(), "chat format template: ", tokenizer.chat_template_source(),
+               " has no chat template (tokenizer_config.json's chat_template or chat_template.jinja); choose chatml, llama3 or plain");
     parts->chat.emplace(tokenizer, today);
     parts->turn_end = parts->chat->end_of_turn();
   }

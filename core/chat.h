@@ -42,6 +42,9 @@ class ChatFormat {
   // assistant's, which is content + EOS; there is no header. Parses the template: keep the result. today: seconds since 1970.
   static ChatFormat make(std::string_view name, const Tokenizer& tokenizer, int64_t today = kChatDate);
 
+  // What make() takes.
+  static std::vector<std::string> names();
+
   // Pieces of the conversation; with add_generation_prompt the header that an assistant's reply follows, and nothing is trained on. A template's
   // own complaint (raise_exception) and unsupported syntax are Errors.
   //

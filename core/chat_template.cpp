@@ -42,7 +42,7 @@ std::string shared_header(std::string_view prompt, std::string_view before_reply
 }  // namespace
 
 ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
-    : template_(tokenizer.chat_template()),
+    : template_(tokenizer.chat_template(), tokenizer.chat_template_source()),
       bos_(tokenizer.special_token("bos_token")),
       eos_(tokenizer.special_token("eos_token")),
       pad_(tokenizer.special_token("pad_token")),

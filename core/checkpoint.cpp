@@ -160,7 +160,7 @@ void load_sections(const fs::path& folder, const std::map<std::string, Stateful*
   for (const auto& [name, owner] : sections) {
     const fs::path values = folder / "trainer" / (name + ".json"), tensors = folder / "trainer" / (name + ".safetensors");
     HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
-    StateSection section{parse_json(read_file(values), values.string()), {}};
+    StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
     std::optional<SafetensorsReader> reader;
     if (fs::exists(tensors)) {
       reader.emplace(tensors);

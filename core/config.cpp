@@ -216,7 +216,9 @@ Config::Config(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Config::~Config() = default;
 Config::Config(Config&&) noexcept = default;
 
-Config Config::from_file(const std::string& path, std::span<const std::string> overrides) { return from_text(read_file(path), path, overrides); }
+Config Config::from_file(const std::string& path, std::span<const std::string> overrides) {
+  return from_text(read_file(path, max_recipe_bytes), path, overrides);
+}
 
 Config Config::from_text(std::string_view text, std::string_view source, std::span<const std::string> overrides) {
   auto impl = std::make_unique<Impl>();

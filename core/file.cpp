@@ -1,6 +1,9 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -8,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace hone {
@@ -18,11 +22,30 @@ constexpr size_t kMaxLine = size_t{256} << 20;
 
 std::string reason() { return std::strerror(errno); }
 
+std::string_view kind_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR:
+      return "a directory";
+    case S_IFIFO:
+      return "a FIFO";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "a device";
+    case S_IFSOCK:
+      return "a socket";
+    default:
+      return "of another kind";
+  }
+}
+
+// /dev/null is an empty file.
+bool is_file(const struct stat& status) { return S_ISREG(status.st_mode) || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)); }
+
 // A file's bytes, unpacked if they are gzip (zlib passes anything else through).
 class ByteSource {
  public:
   explicit ByteSource(const std::filesystem::path& path) : name_(path == "-" ? "standard input" : path.string()) {
-    const int descriptor = path == "-" ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = path == "-" ? ::dup(STDIN_FILENO) : open_file(path);
     HONE_CHECK(descriptor >= 0, name_, ": cannot open: ", reason());
     file_ = gzdopen(descriptor, "rb");
     if (!file_) {
@@ -56,6 +79,19 @@ class ByteSource {
 
 }  // namespace
 
+int open_file(const std::filesystem::path& path) {
+  struct stat status {};
+  HONE_CHECK(::stat(path.c_str(), &status) == 0, path.string(), ": cannot open: ", reason());
+  HONE_CHECK(is_file(status), path.string(), ": is ", kind_of(status.st_mode), ", not a file");
+  // With O_NONBLOCK, a FIFO that took the file's place meanwhile does not wait for a writer.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  HONE_CHECK(descriptor >= 0, path.string(), ": cannot open: ", reason());
+  const bool opened_file = ::fstat(descriptor, &status) == 0 && is_file(status);
+  if (!opened_file) ::close(descriptor);
+  HONE_CHECK(opened_file, path.string(), ": is ", kind_of(status.st_mode), ", not a file");
+  return descriptor;
+}
+
 std::string expand_path(std::string_view path) {
   const auto variable = [&](const std::string& name) -> std::string {
     const char* value = std::getenv(name.c_str());
@@ -79,14 +115,30 @@ std::string expand_path(std::string_view path) {
 std::string read_file(const std::filesystem::path& path, uint64_t limit) {
   ByteSource source(path);
   std::string out;
-  for (;;) {
-    const size_t used = out.size();
-    if (out.capacity() < used + kBlock) out.reserve(std::max(used + kBlock, used * 2));
-    out.resize(used + kBlock);
-    out.resize(used + source.read(out.data() + used, kBlock));
-    if (out.size() == used) return out;
-    HONE_CHECK(out.size() <= limit, source.name(), ": larger than ", limit, " bytes");
+  try {
+    for (;;) {
+      const size_t used = out.size();
+      if (out.capacity() < used + kBlock) out.reserve(std::max(used + kBlock, used * 2));
+      out.resize(used + kBlock);
+      out.resize(used + source.read(out.data() + used, kBlock));
+      if (out.size() == used) return out;
+      HONE_CHECK(out.size() <= limit, source.name(), ": larger than ", limit,
+                 " bytes once it is unpacked, the most that a file of its kind may have");
+    }
+  } catch (const std::bad_alloc&) {
+    fail(source.name(), ": there is not enough memory to read it whole (", out.size(), " bytes so far)");
   }
+}
+
+std::string read_beginning(const std::filesystem::path& path, size_t size) {
+  const int descriptor = open_file(path);
+  std::string out(size, '\0');
+  const ssize_t count = ::pread(descriptor, out.data(), size, 0);
+  const std::string why = reason();
+  ::close(descriptor);
+  HONE_CHECK(count >= 0, path.string(), ": cannot read: ", why);
+  out.resize(static_cast<size_t>(count));
+  return out;
 }
 
 struct LineReader::Impl {
@@ -167,6 +219,23 @@ void sync_to_disk(const std::filesystem::path& path) {
   const std::string why = reason();
   ::close(descriptor);
   HONE_CHECK(done, path.string(), ": cannot flush to disk: ", why);
+}
+
+int create_locked_file(const std::filesystem::path& path) {
+  for (;;) {
+    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+    HONE_CHECK(descriptor >= 0, path.string(), ": cannot write: ", reason());
+    const bool is_held = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    // Between open and flock the holder may have renamed or removed the file.
+    struct stat opened {
+    }, there{};
+    const bool is_there = ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino;
+    if (!is_held && is_there && ::ftruncate(descriptor, 0) == 0) return descriptor;
+    const std::string why = reason();
+    ::close(descriptor);
+    HONE_CHECK(!is_held, path.string(), ": another process is writing it");
+    HONE_CHECK(!is_there, path.string(), ": cannot write: ", why);
+  }
 }
 
 void check_replaceable(const std::filesystem::path& path) {

@@ -55,6 +55,9 @@ void install_interrupt_handlers() {
   ::sigemptyset(&action.sa_mask);
   ::sigaction(SIGTERM, &action, nullptr);
   ::sigaction(SIGINT, &action, nullptr);
+  // nohup starts a program with SIGHUP ignored: it outlives its terminal.
+  struct sigaction inherited {};
+  if (::sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() { return num_interrupts() > 0; }

@@ -11,10 +11,25 @@ namespace hone {
 using namespace jinja;
 
 struct JinjaTemplate::Impl {
+  std::string name;
   Tree tree;
 };
 
-JinjaTemplate::JinjaTemplate(std::string_view source) : impl_(std::make_unique<Impl>()) { parse(source, impl_->tree); }
+// Errors within begin with the template's name.
+template <class Action>
+static void with_name(const std::string& name, const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (name.empty()) throw;
+    fail(name, ": ", error.what());
+  }
+}
+
+JinjaTemplate::JinjaTemplate(std::string_view source, std::string_view name) : impl_(std::make_unique<Impl>()) {
+  impl_->name = name;
+  with_name(impl_->name, [&] { parse(source, impl_->tree); });
+}
 JinjaTemplate::~JinjaTemplate() = default;
 JinjaTemplate::JinjaTemplate(JinjaTemplate&&) noexcept = default;
 
@@ -87,7 +102,7 @@ JinjaTemplate::Output JinjaTemplate::render(const Json& variables, int64_t today
   Scope& top = scopes.emplace_back(Scope{&given, {}});
   Output out;
   Frame frame{heap, &top, out.text, &out.generation, scopes};
-  jinja::execute(impl_->tree.body, frame);
+  with_name(impl_->name, [&] { jinja::execute(impl_->tree.body, frame); });
   return out;
 }
 

@@ -13,8 +13,8 @@ namespace hone {
 
 class JinjaTemplate {
  public:
-  // Errors say line and what is not understood.
-  explicit JinjaTemplate(std::string_view source);
+  // Errors say line and what is not understood, of parsing and of rendering; they begin with the name of the file, if it has one.
+  explicit JinjaTemplate(std::string_view source, std::string_view name = "");
   ~JinjaTemplate();
   JinjaTemplate(JinjaTemplate&&) noexcept;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <new>
 #include <nlohmann/json.hpp>
 
 namespace hone {
@@ -248,7 +249,11 @@ std::string Json::dump(int indent) const {
 
 Json parse_json(std::string_view text, std::string_view source, int64_t first_line) {
   Builder builder(text, source, first_line);
-  HONE_CHECK(nlohmann::json::sax_parse(text.begin(), text.end(), &builder), source, ": not JSON");
+  try {
+    HONE_CHECK(nlohmann::json::sax_parse(text.begin(), text.end(), &builder), source, ": not JSON");
+  } catch (const std::bad_alloc&) {
+    fail(source, ": there is not enough memory for the values of its ", text.size(), " bytes");
+  }
   return builder.take();
 }
 

@@ -40,7 +40,7 @@ std::string rows_before(const std::filesystem::path& path, std::string_view text
 
 std::unique_ptr<MetricsSink> make_jsonl_sink(const std::filesystem::path& path, int64_t first_step) {
   if (std::filesystem::exists(path)) {
-    const std::string text = read_file(path);
+    const std::string text = read_file(path, max_document_bytes);
     const std::string kept = rows_before(path, text, first_step);
     if (kept.size() != text.size()) write_file_atomic(path, kept);
   }

@@ -1,6 +1,5 @@
 #include "core/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,13 +38,12 @@ class FileBytes {
  public:
   explicit FileBytes(const std::filesystem::path& path) {
     if (path.extension() == ".gz") {
-      unpacked_ = read_file(path);
+      unpacked_ = read_file(path, max_document_bytes);
       return;
     }
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    HONE_CHECK(descriptor >= 0, path.string(), ": cannot open: ", std::strerror(errno));
+    const int descriptor = open_file(path);
     struct stat status {};
-    const bool known = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    const bool known = ::fstat(descriptor, &status) == 0;
     if (known && status.st_size > 0) {
       size_ = static_cast<size_t>(status.st_size);
       void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -53,7 +51,7 @@ class FileBytes {
     }
     const std::string why = std::strerror(errno);
     ::close(descriptor);
-    HONE_CHECK(known, path.string(), ": not a file");
+    HONE_CHECK(known, path.string(), ": cannot read its size: ", why);
     HONE_CHECK(mapped_ || size_ == 0, path.string(), ": cannot map: ", why);
   }
   ~FileBytes() {

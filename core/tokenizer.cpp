@@ -49,7 +49,7 @@ struct Tokenizer::Impl {
   const std::string& spelling(int32_t id) const;
   void encode(std::string_view text, bool parse_special, bool begins, std::vector<int32_t>& ids) const;
 
-  std::string source, chat_template;
+  std::string source, chat_template, chat_template_source;
   TokenizerParts parts;
   AddedTokenMatcher in_text, in_normalized_text;
   std::vector<int32_t> added_by_id;  // index in parts.added, or -1
@@ -63,6 +63,7 @@ struct Tokenizer::Impl {
 Tokenizer::Impl::Impl(TokenizerFiles files)
     : source(files.source),
       chat_template(files.chat_template),
+      chat_template_source(files.chat_template_source),
       parts(read_tokenizer_json(files.tokenizer, files.source)),
       config(std::move(files.config)) {
   added_by_id.assign(static_cast<size_t>(parts.vocab_size), -1);
@@ -171,7 +172,11 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) { return make(read_
 Tokenizer Tokenizer::from_json(const Json& tokenizer_json, std::string_view source, const Json& config) {
   TokenizerFiles files;
   files.source = source, files.tokenizer = tokenizer_json, files.config = config;
-  if (const Json* text = config.find("chat_template"); text && text->is_string()) files.chat_template = text->as_string();
+  files.chat_template_source = source;
+  if (const Json* text = config.find("chat_template"); text && text->is_string()) {
+    files.chat_template = text->as_string();
+    files.chat_template_source = concat(source, ": chat_template");
+  }
   return make(std::move(files));
 }
 
@@ -227,6 +232,7 @@ std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }
 std::optional<int32_t> Tokenizer::pad() const { return impl_->pad; }
 std::vector<int32_t> Tokenizer::stop_ids() const { return impl_->stop_ids; }
 const std::string& Tokenizer::chat_template() const { return impl_->chat_template; }
+const std::string& Tokenizer::chat_template_source() const { return impl_->chat_template_source; }
 
 std::string Tokenizer::special_token(std::string_view name) const {
   if (std::string text = special_text(impl_->config, name); !text.empty()) return text;

@@ -56,6 +56,7 @@ class Tokenizer {
   std::vector<int32_t> stop_ids() const;
   // The folder's Jinja chat template, if it has one (tokenizer_config.json's chat_template or chat_template.jinja).
   const std::string& chat_template() const;
+  const std::string& chat_template_source() const;  // the file it is from, for messages
 
   // Writes tokenizer.json, tokenizer_config.json (and chat_template.jinja) so that Hugging Face and hone read the same tokenizer.
   void save(const std::filesystem::path& folder) const;

@@ -39,26 +39,34 @@ Json added_token_json(int64_t id, std::string_view content, bool special) {
                     {"rstrip", false}, {"normalized", !special}, {"special", special}};
 }
 
-std::string chat_template_of(const fs::path& folder, const Json& config, const std::string& source) {
-  if (const fs::path path = find_file(folder, "chat_template.jinja"); !path.empty()) return read_file(path);
-  const Json* found = config.find("chat_template");
-  if (!found || found->is_null()) return "";
+// source: of config.
+void read_chat_template(const fs::path& folder, const std::string& source, TokenizerFiles& files) {
+  if (const fs::path path = find_file(folder, "chat_template.jinja"); !path.empty()) {
+    files.chat_template = read_file(path);
+    files.chat_template_source = path.string();
+    return;
+  }
+  const Json* found = files.config.find("chat_template");
+  if (!found || found->is_null()) return;
   const std::string where = source + ": chat_template";
-  if (found->is_string()) return found->as_string();
+  files.chat_template_source = where;
+  if (found->is_string()) {
+    files.chat_template = found->as_string();
+    return;
+  }
   // Several by name; "default" is the one for conversations.
-  std::string text;
+  std::string& text = files.chat_template;
   for (const Json& named : found->as_array(where)) {
     named.as_object(where);
     const std::string body = named.at("template", where).as_string(where + ".template");
     if (text.empty() || string_field(named, "name", "", where) == "default") text = body;
   }
-  return text;
 }
 
 // The vocabulary of a file by what it holds; adds what it says of special tokens to files.config.
 void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   files.source = path.string();
-  std::string bytes = read_file(path);
+  std::string bytes = read_file(path, max_tokenizer_bytes);
   const size_t first = bytes.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (first == std::string::npos || bytes[first] != '{') {
     SentencePieceJson model = read_sentencepiece(bytes, files.source);
@@ -78,7 +86,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   } else {
     const fs::path merges = find_file(path.parent_path(), "merges.txt");
     HONE_CHECK(!merges.empty(), files.source, ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt beside it");
-    files.tokenizer = vocab_merges_json(std::move(json), read_file(merges), files.config, files.source);
+    files.tokenizer = vocab_merges_json(std::move(json), read_file(merges, max_tokenizer_bytes), files.config, files.source);
   }
 }
 
@@ -93,9 +101,10 @@ fs::path vocabulary_file(const fs::path& folder) {
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   TokenizerFiles files;
+  files.chat_template_source = path.string();  // where there is none
   if (!fs::is_directory(path)) {
     read_vocabulary(path, files);
-    files.chat_template = chat_template_of({}, files.config, files.source);
+    read_chat_template({}, files.source, files);
     return files;
   }
   files.config = read_object_or_empty(path, "tokenizer_config.json");
@@ -107,7 +116,7 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
   const fs::path vocabulary = vocabulary_file(path);
   HONE_CHECK(!vocabulary.empty(), path.string(), ": no tokenizer here; looked for ", join(vocabulary_names), " (the last with char_ords)");
   read_vocabulary(vocabulary, files);
-  files.chat_template = chat_template_of(path, files.config, (path / "tokenizer_config.json").string());
+  read_chat_template(path, (path / "tokenizer_config.json").string(), files);
   return files;
 }
 

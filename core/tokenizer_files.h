@@ -9,12 +9,12 @@
 namespace hone {
 
 struct TokenizerFiles {
-  std::string source;                // the file the vocabulary comes from, for errors
-  Json tokenizer;                    // tokenizer.json
-  Json config = JsonObject{};        // tokenizer_config.json, special_tokens_map.json's members added
-  Json model_config = JsonObject{};  // config.json
-  Json generation = JsonObject{};    // generation_config.json
-  std::string chat_template;
+  std::string source;                               // the file the vocabulary comes from, for errors
+  Json tokenizer;                                   // tokenizer.json
+  Json config = JsonObject{};                       // tokenizer_config.json, special_tokens_map.json's members added
+  Json model_config = JsonObject{};                 // config.json
+  Json generation = JsonObject{};                   // generation_config.json
+  std::string chat_template, chat_template_source;  // source: the file, and the member of it, for messages
 };
 
 // The file of a folder that holds the vocabulary; empty where there is none.

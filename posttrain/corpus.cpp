@@ -49,7 +49,7 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
       const std::string path = expand_path(source.files[state->file]);
       if (!is_jsonl(path)) {
         ++state->file;
-        text = read_file(path);
+        text = read_file(path, max_document_bytes);
         return true;
       }
       if (!state->rows) state->rows = std::make_unique<JsonlReader>(path);

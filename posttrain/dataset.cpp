@@ -59,7 +59,7 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
   for (const std::string& name : source.files) {
     const std::string path = expand_path(name);
     if (is_plain_text(path)) {
-      if (wanted()) give(JsonObject{{"text", read_file(path)}}, path);
+      if (wanted()) give(JsonObject{{"text", read_file(path, max_document_bytes)}}, path);
       continue;
     }
     JsonlReader rows(path);

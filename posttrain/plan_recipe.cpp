@@ -28,7 +28,7 @@ std::unique_ptr<Model> shape_only(const Recipe& recipe) {
   int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
   for (const StageSpec& spec : recipe.stage)
     if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
-  return make_model(recipe.model.make_config(vocabulary), "[model]");
+  return make_model(recipe.model.make_config(vocabulary), recipe.model_source());
 }
 
 bool starts_from_adapter(const Recipe& recipe) { return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path)); }
@@ -153,7 +153,7 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-void check_recipe(const Recipe& recipe) {
+static void check_parts(const Recipe& recipe) {
   model_dtype(recipe.dtype, device_kind(recipe.device));
   for (const StageSpec& spec : recipe.stage) {
     spec.stage->check(recipe);
@@ -168,6 +168,17 @@ void check_recipe(const Recipe& recipe) {
   }
   shape_only(recipe);
   check_adapters(recipe);
+}
+
+void check_recipe(const Recipe& recipe) {
+  try {
+    check_parts(recipe);
+  } catch (const Error& error) {
+    // Stages know their keys, not the file that these are from.
+    const std::string_view what = error.what();
+    if (recipe.source.empty() || what.starts_with(recipe.source)) throw;
+    fail(recipe.source, ": ", what);
+  }
 }
 
 void add_times(Json& plan, double flops_per_second) {

@@ -1,10 +1,17 @@
 #include "posttrain/prompt.h"
 
+#include <algorithm>
+
+#include "core/suggest.h"
+
 namespace hone {
 
 void PromptFormat::fields(Fields& f) {
   f("chat", chat, "chat format of prompts: empty (plain text) | chatml | llama3 | plain | template | auto");
   f("system", system, "system message of every conversation; empty = none");
+  const std::vector<std::string> known = ChatFormat::names();
+  f.require("chat", chat.empty() || std::find(known.begin(), known.end(), chat) != known.end(),
+            concat("unknown chat format '", chat, "'", suggestion(chat, known), "; known: ", join(known)));
   f.require("system", system.empty() || !chat.empty(), "a system message needs a chat format (chat = \"auto\", ...)");
 }
 

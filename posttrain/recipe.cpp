@@ -39,7 +39,7 @@ void ModelSource::fields(Fields& f) {
 }
 
 Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
-  if (!config.empty()) return parse_json(read_file(expand_path(config)), config);
+  if (!config.empty()) return parse_json(read_file(expand_path(config)), expand_path(config));
   const int64_t vocabulary = vocab_size ? vocab_size : tokenizer_vocab_size;
   HONE_CHECK(vocabulary > 0, "model: vocab_size is not given and there is no tokenizer to take it from");
   return JsonObject{{"model_type", family},
@@ -117,6 +117,15 @@ void Recipe::fields(Fields& f) {
     for (StageSpec& spec : stage) spec.stage->resolve(*this);
 }
 
-Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) { return Config::from_file(path, overrides).as<Recipe>(); }
+std::string Recipe::model_source() const {
+  if (!model.config.empty()) return expand_path(model.config);
+  return (source.empty() ? "" : source + ": ") + "[model]";
+}
+
+Recipe read_recipe(const std::string& path, std::span<const std::string> overrides) {
+  Recipe out = Config::from_file(path, overrides).as<Recipe>();
+  out.source = path;
+  return out;
+}
 
 }  // namespace hone

@@ -65,7 +65,10 @@ struct Recipe {
   RolloutConfig rollout;
   std::vector<EvalEntry> eval;
   std::vector<StageSpec> stage;
+  std::string source;  // the file it was read from, for messages
   void fields(Fields& f);
+  // Where the model's shape is written: its config, or the recipe's keys.
+  std::string model_source() const;
 };
 
 Recipe read_recipe(const std::string& path, std::span<const std::string> overrides);

@@ -21,6 +21,25 @@ mistyped keys are errors with file, line and column. The resolved recipe is in t
 
 This page is made from the program: `hone list recipe-keys > docs/recipes.md`.
 
+## Going on with a run
+
+A run saves and stops on Ctrl-C, SIGTERM and SIGHUP (a terminal that closes; under `nohup` the run goes on). `hone run --resume FOLDER key=value ...` goes on
+from the newest checkpoint that is whole. One process at a time works on a run folder: it holds `FOLDER/lock` (flock), and a second one is refused with the
+holder's host and process. The kernel releases the lock when the process ends, however it ends. Over NFS the lock reaches other hosts unless the mount keeps
+locks to itself (`nolock`, `local_lock`); then only a note in the file says who was there, and what another host does cannot be seen.
+
+The recipe is compared with the one that made what the folder holds (`run.json`). A key that may not change is an error with its name; every other change
+is logged.
+
+| part | may not change |
+|---|---|
+| the run, once a stage is done or evaluated | `seed`, `dtype`, `model` but for `save_dtype` and `lora.merge` |
+| stages that are done | anything |
+| the stage under way, once it has a checkpoint | its kind, name and objective; its data, templates and order; what makes up a step (`batch_size`, `packing`, `max_length`, `prompts_per_step`, `num_generations`, `num_iterations`, `mini_batches`, `max_staleness`); `optimizer`, `moments`, `critic.trunk` |
+
+Free to change: where files lie (`path`, `config`, `files`, ...), which must hold the same; `steps`, learning rates, losses and their weights, sampling, rewards,
+saving and logging of the stage under way; stages that have not begun; `[rollout]`, `[[eval]]`, `device`, `threads`, `numerics`.
+
 )";
 
 template <class T>

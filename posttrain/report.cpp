@@ -29,8 +29,9 @@ void add_figures(Json& out, const Json& results) {
 std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
   std::map<std::string, Curve> out;
   if (!std::filesystem::exists(path)) return out;
-  read_jsonl(path, [&](const Json& row, int64_t) {
-    const double step = row.at("step").as_double();
+  read_jsonl(path, [&](const Json& row, int64_t line) {
+    const std::string where = concat(path.string(), ":", line);
+    const double step = row.at("step", where).as_double(where + ": step");
     for (const auto& [name, value] : row.as_object())
       if (name != "step" && value.is_number()) out[name].points.emplace_back(step, value.as_double());
   });
@@ -41,7 +42,9 @@ std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
 std::string percent(const Json& entry, const char* value, const char* interval) {
   const Json* v = entry.find(value);
   if (!v) return "-";
-  const JsonArray& ends = entry.at(interval).as_array(interval);
+  const Json& found = entry.at(interval);
+  if (found.is_null()) return format_text("%.1f%%", 100 * v->as_double());
+  const JsonArray& ends = found.as_array(interval);
   HONE_CHECK(ends.size() == 2, "run.json: ", interval, " has ", ends.size(), " ends");
   return format_text("%.1f%% [%.1f, %.1f]", 100 * v->as_double(), 100 * ends[0].as_double(), 100 * ends[1].as_double());
 }
@@ -115,7 +118,9 @@ std::string sample_text(const std::filesystem::path& path) {
 }
 
 std::string markdown(const Json& report, const std::vector<std::string>& charts, const std::filesystem::path& folder) {
-  std::string out = "# " + report.at("name").as_string() + "\n\nOn held-out data, after each stage; accuracies with their 95% Wilson intervals.\n\n";
+  std::string out = "# " + report.at("name").as_string() +
+                    "\n\nOn held-out data, after each stage; accuracies with their 95% intervals: Wilson's over the "
+                    "problems for greedy replies, resampled problems for sampled ones.\n\n";
   const Table table = make_table(report);
   for (size_t r = 0; r < table.rows.size(); ++r) {
     out += "|";

@@ -65,7 +65,7 @@ std::string fill_template(std::string_view text, const Json& row, std::string_vi
       out += c;
     } else {
       const size_t end = text.find('}', i);
-      HONE_CHECK(end != std::string_view::npos, "template '", text, "': a { without } (write {{ for a brace)");
+      HONE_CHECK(end != std::string_view::npos, where, ": template '", text, "': a { without } (write {{ for a brace)");
       out += fill(text.substr(i + 1, end - i - 1), row, where);
       i = end;
     }

@@ -1,6 +1,7 @@
 #include "posttrain/run.h"
 
 #include "core/file.h"
+#include "core/folder_lock.h"
 #include "core/interrupt.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -11,6 +12,7 @@
 #include "posttrain/plan_recipe.h"
 #include "posttrain/report.h"
 #include "posttrain/run_eval.h"
+#include "posttrain/run_state.h"
 #include "posttrain/stage.h"
 #include "posttrain/train_loop.h"
 
@@ -31,8 +33,7 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
     return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = static_cast<uint64_t>(run.recipe.seed)});
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
-  const std::string& config = run.recipe.model.config;
-  std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), config.empty() ? "[model]" : config);
+  std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
   model->allocate(run.context, dtype, gradients);
   model->initialise(run.context, static_cast<uint64_t>(run.recipe.seed));
   return model;
@@ -46,46 +47,17 @@ void Run::stop(const std::string& after, const std::string& why) const {
 
 namespace {
 
-// run.json: what a resumed run must know beyond its checkpoints.
-struct Progress {
-  int64_t stages_done = 0;
-  bool evaluated = false;  // before the first training stage
-  Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
-
-  void save(const std::filesystem::path& folder, const Recipe& recipe) const {
-    const Json all = JsonObject{{"name", recipe.name},
-                                {"stages_done", stages_done},
-                                {"num_stages", recipe.stage.size()},
-                                {"evaluated", evaluated},
-                                {"initial", initial},
-                                {"stages", stages},
-                                {"log", log}};
-    write_file_atomic(folder / "run.json", all.dump(2) + "\n");
-  }
-  static Progress load(const std::filesystem::path& folder) {
-    const std::string path = (folder / "run.json").string();
-    const Json all = parse_json(read_file(path), path);
-    Progress out;
-    out.stages_done = all.at("stages_done", path).as_int("stages_done");
-    out.evaluated = all.at("evaluated", path).as_bool("evaluated");
-    out.initial = all.at("initial", path);
-    out.stages = all.at("stages", path);
-    out.log = all.at("log", path);
-    return out;
-  }
-};
-
 Json results_json(const std::vector<EvalResult>& results) {
   JsonArray out;
   for (const EvalResult& result : results) out.push_back(result.to_json());
   return out;
 }
 
-void save_progress(Run& run, Progress& progress) {
+void save_progress(Run& run, RunState& state) {
   StateSection section;
   run.log.save_state(section);
-  progress.log = section.values;
-  progress.save(run.folder, run.recipe);
+  state.log = section.values;
+  state.save(run.folder, run.recipe);
 }
 
 // The stage's final checkpoint as a model without adapters.
@@ -99,14 +71,14 @@ void write_merged(const Run& run) {
 }
 
 // One stage, its evaluation, and the note that it is done.
-void run_stage(Run& run, Stage& stage, Progress& progress) {
+void run_stage(Run& run, Stage& stage, RunState& state) {
   run.report = {};
   run.report.name = run.stage_name;
   run.report.kind = run.recipe.stage[static_cast<size_t>(run.stage_index)].kind;
   const std::filesystem::path resumed = newest_checkpoint(run.checkpoints());
   if (resumed.empty()) {
     StateSection section;
-    section.values = progress.log;
+    section.values = state.log;
     run.log.load_state(section);
   }
   if (stage.trains()) {
@@ -117,10 +89,10 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
       run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
     }
     if (run.model->lora()) run.model->lora()->seed = run.stage_seed();
-    if (!progress.evaluated) {
-      progress.initial = results_json(evaluate(run, run.first_step));
-      progress.evaluated = true;
-      save_progress(run, progress);
+    if (!state.evaluated) {
+      state.initial = results_json(evaluate(run, run.first_step));
+      state.evaluated = true;
+      save_progress(run, state);
     }
   }
   log::info("stage ", run.stage_name, " (", run.report.kind, ")");
@@ -135,12 +107,12 @@ void run_stage(Run& run, Stage& stage, Progress& progress) {
   } else if (stage.trains()) {
     run.model.reset();  // made again from start_folder
   }
-  progress.stages.array_ref().push_back(run.report.to_json());
-  progress.stages_done = run.stage_index + 1;
-  save_progress(run, progress);
+  state.stages.array_ref().push_back(run.report.to_json());
+  state.stages_done = run.stage_index + 1;
+  save_progress(run, state);
 }
 
-std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder, Progress progress) {
+std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder, RunState state) {
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
@@ -167,14 +139,14 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     Stage& stage = *recipe.stage[i].stage;
     run.stage_index = static_cast<int64_t>(i);
     run.stage_name = recipe.stage[i].name;
-    if (run.stage_index < progress.stages_done) {
-      const Json& done = progress.stages.as_array().at(i);
+    if (run.stage_index < state.stages_done) {
+      const Json& done = state.stages.as_array().at(i);
       if (stage.passes_model_on()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
       const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
       run.first_step += planned ? planned->as_int("planned_steps") : stage.steps();
     } else {
-      run_stage(run, stage, progress);
+      run_stage(run, stage, state);
       if (interrupted()) run.stop("stage " + run.stage_name);
       run.first_step += run.report.planned_steps;
     }
@@ -202,20 +174,25 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
   Recipe resolved = recipe;
   resolved.dtype = name_of(model_dtype(recipe.dtype, device->kind()));
   const std::filesystem::path folder = new_folder(recipe);
+  const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
-  Progress progress;
-  progress.save(folder, recipe);
+  RunState state;
+  state.save(folder, resolved);
   log::info("run folder: ", folder.string());
-  return execute(resolved, *device, folder, progress);
+  return execute(resolved, *device, folder, state);
 }
 
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"), folder.string(),
              ": not a run folder (recipe.toml and run.json are not there)");
+  const FolderLock lock(folder);
   const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
+  RunState state = RunState::load(folder, recipe);
+  check_same_recipe(state, folder, recipe);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
-  return execute(recipe, *device, folder, Progress::load(folder));
+  state.save(folder, recipe);
+  return execute(recipe, *device, folder, state);
 }
 
 }  // namespace hone

@@ -2,7 +2,8 @@
 // A run: a recipe on its way, and its folder.
 //
 //   recipe.toml        the resolved recipe
-//   run.json           stages done, their reports, how long the logs were then
+//   run.json           stages done, their reports, how long the logs were then, the recipe (posttrain/run_state.h)
+//   lock               held while a process works on the run (core/folder_lock.h)
 //   metrics.jsonl      a row a step ("step" counts across stages, "stage" is the stage's place)
 //   samples.jsonl      some of the replies that were sampled
 //   tensorboard/       event files

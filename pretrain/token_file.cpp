@@ -1,6 +1,5 @@
 #include "pretrain/token_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/check.h"
+#include "core/file.h"
 
 namespace hone {
 
@@ -19,10 +18,9 @@ static_assert(sizeof(TokenFileHeader) == 64);
 // A read-only mapping of a whole file.
 struct TokenFile::Impl {
   explicit Impl(const std::filesystem::path& path) : name(path.string()) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    HONE_CHECK(descriptor >= 0, name, ": cannot open: ", std::strerror(errno));
+    const int descriptor = open_file(path);
     struct stat status {};
-    const bool known = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= int64_t{sizeof header};
+    const bool known = ::fstat(descriptor, &status) == 0 && status.st_size >= int64_t{sizeof header};
     size = known ? static_cast<uint64_t>(status.st_size) : 0;
     void* mapped = known ? ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0) : MAP_FAILED;
     const int reason = errno;

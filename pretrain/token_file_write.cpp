@@ -22,7 +22,7 @@ class Writer {
     std::memcpy(header_.magic, token_file_magic, sizeof header_.magic);
     header_.vocab_size = static_cast<uint32_t>(vocab_size);
     header_.bytes_per_id = vocab_size <= 1 << 16 ? 2 : 4;
-    file_ = std::fopen(temporary_.c_str(), "wb");
+    file_ = ::fdopen(create_locked_file(temporary_), "wb");
     HONE_CHECK(file_, temporary_, ": cannot be made: ", std::strerror(errno));
     write(&header_, sizeof header_);
   }
@@ -72,7 +72,7 @@ class Writer {
 
 void read_documents(const std::string& input, std::string_view text_key, const std::function<void(std::string)>& document) {
   if (!is_jsonl(input)) {
-    document(read_file(input));
+    document(read_file(input, max_document_bytes));
     return;
   }
   read_jsonl(input, [&](const Json& row, int64_t line) {

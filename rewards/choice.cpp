@@ -25,6 +25,11 @@ class Choice : public Reward {
     const bool right = *given == *expected;
     return {.score = right ? 1.0 : 0.0, .note = right ? "" : concat("expected ", *expected, ", got ", *given)};
   }
+  bool reads_answers(const Task&) const override { return true; }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    const auto given = find(completion.text);
+    return given ? std::optional(std::string(1, *given)) : std::nullopt;
+  }
 
  private:
   // The letter that `text` starts with, in brackets, bold or \text{} perhaps. whole: nothing but a full stop follows.

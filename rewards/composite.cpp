@@ -98,6 +98,16 @@ class Composite : public Reward {
         groups[g].scores[i] = std::move(sum);
       }
   }
+  // Answers are those of the first part that applies to the task and reads any.
+  bool reads_answers(const Task& task) const override { return reader_of(task); }
+  std::optional<std::string> read_answer(const Task& task, const Completion& completion) const override {
+    const Reward* reader = reader_of(task);
+    return reader ? reader->read_answer(task, completion) : std::nullopt;
+  }
+  bool same_answers(const Task& task, const std::string& a, const std::string& b) const override {
+    const Reward* reader = reader_of(task);
+    return reader ? reader->same_answers(task, a, b) : a == b;
+  }
   bool on_host() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const CompositePart& part) { return part.reward->on_host(); });
   }
@@ -108,6 +118,12 @@ class Composite : public Reward {
   }
 
  private:
+  const Reward* reader_of(const Task& task) const {
+    for (const CompositePart& part : parts_)
+      if (part.when.holds(task) && part.reward->reads_answers(task)) return part.reward.get();
+    return nullptr;
+  }
+
   static void add(Score& sum, double& weights, const Score& part, const std::string& name, double weight) {
     if (!part.note.empty()) sum.note += (sum.note.empty() ? "" : "; ") + name + ": " + part.note;
     if (part.failed) {

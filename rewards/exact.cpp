@@ -14,11 +14,19 @@ class Exact : public Reward {
   }
   Score score(const Task& task, const Completion& completion) const override {
     const std::string_view given = trim_ ? trimmed(completion.text) : completion.text, expected = trim_ ? trimmed(task.answer) : task.answer;
-    const bool right = given == expected || (ignore_case_ && given.size() == expected.size() && lower(given) == lower(expected));
+    const bool right = same(given, expected);
     return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected '" + excerpt(expected) + "'"};
   }
+  bool reads_answers(const Task&) const override { return true; }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    const std::string_view given = trim_ ? trimmed(completion.text) : completion.text;
+    return given.empty() ? std::nullopt : std::optional<std::string>(given);
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return same(a, b); }
 
  private:
+  bool same(std::string_view a, std::string_view b) const { return a == b || (ignore_case_ && a.size() == b.size() && lower(a) == lower(b)); }
+
   bool trim_ = true, ignore_case_ = false;
 };
 

@@ -33,14 +33,31 @@ class Math : public Reward {
   Score score(const Task& task, const Completion& completion) const override {
     HONE_CHECK(!trimmed(task.answer).empty(), "reward math: task '", task.id, "' has no answer");
     const std::string expected = extract_reference(task.answer);
-    const std::vector<std::string> readings = extract_answer(answer_part(completion.text), sources_);
+    const std::vector<std::string> readings = readings_of(completion);
     if (readings.empty()) return {.score = 0, .note = "no answer found"};
-    for (const std::string& reading : readings)
-      if (math_equal(expected, reading, policy_)) return {.score = 1};
+    if (right_reading(expected, readings)) return {.score = 1};
     return {.score = 0, .note = "expected " + excerpt(expected) + ", got " + excerpt(readings.front())};
+  }
+  bool reads_answers(const Task&) const override { return true; }
+  // The reading that is right, else the most literal one.
+  std::optional<std::string> read_answer(const Task& task, const Completion& completion) const override {
+    const std::vector<std::string> readings = readings_of(completion);
+    if (readings.empty()) return std::nullopt;
+    const std::string* right = right_reading(extract_reference(task.answer), readings);
+    return right ? *right : readings.front();
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override {
+    return math_equal(a, b, policy_) || math_equal(b, a, policy_);
   }
 
  private:
+  std::vector<std::string> readings_of(const Completion& completion) const { return extract_answer(answer_part(completion.text), sources_); }
+  const std::string* right_reading(const std::string& expected, const std::vector<std::string>& readings) const {
+    for (const std::string& reading : readings)
+      if (math_equal(expected, reading, policy_)) return &reading;
+    return nullptr;
+  }
+
   std::vector<std::string> names_ = {"latex", "expression"};
   int64_t precision_ = 6;
   MathPolicy policy_;

@@ -32,12 +32,25 @@ class Number : public Reward {
     HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer), "'");
     const auto given = find(answer_part(completion.text));
     if (!given) return {.score = 0, .note = "no number found"};
-    const double allowed = std::max(tolerance_, relative_tolerance_ * std::fabs(expected->value));
-    const bool right = given->digits == expected->digits || (allowed > 0 && std::fabs(given->value - expected->value) <= allowed);
+    const bool right = agree(*expected, *given);
     return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected " + excerpt(expected->digits) + ", got " + excerpt(given->digits)};
+  }
+  bool reads_answers(const Task&) const override { return true; }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    const auto given = find(answer_part(completion.text));
+    return given ? std::optional(given->digits) : std::nullopt;
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override {
+    const auto first = first_number(a), second = first_number(b);
+    return first && second && agree(*first, *second);
   }
 
  private:
+  bool agree(const NumberText& expected, const NumberText& given) const {
+    const double allowed = std::max(tolerance_, relative_tolerance_ * std::fabs(expected.value));
+    return given.digits == expected.digits || (allowed > 0 && std::fabs(given.value - expected.value) <= allowed);
+  }
+
   std::optional<NumberText> find(std::string_view text) const {
     for (const std::string& marker : markers_) {
       const size_t at = rfind_ignoring_case(text, marker);

@@ -1,5 +1,6 @@
 // A reward from a shared library: rewards/hone_reward.h is the interface.
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
@@ -36,6 +37,7 @@ class LibraryReward : public Reward {
     if (!options_.empty()) parse_json(options_, "options");
     // Without a slash the loader would look through the system's folders.
     const std::string file = expand_path(path_), name = file.find('/') == std::string::npos ? "./" + file : file;
+    ::close(open_file(name));  // dlopen would wait at a FIFO
     library_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
     HONE_CHECK(library_, ::dlerror());
     const auto describe = reinterpret_cast<decltype(&hone_reward_plugin)>(::dlsym(library_.get(), "hone_reward_plugin"));

@@ -19,7 +19,7 @@ class R1Zero : public Reward {
   void prepare() override { HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\""); }
   Score score(const Task& task, const Completion& completion) const override {
     std::string answer;
-    const bool formed = from_ == "boxed" ? boxed(completion.text, answer) : tagged(completion.text, answer);
+    const bool formed = find(completion.text, answer);
     const bool right = formed && matches(task, answer);
     Score out{.score = right ? 1.0 : formed ? format_score_ : 0.0};
     out.parts = {{"answer", right ? 1.0 : 0.0}, {"format", formed ? 1.0 : 0.0}};
@@ -27,8 +27,20 @@ class R1Zero : public Reward {
     if (formed && !right) out.note = "expected " + excerpt(task.answer) + ", got " + excerpt(answer);
     return out;
   }
+  bool reads_answers(const Task&) const override { return true; }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    std::string answer;
+    if (!find(completion.text, answer)) return std::nullopt;
+    answer = unboxed(std::move(answer));
+    return trimmed(answer).empty() ? std::nullopt : std::optional(answer);
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override {
+    const MathPolicy policy{.strict = true};
+    return math_equal(a, b, policy) || math_equal(b, a, policy);
+  }
 
  private:
+  bool find(std::string_view text, std::string& answer) const { return from_ == "boxed" ? boxed(text, answer) : tagged(text, answer); }
   static bool boxed(std::string_view text, std::string& answer) {
     std::string_view content;
     if (!last_boxed(text, content)) return false;
@@ -48,12 +60,15 @@ class R1Zero : public Reward {
     }
     return true;
   }
-  // Any of several references, where the row gives a list.
-  static bool matches(const Task& task, std::string_view answer) {
-    const MathPolicy policy{.strict = true};
-    // A box within the answer's own text is what it holds.
+  // A box within the answer's own text is what it holds.
+  static std::string unboxed(std::string answer) {
     std::string inside;
-    if (boxed(answer, inside)) answer = inside;
+    return boxed(answer, inside) ? inside : answer;
+  }
+  // Any of several references, where the row gives a list.
+  static bool matches(const Task& task, std::string found) {
+    const MathPolicy policy{.strict = true};
+    const std::string answer = unboxed(std::move(found));
     const Json* list = task.columns.is_object() ? task.columns.find("answer") : nullptr;
     if (!list || !list->is_array()) return math_equal(task.answer, answer, policy);
     for (const Json& one : list->as_array())

@@ -47,6 +47,16 @@ class ReasoningGym : public Reward {
     if (score > 0) return {.score = score, .note = "solved, not at its best"};
     return {.score = 0, .note = (task.answer.empty() ? "no solution: " : "expected " + excerpt(task.answer) + ", got ") + excerpt(answer)};
   }
+  // Families with a judge of their own have many right answers: two that differ may both be right, so there is nothing to vote on.
+  bool reads_answers(const Task& task) const override {
+    const Json* family = task.columns.find(family_);
+    return family && family->is_string() && !puzzle_judges().find(family->as_string());
+  }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    const std::string_view answer = final_answer(completion.text);
+    return answer.empty() || answer.size() > longest_puzzle_answer ? std::nullopt : std::optional<std::string>(answer);
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return same_answer(a, b); }
 
  private:
   std::string family_ = "task", metadata_ = "metadata", words_file_;

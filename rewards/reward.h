@@ -3,6 +3,7 @@
 // (empty, huge, hostile, invalid UTF-8) in bounded time. One file a reward; it joins with one line:
 //   [[maybe_unused]] const bool added = rewards().add("exact", [] { return std::unique_ptr<Reward>(new Exact); });
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,14 @@ class Reward {
   virtual void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const;
   // Scores of many groups; the same as group by group, which is what it does (several at once) unless overridden.
   virtual void score_groups(std::span<const GroupScores> groups) const;
+  // Answers, for votes over several completions of a task (maj@k). reads_answers: score() reads an answer to this task out of a completion and
+  // compares it with the reference. False if completions have no such answer (a program, a style, one of many solutions), or if the reward does not
+  // show it (a plug-in).
+  virtual bool reads_answers(const Task&) const { return false; }
+  // The answer that score() judges; none if it finds none.
+  virtual std::optional<std::string> read_answer(const Task&, const Completion&) const { return std::nullopt; }
+  // Whether two such answers are the same one, as score() compares an answer with the reference.
+  virtual bool same_answers(const Task&, const std::string& a, const std::string& b) const { return a == b; }
   // False for a reward that uses the device: groups are then judged by score_groups on the engine's own thread, once it is at rest. Otherwise a group
   // is judged on another thread, as soon as its replies are finished.
   virtual bool on_host() const { return true; }

@@ -132,7 +132,8 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
   const ScratchFolder folder;
   tokenizer.save(folder.path());
   std::map<std::string, std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) out[entry.path().filename().string()] = read_file(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    out[entry.path().filename().string()] = read_file(entry.path(), max_tokenizer_bytes);
   out["generation_config.json"] = generation_config(tokenizer).dump();
   return out;
 }

@@ -65,7 +65,12 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
     if (asked.r > 0) config.lora_dropout = asked.lora_dropout;
   }
   if (config.r == 0) return;
-  model.add_lora(config);
+  try {
+    model.add_lora(config);
+  } catch (const Error& error) {
+    if (!is_adapter(folder)) throw;
+    fail((folder / "adapter_config.json").string(), ": ", error.what());  // the module's names are the file's
+  }
   model.lora()->base = base;
   if (asked.r == 0 || !is_adapter(folder)) return;
   const std::unique_ptr<Model> other = make_model(model.config(), folder.string());

@@ -6,6 +6,7 @@
 #include "core/format.h"
 #include "core/jsonl.h"
 #include "core/suggest.h"
+#include "posttrain/eval/result.h"
 
 namespace hone {
 namespace {
@@ -70,20 +71,24 @@ void check_match(const std::vector<Row>& first, const std::vector<Row>& second, 
 MetricComparison compare(const std::string& task, const std::string& metric, const std::vector<Row>& first, const std::vector<Row>& second,
                          int64_t iterations, int64_t seed) {
   MetricComparison out{.task = task, .metric = metric.ends_with("perplexity") ? "log " + metric : metric, .paired = {}};
-  std::vector<Observation> a, b;
+  ProblemParts a, b;
+  const Row* before = nullptr;
   for (size_t i = 0; i < first.size(); ++i) {
     const auto in_first = first[i].metrics.find(metric), in_second = second[i].metrics.find(metric);
     if (in_first == first[i].metrics.end() || in_second == second[i].metrics.end()) continue;  // a group's tasks have different metrics
-    a.push_back(in_first->second), b.push_back(in_second->second);
+    const bool same_problem = before && before->hash == first[i].hash && before->subtask == first[i].subtask;
+    a.add(in_first->second, same_problem);
+    b.add(in_second->second, same_problem);
+    before = &first[i];
   }
   const auto binary = [](const Observation& one) { return one.weight == 1 && (one.value == 0 || one.value == 1); };
-  out.num_problems = static_cast<int64_t>(a.size());
+  out.num_problems = static_cast<int64_t>(a.parts.size());
   out.paired = paired_bootstrap(a, b, iterations, seed);
-  out.yes_or_no = std::all_of(a.begin(), a.end(), binary) && std::all_of(b.begin(), b.end(), binary);
+  out.yes_or_no = std::all_of(a.parts.begin(), a.parts.end(), binary) && std::all_of(b.parts.begin(), b.parts.end(), binary);
   if (!out.yes_or_no) return out;
-  for (size_t i = 0; i < a.size(); ++i) {
-    out.only_first += a[i].value > b[i].value;
-    out.only_second += b[i].value > a[i].value;
+  for (size_t i = 0; i < a.parts.size(); ++i) {
+    out.only_first += a.parts[i].value > b.parts[i].value;
+    out.only_second += b.parts[i].value > a.parts[i].value;
   }
   out.mcnemar_p = mcnemar_exact(out.only_first, out.only_second);
   return out;
@@ -123,15 +128,16 @@ std::vector<MetricComparison> compare_evaluations(const fs::path& first, const f
 }
 
 Json MetricComparison::to_json() const {
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
   Json out = JsonObject{{"task", task},
                         {"metric", metric},
                         {"num_problems", num_problems},
                         {"first", paired.first},
                         {"second", paired.second},
                         {"difference", paired.difference},
-                        {"stderr", paired.stderr_value},
-                        {"bootstrap95", JsonArray{paired.interval.low, paired.interval.high}},
-                        {"p", paired.p}};
+                        {"stderr", number(paired.stderr_value)},
+                        {"bootstrap95", interval_json(paired.interval)},
+                        {"p", number(paired.p)}};
   if (yes_or_no) out.set("mcnemar", JsonObject{{"only_first", only_first}, {"only_second", only_second}, {"p", mcnemar_p}});
   return out;
 }
@@ -141,9 +147,10 @@ std::string comparison_table(const std::vector<MetricComparison>& comparisons) {
                                 "95% interval", "p", "McNemar");
   for (const MetricComparison& one : comparisons) {
     const PairedDifference& d = one.paired;
-    out += format_text("%-20s %-30s %6lld %9.4f %9.4f %+10.4f  %-20s %8.4f  ", one.task.c_str(), one.metric.c_str(),
-                       static_cast<long long>(one.num_problems), d.first, d.second, d.difference,
-                       format_text("[%+.4f, %+.4f]", d.interval.low, d.interval.high).c_str(), d.p);
+    const std::string interval = d.interval ? format_text("[%+.4f, %+.4f]", d.interval->low, d.interval->high) : "-";
+    const std::string p = d.p ? format_text("%.4f", *d.p) : "-";
+    out += format_text("%-20s %-30s %6lld %9.4f %9.4f %+10.4f  %-20s %8s  ", one.task.c_str(), one.metric.c_str(),
+                       static_cast<long long>(one.num_problems), d.first, d.second, d.difference, interval.c_str(), p.c_str());
     out += one.yes_or_no ? format_text("%lld : %lld, p = %.4f\n", static_cast<long long>(one.only_first), static_cast<long long>(one.only_second),
                                        one.mcnemar_p)
                          : "-\n";

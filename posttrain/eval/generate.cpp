@@ -8,7 +8,6 @@
 #include "posttrain/eval/task.h"
 #include "posttrain/gather_all.h"
 #include "posttrain/row_template.h"
-#include "rewards/math_extract.h"
 
 namespace hone {
 namespace {
@@ -20,6 +19,12 @@ class FilterReward : public Reward {
   Score score(const Task& task, const Completion& completion) const override {
     return {.score = match_(filter_.extract(completion.text), task.answer) ? 1.0 : 0.0};
   }
+  bool reads_answers(const Task&) const override { return true; }
+  std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
+    const std::string answer = filter_.extract(completion.text);
+    return filter_.found(answer) ? std::optional(answer) : std::nullopt;
+  }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return match_(a, b); }
 
  private:
   AnswerFilter filter_;
@@ -71,7 +76,9 @@ class Generate : public EvalTask {
       drawn.num_generations = options.samples;
       drawn.sampling.temperature = options.temperature;
       drawn.sampling.seed = options.seed;
-      ask(on, docs, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, out); });
+      out.sampled = "mean@" + std::to_string(options.samples);
+      ask(on, docs, tasks, drawn, "sampled", out,
+          [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, *drawn.reward.reward, out.sampled); });
     }
     out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
     return out;
@@ -151,40 +158,40 @@ class Generate : public EvalTask {
     if (!filters_.empty()) sample.details.emplace_back("filtered", answers);
   }
 
-  // The answer that a reply votes for, "" for none.
-  std::string vote(const std::string& text) const {
-    if (!filters_.empty()) {
-      const std::string answer = filters_.front().extract(text);
-      return filters_.front().found(answer) ? match_.cleaned(answer) : "";
-    }
-    const std::vector<std::string> readings = extract_answer(text);
-    return readings.empty() ? "" : readings.front();
+  // What each reply votes for.
+  static std::vector<std::optional<std::string>> answers_of(const Group& group, const Reward& grader) {
+    std::vector<std::optional<std::string>> out;
+    for (const Sample& reply : group.samples) out.push_back(reply.judged ? grader.read_answer(group.task, reply.completion) : std::nullopt);
+    return out;
   }
 
-  void take_drawn(EvalSample& sample, const Group& group, EvalRun& out) const {
+  void take_drawn(EvalSample& sample, const Group& group, const Reward& grader, const std::string& mean) const {
     const auto n = static_cast<int64_t>(group.samples.size());
-    std::vector<std::string> votes;
+    const bool votes = grader.reads_answers(group.task);
+    const std::vector<std::optional<std::string>> answers =
+        votes ? answers_of(group, grader) : std::vector<std::optional<std::string>>(group.samples.size());
+    const auto numbers = number_answers(answers, [&](const std::string& a, const std::string& b) { return grader.same_answers(group.task, a, b); });
     std::vector<bool> correct;
     JsonArray replies;
     int64_t num_right = 0;
-    for (const Sample& reply : group.samples) {
+    for (size_t i = 0; i < group.samples.size(); ++i) {
+      const Sample& reply = group.samples[i];
       correct.push_back(right(reply));
       num_right += correct.back();
-      votes.push_back(vote(reply.completion.text));
       replies.push_back(JsonObject{{"completion", reply.completion.text},
                                    {"score", reply.reward},
                                    {"correct", static_cast<bool>(correct.back())},
-                                   {"answer", votes.back()},
+                                   {"answer", answers[i] ? Json(*answers[i]) : Json(nullptr)},
                                    {"finish_reason", reply.completion.finish_reason}});
     }
     for (const int64_t k : powers_up_to(n)) {
       sample.metrics["pass@" + std::to_string(k)] = {pass_at_k(n, num_right, k)};
-      sample.metrics["maj@" + std::to_string(k)] = {correct[majority(votes, static_cast<size_t>(k))] ? 1.0 : 0.0};
+      if (!votes) continue;
+      const std::optional<size_t> winner = majority(numbers, static_cast<size_t>(k));
+      sample.metrics["maj@" + std::to_string(k)] = {winner && correct[*winner] ? 1.0 : 0.0};
     }
-    sample.metrics["mean@" + std::to_string(n)] = {static_cast<double>(num_right) / static_cast<double>(n)};
+    sample.metrics[mean] = {static_cast<double>(num_right) / static_cast<double>(n)};
     sample.details.emplace_back("sampled", std::move(replies));
-    out.successes += static_cast<double>(num_right);
-    out.draws += n;
   }
 
   PromptSource source_;

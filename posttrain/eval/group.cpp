@@ -31,8 +31,7 @@ class TaskGroup : public EvalTask {
       }
       out.exponents.merge(part.exponents);
       out.lower.merge(part.lower);
-      out.successes += part.successes;
-      out.draws += part.draws;
+      if (!part.sampled.empty()) out.sampled = part.sampled;  // all parts draw as many replies
       out.num_tokens += part.num_tokens;
       for (const auto& [name, value] : part.facts) out.facts[spec.name + "/" + name] = value;
     }

@@ -22,7 +22,7 @@ Json figures_json(const std::string& alias, const std::map<std::string, Figure>&
   Json out = JsonObject{{"alias", alias}};
   for (const auto& [name, figure] : figures) {
     out.set(key_of(name, ""), figure.value);
-    out.set(key_of(name, "_stderr"), figure.stderr_value);
+    out.set(key_of(name, "_stderr"), figure.stderr_value ? Json(*figure.stderr_value) : Json(nullptr));
   }
   return out;
 }
@@ -61,6 +61,8 @@ std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
   return out;
 }
 
+std::string stderr_text(const Figure& figure) { return figure.stderr_value ? format_text("%.4f", *figure.stderr_value) : "-"; }
+
 std::string table_row(const std::array<std::string, 6>& cells) {
   return format_text("| %-32s | %6s | %-32s | %10s | %10s | %-20s |\n", cells[0].c_str(), cells[1].c_str(), cells[2].c_str(), cells[3].c_str(),
                      cells[4].c_str(), cells[5].c_str());
@@ -75,14 +77,14 @@ std::string results_table(const std::vector<EvalResult>& results) {
   for (const EvalResult& result : results) {
     std::string task = result.task, shots = std::to_string(result.num_fewshot);
     for (const auto& [name, figure] : result.figures) {
-      out += table_row({task, shots, name, format_text("%.4f", figure.value), format_text("%.4f", figure.stderr_value),
-                        format_text("[%.4f, %.4f]", figure.interval.low, figure.interval.high)});
+      out += table_row({task, shots, name, format_text("%.4f", figure.value), stderr_text(figure),
+                        figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "-"});
       task = shots = "";
     }
     for (const auto& [subtask, figures] : result.subtasks) {
       std::string part = "- " + subtask;
       for (const auto& [name, figure] : figures) {
-        out += table_row({part, "", name, format_text("%.4f", figure.value), format_text("%.4f", figure.stderr_value), ""});
+        out += table_row({part, "", name, format_text("%.4f", figure.value), stderr_text(figure), ""});
         part = "";
       }
     }

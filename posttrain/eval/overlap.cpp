@@ -1,7 +1,6 @@
 #include "posttrain/eval/overlap.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "core/jsonl.h"
 #include "core/log.h"
@@ -13,9 +12,7 @@ namespace {
 
 bool is_token_file(const std::string& path) {
   const std::string_view magic(token_file_magic);
-  std::string begin(magic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), static_cast<std::streamsize>(begin.size())) && begin == magic;
+  return path != "-" && read_beginning(path, magic.size()) == magic;
 }
 
 // Text whose pieces may end within a word: what follows the last space waits for the next piece.

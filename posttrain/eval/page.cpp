@@ -90,10 +90,11 @@ std::string sample_html(const EvalResult& result, const EvalSample& sample) {
   return out + block("metrics", figures) + "</details>\n";
 }
 
-std::string table_row(const std::string& task, const std::string& name, const Figure& figure, bool intervals) {
+std::string table_row(const std::string& task, const std::string& name, const Figure& figure) {
+  const std::string error = figure.stderr_value ? format_text("&plusmn; %.4f", *figure.stderr_value) : "";
+  const std::string interval = figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "";
   return "<tr><td>" + html_text(task) + "</td><td>" + html_text(name) + (figure.higher_is_better ? " &uarr;" : " &darr;") + "</td>" +
-         format_text("<td>%.4f</td><td>&plusmn; %.4f</td><td>%s</td></tr>\n", figure.value, figure.stderr_value,
-                     intervals ? format_text("[%.4f, %.4f]", figure.interval.low, figure.interval.high).c_str() : "");
+         format_text("<td>%.4f</td><td>%s</td><td>%s</td></tr>\n", figure.value, error.c_str(), interval.c_str());
 }
 
 }  // namespace
@@ -131,9 +132,9 @@ std::string html_page(const std::string& title, const std::vector<EvalResult>& r
       "<!doctype html>\n<html lang=\"en\">\n<title>" + html_text(title) + "</title>\n" + std::string(head) + "<h1>" + html_text(title) + "</h1>\n";
   out += "<table><tr><th>task</th><th>metric</th><th>value</th><th>stderr</th><th>bootstrap 95%</th></tr>\n";
   for (const EvalResult& result : results) {
-    for (const auto& [name, figure] : result.figures) out += table_row(result.task, name, figure, true);
+    for (const auto& [name, figure] : result.figures) out += table_row(result.task, name, figure);
     for (const auto& [subtask, figures] : result.subtasks)
-      for (const auto& [name, figure] : figures) out += table_row("- " + subtask, name, figure, false);
+      for (const auto& [name, figure] : figures) out += table_row("- " + subtask, name, figure);
   }
   out += "</table>\n";
   for (const std::string& chart : charts) out += "<p>" + chart + "</p>\n";

@@ -9,20 +9,26 @@
 namespace hone {
 namespace {
 
-using Columns = std::map<std::string, std::vector<Observation>>;  // by figure, in the order of hashes
+using Columns = std::map<std::string, ProblemParts>;  // by figure, in the order of hashes
 
+// Rows with the same contents are the same problem.
 Columns columns_of(const std::vector<const EvalSample*>& samples) {
   Columns out;
+  std::map<std::string_view, const EvalSample*> last;  // by figure
   for (const EvalSample* sample : samples)
-    for (const auto& [name, observation] : sample->metrics) out[name].push_back(observation);
+    for (const auto& [name, observation] : sample->metrics) {
+      const EvalSample*& before = last[name];
+      out[name].add(observation, before && before->hash == sample->hash && before->subtask == sample->subtask);
+      before = sample;
+    }
   return out;
 }
 
-// The figure of the observations at `index` of each of 0 .. count - 1.
-double figure_of(const std::vector<Observation>& column, bool exponent, size_t count, const std::function<size_t(size_t)>& index) {
+// The figure of the problems at `index` of each of 0 .. count - 1.
+double figure_of(const std::vector<Observation>& problems, bool exponent, size_t count, const std::function<size_t(size_t)>& index) {
   double value = 0, weight = 0;
   for (size_t i = 0; i < count; ++i) {
-    const Observation& one = column[index(i)];
+    const Observation& one = problems[index(i)];
     value += one.value, weight += one.weight;
   }
   const double mean = weight > 0 ? value / weight : 0;
@@ -32,46 +38,74 @@ double figure_of(const std::vector<Observation>& column, bool exponent, size_t c
 std::map<std::string, Figure> figures_of(const Columns& columns, const EvalRun& run) {
   std::map<std::string, Figure> out;
   for (const auto& [name, column] : columns) {
+    const bool exponent = run.exponents.contains(name);
     Figure& figure = out[name];
-    figure.value = figure_of(column, run.exponents.contains(name), column.size(), [](size_t i) { return i; });
-    figure.interval = {figure.value, figure.value};
+    figure.value = figure_of(column.parts, exponent, column.parts.size(), [](size_t i) { return i; });
     figure.higher_is_better = !run.lower.contains(name);
-    std::vector<double> values;
-    for (const Observation& one : column) values.push_back(one.value);
-    if (!run.exponents.contains(name) && std::all_of(column.begin(), column.end(), [](const Observation& one) { return one.weight == 1; }))
-      figure.stderr_value = mean_stderr(values);
+    if (!exponent && column.is_mean) figure.stderr_value = mean_stderr(column.parts);
   }
   return out;
+}
+
+// The standard errors of figures over subtasks: those of the parts, pooled, if the figure is a mean.
+void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
+  for (auto& [name, figure] : out.figures) {
+    if (out.subtasks.empty() || !columns.at(name).is_mean || run.exponents.contains(name)) continue;
+    std::vector<double> stderrs;
+    std::vector<int64_t> sizes;
+    for (const auto& [subtask, figures] : out.subtasks)
+      if (const auto found = figures.find(name); found != figures.end()) {
+        stderrs.push_back(found->second.stderr_value.value_or(0));  // a part whose problems are all alike has no variance
+        sizes.push_back(out.subtask_sizes.at(subtask));
+      }
+    if (sizes.empty()) continue;
+    const double pooled = pooled_stderr(stderrs, sizes);
+    figure.stderr_value = pooled > 0 ? std::optional(pooled) : std::nullopt;
+  }
 }
 
 // One resample of the problems serves all figures of an iteration.
 void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, const EvalRun& run, int64_t iterations, int64_t seed) {
   std::map<std::string, std::vector<double>> drawn;
   std::map<size_t, std::vector<std::string>> by_size;  // a figure that some problems lack is resampled among those that have it
-  for (const auto& [name, column] : columns) drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.size()].push_back(name);
+  for (const auto& [name, column] : columns) drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.parts.size()].push_back(name);
   for (const auto& alike : by_size)
     parallel_for(iterations, 8, [&, size = alike.first](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         const std::vector<int32_t> indices = resample(static_cast<int64_t>(size), seed, b);
         for (const std::string& name : alike.second)
           drawn.at(name)[static_cast<size_t>(b)] =
-              figure_of(columns.at(name), run.exponents.contains(name), size, [&](size_t i) { return static_cast<size_t>(indices[i]); });
+              figure_of(columns.at(name).parts, run.exponents.contains(name), size, [&](size_t i) { return static_cast<size_t>(indices[i]); });
       }
     });
   for (auto& [name, values] : drawn) {
     Figure& figure = figures.at(name);
-    if (figure.stderr_value == 0) figure.stderr_value = mean_stderr(values) * std::sqrt(static_cast<double>(values.size()));
-    figure.interval = central_95(std::move(values));
+    const bool is_mean = columns.at(name).is_mean && !run.exponents.contains(name);
+    const double deviation = standard_deviation(values);
+    figure.interval = bootstrap_interval(std::move(values));
+    if (!is_mean && figure.interval) figure.stderr_value = deviation;
   }
 }
 
-Json figure_json(const std::map<std::string, Figure>& figures, double Figure::*member) {
+// Resamples of problems that are all right, or all wrong, have no spread; Wilson's interval over the problems says how far off they may be.
+Figure sampled_accuracy(Figure drawn, size_t num_problems, bool intervals) {
+  const bool all_alike = drawn.value == 0 || drawn.value == 1;
+  if (!intervals || !all_alike) return drawn;
+  const Proportion share = proportion(drawn.value * static_cast<double>(num_problems), static_cast<int64_t>(num_problems));
+  drawn.interval = {share.low, share.high};
+  return drawn;
+}
+
+Json number_or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json figure_json(const std::map<std::string, Figure>& figures, const std::function<Json(const Figure&)>& of) {
   Json out = JsonObject{};
-  for (const auto& [name, figure] : figures) out.set(name, figure.*member);
+  for (const auto& [name, figure] : figures) out.set(name, of(figure));
   return out;
 }
 
-Json interval_json(const Interval& interval) { return JsonArray{interval.low, interval.high}; }
+Json value_json(const Figure& figure) { return figure.value; }
+Json stderr_json(const Figure& figure) { return number_or_null(figure.stderr_value); }
 
 }  // namespace
 
@@ -92,14 +126,7 @@ EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
     out.subtasks[name] = figures_of(columns_of(samples), run);
     out.subtask_sizes[name] = static_cast<int64_t>(samples.size());
   }
-  for (auto& [name, figure] : out.figures) {
-    std::vector<double> stderrs;
-    std::vector<int64_t> sizes;
-    for (const auto& [subtask, figures] : out.subtasks)
-      if (const auto found = figures.find(name); found != figures.end())
-        stderrs.push_back(found->second.stderr_value), sizes.push_back(out.subtask_sizes.at(subtask));
-    if (!sizes.empty()) figure.stderr_value = pooled_stderr(stderrs, sizes);
-  }
+  pool_stderrs(out, columns, run);
   if (bootstrap_iters > 0 && !ordered.empty()) bootstrap(out.figures, columns, run, bootstrap_iters, seed);
 
   out.num_problems = static_cast<int64_t>(ordered.size());
@@ -108,14 +135,18 @@ EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
   for (const auto& [name, figure] : out.figures) out.metrics[name] = figure.value;
   if (const auto primary = columns.find(run.primary); primary != columns.end()) {
     double right = 0;
-    for (const Observation& one : primary->second) right += one.value;
-    out.accuracy = proportion(right, static_cast<int64_t>(primary->second.size()));
+    for (const Observation& one : primary->second.parts) right += one.value / one.weight;
+    out.accuracy = proportion(right, static_cast<int64_t>(primary->second.parts.size()));
+    out.accuracy->value = out.figures.at(run.primary).value;  // rows of one problem count each
   }
-  if (run.draws > 0) out.sampled_accuracy = proportion(run.successes, run.draws);
+  if (const auto drawn = columns.find(run.sampled); drawn != columns.end())
+    out.sampled_accuracy = sampled_accuracy(out.figures.at(run.sampled), drawn->second.parts.size(), bootstrap_iters > 0);
   std::stable_sort(run.samples.begin(), run.samples.end(), [](const EvalSample& a, const EvalSample& b) { return a.doc_id < b.doc_id; });
   out.samples = std::move(run.samples);
   return out;
 }
+
+Json interval_json(const std::optional<Interval>& interval) { return interval ? Json(JsonArray{interval->low, interval->high}) : Json(nullptr); }
 
 Json EvalSample::to_json() const {
   Json out = JsonObject{{"doc_id", doc_id}, {"doc_hash", hash}, {"where", where}};
@@ -137,20 +168,18 @@ Json EvalResult::to_json() const {
   Json out = JsonObject{{"task", task}, {"kind", kind}, {"num_problems", num_problems}, {"num_tokens", num_tokens}, {"seconds", seconds}};
   if (num_fewshot > 0) out.set("num_fewshot", num_fewshot);
   if (accuracy) out.set("accuracy", accuracy->value), out.set("ci95", JsonArray{accuracy->low, accuracy->high});
-  if (sampled_accuracy)
-    out.set("sampled_accuracy", sampled_accuracy->value), out.set("sampled_ci95", JsonArray{sampled_accuracy->low, sampled_accuracy->high});
-  Json values = JsonObject{}, intervals = JsonObject{};
+  if (sampled_accuracy) out.set("sampled_accuracy", sampled_accuracy->value), out.set("sampled_ci95", interval_json(sampled_accuracy->interval));
+  Json values = JsonObject{};
   for (const auto& [name, value] : metrics) values.set(name, value);
-  for (const auto& [name, figure] : figures) intervals.set(name, interval_json(figure.interval));
   out.set("metrics", values);
-  out.set("stderr", figure_json(figures, &Figure::stderr_value));
-  out.set("bootstrap95", intervals);
+  out.set("stderr", figure_json(figures, stderr_json));
+  out.set("bootstrap95", figure_json(figures, [](const Figure& figure) { return interval_json(figure.interval); }));
   if (!subtasks.empty()) {
     Json parts = JsonObject{};
     for (const auto& [name, parts_figures] : subtasks)
       parts.set(name, JsonObject{{"num_problems", subtask_sizes.at(name)},
-                                 {"metrics", figure_json(parts_figures, &Figure::value)},
-                                 {"stderr", figure_json(parts_figures, &Figure::stderr_value)}});
+                                 {"metrics", figure_json(parts_figures, value_json)},
+                                 {"stderr", figure_json(parts_figures, stderr_json)}});
     out.set("subtasks", parts);
   }
   return out;

@@ -32,22 +32,25 @@ struct EvalRun {
   std::string primary;              // the figure that is the task's accuracy; "" = it has none
   std::set<std::string> exponents;  // figures that are exp(sum(value) / sum(weight)): perplexities
   std::set<std::string> lower;      // figures of which less is better
-  double successes = 0;             // of drawn replies, for sampled_accuracy
-  int64_t draws = 0, num_tokens = 0;
+  std::string sampled;              // the figure that is the share of drawn replies that are right; "" = nothing was drawn
+  int64_t num_tokens = 0;
   Metrics facts;  // further figures without a statistic: mean_length, cut, failed
 };
 
 struct Figure {
   double value = 0;
-  double stderr_value = 0;  // mean_stderr; of subtasks pooled_stderr; where it is no mean of problems, the bootstrap's standard deviation
-  Interval interval;        // bootstrap's central 95%; both ends are the value where bootstrap_iters is 0
+  // mean_stderr; of subtasks pooled_stderr; of a figure that is no mean of problems, the bootstrap's standard deviation. None where there is no such
+  // figure: one problem, problems that are all alike, no bootstrap.
+  std::optional<double> stderr_value;
+  std::optional<Interval> interval;  // bootstrap_interval; none if bootstrap_iters is 0
   bool higher_is_better = true;
 };
 
 struct EvalResult {
   std::string task, kind;
-  std::optional<Proportion> accuracy;          // the primary figure, with Wilson's interval
-  std::optional<Proportion> sampled_accuracy;  // over all drawn replies
+  std::optional<Proportion> accuracy;  // the primary figure, with Wilson's interval
+  // Over all drawn replies, with the bootstrap's interval over problems. If all replies are right, or all wrong, it is Wilson's over the problems.
+  std::optional<Figure> sampled_accuracy;
   std::map<std::string, Figure> figures;
   std::map<std::string, std::map<std::string, Figure>> subtasks;  // by name: no intervals
   std::map<std::string, int64_t> subtask_sizes;
@@ -57,6 +60,9 @@ struct EvalResult {
   std::vector<EvalSample> samples;  // by doc_id
   Json to_json() const;             // without the samples
 };
+
+// [low, high], or null.
+Json interval_json(const std::optional<Interval>& interval);
 
 // Figures of a run's samples. The same samples, in any order, give the same bits.
 EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed);

@@ -28,15 +28,44 @@ double pass_at_k(int64_t n, int64_t c, int64_t k) {
   return 1 - none;
 }
 
-size_t majority(std::span<const std::string> answers, size_t k) {
-  HONE_CHECK(k >= 1 && k <= answers.size(), "maj@", k, " of ", answers.size(), " replies");
-  std::map<std::string_view, int64_t> votes;
-  for (const std::string& answer : answers.first(k))
-    if (!answer.empty()) ++votes[answer];
-  size_t best = 0;
-  int64_t most = 0;
+void ProblemParts::add(const Observation& row, bool same_problem) {
+  is_mean = is_mean && row.weight == 1;
+  if (!same_problem || parts.empty()) return parts.push_back(row);
+  parts.back().value += row.value;
+  parts.back().weight += row.weight;
+}
+
+std::vector<std::optional<size_t>> number_answers(std::span<const std::optional<std::string>> answers,
+                                                  const std::function<bool(const std::string&, const std::string&)>& same) {
+  constexpr size_t max_compared = 256;
+  std::vector<std::optional<size_t>> out;
+  std::vector<const std::string*> first_answers;
+  std::map<std::string_view, size_t> known;
+  for (const std::optional<std::string>& answer : answers) {
+    if (!answer) {
+      out.push_back(std::nullopt);
+      continue;
+    }
+    const auto [place, is_new] = known.emplace(*answer, first_answers.size());
+    if (is_new) {
+      const size_t compared = std::min(first_answers.size(), max_compared);
+      for (size_t n = 0; n < compared && place->second == first_answers.size(); ++n)
+        if (same(*first_answers[n], *answer)) place->second = n;
+      if (place->second == first_answers.size()) first_answers.push_back(&*answer);
+    }
+    out.emplace_back(place->second);
+  }
+  return out;
+}
+
+std::optional<size_t> majority(std::span<const std::optional<size_t>> votes, size_t k) {
+  HONE_CHECK(k >= 1 && k <= votes.size(), "maj@", k, " of ", votes.size(), " replies");
+  std::map<size_t, int64_t> counts;
+  for (const std::optional<size_t>& vote : votes.first(k))
+    if (vote) ++counts[*vote];
+  std::optional<size_t> best;
   for (size_t i = 0; i < k; ++i)
-    if (const auto found = votes.find(answers[i]); found != votes.end() && found->second > most) best = i, most = found->second;
+    if (votes[i] && (!best || counts[*votes[i]] > counts[*votes[*best]])) best = i;
   return best;
 }
 
@@ -44,12 +73,26 @@ static double mean_of(std::span<const double> values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double mean_stderr(std::span<const double> values) {
+double standard_deviation(std::span<const double> values) {
   if (values.size() < 2) return 0;
-  const double mean = mean_of(values), n = static_cast<double>(values.size());
+  const double mean = mean_of(values);
   double squares = 0;
   for (const double v : values) squares += (v - mean) * (v - mean);
-  return std::sqrt(squares / (n - 1)) / std::sqrt(n);
+  return std::sqrt(squares / (static_cast<double>(values.size()) - 1));
+}
+
+std::optional<double> mean_stderr(std::span<const Observation> problems) {
+  double value = 0, weight = 0;
+  for (const Observation& one : problems) {
+    value += one.value;
+    weight += one.weight;
+  }
+  if (problems.size() < 2 || weight <= 0) return std::nullopt;
+  const double n = static_cast<double>(problems.size()), mean = value / weight;
+  double squares = 0;
+  for (const Observation& one : problems) squares += (one.value - mean * one.weight) * (one.value - mean * one.weight);
+  if (squares == 0) return std::nullopt;
+  return std::sqrt(n / (n - 1) * squares) / weight;
 }
 
 double pooled_stderr(std::span<const double> stderrs, std::span<const int64_t> sizes) {
@@ -72,6 +115,11 @@ Interval central_95(std::vector<double> values) {
     return i + 1 < values.size() ? values[i] + (at - below) * (values[i + 1] - values[i]) : values[i];
   };
   return {quantile(0.025), quantile(0.975)};
+}
+
+std::optional<Interval> bootstrap_interval(std::vector<double> resampled) {
+  const Interval found = central_95(std::move(resampled));
+  return found.low < found.high ? std::optional(found) : std::nullopt;
 }
 
 std::vector<int32_t> resample(int64_t n, int64_t seed, int64_t iteration) {
@@ -98,32 +146,32 @@ static double ratio(std::span<const Observation> of, std::span<const int32_t> in
   return weight > 0 ? value / weight : 0;
 }
 
-PairedDifference paired_bootstrap(std::span<const Observation> first, std::span<const Observation> second, int64_t iterations, int64_t seed) {
-  HONE_CHECK(first.size() == second.size() && !first.empty(), "paired test: ", first.size(), " and ", second.size(), " samples");
+PairedDifference paired_bootstrap(const ProblemParts& first, const ProblemParts& second, int64_t iterations, int64_t seed) {
+  const std::vector<Observation>&a = first.parts, &b = second.parts;
+  HONE_CHECK(a.size() == b.size() && !a.empty(), "paired test: ", a.size(), " and ", b.size(), " samples");
   HONE_CHECK(iterations > 0, "paired test: ", iterations, " resamples");
-  const auto n = static_cast<int64_t>(first.size());
-  std::vector<int32_t> all(first.size());
+  std::vector<int32_t> all(a.size());
   std::iota(all.begin(), all.end(), 0);
-  PairedDifference out{.first = ratio(first, all), .second = ratio(second, all), .interval = {}};
+  PairedDifference out{.first = ratio(a, all), .second = ratio(b, all), .stderr_value = {}, .p = {}, .interval = {}};
   out.difference = out.second - out.first;
   std::vector<double> resampled(static_cast<size_t>(iterations));
   parallel_for(iterations, 16, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const std::vector<int32_t> index = resample(n, seed, b);
-      resampled[static_cast<size_t>(b)] = ratio(second, index) - ratio(first, index);
+    for (int64_t i = begin; i < end; ++i) {
+      const std::vector<int32_t> index = resample(static_cast<int64_t>(a.size()), seed, i);
+      resampled[static_cast<size_t>(i)] = ratio(b, index) - ratio(a, index);
     }
   });
-  std::vector<double> differences;
-  bool plain = true;
-  for (size_t i = 0; i < first.size(); ++i) {
-    plain = plain && first[i].weight == 1 && second[i].weight == 1;
-    differences.push_back(second[i].value - first[i].value);
-  }
-  out.stderr_value = plain ? mean_stderr(differences) : mean_stderr(resampled) * std::sqrt(static_cast<double>(iterations));
+  std::vector<Observation> differences;
+  for (size_t i = 0; i < a.size(); ++i) differences.push_back({b[i].value - a[i].value, b[i].weight});
+  if (first.is_mean && second.is_mean)
+    out.stderr_value = mean_stderr(differences);
+  else if (const double deviation = standard_deviation(resampled); a.size() > 1 && deviation > 0)
+    out.stderr_value = deviation;
   const auto at_most = std::count_if(resampled.begin(), resampled.end(), [](double d) { return d <= 0; });
   const auto at_least = std::count_if(resampled.begin(), resampled.end(), [](double d) { return d >= 0; });
-  out.p = std::min(1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (static_cast<double>(iterations) + 1));
-  out.interval = central_95(std::move(resampled));
+  out.interval = bootstrap_interval(std::move(resampled));
+  if (out.interval || (a.size() > 1 && at_most == iterations && at_least == iterations))
+    out.p = std::min(1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (static_cast<double>(iterations) + 1));
   return out;
 }
 

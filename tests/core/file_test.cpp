@@ -10,7 +10,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "core/config.h"
 #include "core/jsonl.h"
+#include "core/safetensors.h"
 #include "tests/support/errors.h"
 #include "tests/support/support.h"
 
@@ -59,6 +61,42 @@ TEST(ReadFile, ErrorsNameThePathAndTheReason) {
         return bytes.substr(0, bytes.size() - 12);
       }());
   EXPECT_NE(error_of([&] { read_file(folder.path() / "cut"); }).find("cut: cannot read"), std::string::npos);
+}
+
+TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path pipe = folder.path() / "pipe", link = folder.path() / "link";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::filesystem::create_symlink("/dev/zero", link);
+  for (const auto& [path, kind] : {std::pair<std::filesystem::path, const char*>{pipe, "pipe: is a FIFO, not a file"},
+                                   {"/dev/zero", "/dev/zero: is a device, not a file"},
+                                   {link, "link: is a device, not a file"},
+                                   {folder.path(), "is a directory, not a file"}}) {
+    EXPECT_NE(error_of([&] { read_file(path); }).find(kind), std::string::npos) << path;
+    EXPECT_NE(error_of([&] { LineReader{path}; }).find(kind), std::string::npos) << path;
+    EXPECT_NE(error_of([&] { read_beginning(path, 8); }).find(kind), std::string::npos) << path;
+    EXPECT_NE(error_of([&] { SafetensorsReader reader(path); }).find(std::filesystem::is_directory(path) ? "no model.safetensors" : kind),
+              std::string::npos)
+        << path;
+  }
+  write_plain(folder.path() / "text", "abcdef");
+  EXPECT_EQ(read_beginning(folder.path() / "text", 4), "abcd");
+  EXPECT_EQ(read_beginning(folder.path() / "text", 40), "abcdef");
+}
+
+// 65 MiB of spaces in 64 kB of gzip: a config's bound is 64 MiB, a recipe's 16.
+TEST(ReadFile, AFileThatUnpacksToMoreThanItsKindMayHaveIsRefusedByName) {
+  const test::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "config.json";
+  {
+    const gzFile file = gzopen(path.c_str(), "wb");
+    const std::string block(size_t{1} << 20, ' ');
+    for (int i = 0; i < 65; ++i) gzwrite(file, block.data(), static_cast<unsigned>(block.size()));
+    gzclose(file);
+  }
+  EXPECT_NE(error_of([&] { read_file(path); }).find("config.json: larger than 67108864 bytes once it is unpacked"), std::string::npos);
+  EXPECT_NE(error_of([&] { Config::from_file(path.string()); }).find("config.json: larger than 16777216 bytes"), std::string::npos);
+  EXPECT_EQ(read_file(path, max_document_bytes).size(), size_t{65} << 20);
 }
 
 TEST(LineReader, NumbersLinesAndForgivesEndings) {

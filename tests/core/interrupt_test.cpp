@@ -54,6 +54,28 @@ TEST(InterruptDeathTest, TheSecondEndsAProcessThatWaitsForEver) {
   EXPECT_EXIT(run(), testing::KilledBySignal(SIGTERM), "");
 }
 
+TEST(InterruptDeathTest, AHangupAsksToStop) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    std::signal(SIGHUP, SIG_DFL);
+    install_interrupt_handlers();
+    std::raise(SIGHUP);
+    std::exit(interrupted() ? 0 : 2);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "stopping when what is under way is done");
+}
+
+TEST(InterruptDeathTest, AHangupThatIsIgnoredFromTheStartStaysIgnored) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto run = [] {
+    std::signal(SIGHUP, SIG_IGN);  // as nohup leaves it
+    install_interrupt_handlers();
+    std::raise(SIGHUP);
+    std::exit(interrupted() ? 2 : 0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
 TEST(InterruptDeathTest, HandlersLeaveTheStackThatMatrixProductsBorrowAlone) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto run = [] {

@@ -65,6 +65,31 @@ TEST_F(CompareTest, WeightedFiguresAreRatiosWithoutAMcNemarTest) {
   EXPECT_DOUBLE_EQ(found[0].paired.difference, 5.0 / 8 - 3.0 / 8);
 }
 
+TEST_F(CompareTest, RowsOfOneProblemArePairedAsOne) {
+  const auto rows = [&](const std::string& name, bool second) {
+    std::string text;
+    for (int i = 0; i < 24; ++i)
+      text += concat("{\"doc_id\": ", i, ", \"doc_hash\": \"", i / 8, "\", \"where\": \"x:", i + 1,
+                     "\", \"metrics\": {\"acc\": ", second && i / 8 == 1 ? 1 : 0, "}}\n");
+    write_file_atomic(folder.path() / name, text);
+    return folder.path() / name;
+  };
+  const auto found = compare_evaluations(rows("a.jsonl", false), rows("b.jsonl", true), 2000, 1);
+  EXPECT_EQ(found[0].num_problems, 3);
+  EXPECT_DOUBLE_EQ(found[0].paired.difference, 1.0 / 3);
+  EXPECT_NEAR(*found[0].paired.stderr_value, 1.0 / 3, 1e-12);
+  EXPECT_GT(*found[0].paired.p, 0.3);  // (2/3)^3 of the resamples show no difference
+  EXPECT_FALSE(found[0].yes_or_no);
+}
+
+TEST_F(CompareTest, OfOneProblemThereIsADifferenceAndNothingElse) {
+  const auto found = compare_evaluations(samples("a.jsonl", "0"), samples("b.jsonl", "1"), 100, 1);
+  const Json json = found[0].to_json();
+  EXPECT_EQ(json.at("difference").as_double(), 1);
+  for (const char* name : {"stderr", "bootstrap95", "p"}) EXPECT_TRUE(json.at(name).is_null()) << name;
+  EXPECT_EQ(comparison_table(found).find("nan"), std::string::npos);
+}
+
 TEST_F(CompareTest, SamplesThatDoNotMatchAreRefused) {
   const auto a = samples("a.jsonl", "1100");
   expect_error([&] { compare_evaluations(a, samples("b.jsonl", "110"), 100, 1); }, "4 samples and 3");

@@ -142,7 +142,7 @@ TEST_F(EvalTest, ATextsLikelihoodAndWhetherItIsWrittenGreedily) {
   EXPECT_NEAR(result.figures.at("perplexity").value, std::exp(-sum / 5), 1e-6);
   EXPECT_NEAR(result.figures.at("bits_per_byte").value, -sum / std::log(2.0) / 5, 1e-6);
   EXPECT_EQ(result.figures.at("acc").value, static_cast<double>(written) / 5);
-  EXPECT_GT(result.figures.at("perplexity").stderr_value, 0);
+  EXPECT_GT(result.figures.at("perplexity").stderr_value.value_or(0), 0);
 }
 
 TEST_F(EvalTest, SpacesThatEndTheContextBeginTheContinuation) {
@@ -200,6 +200,37 @@ TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
   EXPECT_DOUBLE_EQ(result.figures.at("pass@2").value, pass2 / 2);
   EXPECT_DOUBLE_EQ(result.sampled_accuracy->value, mean / 2);
   for (const char* name : {"pass@4", "pass@6", "maj@1", "maj@2", "maj@4", "maj@6"}) EXPECT_TRUE(result.figures.contains(name)) << name;
+}
+
+TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer) {
+  const std::string rows = "{\"q\": \"ab\", \"a\": \"A\"}\n{\"q\": \"b c\", \"a\": \"B\"}\n",
+                    task = "kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 1 }\n";
+  const EvalResult voted = run(task + "reward = { kind = 'choice', letters = 'ABC' }", rows, {.samples = 64});
+  double expected = 0;
+  int voted_on = 0;
+  for (const Json& row : records) {
+    std::map<char, std::pair<int, int>> votes;  // by letter: how many, the first one's place (negative)
+    const JsonArray& sampled = row.at("sampled").as_array();
+    for (size_t i = 0; i < sampled.size(); ++i) {
+      const std::string text = sampled[i].at("completion").as_string();
+      const bool answered = text == "a" || text == "b" || text == "c";
+      EXPECT_EQ(sampled[i].at("answer").is_null(), !answered) << text;
+      if (!answered) continue;
+      auto [place, first] = votes.try_emplace(text[0], 0, -static_cast<int>(i));
+      ++place->second.first;
+    }
+    const auto winner = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (winner == votes.end()) continue;  // nobody votes: it counts as wrong
+    ++voted_on;
+    expected += row.at("target").as_string() == std::string(1, static_cast<char>(std::toupper(winner->first)));
+  }
+  EXPECT_GT(voted_on, 0);
+  EXPECT_DOUBLE_EQ(voted.figures.at("maj@64").value, expected / 2);
+
+  const EvalResult unvoted = run(task + "reward = { kind = 'length' }", rows, {.samples = 4});
+  EXPECT_TRUE(unvoted.figures.contains("pass@4"));
+  for (const auto& [name, figure] : unvoted.figures) EXPECT_FALSE(name.starts_with("maj@")) << name;
+  EXPECT_TRUE(records.at(0).at("sampled").as_array().at(0).at("answer").is_null());
 }
 
 // What a sample is, but for where its row was.

@@ -145,6 +145,20 @@ TEST_P(RewardContract, AGroupScoresAsOneByOne) {
   for (size_t i = 0; i < completions.size(); ++i) expect_same(scores[i], reward->score(task, completions[i]));
 }
 
+TEST_P(RewardContract, RightCompletionsVoteTogether) {
+  if (!reward->reads_answers(task) || GetParam() == "composite") return;  // a composite's score is not that of its answer alone
+  std::vector<std::string> right;
+  for (const Completion& completion : small_completions(GetParam())) {
+    const std::optional<std::string> answer = reward->read_answer(task, completion);
+    EXPECT_EQ(answer, reward->read_answer(task, completion));
+    if (reward->score(task, completion).score < 1) continue;
+    ASSERT_TRUE(answer) << completion.text;
+    right.push_back(*answer);
+  }
+  ASSERT_FALSE(right.empty());
+  for (const std::string& answer : right) EXPECT_TRUE(reward->same_answers(task, right.front(), answer)) << answer;
+}
+
 TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
   for (const char* unit : {"{",
                            "}",
