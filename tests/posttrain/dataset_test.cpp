@@ -4,7 +4,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
-#include "tests/posttrain/characters.h"
+#include "tests/core/character_tokenizer.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {
