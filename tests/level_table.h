@@ -1,7 +1,7 @@
 #pragma once
 // The table of levels, read from its text: which folder may include which. docs/architecture.md has the same text.
 //
-// A row is `| level | folders | contents | may include |`. A file belongs to the row with the longest folder that holds
+// A row is `| level | folder | contents | may include |`. A file belongs to the row with the longest folder that holds
 // it, and may include files of its own row and of the rows named, which stand above it. The last column takes, separated
 // by commas:
 //   nothing                     everything
@@ -33,7 +33,7 @@ class LevelTable {
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with("|")) {
         sentences += line + " ";
-      } else if (std::smatch cells; std::regex_match(line, cells, std::regex(R"(\| (\d+) \| `(.+)/` \|.*\| (.*) \|)"))) {
+      } else if (std::smatch cells; std::regex_match(line, cells, std::regex(R"(\| (\d+) \| `([^`]+)/` \|.*\| (.*) \|)"))) {
         rows_.push_back({cells[2], std::stoi(cells[1]), cells[3], {}, {}});
       }
     }
