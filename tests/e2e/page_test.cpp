@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "tests/rollout/tiny_server.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/support/browser.h"
 #include "tests/support/http_client.h"
 #include "tests/support/process.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/rollout/tiny_server.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/support/http_client.h"
 #include "tests/support/network.h"
 #include "tests/support/process.h"

@@ -1,18 +1,9 @@
 #pragma once
-// A tokenizer of single characters, "abc .0123456789" and an end, and a random model that reads it.
-#include <fstream>
-
-#include "core/tokenizer.h"
+// The tokenizer of single characters, and a random model that reads it.
+#include "tests/core/character_tokenizer.h"
 #include "tests/core/model/tiny_model.h"
-#include "tests/support/support.h"
 
 namespace hone::test {
-
-inline Tokenizer character_tokenizer(const std::filesystem::path& folder) {
-  std::ofstream(folder / "tokenizer_config.json")
-      << R"({"char_ords": [97, 98, 99, 32, 46, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57], "model_max_length": 40})";
-  return Tokenizer::load(folder);
-}
 
 // Forty positions (tiny_config).
 inline std::unique_ptr<Model> character_model(Context& context, const Tokenizer& tokenizer) {

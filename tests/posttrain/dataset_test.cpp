@@ -4,6 +4,7 @@
 
 #include "core/config.h"
 #include "core/file.h"
+#include "tests/core/character_tokenizer.h"
 #include "tests/core/chat_tokenizer.h"
 #include "tests/posttrain/characters.h"
 #include "tests/support/errors.h"

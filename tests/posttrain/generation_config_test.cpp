@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/posttrain/characters.h"
+#include "tests/core/character_tokenizer.h"
 
 namespace hone::test {
 namespace {

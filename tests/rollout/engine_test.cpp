@@ -9,6 +9,7 @@
 #include "core/parallel_for.h"
 #include "rollout/decode_loop.h"
 #include "rollout/kv_cache.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/rollout/tiny_engine.h"
 
 namespace hone {
@@ -174,6 +175,21 @@ TEST_F(EngineTest, LogProbsOfTheDrawnDistributionSumOverWhatWasKept) {
     for (const float p : reply.truncated_logp) EXPECT_EQ(p, 0.0f);
     for (size_t t = 0; t < reply.ids.size(); ++t) EXPECT_EQ(reply.logp[t], reply.raw_logp[t]);
   }
+}
+
+// A model may have more ids than its tokenizer: Qwen's do.
+TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
+  test::TinyModel tiny;
+  Json config = tiny.model->config();
+  config.set("vocab_size", 270);
+  tiny.model = make_model(config, "test");
+  tiny.model->allocate(tiny.context, DType::f32, false);
+  tiny.model->initialise(tiny.context, 5);
+  const Sampling sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
+  const Reply reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({{test::byte_ids("ab"), 1, 0, sampling, 3}}).front().front();
+  EXPECT_EQ(reply.ids, std::vector<int32_t>(6, 265));
+  EXPECT_EQ(reply.text, "");
+  EXPECT_FALSE(reply.failed);
 }
 
 }  // namespace

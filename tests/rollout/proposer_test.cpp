@@ -8,9 +8,9 @@
 #include "core/file.h"
 #include "core/model/score.h"
 #include "core/parallel_for.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/rollout/tiny_engine.h"
-#include "tests/rollout/tiny_server.h"
 #include "tests/support/support.h"
 
 namespace hone::test {

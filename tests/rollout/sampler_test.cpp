@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/rollout/tiny_server.h"
+#include "tests/rollout/byte_model.h"
 
 namespace hone::test {
 namespace {

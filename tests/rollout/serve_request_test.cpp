@@ -22,7 +22,7 @@ class ServeRequestTest : public ::testing::Test {
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << body << ": " << error.what();
     }
   }
-  test::TinyModel model;
+  test::TinyServedModel model;
 };
 
 TEST_F(ServeRequestTest, ACompletionHasOpenAIsDefaults) {

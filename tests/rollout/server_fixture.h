@@ -59,7 +59,7 @@ class ServerFixture : public ::testing::Test {
     return Engine(model.context, *model.model, &model.tokenizer, {}).generate({std::move(request)})[0];
   }
 
-  TinyModel model;
+  TinyServedModel model;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<Server> server;
 };

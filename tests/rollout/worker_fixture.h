@@ -10,8 +10,8 @@
 #include "core/rng.h"
 #include "rollout/worker.h"
 #include "rollout/worker_pool.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/rollout/tiny_engine.h"
-#include "tests/rollout/tiny_server.h"
 
 namespace hone::test {
 

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "core/rng.h"
-#include "tests/rollout/tiny_server.h"
+#include "tests/rollout/byte_model.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {
