@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/this_threads.h"
 #include "core/unicode.h"
 
 namespace hone {
@@ -31,11 +32,6 @@ struct Matcher {
     pcre2_jit_stack_assign(context.get(), nullptr, stack.get());
   }
 };
-
-Matcher& this_threads_matcher() {
-  thread_local Matcher matcher;
-  return matcher;
-}
 
 // PCRE2 counts U+180E as \s; Unicode has not since 6.3, nor do Oniguruma and Rust. Ruby's \h and && mean other things than PCRE2's.
 std::string translate(std::string_view pattern, std::string_view source) {
@@ -100,7 +96,7 @@ struct Regex::Impl {
 
   void each_valid(std::string_view text, FunctionRef<void(size_t, size_t)> match) const {
     // A callback may match with another Regex on this thread, so its results are read before it is called.
-    Matcher& matcher = this_threads_matcher();
+    Matcher& matcher = this_threads<Matcher>();
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (size_t at = 0; at <= text.size();) {
       const int found = pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, matcher.data.get(), matcher.context.get());

@@ -4,6 +4,7 @@
 
 #include "core/parallel_for.h"
 #include "core/rng.h"
+#include "core/this_threads.h"
 #include "kernels/fused_multiply_add.h"
 #include "kernels/head_row.h"
 #include "kernels/sample_check.h"
@@ -146,7 +147,7 @@ void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_lo
   check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
   constexpr int64_t worth_sharing = 16384;
   parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
-    thread_local Row row;
+    Row& row = this_threads<Row>();
     for (int64_t r = begin; r < end; ++r) {
       const SampleParams how = params_of(params, r);
       row.logits = logits.row<float>(r), row.V = logits.dim(1), row.inv_temperature = inverse_temperature(how.temperature);
