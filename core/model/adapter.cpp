@@ -83,8 +83,10 @@ static Json generation_config_of(const fs::path& from) {
   Json out = JsonObject{};
   for (const fs::path& folder : {base_folder(from), from})
     if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) out = parse_json(read_file(file), file.string());
-  if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder))
-    for (const auto& [name, value] : generation_config(Tokenizer::load(folder)).as_object()) out.set(name, value);
+  if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder)) {
+    const Json ends = generation_config(Tokenizer::load(folder));
+    for (const auto& [name, value] : ends.as_object()) out.set(name, value);
+  }
   return out;
 }
 
