@@ -1,0 +1,298 @@
+#include "rewards/math_reading.h"
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "rewards/math_spans.h"
+#include "rewards/math_words.h"
+#include "rewards/text.h"
+
+namespace hone {
+
+namespace {
+
+using Kind = StatementPart::Kind;
+using Parts = std::vector<StatementPart>;
+
+template <size_t N>
+bool contains(const std::string_view (&set)[N], std::string_view word) {
+  return std::find(std::begin(set), std::end(set), word) != std::end(set);
+}
+
+constexpr std::string_view copulas[] = {"is", "are", "was", "were", "equals", "equal", "becomes", "yields", "gives", "totals"};
+constexpr std::string_view findings[] = {"find", "get", "have", "obtain", "see", "conclude"};  // after "we"
+constexpr std::string_view conclusions[] = {"so", "therefore", "thus", "hence", "consequently", "giving", "leaving", "then"};
+constexpr std::string_view explanations[] = {"since", "because", "so", "therefore", "thus", "hence"};
+constexpr std::string_view openings[] = {"since", "because", "if", "when", "as", "given", "after", "while", "although", "for", "with"};
+// What is claimed is something else than the value, wherever these words stand.
+constexpr std::string_view changing[] = {"cannot",    "neither", "nor",       "wrong",     "incorrect",  "incorrectly", "impossible", "unless",
+                                         "except",    "if",      "between",   "half",      "halves",     "twice",       "thrice",     "double",
+                                         "triple",    "squared", "cubed",     "factorial", "root",       "dozen",       "dozens",     "otherwise",
+                                         "maybe",     "perhaps", "either",    "divided",   "multiplied", "divisible",   "raised",     "logarithm",
+                                         "excluding", "exceeds", "exceeding", "unlikely"};
+constexpr std::string_view auxiliaries[] = {"do", "does", "did", "can", "could", "be", "should", "will", "would", "must"};
+// No list: "from 3 to 5", "3 times 5".
+constexpr std::string_view unlisted[] = {"not", "never", "from", "times", "plus", "minus", "than"};
+// After "5 and": "5 and a half", "5 and above".
+constexpr std::string_view additions[] = {"a", "an", "up", "above", "over", "some", "more"};
+// Directly before a value, but for "the" and "about".
+constexpr std::string_view bounds[] = {"than",   "over",  "under", "above", "below", "beyond", "nearly",
+                                       "almost", "least", "most",  "or",    "plus",  "times",  "except"};
+constexpr std::string_view fillers[] = {"the", "a", "an", "about", "exactly", "approximately", "around", "roughly", "just", "only"};
+// "reciprocal of 5"
+constexpr std::string_view operations[] = {"half",    "third",   "quarter", "fourth",   "fifth",    "sixth",      "seventh",   "eighth",  "ninth",
+                                           "tenth",   "root",    "square",  "cube",     "log",      "multiple",   "multiples", "power",   "powers",
+                                           "factor",  "factors", "inverse", "negative", "opposite", "reciprocal", "percent",   "thirds",  "quarters",
+                                           "fourths", "fifths",  "tenths",  "digit",    "digits",   "out",        "divisor",   "divisors"};
+// Directly after a value.
+constexpr std::string_view shares[] = {"third",  "thirds",  "fourth",    "fourths",    "fifth",      "fifths",      "sixth",
+                                       "sixths", "seventh", "sevenths",  "eighth",     "eighths",    "ninth",       "ninths",
+                                       "tenth",  "tenths",  "hundredth", "hundredths", "thousandth", "thousandths", "millionths"};
+constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point", "or", "to", "over"};
+constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
+
+bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
+
+class SentenceReader {
+ public:
+  SentenceReader(std::string_view text, const StatementOptions& options, SentenceRole role) : text_(text), options_(options), role_(role) {}
+
+  MathReading run() {
+    Parts parts = statement_parts(text_, options_);
+    if (!drop_remarks(parts)) return {.value = {}, .words_only = true};
+    if (std::none_of(parts.begin(), parts.end(), is_expression)) return {};
+    if (!drop_negated(parts)) return {.value = {}, .words_only = true};
+    drop_explanations(parts);
+    return chain(std::move(parts));
+  }
+
+ private:
+  static bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
+  static bool holds_expression(const Parts& parts) { return std::any_of(parts.begin(), parts.end(), is_expression); }
+  std::string_view text_of(const StatementPart& part) const { return text_.substr(part.begin, part.end - part.begin); }
+  static bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
+
+  // "5 (five)" is 5. False if a remark offers another value: "5 (or 6)".
+  bool drop_remarks(Parts& parts) const {
+    if (!holds_expression(parts) && std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::remark; })) {
+      Parts inside;
+      for (const StatementPart& part : parts) {
+        if (part.kind != Kind::remark) {
+          inside.push_back(part);
+          continue;
+        }
+        for (StatementPart& one : statement_parts(text_.substr(part.begin + 1, part.end - part.begin - 2), options_)) {
+          one.begin += part.begin + 1;
+          one.end += part.begin + 1;
+          inside.push_back(std::move(one));
+        }
+      }
+      parts = std::move(inside);
+      return true;
+    }
+    for (const StatementPart& part : parts) {
+      if (part.kind != Kind::remark) continue;
+      const Parts inside = statement_parts(text_.substr(part.begin + 1, part.end - part.begin - 2), options_);
+      const bool explains = !inside.empty() && (inside[0].word == "not" || contains(explanations, inside[0].word) || inside[0].word == "rounded");
+      const bool alternative =
+          std::any_of(inside.begin(), inside.end(), [](const auto& one) { return one.word == "or" || contains(changing, one.word); });
+      if (!explains && (alternative || holds_expression(inside))) return false;
+    }
+    std::erase_if(parts, [](const StatementPart& part) { return part.kind == Kind::remark; });
+    return true;
+  }
+
+  // "18, not 20" and "18 instead of 20" are 18; "not 18 but 20" is 20. False if the value itself is denied: "18 is not it".
+  static bool drop_negated(Parts& parts) {
+    bool value = false;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      value = value || is_expression(parts[i]);
+      const std::string& word = parts[i].word;
+      if (value && (is_negated(word) || word == "cannot")) return false;
+      const bool denies = word == "not";
+      const bool replaces = (word == "instead" && is_word(parts, i + 1, "of")) || (word == "rather" && is_word(parts, i + 1, "than"));
+      if (!denies && !replaces) continue;
+      if (value) {
+        if (denies && (contains(copulas, parts[i - 1].word) || contains(auxiliaries, parts[i - 1].word))) return false;
+        parts.resize(i);
+        while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but") parts.pop_back();
+        return true;
+      }
+      const auto but = std::find_if(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(), [](const auto& part) { return part.word == "but"; });
+      if (but == parts.end()) continue;
+      parts.erase(parts.begin(), but + 1);
+      return drop_negated(parts);
+    }
+    return true;
+  }
+
+  void drop_explanations(Parts& parts) const {
+    const auto word_at = [&](size_t i, const auto& set) { return parts[i].kind == Kind::word && contains(set, parts[i].word); };
+    if (role_ == SentenceRole::conclusion) {
+      // "Since there are 3, she has 8"
+      if (word_at(0, openings)) {
+        const auto comma = std::find_if(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
+        if (comma != parts.end() && std::any_of(comma, parts.end(), is_expression)) parts.erase(parts.begin(), comma + 1);
+      }
+      for (size_t i = parts.size(); i-- > 0;) {
+        const bool finds = word_at(i, findings) && i > 0 && parts[i - 1].word == "we";
+        const size_t before = finds ? i - 1 : i;
+        if (before > 0 && (parts[before - 1].word == "or" || parts[before - 1].word == "and")) continue;
+        if ((finds || word_at(i, conclusions)) && std::any_of(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(), is_expression)) {
+          parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(i + 1));
+          break;
+        }
+      }
+    }
+    bool value = false;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      value = value || is_expression(parts[i]);
+      const bool reason = word_at(i, explanations) || (parts[i].word == "as" && i > 0 && parts[i - 1].kind == Kind::comma);
+      if (value && reason && !is_word(parts, i - 1, "or")) return parts.resize(i);
+    }
+  }
+
+  struct Side {
+    Parts parts = {};
+    bool after_equals = false;  // not after "is" or a colon
+    bool holds_value() const { return holds_expression(parts); }
+    bool denies() const {
+      return std::any_of(parts.begin(), parts.end(), [](const auto& part) {
+        return part.word == "not" || part.word == "never" || is_negated(part.word) || contains(changing, part.word);
+      });
+    }
+    bool lists() const {
+      return std::any_of(parts.begin(), parts.end(),
+                         [](const auto& part) { return part.kind == Kind::comma || part.word == "and" || part.word == "or"; });
+    }
+  };
+
+  // The last side of "the total is 5 + 3 = 8 apples", which several chains ("x is 5 and y is 6") do not have.
+  MathReading chain(Parts parts) const {
+    std::vector<Side> sides(1);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const bool copula = parts[i].kind == Kind::word && contains(copulas, parts[i].word) && !(i > 0 && parts[i - 1].word == "or");
+      if (copula || parts[i].kind == Kind::colon)
+        sides.push_back({.after_equals = parts[i].kind == Kind::colon && text_[parts[i].begin] != ':'});
+      else
+        sides.back().parts.push_back(parts[i]);
+    }
+    size_t last = sides.size() - 1;
+    while (!sides[last].holds_value()) --last;
+    for (size_t i = 0; i < sides.size(); ++i) {
+      if (i != last && sides[i].denies() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
+      if (i > 0 && i < last && sides[i].lists() && sides[i].holds_value()) return {};
+      // After "the answer is", "5 apples: 3 of them are red" is no chain.
+      if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value()) return {};
+    }
+    return side(sides[last].parts);
+  }
+
+  MathReading side(const Parts& parts) const {
+    const auto count = std::count_if(parts.begin(), parts.end(), is_expression);
+    if (count > 1) return several(parts);
+    const auto at = static_cast<size_t>(std::find_if(parts.begin(), parts.end(), is_expression) - parts.begin());
+    if (changes(parts, at)) return {.value = {}, .words_only = true};
+    return {.value = value(parts, at)};
+  }
+
+  // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
+  MathReading several(const Parts& parts) const {
+    if (std::any_of(parts.begin(), parts.end(),
+                    [](const auto& part) { return contains(changing, part.word) || contains(unlisted, part.word) || is_negated(part.word); }))
+      return {.value = {}, .words_only = true};
+    std::string out;
+    size_t end = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!is_expression(parts[i])) continue;
+      if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end))) return {};
+      (out += out.empty() ? "" : ", ") += value(parts, i);
+      end = parts[i].end;
+    }
+    return {.value = std::move(out)};
+  }
+
+  // Whether the words around the value change it.
+  bool changes(const Parts& parts, size_t at) const {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string& word = parts[i].word;
+      if (word.empty()) continue;
+      if (contains(changing, word) || is_negated(word) || word == "or") return true;
+      if (i < at && (word == "not" || word == "never" || word == "than")) return true;
+      if (word == "at" && (is_word(parts, i + 1, "least") || is_word(parts, i + 1, "most"))) return true;
+    }
+    return changes_before(parts, at) || changes_after(parts, at);
+  }
+  static bool changes_before(const Parts& parts, size_t at) {
+    size_t left = at;
+    while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
+    if (left == 0 || parts[left - 1].kind != Kind::word) return false;
+    const std::string& word = parts[left - 1].word;
+    if (contains(bounds, word) || is_number_word(word)) return word != "one" || left == at;
+    if (left < 2 || parts[left - 2].kind != Kind::word) return false;
+    const std::string& other = parts[left - 2].word;
+    if (word == "of" && contains(operations, other)) return true;
+    if (word == "to" && (other == "up" || other == "close")) return true;
+    return contains(joining, word) && is_number_word(other) && other != "one";
+  }
+  static bool changes_after(const Parts& parts, size_t at) {
+    if (at + 1 >= parts.size() || parts[at + 1].kind != Kind::word) return false;
+    const std::string& next = parts[at + 1].word;
+    if (contains(shares, next)) return true;
+    const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+    const std::string_view other = word(at + 2);
+    if (contains(operators, next)) return true;
+    if ((next == "quarter" || next == "quarters") && other == "of") return true;
+    if (next == "below" || next == "above" || other == "below" || word(at + 3) == "below") return true;
+    if (contains(joining, next) && is_number_word(other) && !(next == "in" && other == "one")) return true;
+    if (next == "times" && is_number_word(other)) return true;
+    if (next == "and") return contains(additions, other);
+    if (next == "out" && other == "of") return true;
+    return is_number_word(next) && next != "one";
+  }
+
+  // The expression with its sign in words, percent, multiplier and unit.
+  std::string value(const Parts& parts, size_t at) const {
+    std::string out(text_of(parts[at]));
+    for (size_t note, end; (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
+      out.erase(note, end + 2 - note);
+    while (!out.empty() && (out[0] == '=' || out[0] == ' ')) out.erase(0, 1);
+    const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
+    if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
+    if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
+    size_t next = at + 1, end = 0;
+    if (next < parts.size() && math::multiplier_zeros(parts[next].word) > 0) (out += " ") += parts[next++].word;
+    const size_t first = next;
+    const auto is_measure = [](std::string_view word) {
+      return math::is_unit(word) || (word.size() == 1 && std::string_view("mgshlvwjnkcf").find(word[0]) != std::string_view::npos);
+    };
+    for (; next < parts.size() && parts[next].kind == Kind::word; ++next) {
+      if (is_measure(parts[next].word))
+        end = parts[next].end;
+      else if (parts[next].word != "per" || end == 0)
+        break;
+    }
+    if (end == 0) return decimal(std::move(out));
+    return decimal(std::move(out)) + "\\text{ " + std::string(text_.substr(parts[first].begin, end - parts[first].begin)) + "}";
+  }
+  // "2,74" with words is a decimal number.
+  std::string decimal(std::string out) const {
+    const size_t comma = out.find(',');
+    const bool digits = out.find_first_not_of("-0123456789,") == std::string::npos;
+    if (digits && comma != std::string::npos && comma > 0 && out.rfind(',') == comma && out.size() - comma - 1 != 3) out[comma] = '.';
+    return out;
+  }
+
+  std::string_view text_;
+  StatementOptions options_;
+  SentenceRole role_;
+};
+
+}  // namespace
+
+MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {
+  return SentenceReader(sentence, options, role).run();
+}
+
+}  // namespace hone
