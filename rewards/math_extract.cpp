@@ -83,11 +83,21 @@ std::string_view without_closing_mark(std::string_view sentence) {
   return out;
 }
 
+// "2,74" may be a decimal number.
+std::string with_decimal_point(std::string text) {
+  const size_t comma = text.find(',');
+  const bool digits = text.find_first_not_of("-0123456789,") == std::string::npos;
+  if (!digits || comma == std::string::npos || comma == 0 || text.rfind(',') != comma || text.size() - comma - 1 == 3) return "";
+  text[comma] = '.';
+  return text;
+}
+
 // What a sentence says: its value, then all of it.
 std::vector<std::string> readings(std::string_view sentence, const MathSources& sources, SentenceRole role, bool whole) {
   std::vector<std::string> out;
   MathReading reading = read_sentence(sentence, {.formulas = sources.latex, .expressions = sources.expression}, role);
   if (reading.value && !reading.value->empty()) out.push_back(std::move(*reading.value));
+  if (std::string decimal = out.empty() ? "" : with_decimal_point(out.front()); !decimal.empty()) out.push_back(std::move(decimal));
   if (!sources.expression || !whole || sentence.empty()) return out;
   const std::string_view said = without_closing_mark(sentence);
   std::string all = reading.words_only ? concat("\\text{", said, "}") : std::string(said);

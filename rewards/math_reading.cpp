@@ -162,9 +162,10 @@ class SentenceReader {
         return part.word == "not" || part.word == "never" || is_negated(part.word) || contains(changing, part.word);
       });
     }
-    bool lists() const {
-      return std::any_of(parts.begin(), parts.end(),
-                         [](const auto& part) { return part.kind == Kind::comma || part.word == "and" || part.word == "or"; });
+    // Whether a list or another statement follows its value.
+    bool goes_on() const {
+      const auto value = std::find_if(parts.begin(), parts.end(), is_expression);
+      return std::any_of(value, parts.end(), [](const auto& part) { return part.kind == Kind::comma || part.word == "and" || part.word == "or"; });
     }
   };
 
@@ -182,19 +183,39 @@ class SentenceReader {
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
       if (i != last && sides[i].denies() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
-      if (i > 0 && i < last && sides[i].lists() && sides[i].holds_value()) return {};
+      if (i > 0 && i < last && sides[i].goes_on()) return {};
       // After "the answer is", "5 apples: 3 of them are red" is no chain.
       if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value()) return {};
     }
-    return side(sides[last].parts);
+    return side(sides[last].parts, last == 0);
   }
 
-  MathReading side(const Parts& parts) const {
+  // first: no other side stands before it.
+  MathReading side(Parts parts, bool first) const {
+    if (first) keep_calculation(parts);
     const auto count = std::count_if(parts.begin(), parts.end(), is_expression);
     if (count > 1) return several(parts);
     const auto at = static_cast<size_t>(std::find_if(parts.begin(), parts.end(), is_expression) - parts.begin());
     if (changes(parts, at)) return {.value = {}, .words_only = true};
     return {.value = value(parts, at)};
+  }
+
+  // "64 emails for 5 days, in all 64 * 5 = 320 emails": the one calculation, where words part it from the numbers before.
+  void keep_calculation(Parts& parts) const {
+    const auto calculates = [&](const StatementPart& part) {
+      const std::string_view text = text_of(part);
+      const size_t equals = text.find('=');
+      return is_expression(part) && equals != std::string_view::npos &&
+             std::any_of(text.begin(), text.begin() + static_cast<ptrdiff_t>(equals), is_digit);
+    };
+    const auto equation = [&](const StatementPart& part) { return is_expression(part) && text_of(part).find('=') != std::string_view::npos; };
+    const auto found = std::find_if(parts.begin(), parts.end(), calculates);
+    if (found == parts.end() || found == parts.begin() || std::count_if(parts.begin(), parts.end(), equation) != 1) return;
+    if (std::any_of(found + 1, parts.end(), is_expression)) return;
+    const auto before = found - 1;
+    const bool apart = before->kind == Kind::word && before->word != "and" && before->word != "or";
+    const bool offers = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "or" || contains(changing, part.word); });
+    if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
   // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
@@ -234,6 +255,7 @@ class SentenceReader {
     const std::string& other = parts[left - 2].word;
     if (word == "of" && contains(operations, other)) return true;
     if (word == "to" && (other == "up" || other == "close")) return true;
+    if (word == "to" && at + 1 < parts.size() && parts[at + 1].word == "th") return true;  // x to the 5th
     return contains(joining, word) && is_number_word(other) && other != "one";
   }
   static bool changes_after(const Parts& parts, size_t at) {
@@ -243,6 +265,7 @@ class SentenceReader {
     const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
     const std::string_view other = word(at + 2);
     if (contains(operators, next)) return true;
+    if ((next == "rd" || next == "th") && other == "of") return true;
     if ((next == "quarter" || next == "quarters") && other == "of") return true;
     if (next == "below" || next == "above" || other == "below" || word(at + 3) == "below") return true;
     if (contains(joining, next) && is_number_word(other) && !(next == "in" && other == "one")) return true;
@@ -258,6 +281,7 @@ class SentenceReader {
     for (size_t note, end; (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
       out.erase(note, end + 2 - note);
     while (!out.empty() && (out[0] == '=' || out[0] == ' ')) out.erase(0, 1);
+    times_for_x(out);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
@@ -273,15 +297,16 @@ class SentenceReader {
       else if (parts[next].word != "per" || end == 0)
         break;
     }
-    if (end == 0) return decimal(std::move(out));
-    return decimal(std::move(out)) + "\\text{ " + std::string(text_.substr(parts[first].begin, end - parts[first].begin)) + "}";
+    if (end == 0) return out;
+    return out + "\\text{ " + std::string(text_.substr(parts[first].begin, end - parts[first].begin)) + "}";
   }
-  // "2,74" with words is a decimal number.
-  std::string decimal(std::string out) const {
-    const size_t comma = out.find(',');
-    const bool digits = out.find_first_not_of("-0123456789,") == std::string::npos;
-    if (digits && comma != std::string::npos && comma > 0 && out.rfind(',') == comma && out.size() - comma - 1 != 3) out[comma] = '.';
-    return out;
+  // "3 x 4" is a product.
+  static void times_for_x(std::string& text) {
+    for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
+      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1), right = text.find_first_not_of(" $", at + 1);
+      const bool digits = left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
+      if (digits) text[at] = '*';
+    }
   }
 
   std::string_view text_;

@@ -29,6 +29,12 @@ constexpr std::string_view signs[] = {"×", "·", "⋅", "÷", "±", "√", "π"
 // Signs that leave nothing: currencies, quotes.
 constexpr std::string_view ignored[] = {"€", "£", "¥", "“", "”", "‘", "\u200b"};
 constexpr std::string_view spaces[] = {"\u00a0", "\u202f", "\u2009"};
+// Words of two letters that are no product of variables.
+constexpr std::string_view short_words[] = {"is", "so", "of", "or", "in", "to", "at", "by", "as", "an", "be", "do",
+                                            "go", "he", "if", "it", "me", "my", "no", "on", "up", "us", "we", "am"};
+// Commands that tie a letter to what follows.
+constexpr std::string_view relations[] = {"le", "leq",    "ge",  "geq",   "lt",   "gt",    "ne", "neq",
+                                          "in", "approx", "sim", "equiv", "cdot", "times", "pm", "cup"};
 // What "3:" may number: "Step 3: 18" is no ratio.
 constexpr std::string_view numbered[] = {"step",  "question", "problem", "part",     "case", "day",  "week",
                                          "month", "year",     "example", "exercise", "task", "round"};
@@ -133,10 +139,9 @@ class StatementReader {
     size_t end = at_;
     const auto digit = [&](size_t k) { return k < text_.size() && is_digit(text_[k]); };
     while (digit(end)) ++end;
-    while (end < text_.size() && text_[end] == ',' && digit(end + 1)) {  // thousands or a decimal comma: which, the reader says
-      ++end;
-      while (digit(end)) ++end;
-    }
+    // Thousands or a decimal comma: which, the reader says.
+    for (size_t next; (next = after_comma(end)) > end && digit(next);)
+      for (end = next; digit(end);) ++end;
     while (end < text_.size() && text_[end] == '.' && digit(end + 1)) {
       ++end;
       while (digit(end)) ++end;
@@ -147,6 +152,14 @@ class StatementReader {
         for (end += 1 + sign; digit(end);) ++end;
     }
     extend(end);
+  }
+
+  // After "," or LaTeX's ",\!" and "{,}" between the digits of a number.
+  size_t after_comma(size_t at) const {
+    const std::string_view rest = text_.substr(at);
+    if (rest.starts_with("{,}")) return at + 3;
+    if (rest.starts_with(",\\!")) return skipped_spaces(at + 3);
+    return rest.starts_with(',') ? at + 1 : at;
   }
 
   // -- letters
@@ -168,7 +181,9 @@ class StatementReader {
         operand_or_script_at(next))
       return extend(end, true);
     if (run == "pi" || run == "inf" || run == "infinity") return extend(end);
-    const bool names = run.size() == 1 || (run.size() == 2 && math::is_product_of_letters(run));
+    // "8 m/s", "8 M&Ms"
+    if (run.size() == 1 && open_ && !after_sign_ && ((ahead == '/' && is_unit_letter(run[0])) || ahead == '&')) return add(Kind::word, end);
+    const bool names = run.size() == 1 || (run.size() == 2 && !contains(short_words, lower(run)));
     if (names && (sign_joins(end, next) || (open_ && after_sign_ && run.size() == 1))) return extend(end);
     if (names && run.size() == 1 && open_ && !is_article(run) && !is_unit_letter(run[0])) return extend(end);
     add(Kind::word, end);
@@ -193,7 +208,12 @@ class StatementReader {
     const char c = text_[next];
     const bool touching = next == end;
     if (c == '(' || c == '_' || c == '^' || c == '!') return touching && c != '!';
-    if (c == '=' || c == '<' || c == '>' || c == '+' || text_.substr(next).starts_with("≈") || text_.substr(next).starts_with("\\")) return true;
+    if (c == '=' || c == '<' || c == '>' || c == '+' || text_.substr(next).starts_with("≈")) return true;
+    if (c == '\\') {
+      size_t stop = next + 1;
+      while (stop < text_.size() && is_letter(text_[stop])) ++stop;
+      return touching || contains(relations, text_.substr(next + 1, stop - next - 1));
+    }
     if (c == '*' || c == '/' || c == '-') {
       const size_t right = skipped_spaces(next + 1);
       return touching == (right == next + 1) && operand_at(right);
@@ -205,7 +225,9 @@ class StatementReader {
   void letters_after_expression(std::string_view run, size_t end) {
     const bool number = is_digit(before()) || before() == '%';
     const bool power = text_.substr(end).starts_with("²") || text_.substr(end).starts_with("³");
-    if (number && (math::is_unit(run) || (power && run.size() <= 2))) {
+    const bool ordinal = run == "st" || run == "nd" || run == "rd" || run == "th";
+    const bool unit = math::is_unit(run) || ordinal || run == "g" || run == "L" || run == "W" || run == "V";
+    if (number && (unit || (power && run.size() <= 2))) {
       add(Kind::word, end);
       if (power) skip(std::string_view("²").size());
       return;
@@ -267,8 +289,9 @@ class StatementReader {
     const size_t end = closing(at_);
     if (end == std::string_view::npos) return close();
     if (peek() == '(' && holds_words(at_ + 1, end - 1)) return add(Kind::remark, end);
-    // "5 (2)" is not a product.
-    if (peek() != '{' && open_ && !after_sign_ && before() == ' ') open_ = false;
+    // "5 (2)" is not a product, "(x+3) (x-3)" is.
+    const std::string_view content = text_.substr(at_, end - at_);
+    if (peek() != '{' && open_ && !after_sign_ && before() == ' ' && std::none_of(content.begin(), content.end(), is_letter)) open_ = false;
     extend(end);
   }
   void command() {
@@ -386,6 +409,7 @@ bool is_number_word(std::string_view word) { return contains(number_words, word)
 
 size_t sentence_end(std::string_view text, size_t begin) {
   std::deque<MathSpan> formulas = find_formulas(text.substr(begin));
+  int depth = 0;
   for (size_t i = begin; i < text.size(); ++i) {
     while (!formulas.empty() && formulas.front().end + begin <= i) formulas.pop_front();
     if (!formulas.empty() && formulas.front().begin + begin == i) {
@@ -393,7 +417,11 @@ size_t sentence_end(std::string_view text, size_t begin) {
       continue;
     }
     const char c = text[i];
-    if (c == '\n') return i;
+    if (c == '{') ++depth;
+    if (c == '}' && depth > 0) --depth;
+    // A line may break inside of braces.
+    const bool inside = depth > 0 && i + 1 < text.size() && text[i + 1] != '\n' && text.find('}', i) != std::string_view::npos;
+    if (c == '\n' && !inside) return i;
     if ((c != '.' && c != '!' && c != '?') || i + 1 >= text.size() || !is_space(text[i + 1])) continue;
     size_t word = i;
     while (word > begin && !is_space(text[word - 1]) && text[word - 1] != '(') --word;
