@@ -25,12 +25,17 @@ constexpr std::string_view findings[] = {"find", "get", "have", "obtain", "see",
 constexpr std::string_view conclusions[] = {"so", "therefore", "thus", "hence", "consequently", "giving", "leaving", "then"};
 constexpr std::string_view explanations[] = {"since", "because", "so", "therefore", "thus", "hence"};
 constexpr std::string_view openings[] = {"since", "because", "if", "when", "as", "given", "after", "while", "although", "for", "with"};
-// What is claimed is something else than the value, wherever these words stand.
-constexpr std::string_view changing[] = {"cannot",    "neither", "nor",       "wrong",     "incorrect",  "incorrectly", "impossible", "unless",
-                                         "except",    "if",      "between",   "half",      "halves",     "twice",       "thrice",     "double",
-                                         "triple",    "squared", "cubed",     "factorial", "root",       "dozen",       "dozens",     "otherwise",
-                                         "maybe",     "perhaps", "either",    "divided",   "multiplied", "divisible",   "raised",     "logarithm",
-                                         "excluding", "exceeds", "exceeding", "unlikely"};
+// The value is denied, doubted or bound to a condition, wherever these words stand.
+constexpr std::string_view doubts[] = {"cannot", "neither",   "nor",   "wrong",   "incorrect", "incorrectly", "impossible", "unless",
+                                       "except", "otherwise", "maybe", "perhaps", "either",    "unlikely",    "if"};
+// Beside a value: something else than the value is meant.
+constexpr std::string_view changing[] = {"between",    "half",      "halves",    "twice",     "thrice",    "double",  "triple",
+                                         "squared",    "cubed",     "factorial", "root",      "dozen",     "dozens",  "divided",
+                                         "multiplied", "divisible", "raised",    "logarithm", "excluding", "exceeds", "exceeding"};
+// After "not": the value is no answer. "18 students are not here" is 18, "18 students is not right" is none.
+constexpr std::string_view denied[] = {"right", "correct", "it", "answer", "true", "valid", "possible", "work", "works", "allowed", "solution"};
+// With "not" before a value: "it is not true that x is 5".
+constexpr std::string_view claims[] = {"case", "true", "think", "believe", "correct", "right", "claim", "say", "mean", "possible", "clear", "sure"};
 constexpr std::string_view auxiliaries[] = {"do", "does", "did", "can", "could", "be", "should", "will", "would", "must"};
 // No list: "from 3 to 5", "3 times 5".
 constexpr std::string_view unlisted[] = {"not", "never", "from", "times", "plus", "minus", "than"};
@@ -49,7 +54,7 @@ constexpr std::string_view operations[] = {"half",    "third",   "quarter", "fou
 constexpr std::string_view shares[] = {"third",  "thirds",  "fourth",    "fourths",    "fifth",      "fifths",      "sixth",
                                        "sixths", "seventh", "sevenths",  "eighth",     "eighths",    "ninth",       "ninths",
                                        "tenth",  "tenths",  "hundredth", "hundredths", "thousandth", "thousandths", "millionths"};
-constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point", "or", "to", "over"};
+constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
 bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
@@ -61,10 +66,10 @@ class SentenceReader {
   MathReading run() {
     Parts parts = statement_parts(text_, options_);
     if (!drop_remarks(parts)) return {.value = {}, .words_only = true};
-    if (std::none_of(parts.begin(), parts.end(), is_expression)) return {};
+    if (!holds_expression(parts)) return {};
     if (!drop_negated(parts)) return {.value = {}, .words_only = true};
-    drop_explanations(parts);
-    return chain(std::move(parts));
+    if (holds_expression(parts)) drop_explanations(parts);
+    return holds_expression(parts) ? chain(std::move(parts)) : MathReading();
   }
 
  private:
@@ -96,7 +101,7 @@ class SentenceReader {
       const Parts inside = statement_parts(text_.substr(part.begin + 1, part.end - part.begin - 2), options_);
       const bool explains = !inside.empty() && (inside[0].word == "not" || contains(explanations, inside[0].word) || inside[0].word == "rounded");
       const bool alternative =
-          std::any_of(inside.begin(), inside.end(), [](const auto& one) { return one.word == "or" || contains(changing, one.word); });
+          std::any_of(inside.begin(), inside.end(), [](const auto& one) { return one.word == "or" || contains(doubts, one.word); });
       if (!explains && (alternative || holds_expression(inside))) return false;
     }
     std::erase_if(parts, [](const StatementPart& part) { return part.kind == Kind::remark; });
@@ -109,12 +114,18 @@ class SentenceReader {
     for (size_t i = 0; i < parts.size(); ++i) {
       value = value || is_expression(parts[i]);
       const std::string& word = parts[i].word;
-      if (value && (is_negated(word) || word == "cannot")) return false;
+      if (value && (is_negated(word) || word == "cannot")) {
+        if (is_expression(parts[i - 1]) || denies_value(parts, i)) return false;
+        continue;
+      }
       const bool denies = word == "not";
       const bool replaces = (word == "instead" && is_word(parts, i + 1, "of")) || (word == "rather" && is_word(parts, i + 1, "than"));
       if (!denies && !replaces) continue;
       if (value) {
-        if (denies && (contains(copulas, parts[i - 1].word) || contains(auxiliaries, parts[i - 1].word))) return false;
+        if (denies && (contains(copulas, parts[i - 1].word) || contains(auxiliaries, parts[i - 1].word))) {
+          if (i < 2 || is_expression(parts[i - 2]) || denies_value(parts, i)) return false;
+          continue;
+        }
         parts.resize(i);
         while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but") parts.pop_back();
         return true;
@@ -125,6 +136,10 @@ class SentenceReader {
       return drop_negated(parts);
     }
     return true;
+  }
+
+  static bool denies_value(const Parts& parts, size_t negation) {
+    return std::any_of(parts.begin() + static_cast<ptrdiff_t>(negation), parts.end(), [](const auto& part) { return contains(denied, part.word); });
   }
 
   void drop_explanations(Parts& parts) const {
@@ -157,10 +172,12 @@ class SentenceReader {
     Parts parts = {};
     bool after_equals = false;  // not after "is" or a colon
     bool holds_value() const { return holds_expression(parts); }
-    bool denies() const {
-      return std::any_of(parts.begin(), parts.end(), [](const auto& part) {
-        return part.word == "not" || part.word == "never" || is_negated(part.word) || contains(changing, part.word);
-      });
+    bool doubts_value() const {
+      const auto says = [&](auto&& set) {
+        return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return contains(set, part.word); });
+      };
+      const bool negated = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "not" || is_negated(part.word); });
+      return says(doubts) || (negated && says(claims));
     }
     // Whether a list or another statement follows its value.
     bool goes_on() const {
@@ -182,17 +199,16 @@ class SentenceReader {
     size_t last = sides.size() - 1;
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
-      if (i != last && sides[i].denies() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
+      if (i != last && sides[i].doubts_value() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
       if (i > 0 && i < last && sides[i].goes_on()) return {};
       // After "the answer is", "5 apples: 3 of them are red" is no chain.
       if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value()) return {};
     }
-    return side(sides[last].parts, last == 0);
+    return side(sides[last].parts);
   }
 
-  // first: no other side stands before it.
-  MathReading side(Parts parts, bool first) const {
-    if (first) keep_calculation(parts);
+  MathReading side(Parts parts) const {
+    if (role_ == SentenceRole::conclusion) keep_calculation(parts);
     const auto count = std::count_if(parts.begin(), parts.end(), is_expression);
     if (count > 1) return several(parts);
     const auto at = static_cast<size_t>(std::find_if(parts.begin(), parts.end(), is_expression) - parts.begin());
@@ -200,21 +216,21 @@ class SentenceReader {
     return {.value = value(parts, at)};
   }
 
+  // "64 * 5 = 320"
+  bool calculates(const StatementPart& part) const {
+    const std::string_view text = text_of(part), left = text.substr(0, text.find('='));
+    return is_expression(part) && left.size() < text.size() && std::any_of(left.begin(), left.end(), is_digit);
+  }
+
   // "64 emails for 5 days, in all 64 * 5 = 320 emails": the one calculation, where words part it from the numbers before.
   void keep_calculation(Parts& parts) const {
-    const auto calculates = [&](const StatementPart& part) {
-      const std::string_view text = text_of(part);
-      const size_t equals = text.find('=');
-      return is_expression(part) && equals != std::string_view::npos &&
-             std::any_of(text.begin(), text.begin() + static_cast<ptrdiff_t>(equals), is_digit);
-    };
     const auto equation = [&](const StatementPart& part) { return is_expression(part) && text_of(part).find('=') != std::string_view::npos; };
-    const auto found = std::find_if(parts.begin(), parts.end(), calculates);
+    const auto found = std::find_if(parts.begin(), parts.end(), [&](const auto& part) { return calculates(part); });
     if (found == parts.end() || found == parts.begin() || std::count_if(parts.begin(), parts.end(), equation) != 1) return;
     if (std::any_of(found + 1, parts.end(), is_expression)) return;
     const auto before = found - 1;
     const bool apart = before->kind == Kind::word && before->word != "and" && before->word != "or";
-    const bool offers = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "or" || contains(changing, part.word); });
+    const bool offers = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "or" || contains(doubts, part.word); });
     if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
@@ -239,7 +255,9 @@ class SentenceReader {
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string& word = parts[i].word;
       if (word.empty()) continue;
-      if (contains(changing, word) || is_negated(word) || word == "or") return true;
+      if (contains(doubts, word) || word == "or") return true;
+      if (contains(changing, word) && !(i < at && calculates(parts[at]))) return true;
+      if (i < at && is_negated(word)) return true;
       if (i < at && (word == "not" || word == "never" || word == "than")) return true;
       if (word == "at" && (is_word(parts, i + 1, "least") || is_word(parts, i + 1, "most"))) return true;
     }
@@ -282,12 +300,17 @@ class SentenceReader {
       out.erase(note, end + 2 - note);
     while (!out.empty() && (out[0] == '=' || out[0] == ' ')) out.erase(0, 1);
     times_for_x(out);
+    // "4x = 4 * 20 = 80" says what "4 * 20 = 80" says.
+    const size_t first = out.find('=');
+    if (!parts[at].formula && first != std::string::npos && out.find('=', first + 1) != std::string::npos &&
+        std::none_of(out.begin() + static_cast<ptrdiff_t>(first), out.end(), is_letter))
+      out.erase(0, first + 1);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
     size_t next = at + 1, end = 0;
     if (next < parts.size() && math::multiplier_zeros(parts[next].word) > 0) (out += " ") += parts[next++].word;
-    const size_t first = next;
+    const size_t unit = next;
     const auto is_measure = [](std::string_view word) {
       return math::is_unit(word) || (word.size() == 1 && std::string_view("mgshlvwjnkcf").find(word[0]) != std::string_view::npos);
     };
@@ -298,7 +321,7 @@ class SentenceReader {
         break;
     }
     if (end == 0) return out;
-    return out + "\\text{ " + std::string(text_.substr(parts[first].begin, end - parts[first].begin)) + "}";
+    return out + "\\text{ " + std::string(text_.substr(parts[unit].begin, end - parts[unit].begin)) + "}";
   }
   // "3 x 4" is a product.
   static void times_for_x(std::string& text) {

@@ -69,7 +69,7 @@ class StatementReader {
     if (at >= text_.size()) return false;
     const char c = text_[at];
     if (is_digit(c) || c == '(' || c == '\\' || c == '$' || (c == '.' && at + 1 < text_.size() && is_digit(text_[at + 1]))) return true;
-    if (!sign_at(text_.substr(at)).empty()) return true;
+    if (!sign_at(text_.substr(at)).empty() || text_.substr(at).starts_with("€") || text_.substr(at).starts_with("£")) return true;
     size_t end = at;
     while (end < text_.size() && is_letter(text_[end])) ++end;
     const std::string word = lower(text_.substr(at, end - at));
@@ -334,6 +334,7 @@ class StatementReader {
     if (c == '/') return slash();
     if (c == '%') return open_ ? extend(at_ + 1) : skip();
     if (c == '^' || c == '_') return touches_expression() || c == '^' ? extend(at_ + 1, true) : skip();
+    if (c == '+' && !open_ && !operand_at(skipped_spaces(at_ + 1))) return close();  // "apples + pears"
     if (c == '<' || c == '>' || c == '+' || c == '|') return extend(at_ + 1, true);
     if (c == '$' || c == '"' || c == '\'') return skip();
     close();
