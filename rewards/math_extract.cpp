@@ -92,9 +92,28 @@ std::string with_decimal_point(std::string text) {
   return text;
 }
 
+// "$5" outside of formulas is "\$5", five dollars.
+std::string with_dollars(std::string_view sentence, const MathSources& sources) {
+  auto formulas = sources.latex ? find_formulas(sentence) : std::deque<MathSpan>();
+  std::string out;
+  for (size_t i = 0; i < sentence.size(); ++i) {
+    if (!formulas.empty() && formulas.front().begin == i) {
+      out += sentence.substr(i, formulas.front().end - i);
+      i = formulas.front().end - 1;
+      formulas.pop_front();
+      continue;
+    }
+    const bool price = sentence[i] == '$' && i + 1 < sentence.size() && (is_digit(sentence[i + 1]) || sentence[i + 1] == '.');
+    if (price && (i == 0 || (sentence[i - 1] != '\\' && sentence[i - 1] != '$'))) out += '\\';
+    out += sentence[i];
+  }
+  return out;
+}
+
 // What a sentence says: its value, then all of it.
-std::vector<std::string> readings(std::string_view sentence, const MathSources& sources, SentenceRole role, bool whole) {
+std::vector<std::string> readings(std::string_view text, const MathSources& sources, SentenceRole role, bool whole) {
   std::vector<std::string> out;
+  const std::string sentence = with_dollars(text, sources);
   MathReading reading = read_sentence(sentence, {.formulas = sources.latex, .expressions = sources.expression}, role);
   if (reading.value && !reading.value->empty()) out.push_back(std::move(*reading.value));
   if (std::string decimal = out.empty() ? "" : with_decimal_point(out.front()); !decimal.empty()) out.push_back(std::move(decimal));

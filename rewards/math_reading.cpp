@@ -4,13 +4,17 @@
 #include <iterator>
 #include <vector>
 
+#include "core/check.h"
 #include "rewards/math_spans.h"
+#include "rewards/math_units.h"
 #include "rewards/math_words.h"
 #include "rewards/text.h"
 
 namespace hone {
 
 namespace {
+
+constexpr size_t longest_unit = 5;  // words
 
 using Kind = StatementPart::Kind;
 using Parts = std::vector<StatementPart>;
@@ -306,22 +310,20 @@ class SentenceReader {
         std::none_of(out.begin() + static_cast<ptrdiff_t>(first), out.end(), is_letter))
       out.erase(0, first + 1);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
+    const bool dollars = !parts[at].formula && is_digit(out[0]) && text_.substr(0, parts[at].begin).ends_with("\\$");
+    if (dollars) out.insert(0, "\\$");
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
     size_t next = at + 1, end = 0;
     if (next < parts.size() && math::multiplier_zeros(parts[next].word) > 0) (out += " ") += parts[next++].word;
+    // The longest phrase that is a unit: "square meters", "km per hour".
     const size_t unit = next;
-    const auto is_measure = [](std::string_view word) {
-      return math::is_unit(word) || (word.size() == 1 && std::string_view("mgshlvwjnkcf").find(word[0]) != std::string_view::npos);
-    };
-    for (; next < parts.size() && parts[next].kind == Kind::word; ++next) {
-      if (is_measure(parts[next].word))
-        end = parts[next].end;
-      else if (parts[next].word != "per" || end == 0)
-        break;
+    for (; next < parts.size() && next < unit + longest_unit && parts[next].kind == Kind::word; ++next) {
+      if (next > unit && parts[next].word == "in") break;  // "5 cm in a day"
+      if (math::read_unit(text_.substr(parts[unit].begin, parts[next].end - parts[unit].begin))) end = parts[next].end;
     }
-    if (end == 0) return out;
-    return out + "\\text{ " + std::string(text_.substr(parts[unit].begin, end - parts[unit].begin)) + "}";
+    if (end > 0) out += concat("\\text{ ", text_.substr(parts[unit].begin, end - parts[unit].begin), "}");
+    return out;
   }
   // "3 x 4" is a product.
   static void times_for_x(std::string& text) {

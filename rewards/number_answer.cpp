@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <numeric>
 
 #include "core/check.h"
@@ -47,19 +48,23 @@ std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
   if (bottom == 0) return std::nullopt;
   const int64_t divisor = std::gcd(top, bottom);
   top /= divisor, bottom /= divisor;
-  int64_t rest = bottom, scale = 1;
-  int places = 0;
-  for (; rest % 10 == 0; rest /= 10) ++places;
-  while (rest % 2 == 0 || rest % 5 == 0) {
-    scale *= rest % 2 == 0 ? 5 : 2;
-    rest /= rest % 2 == 0 ? 2 : 5;
-    ++places;
-    if (scale > 1000 || places > 12) return std::nullopt;
+  int64_t rest = bottom;
+  while (rest % 2 == 0) rest /= 2;
+  while (rest % 5 == 0) rest /= 5;
+  if (rest != 1) {
+    NumberText out{.digits = std::to_string(top) + "/" + std::to_string(bottom)};
+    out.value = static_cast<double>(top) / static_cast<double>(bottom);
+    return out;
   }
-  if (rest == 1) return number_of_digits(shifted(std::to_string(top * scale), -places));
-  NumberText out{.digits = std::to_string(top) + "/" + std::to_string(bottom)};
-  out.value = static_cast<double>(top) / static_cast<double>(bottom);
-  return out;
+  // Long division ends.
+  std::string digits = top < 0 ? "-" : "";
+  int64_t remainder = std::abs(top);
+  digits += std::to_string(remainder / bottom) + ".";
+  while ((remainder %= bottom) != 0) {
+    remainder *= 10;
+    digits += static_cast<char>('0' + remainder / bottom);
+  }
+  return number_of_digits(canonical_digits(digits));
 }
 
 std::optional<int64_t> integer(std::string_view text) {

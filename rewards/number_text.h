@@ -13,9 +13,8 @@ struct NumberText {
   double value = 0;
 };
 
-// The last (first) number of a text. A number does not touch a letter, digit or underscore on its left, and at most 400 characters of it are
+// The first number of a text. A number does not touch a letter, digit or underscore on its left, and at most 400 characters of it are
 // read. Commas between groups of three digits are thousands separators; a sign counts when it does not follow something it could subtract from.
-std::optional<NumberText> last_number(std::string_view text);
 std::optional<NumberText> first_number(std::string_view text);
 
 // The value of an expression that is one number: "$1,234.50", "5/2", "1 1/2", "\frac{5}{2}", "1e5", "x = 3", "3 + 4 = 7". Nothing for anything

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rewards/math_spans.h"
+#include "rewards/math_units.h"
 #include "rewards/math_words.h"
 #include "rewards/text.h"
 

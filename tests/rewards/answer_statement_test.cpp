@@ -86,6 +86,10 @@ const std::vector<StatementCase> math_cases = {
     {"5 dozen", {"5 dozen"}, {"6 dozen"}},
     {"May 5", {"May 5", "The answer is May 5."}, {"May 6", "5"}},
     {"5 \\text{ cm}", {"The answer is 5 cm.", "5 centimeters"}, {"The answer is 6 cm"}},
+    {"5 cents", {"The answer is 5 cents.", "It costs 5 cents", "The answer is $0.05."}, {"The answer is $5.", "It costs $5.", "$5", "5 dollars"}},
+    {"\\$5", {"The answer is $5.", "It costs $5.", "It costs 5 dollars", "$5", "5"}, {"5 cents", "The answer is 5 cents.", "It costs 5 cents."}},
+    {"5 meters", {"She walks 5 m.", "She walks 500 cm in a day.", "5 meters"}, {"She walks 5 cm.", "The answer is 5 cm", "5 km away"}},
+    {"60 km/h", {"The speed is 60 km/h.", "She drives 60 km per hour.", "60 kilometers per hour"}, {"The speed is 60 m/s.", "60 miles per hour"}},
     {"Monday", {"The answer is Monday!", "Monday", "Monday!"}, {"Tuesday", "Not Monday"}},
 };
 // clang-format on
