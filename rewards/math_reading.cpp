@@ -184,9 +184,12 @@ class SentenceReader {
       return says(doubts) || (negated && says(claims));
     }
     // Whether a list or another statement follows its value.
+    // "18, the last digit of which is" goes on about the same value.
     bool goes_on() const {
       const auto value = std::find_if(parts.begin(), parts.end(), is_expression);
-      return std::any_of(value, parts.end(), [](const auto& part) { return part.kind == Kind::comma || part.word == "and" || part.word == "or"; });
+      const auto says = [&](std::string_view word) { return std::any_of(value, parts.end(), [&](const auto& part) { return part.word == word; }); };
+      const bool separates = says("and") || std::any_of(value, parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
+      return says("or") || (separates && !says("which"));
     }
   };
 
