@@ -14,7 +14,8 @@ class Math : public Reward {
  public:
   void fields(Fields& f) override {
     f("sources", names_,
-      "where an answer is looked for: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is 18\", the last number)");
+      "where an answer is looked for: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is 18\", the value that the last "
+      "sentence states)");
     f("strict", policy_.strict, "the answer must be finished and in the reference's form (10/2 is not 5, lists are in order)");
     f("precision", precision_, "decimals to which a decimal number and another number must agree");
     f("any_names", policy_.any_names, "variables may have other names");

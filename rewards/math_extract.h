@@ -1,5 +1,6 @@
 #pragma once
 // Where in a completion the answer is.
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,13 +9,16 @@ namespace hone {
 
 struct MathSources {
   bool latex = true;       // \boxed{}, $...$, \(...\), \[...\]
-  bool expression = true;  // "#### 18", "the answer is 18", the last number or expression of the text
+  bool expression = true;  // "#### 18", "the answer is 18", the value that the last sentence states
 };
 
-// Readings of the one answer a completion gives, most literal first; empty when it gives none. In order of preference: the last \boxed{}
-// (neighbours joined by "and", "or" or a comma count as one list), "####", "answer is" or "answer:", the last formula, the text if it is short,
-// its last number. Time is linear in the text.
+// Readings of the one answer that a completion gives, its value first; empty if it gives none. In order of preference: the last \boxed{} (neighbors
+// joined by "and", "or" or a comma count as one list); the sentence after "####", "answer is" or "answer:"; the last sentence that holds
+// mathematics. A sentence has a value only if it states one: see math_reading.h. Time is linear in the text.
 std::vector<std::string> extract_answer(std::string_view text, const MathSources& sources = {});
+
+// The answer of a whole completion as math_equal reads it: what stands in <answer> or after </think>. Nothing if it gives none.
+std::optional<std::string> math_answer(std::string_view completion, const MathSources& sources = {});
 
 // The reference: as extract_answer where it is marked (boxed, ####, a formula in running text), otherwise whole.
 std::string extract_reference(std::string_view text);

@@ -1,8 +1,7 @@
-// The number the completion ends in, or the one after a marker, is the answer's number. The answer may be a number or a worked solution that
-// ends in "#### 18" (GSM8K).
+// The number that the completion ends in, or the one after a marker, is the answer's number. A fraction counts as its value; a number inside a power,
+// a range, a ratio or another expression is none. The answer may be a number or a worked solution that ends in "#### 18" (GSM8K).
 #include <cmath>
 
-#include "rewards/answer_text.h"
 #include "rewards/number_text.h"
 #include "rewards/reward.h"
 #include "rewards/text.h"
@@ -27,21 +26,20 @@ class Number : public Reward {
     }
   }
   Score score(const Task& task, const Completion& completion) const override {
-    const size_t mark = task.answer.rfind("####");
-    const auto expected = mark == std::string::npos ? last_number(task.answer) : first_number(std::string_view(task.answer).substr(mark));
+    const auto expected = number_answer(task.answer, {"####"});
     HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer), "'");
-    const auto given = find(answer_part(completion.text));
+    const auto given = number_answer(completion.text, markers_, require_marker_);
     if (!given) return {.score = 0, .note = "no number found"};
     const bool right = agree(*expected, *given);
     return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected " + excerpt(expected->digits) + ", got " + excerpt(given->digits)};
   }
   bool reads_answers(const Task&) const override { return true; }
   std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {
-    const auto given = find(answer_part(completion.text));
+    const auto given = number_answer(completion.text, markers_, require_marker_);
     return given ? std::optional(given->digits) : std::nullopt;
   }
   bool same_answers(const Task&, const std::string& a, const std::string& b) const override {
-    const auto first = first_number(a), second = first_number(b);
+    const auto first = number_answer(a, {}), second = number_answer(b, {});
     return first && second && agree(*first, *second);
   }
 
@@ -49,16 +47,6 @@ class Number : public Reward {
   bool agree(const NumberText& expected, const NumberText& given) const {
     const double allowed = std::max(tolerance_, relative_tolerance_ * std::fabs(expected.value));
     return given.digits == expected.digits || (allowed > 0 && std::fabs(given.value - expected.value) <= allowed);
-  }
-
-  std::optional<NumberText> find(std::string_view text) const {
-    for (const std::string& marker : markers_) {
-      const size_t at = rfind_ignoring_case(text, marker);
-      if (at == std::string_view::npos) continue;
-      const std::string_view after = text.substr(at + marker.size());
-      if (auto number = first_number(after.substr(0, after.find('\n', after.find_first_not_of(" \t\r\n"))))) return number;
-    }
-    return require_marker_ ? std::nullopt : last_number(text);
   }
 
   std::vector<std::string> markers_ = {"####", "answer is", "answer:"};

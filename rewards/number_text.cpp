@@ -77,24 +77,4 @@ std::optional<NumberText> first_number(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<NumberText> last_number(std::string_view text) {
-  for (size_t end = text.size(); end > 0;) {
-    const size_t last = text.find_last_of("0123456789", end - 1);
-    if (last == std::string_view::npos) return std::nullopt;
-    // Back to the start of the run of digits, points and commas that this digit ends, then forward to the last number that starts in it.
-    size_t begin = last;
-    while (begin > 0 && last - begin < longest_number && (is_digit(text[begin - 1]) || text[begin - 1] == '.' || text[begin - 1] == ',')) --begin;
-    std::optional<NumberText> found;
-    for (size_t at = begin; at <= last; ++at)
-      if (starts_number(text, at))
-        if (auto number = number_at(text, at)) {
-          at = number->end - 1;
-          found = std::move(number);
-        }
-    if (found) return found;
-    end = begin;
-  }
-  return std::nullopt;
-}
-
 }  // namespace hone

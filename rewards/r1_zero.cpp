@@ -14,6 +14,7 @@ class R1Zero : public Reward {
  public:
   void fields(Fields& f) override {
     f("from", from_, "where the answer stands: \"answer_tag\" or \"boxed\"");
+    f("allow_whitespace", allow_whitespace_, "any white space, or none, may stand between </think> and <answer>; otherwise exactly one space");
     f("format_score", format_score_, "score of a reply in the right form with a wrong answer");
   }
   void prepare() override { HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\""); }
@@ -48,9 +49,9 @@ class R1Zero : public Reward {
     return true;
   }
   // The last answer block; a box inside it is the answer.
-  static bool tagged(std::string_view text, std::string& answer) {
+  bool tagged(std::string_view text, std::string& answer) const {
     constexpr std::string_view open = "<answer>", close = "</answer>";
-    if (text.find("</think> <answer>") == std::string_view::npos || text.find(close) == std::string_view::npos) return false;
+    if (!thoughts_end_before_answer(text) || text.find(close) == std::string_view::npos) return false;
     text.remove_prefix(text.rfind(open) + open.size());
     for (size_t end; (end = text.find(close)) != std::string_view::npos; text.remove_prefix(end + close.size())) answer += text.substr(0, end);
     answer += text;
@@ -59,6 +60,16 @@ class R1Zero : public Reward {
       answer = boxed(answer, inside) ? inside : "";
     }
     return true;
+  }
+  bool thoughts_end_before_answer(std::string_view text) const {
+    if (!allow_whitespace_) return text.find("</think> <answer>") != std::string_view::npos;
+    constexpr std::string_view thought = "</think>";
+    for (size_t at; (at = text.find(thought)) != std::string_view::npos;) {
+      text = text.substr(at + thought.size());
+      const size_t next = text.find_first_not_of(" \t\r\n\v\f");
+      if (next != std::string_view::npos && text.substr(next).starts_with("<answer>")) return true;
+    }
+    return false;
   }
   // A box within the answer's own text is what it holds.
   static std::string unboxed(std::string answer) {
@@ -77,6 +88,7 @@ class R1Zero : public Reward {
   }
 
   std::string from_ = "answer_tag";
+  bool allow_whitespace_ = false;
   double format_score_ = 0;
 };
 

@@ -95,7 +95,9 @@ TEST(MathExtract, OneAnswerInOrderOfPreference) {
   EXPECT_EQ(extract_answer("\\boxed{1} and \\boxed{2}").front(), "1, 2");
   EXPECT_EQ(extract_answer("so 7\n#### 8").front(), "8");
   EXPECT_EQ(extract_answer("The answer is $9$, not $10$.").front(), "9");
-  EXPECT_EQ(extract_answer("She pays $18 for one and $20 for the other two of them").back(), "20");
+  EXPECT_EQ(extract_answer("She pays $18 for one day of work").front(), "\\$18");
+  EXPECT_EQ(math_answer("<think>17</think> She makes 9 * 2 = $18 a day."), "9 * 2 = \\$18");
+  EXPECT_EQ(math_answer("<think>17</think>"), std::nullopt);
   EXPECT_TRUE(extract_answer("").empty());
 }
 

@@ -51,4 +51,17 @@ TEST(R1Zero, FormAndAnswerAreSeparateParts) {
   EXPECT_EQ(grade(*reward, "so </think> <answer> 36/2 </answer>", truth), (std::vector<double>{1, 0, 0.1}));
 }
 
+TEST(R1Zero, WhiteSpaceBetweenTheTagsByKey) {
+  const auto usual = make_reward("r1_zero"), lenient = make_reward("{kind = 'r1_zero', allow_whitespace = true}");
+  const Json truth("18");
+  for (const char* gap : {"", "\n", "\n\n", "  ", " \r\n\t"}) {
+    const std::string text = std::string("so </think>") + gap + "<answer> 18 </answer>";
+    EXPECT_EQ(grade(*usual, text, truth), (std::vector<double>{0, 0, 0})) << text;
+    EXPECT_EQ(grade(*lenient, text, truth), (std::vector<double>{1, 1, 1})) << text;
+  }
+  EXPECT_EQ(grade(*lenient, "so </think> <answer> 18 </answer>", truth), (std::vector<double>{1, 1, 1}));
+  EXPECT_EQ(grade(*lenient, "so </think> hm <answer> 18 </answer>", truth), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(grade(*lenient, "<answer> 18 </answer> </think>", truth), (std::vector<double>{0, 0, 0}));
+}
+
 }  // namespace hone

@@ -34,7 +34,8 @@ TEST(Number, TheLastNumberOrTheOneAfterAMarker) {
   EXPECT_EQ(score_of("number", "1200", "#### 1,200"), 1);
   EXPECT_EQ(score_of("number", "1,200.50", "$1200.5"), 1);
   EXPECT_EQ(score_of("number", "-3", "it is -3."), 1);
-  EXPECT_EQ(score_of("number", "3", "5-3"), 1);  // a minus between two numbers is no sign
+  EXPECT_EQ(score_of("number", "3", "5-3"), 0);  // the end of a range or the right of a minus is no answer
+  EXPECT_EQ(score_of("number", "-3", "5-3"), 0);
   EXPECT_EQ(score_of("number", "2", "AZYUK2A"), 0);
   EXPECT_EQ(judge("number", "2", "two").note, "no number found");
   EXPECT_EQ(score_of("{kind = 'number', require_marker = true}", "2", "so 2"), 0);
