@@ -47,7 +47,8 @@ std::string shifted(std::string_view digits, int64_t exponent) {
 std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
   if (bottom == 0) return std::nullopt;
   const int64_t divisor = std::gcd(top, bottom);
-  top /= divisor, bottom /= divisor;
+  top /= divisor;
+  bottom /= divisor;
   int64_t rest = bottom;
   while (rest % 2 == 0) rest /= 2;
   while (rest % 5 == 0) rest /= 5;
