@@ -46,8 +46,8 @@ struct Exception {
 };
 constexpr size_t kMaxFiles = 40, kMaxLines = 500;
 constexpr Exception kExceptions[] = {
-    {"files of a folder", "core", 110},   {"files of a folder", "kernels", 184}, {"files of a folder", "posttrain", 85},
-    {"files of a folder", "rewards", 87}, {"files of a folder", "rollout", 71},  {"folders without cycles", "posttrain -> posttrain/eval"},
+    {"files of a folder", "core", 115},   {"files of a folder", "kernels", 184}, {"files of a folder", "posttrain", 89},
+    {"files of a folder", "rewards", 96}, {"files of a folder", "rollout", 77},  {"folders without cycles", "posttrain -> posttrain/eval"},
 };
 
 // Heavy headers: the row where they may be (of several, one entry each), and in how many .cpp files at most (0 = any number of files, headers too).

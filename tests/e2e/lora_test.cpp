@@ -150,7 +150,7 @@ TEST(LoraRecipes, SftAndDpoOnRealRowsAndGrpo) {
   EXPECT_NEAR(dpo.values("rewards/margins").front(), 0, 1e-6);  // the policy is the reference yet
   EXPECT_GT(dpo.first_and_last("rewards/margins", 4).second, dpo.first_and_last("rewards/margins", 4).first);
   EXPECT_LT(dpo.values("eval_loss").back(), std::log(2.0));
-  const RecipeRun grpo(data, "lora_grpo", {"stage.pretrain.steps=30", "stage.grpo.steps=6"});
+  const RecipeRun grpo(data, "lora_grpo", {"stage.pretrain.steps=100", "stage.grpo.steps=6"});
   EXPECT_EQ(grpo.values("sampling/sampling_logp_difference/max"), std::vector<double>(6, 0.0));
   EXPECT_EQ(grpo.values("kl").front(), 0);
   EXPECT_GT(grpo.values("kl").back(), 0);

@@ -136,7 +136,8 @@ TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
 TEST_F(ActorTest, APromptThatATemplateRefusesIsNamed) {
   const Tokenizer chat = ChatTokenizer{.chat_template = "{{ raise_exception('no system role') }}"}.make();
   config.format.chat = "template";
-  EXPECT_NE(error_of([&] { Actor(sampler, chat, config).gather(asked, 0); }).find("ab: template line 1: no system role"), std::string::npos);
+  const std::string error = error_of([&] { Actor(sampler, chat, config).gather(asked, 0); });
+  EXPECT_TRUE(error.find("ab: ") != std::string::npos && error.ends_with("template line 1: no system role")) << error;
 }
 
 TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
