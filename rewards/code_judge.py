@@ -178,46 +178,115 @@ def nodes(tree):
     return found
 
 
-def names_in(trees):
-    return {node.id for tree in trees for node in nodes(tree) if isinstance(node, _ast.Name)}
+def names_in(trees, context=_ast.expr_context):
+    return {node.id for tree in trees for node in nodes(tree) if isinstance(node, _ast.Name) and isinstance(node.ctx, context)}
+
+
+def parameters_of(function):
+    return [node.arg for node in nodes(function.args) if isinstance(node, _ast.arg)]
+
+
+def functions_in(trees):
+    """The parameters of the functions that tests define, by name. One name may have several."""
+    found = {}
+    for node in (node for tree in trees for node in nodes(tree)):
+        if isinstance(node, _ast.FunctionDef):
+            found.setdefault(node.name, []).append(parameters_of(node))
+        elif isinstance(node, _ast.Assign) and isinstance(node.value, _ast.Lambda):
+            for name in names_in(node.targets):
+                found.setdefault(name, []).append(parameters_of(node.value))
+    return found
+
+
+# Statements whose parts stand for themselves. Any other is one whole: what an `if` asks decides whether its asserts are met.
+COMPOUND = (_ast.FunctionDef, _ast.AsyncFunctionDef, _ast.ClassDef, _ast.For, _ast.AsyncFor, _ast.With, _ast.AsyncWith, _ast.Try)
 
 
 class Usage:
     """What the code of tests does with names."""
 
     def __init__(self, trees):
-        self.loaded, self.bound, self.called, self.stated = set(), set(), set(), {}
+        self.loaded, self.bound, self.called = set(), set(), set()
         self.assigned = []  # (names, names in what they are set to)
+        self.statements = []
+        self.functions = functions_in(trees)
         for node in (node for tree in trees for node in nodes(tree)):
-            if isinstance(node, _ast.Name):
-                (self.loaded if isinstance(node.ctx, _ast.Load) else self.bound).add(node.id)
-            elif isinstance(node, (_ast.FunctionDef, _ast.ClassDef)):
-                self.bound.add(node.name)
-            elif isinstance(node, _ast.arg):
-                self.bound.add(node.arg)
-            elif isinstance(node, _ast.alias):
-                self.bound.add((node.asname or node.name).split('.')[0])
-            elif isinstance(node, _ast.ExceptHandler) and node.name:
-                self.bound.add(node.name)
-            elif isinstance(node, _ast.Call) and isinstance(node.func, _ast.Name):
-                self.called.add(node.func.id)
-            elif isinstance(node, _ast.Assign):
-                self.assigned.append((names_in(node.targets), names_in([node.value])))
-            elif isinstance(node, (_ast.For, _ast.comprehension)):
-                self.assigned.append((names_in([node.target]), names_in([node.iter])))
-            elif isinstance(node, _ast.Assert):
-                fact = node.test.operand if isinstance(node.test, _ast.UnaryOp) else node.test
-                if isinstance(fact, _ast.Call) and isinstance(fact.func, _ast.Name):
-                    self.stated.setdefault(fact.func.id, set()).update(names_in(fact.args + fact.keywords))
+            self.add(node)
 
-    def derived(self, names):
-        """These names and those that hold what came of them."""
-        out = set(names)
-        for _ in range(4):
+    def add(self, node):
+        if isinstance(node, _ast.Assert) and isinstance(node.test, _ast.BoolOp) and isinstance(node.test.op, _ast.And) and not node.msg:
+            self.statements += node.test.values
+        elif isinstance(node, _ast.stmt) and not isinstance(node, COMPOUND):
+            self.statements.append(node)
+        if isinstance(node, _ast.Name):
+            (self.loaded if isinstance(node.ctx, _ast.Load) else self.bound).add(node.id)
+        elif isinstance(node, (_ast.FunctionDef, _ast.ClassDef)):
+            self.bound.add(node.name)
+            self.assigned.append(({node.name}, names_in(n for n in nodes(node) if isinstance(n, _ast.Return))))
+        elif isinstance(node, _ast.arg):
+            self.bound.add(node.arg)
+        elif isinstance(node, _ast.alias):
+            self.bound.add((node.asname or node.name).split('.')[0])
+        elif isinstance(node, _ast.ExceptHandler) and node.name:
+            self.bound.add(node.name)
+        elif isinstance(node, _ast.Call):
+            self.add_call(node)
+        elif isinstance(node, _ast.Assign):
+            self.assigned.append((names_in(node.targets), names_in([node.value])))
+        elif isinstance(node, (_ast.AnnAssign, _ast.AugAssign, _ast.NamedExpr)) and node.value:
+            self.assigned.append((names_in([node.target]), names_in([node.value])))
+        elif isinstance(node, (_ast.For, _ast.comprehension)):
+            self.assigned.append((names_in([node.target]), names_in([node.iter])))
+        elif isinstance(node, _ast.withitem) and node.optional_vars:
+            self.assigned.append((names_in([node.optional_vars]), names_in([node.context_expr])))
+
+    def add_call(self, node):
+        if isinstance(node.func, _ast.Name):
+            self.called.add(node.func.id)
+            for parameters in self.functions.get(node.func.id, []):
+                self.hand_over(parameters, node)
+        elif isinstance(node.func, _ast.Lambda):
+            self.hand_over(parameters_of(node.func), node)
+        elif isinstance(node.func, _ast.Attribute):  # list.append(value)
+            self.assigned.append((names_in([node.func.value]) & self.bound, names_in(node.args + node.keywords)))
+
+    def hand_over(self, parameters, call):
+        for i, value in enumerate(call.args):
+            one = parameters[i:i + 1] if not isinstance(value, _ast.Starred) else []
+            self.assigned.append((set(one or parameters), names_in([value])))
+        for value in call.keywords:
+            self.assigned.append(({value.arg} if value.arg else set(parameters), names_in([value])))
+
+    def derived(self, name):
+        """This name and those that hold what came of it."""
+        out, size = {name}, 0
+        while len(out) > size:
+            size = len(out)
             for targets, used in self.assigned:
                 if used & out:
                     out |= targets
         return out
+
+    def met(self, free):
+        """Of names that nothing defines, those that meet another in a statement. One might state the verdict on the other's result, or be told what is
+        expected of it: `assert close(f(1), 0.5)`, `assert f(1) == approx(0.5)`."""
+        held, out = {name: self.derived(name) for name in free}, set()
+        for statement in self.statements:
+            uses = [{n for n in free if name in held[n]} for name in names_in([statement], _ast.Load)]
+            found = {n for a in uses for b in uses if a is not b for n in a if b - {n}}
+            if len(found) > 1 and not takes_objects(statement, found):
+                out |= found
+        return out
+
+
+def takes_objects(statement, names):
+    """`assert total([Pair(1, 2)]) == 3`: a function that is handed objects of a class, both of them the program's."""
+    test = statement.test if isinstance(statement, _ast.Assert) else statement
+    if not isinstance(test, _ast.Compare) or not isinstance(test.left, _ast.Call) or not isinstance(test.left.func, _ast.Name):
+        return False
+    given, classes = test.left.args + test.left.keywords, {n for n in names if n[:1].isupper()}
+    plain = not any(isinstance(node, _ast.Attribute) for tree in given for node in nodes(tree))
+    return plain and names - classes == {test.left.func.id} and not names_in(test.comparators) & names
 
 
 def module_of(name, usage):
@@ -238,9 +307,7 @@ def under_test(job, usage):
     # Nothing says what is under test: what neither the tests, Python nor its library define.
     free = {n for n in usage.loaded - usage.bound if not n.startswith('__') and not hasattr(builtins, n) and not module_of(n, usage)}
     free = {n for n in free if n not in HELPERS} or free
-    # `assert close(f(1), 0.5)`: what states the verdict on another's result is no part of the program.
-    functions = {n for n in free if not n[:1].isupper()}
-    return {n for n in free if not usage.stated.get(n, set()) & usage.derived(functions - {n})}
+    return free - usage.met(free)
 
 
 def library_names(job, usage, wanted):

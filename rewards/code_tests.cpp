@@ -101,7 +101,8 @@ std::optional<Written> written_number(std::string_view word) {
     std::string_view power = word.substr(mantissa.size() + 1);
     if (power.starts_with('+') && power.size() > 1 && is_digit(power[1])) power.remove_prefix(1);
     const auto [end, error] = std::from_chars(power.data(), power.data() + power.size(), out.exponent);
-    if (error != std::errc() || end != power.data() + power.size() || std::abs(out.exponent) > 1'000'000) return std::nullopt;
+    if (error != std::errc() || end != power.data() + power.size()) return std::nullopt;
+    if (out.exponent < -1'000'000 || out.exponent > 1'000'000) return std::nullopt;
   }
   bool any = false;
   for (const char c : mantissa) {

@@ -293,6 +293,50 @@ TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
             1);
 }
 
+TEST_P(CodeAttack, OfTwoNamesThatMeetNeitherIsTheProgram) {
+  // One states the verdict on the other's result, however the test takes it, or is told what is expected.
+  const std::string liar = "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: SAID\n  def __call__(self, *a, **k): return SAID\n";
+  for (const auto& [name, test] : std::vector<std::pair<const char*, const char*>>{
+           {"same", "assert same(f(3), 7) == True"},
+           {"same", "assert same(f(3), 7) and True"},
+           {"same", "ok = same(f(3), 7)\nassert ok"},
+           {"same", "if not same(f(3), 7): raise AssertionError"},
+           {"same", "if same(7): assert f(3) == 7"},
+           {"same", "assert all(same(f(x), y) for x, y in [(3, 7)])"},
+           {"same", "assert (lambda a, b: same(a, b))(f(3), 7)"},
+           {"same", "def judge(g):\n  got = g(3)\n  assert same(got, 7)\njudge(f)"},
+           {"same", "def run(x):\n  return f(x)\nassert same(run(3), 7)"},
+           {"same", "got = []\ngot.append(f(3))\nassert same(got, [7])"},
+           {"same", "for got in [f(3)]:\n  assert same(got, 7)"},
+           {"same", "assert same(f(3))"},
+           {"check", "check(f, 3, 7)"},
+           {"assert_equal", "assert_equal(f(3), 7)"},
+           {"self", "self.assertEqual(f(3), 7)"},
+           {"torch", "assert torch.allclose(f(3), 7)"},
+           {"pytest", "assert f(3) == pytest.approx(7)"},
+           {"approx", "assert f(3) == approx(7)"},
+           {"Approx", "assert f(3) == Approx(7)"},
+           {"wanted", "assert max(f(3), wanted(7)) == 7"},
+           {"norm", "assert norm(f(3)) == norm(7)"},
+           {"cases", "for x, y in cases():\n  assert f(x) == y"},
+       })
+    for (const char* said : {"True", "1", "7"}) {
+      std::string program = concat(liar, name, " = Liar()\ndef f(x): return 1\n");
+      for (size_t at = 0; (at = program.find("SAID", at)) != std::string::npos;) program.replace(at, 4, said);
+      expect_no_pass(asserts({test}), program);
+    }
+  // Names that stand apart are the program's, and so is what the row says.
+  const std::string two = "def add(a, b): return a + b\ndef sub(a, b): return a - b";
+  for (const std::vector<std::string>& tests : std::vector<std::vector<std::string>>{
+           {"assert add(1, 2) == 3", "assert sub(3, 1) == 2"},
+           {"got = add(1, 2)\nassert got == 3", "got = sub(3, 1)\nassert got == 2"},
+           {"def check(f, x, y, want):\n  assert f(x, y) == want\ncheck(add, 1, 2, 3)\ncheck(sub, 3, 1, 2)"},
+           {"assert add(add(1, 2), 3) == 6"},
+       })
+    EXPECT_EQ(judge_program(asserts(tests), two, keys()).score, 1) << tests[0];
+  EXPECT_EQ(judge_program(task_of(JsonObject{{"code", two}, {"test_list", JsonArray{"assert sub(add(1, 2), 2) == 1"}}}), two, keys()).score, 1);
+}
+
 TEST_P(CodeAttack, TextThatATestEvaluatesNamesNothing) {
   const Task task = asserts({"assert eval(f(3)) == 7"});
   for (const char* text :

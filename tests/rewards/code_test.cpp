@@ -105,6 +105,7 @@ TEST(CodeTests, OutputIsComparedByWords) {
   EXPECT_TRUE(same_output("", "\n"));
   EXPECT_TRUE(same_output("0.3333333", "0.33333334"));
   EXPECT_TRUE(same_output("1e3", "1000.0"));
+  EXPECT_FALSE(same_output("1e-9223372036854775808", "1.5"));  // a power without an absolute value
   EXPECT_FALSE(same_output("1000001", "1000002"));
   EXPECT_FALSE(same_output("0.3", "0.4"));
   EXPECT_FALSE(same_output("1", "1 2"));
