@@ -16,7 +16,8 @@ class IndexLoader;
 
 class OfflineTraining {
  public:
-  OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate) : unit_(unit), batch_size_(batch_size) {
+  OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate)
+      : unit_(unit), own_objective_(objective), batch_size_(batch_size) {
     objective_.objective = objective;
     loop_.schedule = linear_decay(learning_rate);
   }
@@ -45,6 +46,7 @@ class OfflineTraining {
   int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const;
 
   const char* unit_;
+  const char* own_objective_;  // the default: what another one has to learn from is what this one does
   int64_t batch_size_;
   ObjectiveSpec objective_;
   bool precompute_ref_log_probs_ = false;

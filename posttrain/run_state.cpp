@@ -7,6 +7,7 @@
 #include "core/checkpoint.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "posttrain/stage.h"
 
 namespace hone {
 namespace {
@@ -18,13 +19,32 @@ Json json_of(const Recipe& recipe) {
   return to_json([&](Fields& f) { copy.fields(f); });
 }
 
+void check_results(const Json& results, const std::string& where) {
+  for (const Json& result : results.as_array(where)) result.as_object(where + "'s result");
+}
+
 void check_stage(const Json& stage, const StageSpec& spec, const std::string& where) {
   const std::string& name = stage.at("name", where).as_string(where + ".name");
   HONE_CHECK(name == spec.name, where, ".name is '", name, "', the recipe's stage in this place is '", spec.name,
              "': the stages of a run that is half done cannot be renamed or reordered");
-  HONE_CHECK(stage.at("steps", where).as_int(where + ".steps") >= 0, where, ".steps is negative");
-  HONE_CHECK(stage.at("kept_step", where).as_int(where + ".kept_step") >= 0, where, ".kept_step is negative");
-  stage.at("eval", where).as_array(where + ".eval");
+  for (const char* count : {"steps", "kept_step", "tokens"})
+    HONE_CHECK(stage.at(count, where).as_int(concat(where, ".", count)) >= 0, where, ".", count, " is negative");
+  if (const Json* planned = stage.find("planned_steps"))  // older runs lack it
+    HONE_CHECK(planned->as_int(where + ".planned_steps") >= 0, where, ".planned_steps is negative");
+  stage.at("seconds", where).as_double(where + ".seconds");
+  check_results(stage.at("eval", where), where + ".eval");
+}
+
+// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have been removed.
+void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
+  for (size_t i = stages.size(); i-- > 0;) {
+    const StageSpec& spec = recipe.stage[i];
+    if (!spec.stage->passes_model_on()) continue;
+    const int64_t step = stages[i].at("kept_step").as_int();
+    const fs::path kept = folder / "checkpoints" / spec.name / concat("step-", step);
+    HONE_CHECK(fs::is_directory(kept), path, ": stages[", i, "].kept_step is ", step, ", and there is no checkpoint ", kept.string());
+    return;
+  }
 }
 
 using Change = std::function<void(const std::string& key, const std::string& before, const std::string& now)>;
@@ -115,7 +135,8 @@ void log_change(const std::string& key, const std::string& before, const std::st
 void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const JsonArray& now) {
   const auto done = static_cast<size_t>(state.stages_done);
   for (size_t i = 0; i < before.size(); ++i) {
-    const std::string& name = before[i].at("name", "recipe").as_string("stage.name");
+    const std::string where = concat((folder / "run.json").string(), ": recipe.stage[", i, "]");
+    const std::string& name = before[i].at("name", where).as_string(where + ".name");
     const bool is_done = i < done, is_begun = is_done || !checkpoint_steps(folder / "checkpoints" / name).empty();
     if (i >= now.size()) {
       if (is_begun) refuse_change(folder, "stage." + name, "this stage", "missing", "a stage that has been worked on stays in the recipe");
@@ -155,11 +176,12 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
              ", the recipe has ", recipe.stage.size(), " stages");
   out.evaluated = all.at("evaluated", path).as_bool(path + ": evaluated");
   out.initial = all.at("initial", path);
-  out.initial.as_array(path + ": initial");
+  check_results(out.initial, path + ": initial");
   out.stages = all.at("stages", path);
   const JsonArray& stages = out.stages.as_array(path + ": stages");
   HONE_CHECK(static_cast<int64_t>(stages.size()) == out.stages_done, path, ": stages_done is ", out.stages_done, ", stages lists ", stages.size());
   for (size_t i = 0; i < stages.size(); ++i) check_stage(stages[i], recipe.stage[i], concat(path, ": stages[", i, "]"));
+  check_start(stages, folder, recipe, path);
   out.log = all.at("log", path);
   for (const char* name : {"metrics_bytes", "samples_bytes"}) {
     const std::string where = concat(path, ": log.", name);

@@ -200,7 +200,7 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   }
   if (last_saved != step || step == 0) save();
   run.report.steps = step;
-  run.report.planned_steps = config.steps;
+  run.report.planned_steps = std::max(config.steps, step);  // a resumed run may be given fewer than it has made
   run.report.kept_step = early_stop.kept_step(step);
   keep(run.report.kept_step);  // a later stage's start: never rotated away
   run.report.tokens = totals.tokens;

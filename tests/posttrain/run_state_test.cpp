@@ -33,7 +33,13 @@ steps = 5
 
 Recipe recipe_with(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe_text, "recipe.toml", overrides).as<Recipe>(); }
 
-Json done_stage(const std::string& name) { return JsonObject{{"name", name}, {"kind", name}, {"steps", 0}, {"kept_step", 0}, {"eval", JsonArray{}}}; }
+Json done_stage(const std::string& name) {
+  return JsonObject{{"name", name}, {"kind", name}, {"steps", 0}, {"kept_step", 0}, {"tokens", 0}, {"seconds", 0.5}, {"eval", JsonArray{}}};
+}
+Json changed(Json stage, const std::string& member, const Json& value) {
+  stage.set(member, value);
+  return stage;
+}
 
 class RunStateTest : public ::testing::Test {
  protected:
@@ -80,11 +86,34 @@ TEST_F(RunStateTest, AMemberThatDoesNotFitIsNamedWithTheFile) {
            {"stages", JsonArray{done_stage("sft")}, "run.json: stages[0].name is 'sft', the recipe's stage in this place is 'tokenizer'"},
            {"stages", JsonArray{3}, "run.json: stages[0]: expected an object"},
            {"stages", JsonArray{JsonObject{{"name", "tokenizer"}}}, "run.json: stages[0]: member 'steps' is missing"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "tokens", "many")}, "run.json: stages[0].tokens: expected an integer"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "seconds", "long")}, "run.json: stages[0].seconds: expected a number"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "planned_steps", -2)}, "run.json: stages[0].planned_steps is negative"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "eval", JsonArray{5})}, "run.json: stages[0].eval's result: expected an object"},
+           {"initial", JsonArray{5}, "run.json: initial's result: expected an object"},
            {"log", JsonObject{}, "run.json: log: member 'metrics_bytes' is missing"},
            {"log", JsonObject{{"metrics_bytes", -4}, {"samples_bytes", 0}}, "run.json: log.metrics_bytes is negative"}}) {
     const std::string error = error_with(member, value);
     EXPECT_NE(error.find(words), std::string::npos) << words << "\n" << error;
   }
+}
+
+// A stage counts as done only while the model that it left is there.
+TEST_F(RunStateTest, ADoneStageHasTheCheckpointThatTheNextOneStartsFrom) {
+  state.stages_done = 2;
+  state.stages = JsonArray{done_stage("tokenizer"), changed(done_stage("pretrain"), "kept_step", 7)};
+  state.save(folder.path(), recipe_with());
+  const auto error = [&] { return error_of([&] { RunState::load(folder.path(), recipe_with()); }); };
+  EXPECT_NE(error().find("run.json: stages[1].kept_step is 7, and there is no checkpoint"), std::string::npos) << error();
+  std::filesystem::create_directories(folder.path() / "checkpoints" / "pretrain" / "step-7");
+  EXPECT_EQ(error(), "no error");
+}
+
+TEST_F(RunStateTest, ADamagedRecipeIsNamedWithTheFile) {
+  state.recipe.set("stage", JsonArray{JsonObject{}});
+  const Recipe recipe = recipe_with();
+  const std::string error = error_of([&] { check_same_recipe(state, folder.path(), recipe); });
+  EXPECT_NE(error.find("run.json: recipe.stage[0]: member 'name' is missing"), std::string::npos) << error;
 }
 
 TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {

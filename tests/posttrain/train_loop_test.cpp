@@ -59,6 +59,7 @@ class TrainLoopTest : public ::testing::Test {
       });
     });
     weights_ = weights_of(*out.model);
+    report_ = out.report;
     return end;
   }
   bool saved(int64_t step) const { return fs::exists(folder_ / "checkpoints" / "stage" / concat("step-", step) / "manifest.json"); }
@@ -71,6 +72,7 @@ class TrainLoopTest : public ::testing::Test {
   LoopConfig config_;
   fs::path folder_;
   std::vector<float> weights_;
+  StageReport report_;
 };
 
 TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
@@ -85,6 +87,15 @@ TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheS
   EXPECT_TRUE(saved(3));
   ASSERT_EQ(run("stopped"), "no error");
   EXPECT_EQ(weights_, whole);
+}
+
+// The next stage's rows of metrics begin behind the steps that were made.
+TEST_F(TrainLoopTest, FewerStepsThanWereMadeCountAsThoseThatWereMade) {
+  ASSERT_EQ(run("shortened"), "no error");
+  config_.steps = 4;
+  ASSERT_EQ(run("shortened"), "no error");
+  EXPECT_EQ(report_.steps, 6);
+  EXPECT_EQ(report_.planned_steps, 6);
 }
 
 TEST_F(TrainLoopTest, OutOfMemoryIsAnErrorLikeAnyOther) {

@@ -92,6 +92,40 @@ TEST(GroupsOfOne, TheErrorNamesTheLine) {
   EXPECT_NE(error.find("recipe.toml:3:"), std::string::npos) << error;
 }
 
+// It would run: neighbours in the batch would be taken for pairs, or a value head saved that nothing trained.
+TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
+  const std::tuple<std::string, std::string, std::string> cases[] = {
+      {"rl", "dpo", "dpo learns from pairs of a chosen and a rejected completion"},
+      {"rl", "orpo", "hone pairs makes them"},
+      {"rl", "simpo", "pairs"},
+      {"rl", "bradley_terry", "pairs"},
+      {"sft", "dpo", "this stage trains on single completions"},
+      {"sft", "grpo", "grpo learns from completions that the stage itself samples"},
+      {"preference", "sft", "this stage trains on pairs of a chosen"},
+      {"preference", "kto", "this stage trains on pairs"},
+      {"preference", "bradley_terry", "bradley_terry learns from the scores of a pair"},
+      {"preference", "ppo", "ppo learns from completions that the stage itself samples"},
+      {"labelled", "dpo", "this stage trains on single completions"},
+      {"labelled", "rloo", "rloo learns from completions that the stage itself samples"},
+      {"reward_model", "dpo", "this stage trains on the scores of a pair"},
+      {"reward_model", "sft", "this stage trains on the scores of a pair"},
+  };
+  for (const auto& [kind, objective, words] : cases) {
+    SCOPED_TRACE(kind + " " + objective);
+    const std::string error = error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); });
+    EXPECT_NE(error.find("recipe.toml:3:"), std::string::npos) << error;
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  }
+  for (const auto& [kind, objective] : {std::pair{"rl", "rft"},
+                                        {"rl", "kto"},
+                                        {"preference", "simpo"},
+                                        {"preference", "orpo"},
+                                        {"labelled", "kto"},
+                                        {"sft", "sft"},
+                                        {"reward_model", "bradley_terry"}})
+    EXPECT_EQ(error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); }), "no error") << kind << objective;
+}
+
 TEST(ContradictingSettings, AreRefused) {
   EXPECT_NE(error_of([] { read(rl_with("use_bias_correction_kl = true\n")); }).find("needs a beta above 0"), std::string::npos);
   EXPECT_NE(error_of([] { read(rl_with("objective = \"ppo\"\nkl_coef = 0.0\nkl_ctrl = \"adaptive\"\n")); }).find("needs a kl_coef above 0"),
