@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "rewards/answer_text.h"
 #include "rewards/math_reading.h"
+#include "rewards/math_spans.h"
 #include "rewards/math_words.h"
 #include "rewards/number_text.h"
 #include "rewards/statement.h"
@@ -18,7 +19,7 @@ namespace {
 
 using Kind = StatementPart::Kind;
 
-constexpr size_t longest_line = 4096, longest_integer = 15;
+constexpr size_t most_boxes = 64, longest_line = 4096, longest_integer = 15;
 
 NumberText number_of_digits(std::string digits) {
   NumberText out;
@@ -250,7 +251,10 @@ std::optional<NumberText> number_value(std::string_view expression) {
 }
 
 std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker) {
-  std::string_view text = corrected(answer_part(completion));
+  std::string_view text = answer_part(completion);
+  if (!require_marker)
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_value(joined_spans(text, boxes));
+  text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {
     const size_t at = rfind_ignoring_case(text, marker);
