@@ -207,6 +207,15 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
   return true;
 }
 
+// "18", and with words beside it: "18 clips". Of several there is none.
+std::optional<NumberText> number_of_box(std::string_view content) {
+  if (const auto value = number_value(content)) return value;
+  std::optional<NumberText> first, last;
+  if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last || first->digits != last->digits)
+    return std::nullopt;
+  return first;
+}
+
 }  // namespace
 
 std::optional<NumberText> number_value(std::string_view expression) {
@@ -253,7 +262,7 @@ std::optional<NumberText> number_value(std::string_view expression) {
 std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker) {
   std::string_view text = answer_part(completion);
   if (!require_marker)
-    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_value(joined_spans(text, boxes));
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_of_box(joined_spans(text, boxes));
   text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {

@@ -380,13 +380,13 @@ TEST(AnswerStatement, AnAnswerThatIsTakenBackDeniedOrAskedForIsNotPaid) {
   for (const char* reward : {"math", "number"}) expect_scores(reward, {{"18", kept, taken_back}});
   expect_scores("math",
                 {{"18", {"答案是18", "答案：18"}, {"y = 17 when x = 18", "答案不是18", "Let x = 18.", "If the answer is 18, then we are lost."}}});
-  expect_scores("number",
-                {{"18",
-                  {"\\[ \\boxed{18} \\]", "The answer is $\\boxed{18}$ dollars", "$9\\times 2=\\boxed{18}$.", "$\\boxed{18}.$", "\\boxed{x=18}",
-                   "or $x=\\boxed{18}$, which 3 checks show.", "The answer is $\\mathbf{18}$.", "The answer isn't 17, it's 18."},
-                  {"The answer isn't 18, it's 17.", "half of 18", "twice 18", "18 squared", "18 dozen", "more than 18", "18 or more", "18 and a half",
-                   "20 minus 18", "18 is incorrect", "Neither 17 nor 18", "x = 18 is not a solution", "perhaps 18", "\\boxed{17} or \\boxed{18}",
-                   "\\boxed{17}, not 18"}}});
+  expect_scores("number", {{"18",
+                            {"\\[ \\boxed{18} \\]", "The answer is $\\boxed{18}$ dollars", "$9\\times 2=\\boxed{18}$.", "$\\boxed{18}.$",
+                             "\\boxed{x=18}", "\\boxed{18 clips}", "\\boxed{18 cm}", "or $x=\\boxed{18}$, which 3 checks show.",
+                             "The answer is $\\mathbf{18}$.", "The answer isn't 17, it's 18."},
+                            {"The answer isn't 18, it's 17.", "half of 18", "twice 18", "18 squared", "18 dozen", "more than 18", "18 or more",
+                             "18 and a half", "20 minus 18", "18 is incorrect", "Neither 17 nor 18", "x = 18 is not a solution", "perhaps 18",
+                             "\\boxed{17} or \\boxed{18}", "\\boxed{17}, not 18", "\\boxed{18, 17}", "\\boxed{18 of 20}", "\\boxed{9 \\cdot 18}"}}});
   expect_scores("choice", {{"A",
                             {"The answer is B. Wait, it is A.", "I'd say A.", "答案是A", "答案：A", "It's not B, so the answer is A."},
                             {"The answer is A. Wait, it is B.", "The answer is A? No, B.", "A... no, B", "Is it A?", "If A is correct then B",
