@@ -4,6 +4,7 @@
 
 #include "rewards/math_extract.h"
 #include "rewards/number_text.h"
+#include "rewards/statement.h"
 #include "rewards/text.h"
 
 namespace hone {
@@ -11,6 +12,41 @@ namespace hone {
 namespace {
 
 constexpr std::string_view fence = "```", answer_tag = "<answer>";
+constexpr size_t longest_sentence = 4096;
+// A sentence that starts so takes back what was said before it.
+constexpr std::string_view corrections[] = {
+    "wait",        "but wait",     "no wait",       "oh wait",       "actually",         "correction",       "sorry",
+    "apologies",   "oops",         "hmm",           "contradiction", "scratch that",     "i mean",           "my mistake",
+    "i was wrong", "that's wrong", "that is wrong", "this is wrong", "that's not right", "that is not right"};
+// These do with a sign after them: "No, it is 6.", but "No other value is possible."
+constexpr std::string_view refusals[] = {"no", "nope", "not quite", "wrong", "incorrect"};
+// What comes before these in a sentence says nothing about the marker.
+constexpr std::string_view clause_starts[] = {"so", "therefore", "thus", "hence", "but", "then", "and", "because"};
+constexpr std::string_view marker_denials[] = {"wrong",    "incorrect", "false",  "if",       "whether",    "suppose", "supposing", "assume",
+                                               "assuming", "doubt",     "nobody", "unlikely", "impossible", "never",   "worst",     "opposite"};
+constexpr std::string_view claims[] = {"think", "believe", "true",    "say",   "said",  "sure", "case",
+                                       "claim", "mean",    "certain", "clear", "agree", "that"};
+
+template <size_t N>
+bool contains(const std::string_view (&set)[N], std::string_view word) {
+  return std::find(std::begin(set), std::end(set), word) != std::end(set);
+}
+
+// Where a sentence that takes something back goes on after the words that do; npos if it does not.
+size_t correction_end(std::string_view sentence) {
+  const size_t begin = std::min(sentence.find_first_not_of(" \t\r*_\"'-"), sentence.size());
+  const std::string_view rest = sentence.substr(begin);
+  const auto starts_with = [&](std::string_view phrase, bool with_sign) {
+    if (rest.size() < phrase.size() || lower(rest.substr(0, phrase.size())) != phrase) return false;
+    const char next = rest.size() > phrase.size() ? rest[phrase.size()] : '.';
+    return with_sign ? std::string_view(",.:;!").find(next) != std::string_view::npos : !is_letter(next) && next != '\'';
+  };
+  for (const std::string_view phrase : corrections)
+    if (starts_with(phrase, false)) return begin + phrase.size();
+  for (const std::string_view phrase : refusals)
+    if (starts_with(phrase, true)) return begin + phrase.size();
+  return std::string_view::npos;
+}
 
 // Without the fences of a code block that `text` is all of, and the language after the first.
 std::string_view without_fences(std::string_view text) {
@@ -80,6 +116,33 @@ std::string_view answer_part(std::string_view text) {
   }
   const size_t at = text.rfind(thought);
   return at == std::string_view::npos ? text : text.substr(at + thought.size());
+}
+
+std::string_view corrected(std::string_view text) {
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = sentence_end(text.substr(0, std::min(text.size(), at + longest_sentence)), at);
+    // The first sentence takes nothing back.
+    const size_t from = begin > 0 || !trimmed(text.substr(0, at)).empty() ? correction_end(text.substr(at, end - at)) : std::string_view::npos;
+    if (from != std::string_view::npos) begin = at + from;
+    at = end + 1;
+  }
+  text.remove_prefix(begin);
+  while (begin > 0 && !text.empty() && std::string_view(",.:;! ").find(text.front()) != std::string_view::npos) text.remove_prefix(1);
+  return text;
+}
+
+bool is_marker_denied(std::string_view before) {
+  if (before.size() > longest_sentence) before.remove_prefix(before.size() - longest_sentence);
+  if (const size_t stop = before.find_last_of(".,;:!?\n"); stop != std::string_view::npos) before.remove_prefix(stop + 1);
+  bool denied = false, negated = false;
+  for (const std::string_view raw : words_of(before)) {
+    const std::string word = lower(raw);
+    if (contains(clause_starts, word)) denied = negated = false;
+    denied = denied || contains(marker_denials, word) || (negated && contains(claims, word));
+    negated = negated || word == "not" || word.ends_with("n't") || word.ends_with("n’t");
+  }
+  return denied;
 }
 
 std::string_view final_answer(std::string_view text) {

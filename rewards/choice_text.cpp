@@ -22,10 +22,11 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
 
 constexpr std::string_view wrappers[] = {"\\boxed{", "\\text{", "\\textbf{", "\\mathrm{", "\\mathbf{", "\\(", "(",
                                          "[",        "*",       "$",         "`",         "\"",        "'",   "{"};
-constexpr std::string_view markers[] = {"answer is", "answer:",     "answer**:",      "answer must be", "answer should be", "answer would be",
-                                        "choice is", "choice:",     "option is",      "option:",        "i choose",         "i pick",
-                                        "i select",  "i'll choose", "i would choose", "i'd choose",     "i would pick",     "i'd pick",
-                                        "go with",   "i'll pick",   "choose option",  "select option"};
+constexpr std::string_view markers[] = {
+    "answer is",      "answer:",    "answer**:",    "answer must be", "answer should be", "answer would be", "choice is",
+    "choice:",        "option is",  "option:",      "i choose",       "i pick",           "i select",        "i'll choose",
+    "i would choose", "i'd choose", "i would pick", "i'd pick",       "i'd say",          "i would say",     "答案是",
+    "答案为",         "答案：",     "答案:",        "go with",        "i'll pick",        "choose option",   "select option"};
 // Between a marker and the letter.
 constexpr std::string_view leads[] = {"the",    "option",  "choice", "letter",  "answer", "definitely", "clearly", "therefore", "indeed", "most",
                                       "likely", "simply",  "just",   "correct", "right",  "best",       "is",      "be",        "must",   "both",
@@ -42,6 +43,7 @@ constexpr std::string_view after_letter[] = {"is",    "and",     "or",     "beca
                                              "which", "with",    "was",    "would",   "must",    "has",    "seems",  "if",    "due",
                                              "it",    "so",      "rather", "instead", "are",     "nor",    "cannot", "isn't", "does",
                                              "looks", "appears", "over",   "while",   "whereas", "should", "can"};
+constexpr std::string_view weakenings[] = {"partially", "partly", "half", "almost", "nearly", "least", "worst", "opposite", "less"};
 constexpr std::string_view affirmations[] = {"correct", "right", "best", "answer", "true", "choice"};
 
 struct Mention {
@@ -55,8 +57,9 @@ class ChoiceReader {
   explicit ChoiceReader(std::string_view letters) : letters_(letters) {}
 
   std::optional<char> read(std::string_view completion) const {
-    const std::string_view text = trimmed(answer_part(completion));
+    std::string_view text = trimmed(answer_part(completion));
     if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return boxed(text, boxes);
+    text = trimmed(corrected(text));
     if (const auto letter = only_letter(text)) return letter;
     bool hedged = false;
     if (const auto letter = decided(text, hedged); letter || hedged) return letter;
@@ -219,7 +222,9 @@ class ChoiceReader {
   }
 
   Decision decide(std::string_view sentence, bool last_line) const {
-    if (const size_t at = marker_end(sentence); at != std::string_view::npos) return after_marker(sentence.substr(at));
+    if (sentence.ends_with('?')) return {};
+    if (const size_t at = marker_end(sentence); at != std::string_view::npos)
+      return is_marker_denied(sentence.substr(0, at)) ? Decision() : after_marker(sentence.substr(at));
     const std::vector<Mention> found = mentions(sentence);
     Decision out;
     for (size_t i = 0; i < found.size(); ++i) {
@@ -283,12 +288,17 @@ class ChoiceReader {
   }
   // "B is correct", "(B) must be the right answer"
   static bool is_affirmed(std::string_view text, const std::vector<Mention>& found, size_t i) {
-    if (is_denied(text, found, i)) return false;
+    if (is_denied(text, found, i) || is_marker_denied(text.substr(0, found[i].begin))) return false;
     const size_t to = i + 1 < found.size() ? found[i + 1].begin : text.size();
     const std::vector<std::string> after = words(text.substr(found[i].end, std::min<size_t>(to - found[i].end, 60)));
     if (after.empty() || (after[0] != "is" && after[0] != "are" && after[0] != "must" && after[0] != "has")) return false;
-    for (size_t w = 1; w < std::min<size_t>(after.size(), 6); ++w)
+    // "A is correct if x > 0", "A is correct and so is B"
+    if (std::any_of(after.begin(), after.end(), [](const std::string& word) { return word == "if" || word == "unless"; })) return false;
+    if (after.size() >= 2 && after[after.size() - 2] == "so" && after.back() == "is" && i + 1 < found.size()) return false;
+    for (size_t w = 1; w < std::min<size_t>(after.size(), 6); ++w) {
+      if (contains(weakenings, after[w])) return false;
       if (contains(affirmations, after[w])) return true;
+    }
     return false;
   }
   static bool is_coupled(std::string_view text, const Mention& left, const Mention& right) {

@@ -46,8 +46,8 @@ std::string_view marked_sentence(std::string_view text) {
 // The answer after "####" or the last "answer is"; empty if there is none.
 std::string_view marked_answer(std::string_view text, const MathSources& sources) {
   size_t at = sources.expression ? text.rfind("####") : std::string_view::npos;
-  at = at == std::string_view::npos ? end_of_last(text, {"answer is", "answer:", "answer**:"}) : at + 4;
-  if (at == std::string_view::npos) return {};
+  at = at == std::string_view::npos ? end_of_last(text, {"answer is", "answer:", "answer**:", "答案是", "答案为", "答案：", "答案:"}) : at + 4;
+  if (at == std::string_view::npos || is_marker_denied(text.substr(0, at))) return {};
   const std::string_view sentence = marked_sentence(text.substr(at));
   // "The answer is as follows:", and it follows.
   if (!sentence.ends_with(':')) return sentence;
@@ -114,6 +114,8 @@ std::string with_dollars(std::string_view sentence, const MathSources& sources) 
 std::vector<std::string> readings(std::string_view text, const MathSources& sources, SentenceRole role, bool whole) {
   std::vector<std::string> out;
   const std::string sentence = with_dollars(text, sources);
+  // A question states nothing.
+  if (sentence.ends_with('?')) return {concat("\\text{", sentence, "}")};
   MathReading reading = read_sentence(sentence, {.formulas = sources.latex, .expressions = sources.expression}, role);
   if (reading.value && !reading.value->empty()) out.push_back(std::move(*reading.value));
   if (std::string decimal = out.empty() ? "" : with_decimal_point(out.front()); !decimal.empty()) out.push_back(std::move(decimal));
@@ -137,8 +139,10 @@ bool last_boxed(std::string_view text, std::string_view& content) {
 std::vector<std::string> extract_answer(std::string_view text, const MathSources& sources) {
   if (sources.latex)
     if (auto boxed = boxed_reading(text)) return {std::move(*boxed)};
+  const std::string_view all = trimmed(text);
+  text = corrected(text);
   if (const std::string_view marked = marked_answer(text, sources); !marked.empty()) return readings(marked, sources, SentenceRole::marked, true);
-  const std::string_view sentence = last_sentence(text, sources), all = trimmed(text);
+  const std::string_view sentence = last_sentence(text, sources);
   const bool whole = all.size() <= longest_sentence && all.find('\n') == std::string_view::npos;
   if (sentence.empty()) return readings(whole ? all : sentence, sources, SentenceRole::conclusion, whole);
   // Several sentences are no answer, but a closing full stop is none.

@@ -30,8 +30,9 @@ constexpr std::string_view conclusions[] = {"so", "therefore", "thus", "hence", 
 constexpr std::string_view explanations[] = {"since", "because", "so", "therefore", "thus", "hence"};
 constexpr std::string_view openings[] = {"since", "because", "if", "when", "as", "given", "after", "while", "although", "for", "with"};
 // The value is denied, doubted or bound to a condition, wherever these words stand.
-constexpr std::string_view doubts[] = {"cannot", "neither",   "nor",   "wrong",   "incorrect", "incorrectly", "impossible", "unless",
-                                       "except", "otherwise", "maybe", "perhaps", "either",    "unlikely",    "if"};
+constexpr std::string_view doubts[] = {"cannot", "neither", "nor",       "wrong",    "incorrect",  "incorrectly", "impossible",
+                                       "unless", "except",  "otherwise", "maybe",    "perhaps",    "either",      "unlikely",
+                                       "if",     "false",   "might",     "possibly", "extraneous", "anything"};
 // Beside a value: something else than the value is meant.
 constexpr std::string_view changing[] = {"between",    "half",      "halves",    "twice",     "thrice",    "double",  "triple",
                                          "squared",    "cubed",     "factorial", "root",      "dozen",     "dozens",  "divided",
@@ -58,10 +59,52 @@ constexpr std::string_view operations[] = {"half",    "third",   "quarter", "fou
 constexpr std::string_view shares[] = {"third",  "thirds",  "fourth",    "fourths",    "fifth",      "fifths",      "sixth",
                                        "sixths", "seventh", "sevenths",  "eighth",     "eighths",    "ninth",       "ninths",
                                        "tenth",  "tenths",  "hundredth", "hundredths", "thousandth", "thousandths", "millionths"};
+// "18 fails", and after "18 is": "too large", "close".
+constexpr std::string_view failures[] = {"fail", "fails", "failed"};
+constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    "almost",     "partially", "partly",
+                                           "rejected", "excluded", "discarded", "eliminated", "invalid"};
+// Directly before a value: "we reject 18", and a name: "Step 18".
+constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
+constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
+constexpr std::string_view suppositions[] = {"suppose", "assume"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
 bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
+
+bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
+bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
+
+bool changes_before(const Parts& parts, size_t at) {
+  size_t left = at;
+  while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
+  if (left == 0 || parts[left - 1].kind != Kind::word) return false;
+  const std::string& word = parts[left - 1].word;
+  if (contains(bounds, word) || contains(refusals, word) || contains(named, word) || is_number_word(word)) return word != "one" || left == at;
+  if (left < 2 || parts[left - 2].kind != Kind::word) return false;
+  const std::string& other = parts[left - 2].word;
+  if (word == "of" && contains(operations, other)) return true;
+  if (word == "to" && (other == "up" || other == "close")) return true;
+  if (word == "to" && at + 1 < parts.size() && parts[at + 1].word == "th") return true;  // x to the 5th
+  return contains(joining, word) && is_number_word(other) && other != "one";
+}
+
+bool changes_after(const Parts& parts, size_t at) {
+  if (at + 1 >= parts.size() || parts[at + 1].kind != Kind::word) return false;
+  const std::string& next = parts[at + 1].word;
+  if (contains(shares, next) || contains(failures, next)) return true;
+  const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+  const std::string_view other = word(at + 2);
+  if (contains(operators, next)) return true;
+  if ((next == "rd" || next == "th") && other == "of") return true;
+  if ((next == "quarter" || next == "quarters") && other == "of") return true;
+  if (next == "below" || next == "above" || other == "below" || word(at + 3) == "below") return true;
+  if (contains(joining, next) && is_number_word(other) && !(next == "in" && other == "one")) return true;
+  if (next == "times" && is_number_word(other)) return true;
+  if (next == "and") return contains(additions, other);
+  if (next == "out" && other == "of") return true;
+  return is_number_word(next) && next != "one";
+}
 
 class SentenceReader {
  public:
@@ -77,10 +120,8 @@ class SentenceReader {
   }
 
  private:
-  static bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
   static bool holds_expression(const Parts& parts) { return std::any_of(parts.begin(), parts.end(), is_expression); }
   std::string_view text_of(const StatementPart& part) const { return text_.substr(part.begin, part.end - part.begin); }
-  static bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
 
   // "5 (five)" is 5. False if a remark offers another value: "5 (or 6)".
   bool drop_remarks(Parts& parts) const {
@@ -183,6 +224,10 @@ class SentenceReader {
       const bool negated = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "not" || is_negated(part.word); });
       return says(doubts) || (negated && says(claims));
     }
+    // "x does not", before "equal 5"
+    bool ends_in_negation() const {
+      return !parts.empty() && (parts.back().word == "not" || parts.back().word == "never" || is_negated(parts.back().word));
+    }
     // Whether a list or another statement follows its value.
     // "18, the last digit of which is" goes on about the same value.
     bool goes_on() const {
@@ -195,6 +240,8 @@ class SentenceReader {
 
   // The last side of "the total is 5 + 3 = 8 apples", which several chains ("x is 5 and y is 6") do not have.
   MathReading chain(Parts parts) const {
+    const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // not "let me check"
+    if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word))) return {.value = {}, .words_only = true};
     std::vector<Side> sides(1);
     for (size_t i = 0; i < parts.size(); ++i) {
       const bool copula = parts[i].kind == Kind::word && contains(copulas, parts[i].word) && !(i > 0 && parts[i - 1].word == "or");
@@ -207,6 +254,8 @@ class SentenceReader {
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
       if (i != last && sides[i].doubts_value() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
+      const bool rejected = i > last && !sides[i].parts.empty() && contains(rejections, sides[i].parts[0].word);
+      if (rejected || (i < last && sides[i].ends_in_negation())) return {.value = {}, .words_only = true};
       if (i > 0 && i < last && sides[i].goes_on()) return {};
       // After "the answer is", "5 apples: 3 of them are red" is no chain.
       if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value()) return {};
@@ -250,7 +299,9 @@ class SentenceReader {
     size_t end = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!is_expression(parts[i])) continue;
-      if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end))) return {};
+      // "y = 5 when x = 3": none of the equalities is all that is said.
+      if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end)))
+        return {.value = {}, .words_only = text_.find('=') != std::string_view::npos};
       (out += out.empty() ? "" : ", ") += value(parts, i);
       end = parts[i].end;
     }
@@ -266,38 +317,11 @@ class SentenceReader {
       if (contains(changing, word) && !(i < at && calculates(parts[at]))) return true;
       if (i < at && is_negated(word)) return true;
       if (i < at && (word == "not" || word == "never" || word == "than")) return true;
+      if ((word == "could" || word == "may") && i < at && is_word(parts, i + 1, "be")) return true;
+      if (word == "ruled" && is_word(parts, i + 1, "out")) return true;
       if (word == "at" && (is_word(parts, i + 1, "least") || is_word(parts, i + 1, "most"))) return true;
     }
-    return changes_before(parts, at) || changes_after(parts, at);
-  }
-  static bool changes_before(const Parts& parts, size_t at) {
-    size_t left = at;
-    while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
-    if (left == 0 || parts[left - 1].kind != Kind::word) return false;
-    const std::string& word = parts[left - 1].word;
-    if (contains(bounds, word) || is_number_word(word)) return word != "one" || left == at;
-    if (left < 2 || parts[left - 2].kind != Kind::word) return false;
-    const std::string& other = parts[left - 2].word;
-    if (word == "of" && contains(operations, other)) return true;
-    if (word == "to" && (other == "up" || other == "close")) return true;
-    if (word == "to" && at + 1 < parts.size() && parts[at + 1].word == "th") return true;  // x to the 5th
-    return contains(joining, word) && is_number_word(other) && other != "one";
-  }
-  static bool changes_after(const Parts& parts, size_t at) {
-    if (at + 1 >= parts.size() || parts[at + 1].kind != Kind::word) return false;
-    const std::string& next = parts[at + 1].word;
-    if (contains(shares, next)) return true;
-    const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
-    const std::string_view other = word(at + 2);
-    if (contains(operators, next)) return true;
-    if ((next == "rd" || next == "th") && other == "of") return true;
-    if ((next == "quarter" || next == "quarters") && other == "of") return true;
-    if (next == "below" || next == "above" || other == "below" || word(at + 3) == "below") return true;
-    if (contains(joining, next) && is_number_word(other) && !(next == "in" && other == "one")) return true;
-    if (next == "times" && is_number_word(other)) return true;
-    if (next == "and") return contains(additions, other);
-    if (next == "out" && other == "of") return true;
-    return is_number_word(next) && next != "one";
+    return words_change_value(parts, at);
   }
 
   // The expression with its sign in words, percent, multiplier and unit.
@@ -343,6 +367,8 @@ class SentenceReader {
 };
 
 }  // namespace
+
+bool words_change_value(const std::vector<StatementPart>& parts, size_t at) { return changes_before(parts, at) || changes_after(parts, at); }
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {
   return SentenceReader(sentence, options, role).run();

@@ -20,6 +20,9 @@ enum class SentenceRole : uint8_t {
   conclusion,  // it ends a solution: what comes last counts, after "so" or "therefore"
 };
 
+// Whether the words beside the value parts[at] make another of it: "half of 5", "5 squared", "less than 5".
+bool words_change_value(const std::vector<StatementPart>& parts, size_t at);
+
 // A sentence with several values, or with alternatives, gives no single value. In "18, not 20" the first counts.
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role);
 

@@ -1,5 +1,6 @@
-// The number that the completion ends in, or the one after a marker, is the answer's number. A fraction counts as its value; a number inside a power,
-// a range, a ratio or another expression is none. The answer may be a number or a worked solution that ends in "#### 18" (GSM8K).
+// The number in the last box, the one after a marker, or the one that the completion ends in is the answer's number. A fraction counts as its value;
+// a number inside a power, a range, a ratio or another expression is none. The answer may be a number or a worked solution that ends in "#### 18"
+// (GSM8K).
 #include <cmath>
 
 #include "rewards/number_text.h"

@@ -6,6 +6,8 @@
 
 #include "core/check.h"
 #include "rewards/answer_text.h"
+#include "rewards/math_reading.h"
+#include "rewards/math_spans.h"
 #include "rewards/math_words.h"
 #include "rewards/number_text.h"
 #include "rewards/statement.h"
@@ -17,7 +19,7 @@ namespace {
 
 using Kind = StatementPart::Kind;
 
-constexpr size_t longest_line = 4096, longest_integer = 15;
+constexpr size_t most_boxes = 64, longest_line = 4096, longest_integer = 15;
 
 NumberText number_of_digits(std::string digits) {
   NumberText out;
@@ -90,10 +92,32 @@ std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
   return fraction_value(negative ? -sum : sum, *under);
 }
 
-// Without dollar signs, spaces of LaTeX, and what brackets or a percent sign surround the whole.
+// Commands around a whole value.
+constexpr std::string_view wrappers[] = {"\\boxed{", "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"};
+constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"};  // after a value
+constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};    // before one
+
+// In the sentence of a value: it is no answer.
+constexpr std::string_view doubts[] = {"maybe", "perhaps", "possibly", "might", "neither", "nor", "anything", "cannot", "ruled"};
+constexpr std::string_view verdicts[] = {"wrong", "incorrect", "false", "impossible", "extraneous", "invalid", "too", "close", "nearly", "almost"};
+constexpr std::string_view before_verdicts[] = {"is", "are", "was", "be", "a", "the", "it's", "that's"};
+constexpr std::string_view with_negation[] = {"answer", "right", "correct", "solution", "work", "works", "equal", "true"};
+
+template <size_t N>
+bool contains(const std::string_view (&set)[N], std::string_view word) {
+  return std::find(std::begin(set), std::end(set), word) != std::end(set);
+}
+
+// Without dollar signs, spaces of LaTeX, and what brackets, commands or a percent sign surround the whole.
 std::string_view unwrapped(std::string_view text) {
   for (;;) {
     text = trimmed(text);
+    if (text.ends_with('.')) text.remove_suffix(1);
+    const auto* const wrapper = std::find_if(std::begin(wrappers), std::end(wrappers), [&](std::string_view one) { return text.starts_with(one); });
+    if (wrapper != std::end(wrappers) && text.find('}') == text.find_last_not_of('}') + 1 && text.ends_with('}')) {
+      text = text.substr(wrapper->size(), text.size() - wrapper->size() - 1);
+      continue;
+    }
     if (text.ends_with('%')) text.remove_suffix(text.ends_with("\\%") ? 2 : 1);
     const bool pair = text.size() >= 2 && ((text.front() == '(' && text.back() == ')') || (text.front() == '{' && text.back() == '}') ||
                                            (text.front() == '$' && text.back() == '$'));
@@ -124,12 +148,45 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
   const size_t other = last ? at - 2 : at + 2;
   if (joins(word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_number(other)) return std::nullopt;
   if (at > 0 && word(at - 1) == "not") return std::nullopt;
+  if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer")) return std::nullopt;
+  const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_number(at - 2));
+  if (words_change_value(parts, at) || contains(scaling, word(at + 1)) || (at > 0 && contains(multiples, word(at - 1)) && !negative))
+    return std::nullopt;
   auto out = number_value(text.substr(parts[at].begin, parts[at].end - parts[at].begin));
   if (!out) return std::nullopt;
   if (const int zeros = math::multiplier_zeros(word(at + 1)); zeros > 0)
     return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros))) : std::nullopt;
   if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_number(at - 2))) return number_value("-" + out->digits);
   return out;
+}
+
+// Whether a clause denies the value in it, doubts it or asks for it: "18 is not the answer", "perhaps 18", "Is it 18?"
+bool is_denied(std::string_view clause) {
+  if (trimmed(clause).ends_with('?')) return true;
+  const std::vector<StatementPart> parts = statement_parts(clause);
+  bool negated = false, claimed = false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string& word = parts[i].word;
+    if (contains(doubts, word) || (contains(verdicts, word) && i > 0 && contains(before_verdicts, parts[i - 1].word))) return true;
+    if (i > 0 && word == "be" && (parts[i - 1].word == "could" || parts[i - 1].word == "may")) return true;
+    negated = negated || word == "not" || word.ends_with("n't") || word.ends_with("n’t");
+    claimed = claimed || contains(with_negation, word);
+  }
+  return negated && claimed;
+}
+
+// The clause of a line that holds what stands at `at`: "it's 18" of "It isn't 17, it's 18."
+std::string_view clause_at(std::string_view line, size_t at) {
+  for (size_t begin = 0;;) {
+    const size_t end = sentence_end(line, begin);
+    if (end <= at && end < line.size()) {
+      begin = end + 1;
+      continue;
+    }
+    const size_t comma = line.substr(0, at).rfind(", ");
+    if (comma != std::string_view::npos) begin = std::max(begin, comma + 1);
+    return line.substr(begin, end - begin);
+  }
 }
 
 // The first or last number of a line; false if it holds none.
@@ -145,8 +202,18 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
   const auto first_found = std::find_if(parts.begin(), parts.end(), is_number);
   if (first_found == parts.end()) return false;
   const auto last_found = std::find_if(parts.rbegin(), parts.rend(), is_number);
-  out = value_in(line, parts, static_cast<size_t>(last ? parts.rend() - last_found - 1 : first_found - parts.begin()), last);
+  const auto at = static_cast<size_t>(last ? parts.rend() - last_found - 1 : first_found - parts.begin());
+  out = is_denied(clause_at(line, parts[at].begin)) ? std::nullopt : value_in(line, parts, at, last);
   return true;
+}
+
+// "18", and with words beside it: "18 clips". Of several there is none.
+std::optional<NumberText> number_of_box(std::string_view content) {
+  if (const auto value = number_value(content)) return value;
+  std::optional<NumberText> first, last;
+  if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last || first->digits != last->digits)
+    return std::nullopt;
+  return first;
 }
 
 }  // namespace
@@ -154,6 +221,7 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
 std::optional<NumberText> number_value(std::string_view expression) {
   if (expression.size() > longest_line) return std::nullopt;
   if (const size_t annotation = expression.rfind(">>"); annotation != std::string_view::npos) expression.remove_prefix(annotation + 2);
+  expression = unwrapped(expression);
   if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos) expression = expression.substr(equals + 1);
   std::string_view text = unwrapped(expression);
   bool negative = false;
@@ -193,11 +261,15 @@ std::optional<NumberText> number_value(std::string_view expression) {
 
 std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker) {
   std::string_view text = answer_part(completion);
+  if (!require_marker)
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_of_box(joined_spans(text, boxes));
+  text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {
     const size_t at = rfind_ignoring_case(text, marker);
-    if (at == std::string_view::npos) continue;
+    if (at == std::string_view::npos || is_marker_denied(text.substr(0, at))) continue;
     const std::string_view after = text.substr(at + marker.size());
+    if (is_letter(marker.back()) && !after.empty() && is_letter(after.front())) continue;  // "answer isn't"
     if (number_of_line(after.substr(0, after.find('\n', after.find_first_not_of(" \t\r\n"))), false, out)) return out;
   }
   if (require_marker) return std::nullopt;

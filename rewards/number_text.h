@@ -21,7 +21,7 @@ std::optional<NumberText> first_number(std::string_view text);
 // else: "2^10", "3-4", "10:30", "2x", "(1, 2)". A fraction without a finite decimal has digits like "5/3". begin and end are not set.
 std::optional<NumberText> number_value(std::string_view expression);
 
-// The number a completion gives: the value after the last occurrence of the first marker (in lower case) that a value follows, else the last one of
+// The number a completion gives: that of the last \boxed{} unless a marker is required, else the value after the last occurrence of the first marker (in lower case) that a value follows, else the last one of
 // the text. Nothing if that is no single number ("5 or 6", "2^10").
 std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker = false);
 

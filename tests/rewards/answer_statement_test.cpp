@@ -347,4 +347,52 @@ TEST(AnswerStatement, ChoiceIsOneDecidedLetter) {
                           });
 }
 
+TEST(AnswerStatement, AnAnswerThatIsTakenBackDeniedOrAskedForIsNotPaid) {
+  const std::vector<std::string> taken_back = {"The answer is 18. Wait, it is 6.",
+                                               "The answer is 18? No, it's 17.",
+                                               "The answer is 18. No: 17.",
+                                               "The answer is 18. Correction: 17.",
+                                               "The answer is 18.\n\nActually, that is wrong.",
+                                               "It is 18. Wait, that's wrong.",
+                                               "Suppose the answer is 18. Contradiction, so it is 17.",
+                                               "The wrong answer is 18",
+                                               "I don't think the answer is 18.",
+                                               "It is false that x = 18",
+                                               "The answer might be 18.",
+                                               "It could be 18.",
+                                               "The answer is anything but 18",
+                                               "The answer does not equal 18",
+                                               "18 can be ruled out.",
+                                               "18 is too large",
+                                               "18 is nearly right",
+                                               "x = 18 is extraneous",
+                                               "We reject 18",
+                                               "Step 18",
+                                               "Is it 18?",
+                                               "The answer is 18?"};
+  const std::vector<std::string> kept = {"The answer is 5. Wait, it is 18.",
+                                         "The answer is 5. Wait, actually the answer is 18.",
+                                         "Is it 17? No, it is 18.",
+                                         "The answer is 18. Actually, let me check: 9 * 2 = 18.",
+                                         "3 is not prime, so the answer is 18.",
+                                         "I don't think it is hard: the answer is 18.",
+                                         "If she sells 9 at $2, the answer is 18."};
+  for (const char* reward : {"math", "number"}) expect_scores(reward, {{"18", kept, taken_back}});
+  expect_scores("math",
+                {{"18", {"答案是18", "答案：18"}, {"y = 17 when x = 18", "答案不是18", "Let x = 18.", "If the answer is 18, then we are lost."}}});
+  expect_scores("number", {{"18",
+                            {"\\[ \\boxed{18} \\]", "The answer is $\\boxed{18}$ dollars", "$9\\times 2=\\boxed{18}$.", "$\\boxed{18}.$",
+                             "\\boxed{x=18}", "\\boxed{18 clips}", "\\boxed{18 cm}", "or $x=\\boxed{18}$, which 3 checks show.",
+                             "The answer is $\\mathbf{18}$.", "The answer isn't 17, it's 18."},
+                            {"The answer isn't 18, it's 17.", "half of 18", "twice 18", "18 squared", "18 dozen", "more than 18", "18 or more",
+                             "18 and a half", "20 minus 18", "18 is incorrect", "Neither 17 nor 18", "x = 18 is not a solution", "perhaps 18",
+                             "\\boxed{17} or \\boxed{18}", "\\boxed{17}, not 18", "\\boxed{18, 17}", "\\boxed{18 of 20}", "\\boxed{9 \\cdot 18}"}}});
+  expect_scores("choice", {{"A",
+                            {"The answer is B. Wait, it is A.", "I'd say A.", "答案是A", "答案：A", "It's not B, so the answer is A."},
+                            {"The answer is A. Wait, it is B.", "The answer is A? No, B.", "A... no, B", "Is it A?", "If A is correct then B",
+                             "A is correct and so is B", "The wrong answer is A", "The incorrect option is A", "Suppose A is correct. Then",
+                             "If the answer is A, then", "A is partially correct", "A is the worst answer", "A is correct only if x > 0",
+                             "It is unclear whether A is correct", "Nobody thinks A is correct."}}});
+}
+
 }  // namespace hone

@@ -225,10 +225,12 @@ TEST(Composite, AConditionReadsTextNumbersBooleansAndPresence) {
   EXPECT_EQ(parts("{column = 'tests'}", R"({"tests": ["assert True"]})"), 2u);
   EXPECT_EQ(parts("{column = 'tests'}", R"({"tests": null})"), 1u);
   EXPECT_EQ(parts("{column = 'tests'}", "{}"), 1u);
+  EXPECT_EQ(parts("{column = 'level', equals = '3'}", "{}"), 1u);
+  EXPECT_EQ(parts("{column = 'level', one_of = ['3']}", R"({"level": null})"), 1u);
   EXPECT_EQ(parts("{}", "{}"), 2u);
 }
 
-TEST(Composite, ARowWithoutAPartOrWithoutTheColumnIsNamed) {
+TEST(Composite, ARowWithoutAPartIsNamed) {
   const auto message = [](const std::string& columns) {
     const auto reward = make_reward(
         "{kind = 'composite', parts = [{kind = 'math', when = {column = 'domain', equals = 'math'}}, {kind = 'exact', name = 'word', when = {column "
@@ -243,7 +245,8 @@ TEST(Composite, ARowWithoutAPartOrWithoutTheColumnIsNamed) {
   };
   for (const char* words : {"rows.jsonl:7", "no part", "math asks for column 'domain'", "word asks", "\"chem\""})
     EXPECT_NE(message(R"({"domain": "chem"})").find(words), std::string::npos) << words;
-  for (const char* words : {"rows.jsonl:7", "no column 'domain'"}) EXPECT_NE(message("{}").find(words), std::string::npos) << words;
+  for (const char* words : {"rows.jsonl:7", "no part", "column 'domain', which is missing"})
+    EXPECT_NE(message("{}").find(words), std::string::npos) << words;
   EXPECT_EQ(message(R"({"domain": "math"})"), "");
 }
 
