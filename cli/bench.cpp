@@ -1,10 +1,9 @@
-#include "kernels/bench.h"
-
 #include <cstdio>
 
-#include "cli/bench_model.h"
-#include "cli/bench_rewards.h"
-#include "cli/bench_shapes.h"
+#include "cli/bench/model_bench.h"
+#include "cli/bench/op_bench.h"
+#include "cli/bench/rewards.h"
+#include "cli/bench/shapes.h"
 #include "cli/command.h"
 #include "cli/model_arguments.h"
 

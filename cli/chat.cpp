@@ -1,4 +1,4 @@
-#include "core/chat.h"
+#include "core/text/chat.h"
 
 #include <algorithm>
 #include <cstdio>

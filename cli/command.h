@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/fields.h"
-#include "core/registry.h"
+#include "core/base/registry.h"
+#include "core/config/fields.h"
 
 namespace hone {
 

@@ -1,10 +1,10 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "core/config.h"
-#include "core/jsonl.h"
-#include "posttrain/corpus.h"
-#include "posttrain/eval/overlap.h"
+#include "core/config/config.h"
+#include "core/io/jsonl.h"
+#include "eval/overlap.h"
+#include "pretrain/corpus.h"
 
 namespace hone {
 namespace {

@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "cli/command.h"
-#include "core/device.h"
-#include "core/parallel_for.h"
-#include "posttrain/eval/task.h"
-#include "rewards/sandbox_guards.h"
+#include "core/base/parallel_for.h"
+#include "core/device/device.h"
+#include "eval/task.h"
+#include "rewards/sandbox/guards.h"
 
 namespace hone {
 namespace {

@@ -4,15 +4,15 @@
 
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "core/config.h"
-#include "core/file.h"
-#include "core/folder_lock.h"
-#include "core/format.h"
-#include "core/log.h"
-#include "core/model/quantized_model.h"
-#include "posttrain/eval/compare.h"
-#include "posttrain/eval/output.h"
-#include "posttrain/eval/task.h"
+#include "core/base/format.h"
+#include "core/base/log.h"
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "core/io/folder_lock.h"
+#include "eval/compare.h"
+#include "eval/output.h"
+#include "eval/task.h"
+#include "model/quantized_model.h"
 
 namespace hone {
 namespace {

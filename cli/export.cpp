@@ -1,9 +1,9 @@
 #include <cstdio>
 
 #include "cli/command.h"
-#include "core/file.h"
-#include "core/model/adapter.h"
-#include "core/tokenizer.h"
+#include "core/io/file.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/io/adapter.h"
 
 namespace hone {
 namespace {

@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
 
 namespace hone {
 namespace {

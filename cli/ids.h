@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "core/json.h"
+#include "core/io/json.h"
 
 namespace hone {
 

@@ -3,14 +3,14 @@
 #include <map>
 
 #include "cli/command.h"
-#include "core/model/objective.h"
-#include "core/optim/optimizer.h"
+#include "data/generator.h"
+#include "eval/task.h"
 #include "kernels/op.h"
-#include "posttrain/eval/task.h"
-#include "posttrain/recipe_reference.h"
-#include "posttrain/stage.h"
-#include "pretrain/data/generator.h"
 #include "rewards/reward.h"
+#include "run/recipe_reference.h"
+#include "train/objective.h"
+#include "train/optim/optimizer.h"
+#include "train/stage.h"
 
 namespace hone {
 namespace {

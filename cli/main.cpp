@@ -7,8 +7,8 @@
 #include <new>
 
 #include "cli/command.h"
-#include "core/check.h"
-#include "core/config.h"
+#include "core/base/check.h"
+#include "core/config/config.h"
 
 namespace hone {
 

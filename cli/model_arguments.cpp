@@ -1,7 +1,7 @@
 #include "cli/model_arguments.h"
 
-#include "core/file.h"
-#include "core/model/adapter.h"
+#include "core/io/file.h"
+#include "model/io/adapter.h"
 
 namespace hone {
 

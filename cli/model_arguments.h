@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/command.h"
-#include "core/model/model.h"
-#include "core/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/model.h"
 #include "rollout/engine.h"
 
 namespace hone {

@@ -1,11 +1,11 @@
-#include "core/model/objective.h"
+#include "train/objective.h"
 
 #include <cstdio>
 
 #include "cli/command.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "posttrain/objective_json.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "train/objective_json.h"
 
 namespace hone {
 namespace {

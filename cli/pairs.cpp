@@ -4,9 +4,9 @@
 
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "core/file.h"
-#include "core/jsonl.h"
-#include "core/log.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/jsonl.h"
 
 namespace hone {
 namespace {

@@ -1,8 +1,9 @@
+#include "run/plan.h"
+
 #include <cstdio>
 
+#include "cli/bench/machine_limits.h"
 #include "cli/command.h"
-#include "kernels/bench_limits.h"
-#include "posttrain/plan_recipe.h"
 
 namespace hone {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "core/file.h"
-#include "posttrain/run_curves.h"
+#include "core/io/file.h"
+#include "run/curves.h"
 
 namespace hone {
 namespace {

@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
-#include "core/jsonl.h"
-#include "rollout/arithmetic_error.h"
+#include "core/io/jsonl.h"
+#include "rollout/quantization_error.h"
 
 namespace hone {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "core/chat.h"
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
+#include "core/text/chat.h"
 
 namespace hone {
 namespace {

@@ -1,12 +1,12 @@
-#include "posttrain/run.h"
+#include "run/run.h"
 
 #include <cstdio>
 
 #include "cli/command.h"
-#include "core/config.h"
-#include "core/file.h"
-#include "posttrain/plan_recipe.h"
-#include "posttrain/report.h"
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "run/plan.h"
+#include "run/report.h"
 
 namespace hone {
 namespace {

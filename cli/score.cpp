@@ -1,9 +1,8 @@
-#include "core/model/score.h"
-
 #include "cli/command.h"
 #include "cli/ids.h"
 #include "cli/model_arguments.h"
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
+#include "model/token_logprobs.h"
 
 namespace hone {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "cli/command.h"
 #include "cli/model_arguments.h"
-#include "core/format.h"
-#include "core/interrupt.h"
-#include "core/log.h"
-#include "core/stopwatch.h"
-#include "rollout/server.h"
+#include "core/base/format.h"
+#include "core/base/interrupt.h"
+#include "core/base/log.h"
+#include "core/base/stopwatch.h"
+#include "serve/server.h"
 
 namespace hone {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
 
 #include <cstdio>
 #include <iostream>
@@ -7,9 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/ids.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "posttrain/corpus.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "pretrain/corpus.h"
 
 namespace hone {
 namespace {

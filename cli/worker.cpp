@@ -1,11 +1,11 @@
-#include "rollout/worker.h"
+#include "rollout/remote/worker.h"
 
 #include <chrono>
 #include <thread>
 
 #include "cli/command.h"
-#include "core/interrupt.h"
-#include "core/log.h"
+#include "core/base/interrupt.h"
+#include "core/base/log.h"
 
 namespace hone {
 namespace {

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/device.h"
+#include "core/device/device.h"
 
 namespace hone {
 

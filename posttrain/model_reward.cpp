@@ -2,8 +2,8 @@
 #include <cmath>
 #include <mutex>
 
-#include "core/file.h"
-#include "posttrain/prompt.h"
+#include "core/io/file.h"
+#include "data/prompt.h"
 #include "posttrain/reward_model.h"
 #include "rewards/reward.h"
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <iterator>
 
-#include "core/log.h"
-#include "posttrain/held_out.h"
+#include "core/base/log.h"
+#include "data/index_loader.h"
 #include "posttrain/reference.h"
 #include "posttrain/reward_model.h"
-#include "pretrain/loader.h"
+#include "train/held_out.h"
 
 namespace hone {
 

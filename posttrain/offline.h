@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "posttrain/dataset.h"
-#include "posttrain/objective_spec.h"
-#include "posttrain/stage.h"
-#include "posttrain/train_loop.h"
+#include "data/dataset.h"
+#include "train/loop.h"
+#include "train/objective_spec.h"
+#include "train/stage.h"
 
 namespace hone {
 

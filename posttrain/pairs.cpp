@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "posttrain/gather_all.h"
+#include "posttrain/rl/gather_all.h"
 
 namespace hone {
 

@@ -2,7 +2,7 @@
 // Preference pairs out of a model's own replies: several of each prompt are drawn and judged, a good one and a bad one make a pair.
 #include <functional>
 
-#include "posttrain/actor.h"
+#include "posttrain/rl/actor.h"
 
 namespace hone {
 

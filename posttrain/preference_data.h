@@ -1,7 +1,7 @@
 #pragma once
 // Rows of preferences. A prompt is a template's text; or messages, where the template is one {name} of a list or the row has `messages`. Replies are
 // text or messages, too; whole conversations without a prompt of their own share the messages they begin with.
-#include "posttrain/dataset.h"
+#include "data/dataset.h"
 
 namespace hone {
 

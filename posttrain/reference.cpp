@@ -1,6 +1,6 @@
 #include "posttrain/reference.h"
 
-#include "core/model/lora.h"
+#include "model/lora.h"
 
 namespace hone {
 

@@ -3,10 +3,10 @@
 #include <optional>
 #include <span>
 
-#include "core/model/adapter.h"
-#include "core/model/score.h"
-#include "core/sample.h"
-#include "posttrain/run.h"
+#include "data/sample.h"
+#include "model/io/adapter.h"
+#include "model/token_logprobs.h"
+#include "run/run.h"
 
 namespace hone {
 

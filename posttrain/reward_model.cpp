@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/file.h"
-#include "core/model/run.h"
-#include "kernels/cast.h"
-#include "kernels/gemm.h"
+#include "core/io/file.h"
+#include "kernels/elementwise/cast.h"
+#include "kernels/gemm/gemm.h"
+#include "model/forward.h"
 
 namespace hone {
 

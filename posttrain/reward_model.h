@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "core/model/model.h"
-#include "core/sample.h"
-#include "core/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "data/sample.h"
+#include "model/model.h"
 
 namespace hone {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/file.h"
+#include "core/io/file.h"
 
 namespace hone {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
 
 namespace hone {
 

@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <cstring>
 
-#include "core/file.h"
-#include "core/jsonl.h"
-#include "core/log.h"
-#include "core/parallel_for.h"
+#include "core/base/log.h"
+#include "core/base/parallel_for.h"
+#include "core/io/file.h"
+#include "core/io/jsonl.h"
 #include "pretrain/token_file.h"
 
 namespace hone {

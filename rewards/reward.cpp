@@ -1,6 +1,6 @@
 #include "rewards/reward.h"
 
-#include "core/parallel_for.h"
+#include "core/base/parallel_for.h"
 
 namespace hone {
 

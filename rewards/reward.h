@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/config.h"
-#include "core/fields.h"
-#include "core/registry.h"
-#include "core/sample.h"
+#include "core/base/registry.h"
+#include "core/config/config.h"
+#include "core/config/fields.h"
+#include "data/sample.h"
 
 namespace hone {
 

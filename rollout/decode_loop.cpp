@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/model/run.h"
+#include "model/forward.h"
 
 namespace hone {
 namespace {

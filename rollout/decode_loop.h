@@ -6,11 +6,11 @@
 #include <tuple>
 #include <vector>
 
-#include "core/model/model.h"
-#include "kernels/decode.h"
-#include "rollout/device_clock.h"
-#include "rollout/draw.h"
-#include "rollout/kv_planes.h"
+#include "kernels/sampling/decode_advance.h"
+#include "model/model.h"
+#include "rollout/device_timer.h"
+#include "rollout/kv/kv_storage.h"
+#include "rollout/sampler.h"
 
 namespace hone {
 

@@ -6,16 +6,16 @@
 #include <new>
 #include <utility>
 
-#include "core/log.h"
-#include "core/model/batch.h"
-#include "core/model/quantized_model.h"
-#include "core/model/run.h"
+#include "core/base/log.h"
+#include "model/batch.h"
+#include "model/forward.h"
+#include "model/quantized_model.h"
+#include "rollout/completion_writer.h"
 #include "rollout/decode_loop.h"
-#include "rollout/draw_params.h"
-#include "rollout/mixed_pass.h"
+#include "rollout/mixed_batch.h"
 #include "rollout/proposer.h"
-#include "rollout/reply_writer.h"
 #include "rollout/request_check.h"
+#include "rollout/sampling_state.h"
 #include "rollout/scheduler.h"
 
 namespace hone {

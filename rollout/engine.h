@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/fields.h"
-#include "core/model/model.h"
-#include "core/tokenizer.h"
+#include "core/config/fields.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/model.h"
 
 namespace hone {
 
@@ -22,7 +22,8 @@ struct LogitBias {
 
 // How a reply is drawn. Logits are changed in this order (the formulas of vLLM): ids that would end a reply before min_tokens become -infinity;
 // logit_bias is added; of ids in the prompt or the reply, a logit above 0 is divided by repetition_penalty and another one multiplied by it; of ids
-// in the reply, frequency_penalty times their number and presence_penalty are taken off. Then temperature, top_k, top_p and min_p (kernels/sample.h).
+// in the reply, frequency_penalty times their number and presence_penalty are taken off. Then temperature, top_k, top_p and min_p
+// (kernels/sampling/sample.h).
 struct Sampling {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;         // 0 = all
@@ -90,7 +91,7 @@ struct EngineConfig {
   int64_t max_sequences = 256;      // decoding at once
   bool prefix_caching = true;       // blocks of requests before serve those that begin with the same tokens
   SpeculativeConfig speculative{};
-  // none | int8 | fp8: the numbers in which the blocks' matrices are multiplied (core/model/quantized_model.h), beside the model's own weights, or,
+  // none | int8 | fp8: the numbers in which the blocks' matrices are multiplied (model/quantized_model.h), beside the model's own weights, or,
   // where the model is the engine's alone and never changes, in their place.
   std::string quantization = "none";
   bool owns_model = false;

@@ -1,6 +1,6 @@
 #pragma once
 // PagedBatch: the tokens of a plan's parts, packed for one forward pass over a paged cache.
-#include "rollout/kv_planes.h"
+#include "rollout/kv/kv_storage.h"
 #include "rollout/scheduler.h"
 
 namespace hone {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "core/registry.h"
+#include "core/base/registry.h"
 #include "rollout/scheduler.h"
 
 namespace hone {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "core/config.h"
-#include "kernels/sample_score.h"
+#include "core/config/config.h"
+#include "kernels/sampling/logits_logprob.h"
 
 namespace hone {
 namespace {

@@ -1,13 +1,128 @@
 #include "rollout/sampler.h"
 
-namespace hone {
+#include <algorithm>
+#include <cstring>
 
-Metrics LocalSampler::metrics() {
-  const EngineStats now = engine_.stats(), before = std::exchange(before_, now);
-  const auto grown = [&](int64_t EngineStats::*count) { return static_cast<double>(now.*count - before.*count); };
-  return {{"rollout/generated_tokens", grown(&EngineStats::generated_tokens)},
-          {"rollout/prompt_tokens", grown(&EngineStats::prompt_tokens)},
-          {"rollout/preemptions", grown(&EngineStats::preemptions)}};
+#include "kernels/gemm/gemm.h"
+#include "kernels/sampling/logits_logprob.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t param_size = static_cast<int64_t>(sizeof(SampleParams));
+
+// Calls visit(first, logits of the rows from first) for at most rows_at_once rows of hidden, which bounds the logits' memory.
+template <class Visit>
+void for_each_block(Context& context, Model& model, Tensor hidden, int64_t rows_at_once, Visit visit) {
+  for (int64_t first = 0; first < hidden.dim(0); first += rows_at_once) {
+    const int64_t rows = std::min(rows_at_once, hidden.dim(0) - first);
+    ScratchScope scope(context);
+    const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
+    gemm_forward(context, logits, hidden.rows(first, rows), model.head().value, Tensor(), Tensor());
+    visit(first, logits);
+  }
+}
+
+template <class T>
+Tensor upload_bytes(Context& context, std::span<const T> items) {
+  const auto bytes = static_cast<int64_t>(items.size_bytes());
+  const Tensor out = context.scratch().take(DType::u8, {bytes});
+  if (bytes > 0) context.copy(out, Tensor(const_cast<T*>(items.data()), DType::u8, DeviceKind::cpu, {bytes}));
+  return out;
+}
+
+// A table as wide as the widest row; none where no logit changes.
+LogitEdits upload_edits(Context& context, std::span<const DrawParams> rows) {
+  size_t width = 0;
+  for (const DrawParams& row : rows) width = std::max(width, row.edits.size());
+  if (width == 0) return {};
+  std::vector<LogitEdit> edits(rows.size() * width);
+  std::vector<RowEdits> how;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    std::copy(rows[r].edits.begin(), rows[r].edits.end(), edits.begin() + static_cast<std::ptrdiff_t>(r * width));
+    how.push_back(rows[r].how);
+  }
+  return {upload_bytes(context, std::span<const LogitEdit>(edits)), upload_bytes(context, std::span<const RowEdits>(how))};
+}
+
+DrawnRows take_rows(Context& context, int64_t S, int64_t top) { return {context.scratch().take(DType::i32, {DrawnRows::size(S, top)}), S, top}; }
+
+Drawn download_rows(Context& context, const DrawnRows& rows, int64_t count) {
+  std::vector<int32_t> copy(static_cast<size_t>(rows.all().size()));
+  context.copy(host_view(std::span(copy)), rows.all());
+  return rows.read(copy.data(), count);
+}
+
+}  // namespace
+
+Drawn DrawnRows::read(const int32_t* copy, int64_t count) const {
+  for (int64_t i = 0; i < count; ++i)
+    HONE_CHECK(copy[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
+  const auto floats = [&](int64_t column, int64_t first, int64_t amount) {
+    std::vector<float> out(static_cast<size_t>(amount));
+    std::memcpy(out.data(), copy + column * S_ + first, out.size() * sizeof(float));
+    return out;
+  };
+  Drawn out{.ids = {copy, copy + count},
+            .logp = floats(1, 0, count),
+            .truncated_logp = floats(2, 0, count),
+            .raw_logp = floats(3, 0, count),
+            .top_logprobs = {}};
+  if (top_ == 0) return out;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<float> logp = floats(4 + top_, i * top_, top_);
+    auto& row = out.top_logprobs.emplace_back();
+    for (int64_t n = 0; n < top_; ++n) row.push_back({copy[4 * S_ + i * top_ + n], logp[static_cast<size_t>(n)]});
+  }
+  return out;
+}
+
+void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidden, const DrawTables& tables) {
+  const bool edited = static_cast<bool>(tables.edits);
+  for_each_block(context, model, hidden, 256, [&](int64_t first, Tensor logits) {
+    const int64_t S = logits.dim(0);
+    const auto slice = [&](Tensor column) { return column.rows(first, S); };
+    const Tensor params = tables.params.rows(first * param_size, S * param_size);
+    const LogitEdits edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitEdits();
+    if (edited) edit_logits(context, logits, edits);
+    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()), logits, params);
+    if (edited) restore_logits(context, logits, edits);
+    if (edited || out.top() > 0)
+      score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits, slice(out.ids()), params);
+  });
+}
+
+Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const DrawParams> rows) {
+  ScratchScope scratch(context);
+  std::vector<SampleParams> params;
+  int64_t top = 0;
+  for (const DrawParams& row : rows) {
+    params.push_back(row.sample);
+    top = std::max(top, row.top_logprobs);
+  }
+  const DrawTables tables{upload_bytes(context, std::span<const SampleParams>(params)), upload_edits(context, rows)};
+  const DrawnRows out = take_rows(context, std::ssize(params), std::min(top, model.shape().vocab_size));
+  draw_rows(context, model, out, hidden, tables);
+  return download_rows(context, out, std::ssize(params));
+}
+
+Scored score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids, int64_t top_logprobs) {
+  ScratchScope scratch(context);
+  constexpr int64_t rows_at_once = 64;
+  const int64_t count = std::ssize(ids);
+  const std::vector<SampleParams> plain(static_cast<size_t>(std::min(count, rows_at_once)));
+  const Tensor params = upload_bytes(context, std::span(plain));
+  const DrawnRows out = take_rows(context, count, std::min(top_logprobs, model.shape().vocab_size));
+  context.zero(out.all());  // nothing is truncated here
+  context.copy(out.ids(), host_view(ids));
+  for_each_block(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
+    const int64_t S = logits.dim(0);
+    const auto slice = [&](Tensor column) { return column.rows(first, S); };
+    score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits, slice(out.ids()),
+               params.rows(0, S * param_size));
+  });
+  Drawn scored = download_rows(context, out, count);
+  return {std::move(scored.logp), std::move(scored.top_logprobs)};
 }
 
 }  // namespace hone

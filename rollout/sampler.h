@@ -1,47 +1,64 @@
 #pragma once
-// Sampler: where replies come from, be it the engine beside the learner or workers elsewhere. What a request gets depends on its prompt, sampling,
-// id and the weights alone, not on which sampler, or which worker of several, wrote it.
-#include "core/metrics.h"
-#include "rollout/engine.h"
+// From hidden states to drawn tokens and scored ones.
+#include <span>
+#include <vector>
+
+#include "model/model.h"
+#include "rollout/sampling_state.h"
 
 namespace hone {
 
-// One thread.
-class Sampler {
- public:
-  virtual ~Sampler() = default;
-  // Queues it; on_finish is called once, from step(), unless the request is cancelled first. A request that cannot be served is n failed replies.
-  // Returns a ticket for cancel().
-  virtual uint64_t submit(Request request, Engine::OnFinish on_finish) = 0;
-  virtual void cancel(uint64_t ticket) = 0;
-  // Goes on with what was submitted and calls back what has finished; waits a moment (well below a second) where nothing has. False when nothing is
-  // left to do. An Error where no reply can be had any more.
-  virtual bool step() = 0;
-  // The learner's weights, as they are now, are `version`: what begins later is drawn from them. What is being written goes on, its keys and values
-  // computed again first, and its tokens say which version drew each (Reply::versions).
-  virtual void publish(int64_t version) = 0;
-  virtual int64_t version() const = 0;  // the last that was published; 0 before
-  // Of the time since the last call, under rollout/.
-  virtual Metrics metrics() = 0;
+// Of each row: the id drawn and its log-probs (Reply says of which distributions).
+struct Drawn {
+  std::vector<int32_t> ids;
+  std::vector<float> logp, truncated_logp, raw_logp;
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
 };
 
-// The engine beside the learner: they share the weights' memory, so that publishing copies none. What the model is changed into between steps is what
-// the next step draws from.
-class LocalSampler final : public Sampler {
+// Room on a device for what is drawn of S rows and their `top` likeliest ids, in one piece.
+class DrawnRows {
  public:
-  // Everything is the caller's and must outlive it.
-  LocalSampler(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& config)
-      : engine_(context, model, &tokenizer, config) {}
-  uint64_t submit(Request request, Engine::OnFinish on_finish) override { return engine_.submit(std::move(request), std::move(on_finish)); }
-  void cancel(uint64_t ticket) override { engine_.cancel(ticket); }
-  bool step() override { return engine_.step(); }
-  void publish(int64_t version) override { engine_.weights_changed(version, true); }
-  int64_t version() const override { return engine_.version(); }
-  Metrics metrics() override;
+  // Numbers of such a piece.
+  static int64_t size(int64_t S, int64_t top) { return S * (4 + 2 * top); }
+  // all: i32 [size(S, top)].
+  DrawnRows(Tensor all, int64_t S, int64_t top) : all_(all), S_(S), top_(top) {}
+  Tensor all() const { return all_; }
+  int64_t top() const { return top_; }
+  Tensor ids() const { return part(0, 1, DType::i32); }
+  Tensor logp() const { return part(1, 1, DType::f32); }
+  Tensor truncated_logp() const { return part(2, 1, DType::f32); }
+  Tensor raw_logp() const { return part(3, 1, DType::f32); }
+  Tensor top_ids() const { return part(4, top_, DType::i32).view({S_, top_}); }
+  Tensor top_logp() const { return part(4 + top_, top_, DType::f32).view({S_, top_}); }
+  // What the first `count` rows drew, of a host copy of all(). A row that had no distribution is an Error.
+  Drawn read(const int32_t* copy, int64_t count) const;
 
  private:
-  Engine engine_;
-  EngineStats before_;
+  Tensor part(int64_t column, int64_t columns, DType dtype) const {
+    Tensor out = all_.rows(column * S_, columns * S_);
+    out.dtype = dtype;
+    return out;
+  }
+  Tensor all_;
+  int64_t S_, top_;
 };
+
+// What rows are drawn by, on the device: of S rows (kernels/sampling/sample.h, logit_processors.h).
+struct DrawTables {
+  Tensor params;
+  LogitEdits edits{};  // none: no row's logits are changed
+};
+
+// The logits of hidden [S, D], and what is drawn from them: queued, without the host. Edits change what is drawn and truncated_logp only.
+void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidden, const DrawTables& tables);
+// The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the result.
+Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const DrawParams> rows);
+
+// What hidden [S, D] says of given ids [S], at temperature 1: logp and the likeliest ids. Waits for the result.
+struct Scored {
+  std::vector<float> logp;
+  std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
+};
+Scored score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids, int64_t top_logprobs);
 
 }  // namespace hone

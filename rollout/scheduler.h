@@ -7,7 +7,7 @@
 #include <list>
 #include <span>
 
-#include "rollout/kv_cache.h"
+#include "rollout/kv/kv_cache.h"
 #include "rollout/sequence.h"
 
 namespace hone {

@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace hone::test {
 

@@ -1,6 +1,6 @@
 #include "core/comm/device_link.h"
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace hone {
 

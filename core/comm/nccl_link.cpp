@@ -6,9 +6,9 @@
 #include <cstring>
 #include <thread>
 
+#include "core/base/function_ref.h"
 #include "core/comm/device_link.h"
-#include "core/cuda_check.h"
-#include "core/function_ref.h"
+#include "core/device/cuda_check.h"
 
 // Every NCCL call passes through here. What is in progress has not failed: no communicator here blocks.
 #define HONE_NCCL_CHECK(call)                                                                                                                   \

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "core/check.h"
-#include "core/file.h"
+#include "core/base/check.h"
+#include "core/io/file.h"
 
 namespace hone {
 

@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 #include <openssl/sha.h>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace hone {
 

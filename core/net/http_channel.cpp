@@ -17,7 +17,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace hone {
 

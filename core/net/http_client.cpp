@@ -1,6 +1,6 @@
 #include "core/net/http_client.h"
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "core/net/http_channel.h"
 
 namespace hone {

@@ -7,8 +7,8 @@
 #include <set>
 #include <thread>
 
-#include "core/check.h"
-#include "core/log.h"
+#include "core/base/check.h"
+#include "core/base/log.h"
 #include "core/net/http_session.h"
 
 namespace hone {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "core/fields.h"
-#include "core/net/exchange.h"
+#include "core/config/fields.h"
+#include "core/net/http_transaction.h"
 
 namespace hone {
 

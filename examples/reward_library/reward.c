@@ -1,6 +1,6 @@
 /* How close the last number of a completion comes to the answer: 1 where it is the answer, falling to 0 at a distance of `span` (an option).
  *
- *   cc -shared -fPIC -O2 -I rewards -o reward.so examples/reward_library/reward.c -lm
+ *   cc -shared -fPIC -O2 -I rewards/plugins -o reward.so examples/reward_library/reward.c -lm
  *   hone reward --reward "{kind = 'library', path = 'reward.so', options = '{\"span\": 10}'}" --in examples/rows.jsonl --json
  */
 #include <ctype.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "posttrain/pair_loss.h"
+#include "posttrain/losses/pair_loss.h"
 
 namespace hone {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "posttrain/pair_loss.h"
+#include "posttrain/losses/pair_loss.h"
 
 namespace hone {
 namespace {

@@ -1,5 +1,5 @@
-#include "posttrain/advantage.h"
-#include "posttrain/policy_loss.h"
+#include "posttrain/losses/advantage.h"
+#include "posttrain/losses/policy_loss.h"
 
 namespace hone {
 namespace {

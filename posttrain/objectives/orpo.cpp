@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "posttrain/pair_loss.h"
+#include "posttrain/losses/pair_loss.h"
 
 namespace hone {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "posttrain/advantage.h"
-#include "posttrain/penalised_policy.h"
+#include "posttrain/losses/advantage.h"
+#include "posttrain/losses/penalised_policy.h"
 
 namespace hone {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "posttrain/advantage.h"
-#include "posttrain/penalised_policy.h"
+#include "posttrain/losses/advantage.h"
+#include "posttrain/losses/penalised_policy.h"
 
 namespace hone {
 namespace {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "posttrain/advantage.h"
+#include "posttrain/losses/advantage.h"
 
 namespace hone {
 namespace {

@@ -1,4 +1,4 @@
-#include "posttrain/pair_loss.h"
+#include "posttrain/losses/pair_loss.h"
 
 namespace hone {
 namespace {

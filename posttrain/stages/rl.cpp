@@ -1,19 +1,19 @@
 // Reinforcement learning on verifiable rewards: sample, score, give credit, learn.
 #include <algorithm>
 
-#include "core/file.h"
-#include "core/log.h"
+#include "core/base/log.h"
+#include "core/base/stopwatch.h"
+#include "core/io/file.h"
 #include "core/net/bearer_keys.h"
-#include "core/stopwatch.h"
-#include "posttrain/experience.h"
-#include "posttrain/objective_spec.h"
 #include "posttrain/reference.h"
-#include "posttrain/replica.h"
-#include "posttrain/reward_watch.h"
-#include "posttrain/rollouts.h"
-#include "posttrain/stage.h"
-#include "posttrain/train_loop.h"
-#include "posttrain/worker_source.h"
+#include "posttrain/rl/experience.h"
+#include "posttrain/rl/replica.h"
+#include "posttrain/rl/reward_watch.h"
+#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/worker_source.h"
+#include "train/loop.h"
+#include "train/objective_spec.h"
+#include "train/stage.h"
 
 namespace hone {
 namespace {

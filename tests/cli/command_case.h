@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/model/model.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "model/model.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 

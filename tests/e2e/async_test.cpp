@@ -3,8 +3,8 @@
 
 #include <chrono>
 
-#include "core/file.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/io/file.h"
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/whole_run.h"
 

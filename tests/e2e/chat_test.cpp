@@ -1,5 +1,5 @@
 // A chat template whose end of turn is not the tokenizer's eos, from conversations to a served model: replies end with it everywhere.
-#include "tests/core/chat_tokenizer.h"
+#include "tests/core/text/chat_tokenizer.h"
 #include "tests/e2e/whole_run.h"
 
 namespace hone::test {

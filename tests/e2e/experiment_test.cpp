@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 

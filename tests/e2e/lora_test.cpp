@@ -1,7 +1,7 @@
 // Whole runs that train adapters: their bits, their checkpoints, and what the other commands make of them.
 #include <cmath>
 
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/whole_run.h"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "core/file.h"
+#include "core/io/file.h"
 #include "tests/e2e/recipe_run.h"
 
 namespace hone::test {
@@ -101,8 +101,9 @@ TEST(RealRecipes, SignalsInTheMiddleOfAStepStopTheRunAndNothingElse) {
   HONE_SHARED_OR_SKIP(data, "data");
   for (const int signals : {1, 2}) {
     const TemporaryFolder folder;
-    Process process({"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"},
-                    {"HONE_DATA=" + data.string()});
+    Process process(
+        {"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"},
+        {"HONE_DATA=" + data.string()});
     for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     for (int i = 0; i < signals; ++i) {
       process.signal(SIGTERM);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 

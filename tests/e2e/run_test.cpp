@@ -1,7 +1,7 @@
 // Whole runs through the program: what a run promises about its bits, and what it does when it is stopped.
 #include <cstdlib>
 
-#include "core/rng.h"
+#include "core/base/rng.h"
 #include "tests/e2e/whole_run.h"
 
 namespace hone::test {

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "tests/rollout/tiny_server.h"
+#include "tests/serve/tiny_server.h"
 #include "tests/support/http_client.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"

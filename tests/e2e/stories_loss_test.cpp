@@ -1,9 +1,9 @@
 // The real stories260K weights on held-out stories: text through tokenizer and model to nats a token.
 #include <gtest/gtest.h>
 
-#include "core/jsonl.h"
-#include "core/model/score.h"
-#include "core/tokenizer.h"
+#include "core/io/jsonl.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/token_logprobs.h"
 #include "tests/support/support.h"
 
 namespace hone::test {

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <chrono>
 
+#include "core/base/rng.h"
+#include "core/base/stopwatch.h"
 #include "core/net/digest.h"
-#include "core/rng.h"
-#include "core/stopwatch.h"
 #include "tests/e2e/workers_run.h"
 #include "tests/support/certificate.h"
 #include "tests/support/http_server.h"

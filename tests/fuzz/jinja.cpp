@@ -1,5 +1,5 @@
 // A chat template, rendered over a small conversation.
-#include "core/jinja.h"
+#include "core/text/jinja/jinja.h"
 
 #include <string_view>
 

@@ -1,5 +1,5 @@
 // A JSON Lines file, gzip or not; each row is printed and must read back the same.
-#include "core/jsonl.h"
+#include "core/io/jsonl.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

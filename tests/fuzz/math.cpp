@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "rewards/math_compare.h"
-#include "rewards/math_extract.h"
+#include "rewards/answers/math_answer.h"
+#include "rewards/math/compare.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -1,7 +1,7 @@
 // The first line is an override, the rest the recipe. What is read is written and must read back the same.
 #include <cstdlib>
 
-#include "core/config.h"
+#include "core/config/config.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "rewards/puzzle.h"
+#include "rewards/puzzles/puzzle.h"
 #include "rewards/reward.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // The first line is a text, the rest a tokenizer.json that may encode it.
-#include "core/tokenizer.h"
+#include "core/text/tokenizer/tokenizer.h"
 
 #include <string_view>
 

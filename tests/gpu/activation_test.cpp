@@ -1,4 +1,4 @@
-#include "kernels/activation.h"
+#include "kernels/elementwise/activation.h"
 
 #include "tests/gpu/gpu_check.h"
 

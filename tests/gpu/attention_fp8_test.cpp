@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "tests/gpu/quantized_on_gpu.h"
 
 namespace hone::test {

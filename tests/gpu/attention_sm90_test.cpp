@@ -1,6 +1,6 @@
 #include <numeric>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "tests/gpu/plain_attention.h"
 
 namespace hone::test {

@@ -1,4 +1,4 @@
-#include "kernels/cast.h"
+#include "kernels/elementwise/cast.h"
 
 #include "tests/gpu/gpu_check.h"
 

@@ -1,6 +1,5 @@
-#include "kernels/decode.h"
-
-#include "kernels/sample.h"
+#include "kernels/sampling/decode_advance.h"
+#include "kernels/sampling/sample.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {

@@ -1,4 +1,4 @@
-#include "kernels/dropout.h"
+#include "kernels/elementwise/dropout.h"
 
 #include "tests/gpu/gpu_check.h"
 

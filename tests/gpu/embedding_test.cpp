@@ -1,4 +1,4 @@
-#include "kernels/embedding.h"
+#include "kernels/elementwise/embedding.h"
 
 #include "tests/gpu/gpu_check.h"
 

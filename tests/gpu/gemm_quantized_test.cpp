@@ -1,6 +1,6 @@
-#include "kernels/gemm_quantized.h"
+#include "kernels/quant/gemm_quantized.h"
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "tests/gpu/quantized_on_gpu.h"
 
 namespace hone::test {

@@ -1,11 +1,11 @@
 #pragma once
 // Models on a GPU with the weights of one on the CPU.
-#include "core/model/run.h"
-#include "core/model/score.h"
-#include "kernels/cast.h"
-#include "kernels/logprob.h"
-#include "tests/core/model/tiny_model.h"
+#include "kernels/elementwise/cast.h"
+#include "kernels/lm_head/logprob.h"
+#include "model/forward.h"
+#include "model/token_logprobs.h"
 #include "tests/gpu/gpu_check.h"
+#include "tests/model/tiny_model.h"
 
 namespace hone::test {
 

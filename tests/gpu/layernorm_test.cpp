@@ -1,4 +1,4 @@
-#include "kernels/layernorm.h"
+#include "kernels/norm/layernorm.h"
 
 #include "tests/gpu/gpu_check.h"
 

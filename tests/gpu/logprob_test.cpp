@@ -1,4 +1,4 @@
-#include "kernels/logprob.h"
+#include "kernels/lm_head/logprob.h"
 
 #include "tests/gpu/gpu_check.h"
 

@@ -1,12 +1,12 @@
 // Adapters on a GPU beside the CPU's, of ranks that the fast bodies take and of others.
-#include "core/model/lora.h"
+#include "model/lora.h"
 
-#include "core/model/adapter.h"
-#include "kernels/gemm.h"
-#include "pretrain/trainer.h"
+#include "kernels/gemm/gemm.h"
+#include "model/io/adapter.h"
 #include "rollout/engine.h"
-#include "tests/core/model/golden.h"
 #include "tests/gpu/gpu_model.h"
+#include "tests/model/golden.h"
+#include "train/trainer.h"
 
 namespace hone::test {
 namespace {

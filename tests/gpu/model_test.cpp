@@ -1,7 +1,7 @@
 // Whole models on a GPU beside the CPU's.
 #include "rollout/engine.h"
-#include "tests/core/model/golden.h"
 #include "tests/gpu/gpu_model.h"
+#include "tests/model/golden.h"
 
 namespace hone::test {
 namespace {

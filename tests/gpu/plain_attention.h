@@ -1,7 +1,7 @@
 #pragma once
 // Attention as plain bf16 arithmetic gives it: weights and score gradients are rounded to bf16 before their products, results at the end, and all
 // else is exact. Twice its distance from the specification is what a bf16 body may be off by.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {

@@ -1,7 +1,6 @@
 // The fused bodies have the bits of the ops one after another, whatever the number of rows.
-#include "kernels/projection.h"
-
-#include "kernels/rotary.h"
+#include "kernels/decoder_layer/decoder_layer.h"
+#include "kernels/rope/rope.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {

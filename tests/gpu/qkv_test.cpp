@@ -1,6 +1,6 @@
-#include "kernels/qkv.h"
+#include "kernels/rope/qkv.h"
 
-#include "kernels/rotary.h"
+#include "kernels/rope/rope.h"
 #include "tests/gpu/quantized_on_gpu.h"
 
 namespace hone::test {

@@ -1,4 +1,4 @@
-#include "kernels/quantize.h"
+#include "kernels/quant/quantize.h"
 
 #include "tests/gpu/quantized_on_gpu.h"
 

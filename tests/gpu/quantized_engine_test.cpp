@@ -1,5 +1,5 @@
 // Rollouts in one byte a number, beside the model's weights and in their place.
-#include "core/model/layers.h"
+#include "model/modules.h"
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/rollout/tiny_engine.h"

@@ -1,7 +1,7 @@
 #pragma once
 // A matrix of one byte a number on the GPU, with a pattern in the gaps between its rows and around them.
 #include "tests/gpu/gpu_check.h"
-#include "tests/kernels/quantized.h"
+#include "tests/kernels/quant/quantized.h"
 
 namespace hone::test {
 

@@ -1,4 +1,4 @@
-#include "kernels/rmsnorm.h"
+#include "kernels/norm/rmsnorm.h"
 
 #include "tests/gpu/gpu_check.h"
 

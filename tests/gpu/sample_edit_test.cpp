@@ -1,7 +1,6 @@
-#include "kernels/sample_edit.h"
-
 #include <cstring>
 
+#include "kernels/sampling/logit_processors.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {

@@ -1,6 +1,5 @@
-#include "kernels/sample_score.h"
-
-#include "kernels/sample.h"
+#include "kernels/sampling/logits_logprob.h"
+#include "kernels/sampling/sample.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {

@@ -1,9 +1,9 @@
-#include "kernels/sample.h"
+#include "kernels/sampling/sample.h"
 
 #include <map>
 
-#include "kernels/gemm.h"
-#include "kernels/logprob.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/lm_head/logprob.h"
 #include "tests/gpu/gpu_check.h"
 
 namespace hone::test {
@@ -48,7 +48,7 @@ std::vector<SampleParams> varied_params(int64_t count, uint64_t seed) {
   return out;
 }
 
-// Tokens by the words of kernels/sample.h, with their cumulated probability in ascending id.
+// Tokens by the words of kernels/sampling/sample.h, with their cumulated probability in ascending id.
 struct Kept {
   std::map<int32_t, double> ends;
   explicit Kept(const float* logits, int64_t V, const SampleParams& p) {

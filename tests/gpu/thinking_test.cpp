@@ -1,7 +1,7 @@
 // A budget of thinking where passes are recordings that are queued ahead: what is forced ends a stretch of them in time.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
-#include "tests/posttrain/characters.h"
+#include "tests/model/characters.h"
 
 namespace hone::test {
 namespace {

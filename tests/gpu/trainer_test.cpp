@@ -1,10 +1,10 @@
 // Training on a GPU: its bits, its memory, and what it does with numbers that are none.
-#include "pretrain/trainer.h"
+#include "train/trainer.h"
 
 #include <cmath>
 #include <limits>
 
-#include "posttrain/plan_recipe.h"
+#include "run/plan.h"
 #include "tests/gpu/gpu_model.h"
 
 namespace hone::test {

@@ -1,7 +1,7 @@
 #pragma once
 // What op_test.cpp runs for each op: a function that puts every body of the op through the op's own inputs and compares it with the specification.
 // A test file joins with one line for each of its ops; an op without a case fails op_test.
-#include "core/registry.h"
+#include "core/base/registry.h"
 
 namespace hone::test {
 

@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "core/device.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "core/device/device.h"
 #include "kernels/op.h"
 
 namespace hone::test {

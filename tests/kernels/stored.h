@@ -1,6 +1,6 @@
 #pragma once
 // Tensors of .safetensors files as a test's numbers.
-#include "core/safetensors.h"
+#include "core/io/safetensors.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {

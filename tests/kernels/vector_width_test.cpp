@@ -1,13 +1,13 @@
 // Bits must not depend on the width of the processor's vectors: a run moved to a machine without AVX-512 goes on as it was.
 #include <hwy/targets.h>
 
-#include "kernels/activation.h"
-#include "kernels/attention.h"
-#include "kernels/fused_multiply_add.h"
-#include "kernels/gemm.h"
-#include "kernels/logprob.h"
-#include "kernels/optimizer.h"
-#include "kernels/rmsnorm.h"
+#include "kernels/attention/attention.h"
+#include "kernels/cpu/features.h"
+#include "kernels/elementwise/activation.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/lm_head/logprob.h"
+#include "kernels/norm/rmsnorm.h"
+#include "kernels/optimizer/optimizer.h"
 #include "tests/kernels/op_check.h"
 
 namespace hone::test {

@@ -1,7 +1,7 @@
 // ./dev bits: the same program has the same sums twice, and what one recipe computes otherwise is named.
 #include <gtest/gtest.h>
 
-#include "core/file.h"
+#include "core/io/file.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 

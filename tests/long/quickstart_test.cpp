@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "core/file.h"
-#include "core/jsonl.h"
+#include "core/io/file.h"
+#include "core/io/jsonl.h"
 #include "tests/support/process.h"
 #include "tests/support/support.h"
 

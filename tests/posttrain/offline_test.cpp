@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "posttrain/held_out.h"
 #include "posttrain/reference.h"
-#include "tests/pretrain/rig.h"
+#include "tests/train/rig.h"
+#include "train/held_out.h"
 
 namespace hone {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "posttrain/preference_data.h"
-#include "tests/posttrain/characters.h"
+#include "tests/model/characters.h"
 
 namespace hone::test {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/file.h"
-#include "tests/posttrain/characters.h"
+#include "core/io/file.h"
+#include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {

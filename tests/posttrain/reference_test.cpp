@@ -1,7 +1,7 @@
 #include "posttrain/reference.h"
 
-#include "core/model/lora.h"
-#include "tests/core/model/tiny_model.h"
+#include "model/lora.h"
+#include "tests/model/tiny_model.h"
 
 namespace hone::test {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <cmath>
 
-#include "core/file.h"
-#include "posttrain/objective_json.h"
-#include "posttrain/prompt.h"
+#include "core/io/file.h"
+#include "data/prompt.h"
 #include "rewards/reward.h"
-#include "tests/posttrain/characters.h"
-#include "tests/pretrain/rig.h"
+#include "tests/model/characters.h"
+#include "tests/train/rig.h"
+#include "train/objective_json.h"
 
 namespace hone::test {
 namespace {

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <random>
 
-#include "core/file.h"
-#include "core/json.h"
-#include "core/parallel_for.h"
-#include "pretrain/loader.h"
+#include "core/base/parallel_for.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "data/index_loader.h"
 #include "tests/support/support.h"
 
 namespace hone {

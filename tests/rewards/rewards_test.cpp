@@ -1,8 +1,8 @@
 // What each reward says of small completions.
 #include <algorithm>
 
-#include "core/file.h"
-#include "core/jsonl.h"
+#include "core/io/file.h"
+#include "core/io/jsonl.h"
 #include "rewards/reward.h"
 #include "tests/support/support.h"
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <memory>
 
-#include "core/chat.h"
-#include "core/model/model.h"
-#include "tests/core/byte_tokenizer.h"
+#include "core/text/chat.h"
+#include "model/model.h"
+#include "tests/core/text/tokenizer/byte_tokenizer.h"
 
 namespace hone::test {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "core/model/score.h"
-#include "core/parallel_for.h"
+#include "core/base/parallel_for.h"
+#include "model/token_logprobs.h"
 #include "rollout/decode_loop.h"
-#include "rollout/kv_cache.h"
+#include "rollout/kv/kv_cache.h"
 #include "tests/rollout/byte_model.h"
 #include "tests/rollout/tiny_engine.h"
 

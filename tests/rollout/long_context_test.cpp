@@ -1,7 +1,7 @@
 // Replies at the end of 32,000 tokens.
 #include <gtest/gtest.h>
 
-#include "core/model/score.h"
+#include "model/token_logprobs.h"
 #include "tests/rollout/tiny_engine.h"
 
 namespace hone {

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/config.h"
-#include "core/file.h"
-#include "core/model/score.h"
-#include "core/parallel_for.h"
+#include "core/base/parallel_for.h"
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "model/token_logprobs.h"
 #include "tests/rollout/byte_model.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/rollout/tiny_engine.h"

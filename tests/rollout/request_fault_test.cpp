@@ -5,10 +5,10 @@
 #include <cstring>
 #include <new>
 
-#include "core/config.h"
-#include "kernels/embedding.h"
-#include "kernels/sample.h"
-#include "rollout/engine_loop.h"
+#include "core/config/config.h"
+#include "kernels/elementwise/embedding.h"
+#include "kernels/sampling/sample.h"
+#include "rollout/async_engine.h"
 #include "tests/rollout/tiny_engine.h"
 #include "tests/support/support.h"
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "core/model/score.h"
-#include "core/parallel_for.h"
-#include "tests/posttrain/characters.h"
+#include "core/base/parallel_for.h"
+#include "model/token_logprobs.h"
+#include "tests/model/characters.h"
 #include "tests/rollout/tiny_engine.h"
 
 namespace hone::test {

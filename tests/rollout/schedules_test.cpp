@@ -2,7 +2,7 @@
 // steps, neighbours that leave, prompts that begin alike, with and without caching and guesses. Every reply comes, and has the bits it has alone.
 #include <optional>
 
-#include "core/parallel_for.h"
+#include "core/base/parallel_for.h"
 #include "tests/rollout/tiny_draft.h"
 #include "tests/rollout/tiny_engine.h"
 #include "tests/support/support.h"

@@ -1,10 +1,10 @@
 // A budget of thinking: what is forced, and that nothing else changes by it.
 #include <gtest/gtest.h>
 
-#include "core/model/score.h"
-#include "core/parallel_for.h"
+#include "core/base/parallel_for.h"
+#include "model/token_logprobs.h"
 #include "rollout/engine.h"
-#include "tests/posttrain/characters.h"
+#include "tests/model/characters.h"
 #include "tests/rollout/tiny_engine.h"
 
 namespace hone::test {

@@ -2,8 +2,8 @@
 // Folders of models that guess for the tiny one (tests/rollout/tiny_engine.h).
 #include <filesystem>
 
-#include "core/model/model.h"
-#include "core/rng.h"
+#include "core/base/rng.h"
+#include "model/model.h"
 
 namespace hone::test {
 

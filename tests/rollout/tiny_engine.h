@@ -2,9 +2,9 @@
 // A small random model of 61 ids and 96 positions, prompts for it, and replies that must be the same.
 #include <gtest/gtest.h>
 
-#include "core/model/run.h"
-#include "core/rng.h"
-#include "kernels/gemm.h"
+#include "core/base/rng.h"
+#include "kernels/gemm/gemm.h"
+#include "model/forward.h"
 #include "rollout/engine.h"
 
 namespace hone::test {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/model/score.h"
+#include "model/token_logprobs.h"
 #include "tests/rollout/tiny_engine.h"
 
 namespace hone {

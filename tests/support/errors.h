@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "core/check.h"
+#include "core/base/check.h"
 
 namespace hone::test {
 

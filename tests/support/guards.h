@@ -1,6 +1,6 @@
 #pragma once
 // This machine as if it forbade namespaces.
-#include "rewards/sandbox_guards.h"
+#include "rewards/sandbox/guards.h"
 
 namespace hone::test {
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/dtype.h"
+#include "core/device/dtype.h"
 
 namespace hone::test {
 namespace {

@@ -1,7 +1,7 @@
 // Base64 read back: every byte comes as it went, and what is no base64 is refused.
 #include <gtest/gtest.h>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "core/net/digest.h"
 
 namespace hone {

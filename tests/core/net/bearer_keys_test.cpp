@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "tests/support/support.h"
 
 namespace hone {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "core/net/http_server.h"
 #include "tests/support/http_server.h"
 #include "tests/support/support.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/check.h"
+#include "core/base/check.h"
 #include "tests/support/http_server.h"
 
 namespace hone::test {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "core/check.h"
-#include "core/config.h"
+#include "core/base/check.h"
+#include "core/config/config.h"
 #include "core/net/http_channel.h"
 #include "tests/support/certificate.h"
 #include "tests/support/http_client.h"

@@ -1,0 +1,73 @@
+#include "cli/bench/model_bench.h"
+#include "core/base/format.h"
+#include "kernels/op_times.h"
+#include "model/flops.h"
+#include "train/trainer.h"
+
+namespace hone {
+namespace {
+
+std::string op_table(const JsonArray& rows) {
+  std::string out;
+  for (const Json& op : rows)
+    out += format_text("\n  %-24s %6lld calls %10.3f ms", op.at("op").as_string().c_str(), static_cast<long long>(op.at("calls").as_int()),
+                       1e3 * op.at("seconds").as_double());
+  return out;
+}
+
+// A sequence's first token is not trained on, which the count of FLOPs passes over.
+std::string train(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits, Json& row) {
+  HONE_CHECK(options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
+  const TrainerConfig config = bench_trainer(context, options, options.tokens);
+  Trainer trainer(context, model, config);
+  std::vector<Sample> samples(static_cast<size_t>(options.batch));
+  std::vector<const Sample*> batch;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].tokens = random_tokens(options.tokens, model.shape().vocab_size, i);
+    samples[i].mask.assign(samples[i].tokens.size(), 1.0f);
+    samples[i].mask[0] = 0;
+    batch.push_back(&samples[i]);
+  }
+  const std::unique_ptr<Objective> objective = objectives().at("sft")();
+  trainer.step(batch, *objective, 1e-4);  // takes memory
+  StepReport report;
+  const double seconds = median_seconds(options.repeats, [&] { report = trainer.step(batch, *objective, 1e-4); });
+  JsonArray ops;
+  if (options.profile) {
+    const OpTimes times;
+    trainer.step(batch, *objective, 1e-4);
+    for (const OpTime& op : times.read(context)) ops.push_back(JsonObject{{"op", op.name}, {"calls", op.calls}, {"seconds", op.seconds}});
+    row.set("ops", ops);
+  }
+  const double rate = static_cast<double>(options.batch * options.tokens) / seconds;
+  const ModelPlan plan = plan_model(model, options.tokens);
+  row.set("batch", options.batch), row.set("tokens", options.tokens);
+  row.set("seconds", seconds);
+  row.set("tokens_per_second", rate);
+  row.set("flops_per_second", rate * plan.train_flops_per_token);
+  row.set("loss", report.loss);
+  row.set("micro_batch_tokens", config.micro_batch_tokens);
+  row.set("recompute", options.recompute);
+  row.set("moments", options.moments);
+  row.set("flops_per_token", plan.causal_train_flops_per_token);
+  for (const auto& [name, value] : {std::pair{"data", report.times.data},
+                                    {"forward", report.times.forward},
+                                    {"head", report.times.head},
+                                    {"backward", report.times.backward},
+                                    {"optimizer", report.times.optimizer}})
+    row.set(concat("time/", name), value);
+  row.set("B", options.batch), row.set("T", options.tokens);
+  row.set("tok_s", rate);
+  row.set("model_tflops", rate * plan.causal_train_flops_per_token * 1e-12);
+  row.set("mfu_989", rate * plan.causal_train_flops_per_token / 989e12);
+  row.set("peak_gb", peak_gigabytes(context));
+  return format_text("batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's measured arithmetic peak",
+                     static_cast<long long>(options.batch), static_cast<long long>(options.tokens), rate,
+                     100 * rate * plan.train_flops_per_token / limits.flops) +
+         op_table(ops);
+}
+
+[[maybe_unused]] const bool added = model_benches().add("train", {.run = train, .trains = true, .peers = {"train"}});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,67 @@
+#include "core/base/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <string_view>
+
+namespace hone {
+namespace {
+
+std::atomic<int> count{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
+
+// As the signal would without a handler, so that the parent sees which one it was (a shell: 128 + number). The first process of a container is not
+// ended by signals: it exits with what a shell would say.
+[[noreturn]] void end_process(int number) {
+  ::signal(number, SIG_DFL);
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, number);
+  ::raise(number);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::_exit(128 + number);
+}
+
+// Only what POSIX calls async-signal-safe.
+void on_signal(int number) {
+  if (count.fetch_add(1) > 0) end_process(number);
+  constexpr std::string_view note = "\nstopping when what is under way is done; a second signal stops at once\n";
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
+}
+
+// oneDNN's matrix products point the stack register into a heap buffer while they run; a signal's frame pushed there would overwrite what lies
+// below it. A stack that somebody else has set up already will do.
+void give_handlers_a_stack() {
+  alignas(64) static std::array<std::byte, 65536> memory;
+  stack_t stack{};
+  if (::sigaltstack(nullptr, &stack) == 0 && !(stack.ss_flags & SS_DISABLE)) return;
+  stack = {};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  ::sigaltstack(&stack, nullptr);
+}
+
+}  // namespace
+
+void install_interrupt_handlers() {
+  give_handlers_a_stack();
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::sigaction(SIGINT, &action, nullptr);
+  // nohup starts a program with SIGHUP ignored: it outlives its terminal.
+  struct sigaction inherited {};
+  if (::sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
+}
+
+bool interrupted() { return num_interrupts() > 0; }
+
+int num_interrupts() { return count.load(std::memory_order_relaxed); }
+
+}  // namespace hone

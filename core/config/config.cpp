@@ -1,0 +1,241 @@
+#include "core/config/config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "core/base/suggest.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+
+namespace hone {
+namespace {
+
+std::string place(const toml::source_region& region, std::string_view source) {
+  if (!region.path) return std::string(source);
+  if (*region.path != source) return *region.path;  // an override
+  return concat(source, ":", region.begin.line, ":", region.begin.column);
+}
+
+std::string_view kind_of(const toml::node& node) {
+  if (node.is_string()) return "a string";
+  if (node.is_integer()) return "an integer";
+  if (node.is_floating_point()) return "a number";
+  if (node.is_boolean()) return "a boolean";
+  if (node.is_table()) return "a table";
+  if (node.is_array_of_tables()) return "an array of tables";
+  if (node.is_array()) return "an array";
+  return "a date or time";
+}
+
+// An override's value, under the key "value": TOML if it is, else a string.
+toml::table parse_override(std::string_view text, const std::string& source) {
+  std::string why;
+  for (const std::string& value : {std::string(text), Json(text).dump()}) {
+    try {
+      toml::table parsed = toml::parse("value = " + value, source);
+      const toml::node* node = parsed.get("value");
+      if (parsed.size() == 1 && !node->is_date() && !node->is_time() && !node->is_date_time()) return parsed;
+    } catch (const toml::parse_error& error) {
+      why = error.description();
+      if (text.find_first_of("[{\"'") == 0) break;
+    }
+  }
+  fail(source, ": ", why);
+}
+
+// The element of an array of tables that a segment of an override's key names.
+toml::node& element(toml::array& array, const std::string& segment, const std::string& source) {
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(segment.data(), segment.data() + segment.size(), index);
+  if (error == std::errc{} && end == segment.data() + segment.size()) {
+    HONE_CHECK(index < array.size(), source, ": index ", index, " of ", array.size(), " elements");
+    return array[index];
+  }
+  std::vector<std::string> known;
+  for (const char* key : {"name", "objective", "kind"}) {
+    for (toml::node& item : array) {
+      const toml::table* table = item.as_table();
+      const auto name = table ? (*table)[key].value<std::string>() : std::nullopt;
+      if (name == segment) return item;
+      if (name) known.push_back(*name);
+    }
+  }
+  fail(source, ": no element is named '", segment, "'", suggestion(segment, known), "; known: ", join(known));
+}
+
+void apply_override(toml::table& root, std::string_view text) {
+  const size_t equals = text.find('=');
+  HONE_CHECK(equals != std::string_view::npos && equals > 0, "override '", text, "': expected key=value");
+  const std::string source = concat("override '", text, "'");
+  const auto path = std::make_shared<const std::string>(source);
+  const auto key = [&](const std::string& name) { return toml::key(name, toml::source_region{{1, 1}, {1, 1}, path}); };
+
+  std::vector<std::string> segments(1);
+  for (const char c : text.substr(0, equals))
+    if (c == '.')
+      segments.emplace_back();
+    else if (c != ' ')
+      segments.back() += c;
+  HONE_CHECK(segments.size() <= 64, source, ": the key is nested too deep");
+  for (const std::string& segment : segments) HONE_CHECK(!segment.empty(), source, ": a part of the key is empty");
+
+  toml::node* at = &root;
+  for (size_t i = 0; i + 1 < segments.size(); ++i) {
+    if (toml::array* array = at->as_array()) {
+      at = &element(*array, segments[i], source);
+    } else {
+      toml::table* table = at->as_table();
+      HONE_CHECK(table, source, ": '", segments[i - 1], "' is ", kind_of(*at), ", it has no '", segments[i], "'");
+      if (!table->contains(segments[i])) table->insert(key(segments[i]), toml::table{});
+      at = table->get(segments[i]);
+    }
+  }
+  toml::table* table = at->as_table();
+  HONE_CHECK(table, source, ": '", segments.back(), "' is no key of ", kind_of(*at));
+  table->erase(segments.back());
+  parse_override(text.substr(equals + 1), source).get("value")->visit([&](auto& value) { table->insert(key(segments.back()), std::move(value)); });
+}
+
+// Reads one table; finish() complains about the keys nobody asked for.
+class Reader : public Fields {
+ public:
+  Reader(const toml::table& table, std::string_view source) : table_(table), source_(source) {}
+
+  void value(const char* key, bool& v, const char*) override { scalar(key, v, "a boolean"); }
+  void value(const char* key, int64_t& v, const char*) override { scalar(key, v, "an integer"); }
+  void value(const char* key, double& v, const char*) override { scalar(key, v, "a number"); }
+  void value(const char* key, std::string& v, const char*) override { scalar(key, v, "a string"); }
+  void value(const char* key, std::vector<int64_t>& v, const char*) override { list(key, v, "an integer"); }
+  void value(const char* key, std::vector<double>& v, const char*) override { list(key, v, "a number"); }
+  void value(const char* key, std::vector<std::string>& v, const char*) override { list(key, v, "a string"); }
+
+  void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
+    if (const toml::node* node = ask(key)) nested(key, *node, fields);
+  }
+
+  void tables(const char* key, size_t, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
+    const toml::node* node = ask(key);
+    if (!node) return;
+    const toml::array* array = node->as_array();
+    HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array of tables ([[", key, "]]), it is ", kind_of(*node));
+    resize(array->size());
+    for (size_t i = 0; i < array->size(); ++i) nested(key, (*array)[i], [&](Fields& f) { item(i, f); });
+  }
+
+  void require(const char* key, bool fact, const std::string& message) override {
+    if (fact) return;
+    const toml::node* node = ask(key);
+    const std::string name = key;
+    // A required key that is absent is most likely there under a misspelt name.
+    if (!node)
+      for (const auto& [other, ignored] : table_)
+        if (!asked_.contains(std::string(other.str())) && !suggestion(other.str(), {&name, 1}).empty()) unknown(other);
+    fail(place(node ? node->source() : table_.source(), source_), ": ", message);
+  }
+  bool reading() const override { return true; }
+
+  void finish() const {
+    const toml::key* first = nullptr;
+    for (const auto& [key, ignored] : table_)
+      if (!asked_.contains(std::string(key.str())) && (!first || key.source().begin < first->source().begin)) first = &key;
+    if (first) unknown(*first);
+  }
+
+ private:
+  const toml::node* ask(const char* key) {
+    asked_.insert(key);
+    return table_.get(key);
+  }
+
+  [[noreturn]] void unknown(const toml::key& key) const {
+    const std::vector<std::string> known(asked_.begin(), asked_.end());
+    fail(place(key.source(), source_), ": unknown key '", key.str(), "'", suggestion(key.str(), known), "; known: ", join(known));
+  }
+
+  void nested(const char* key, const toml::node& node, const std::function<void(Fields&)>& fields) const {
+    const toml::table* below = node.as_table();
+    HONE_CHECK(below, place(node.source(), source_), ": '", key, "' should be a table, it is ", kind_of(node));
+    Reader reader(*below, source_);
+    fields(reader);
+    reader.finish();
+  }
+
+  template <class T>
+  void convert(const char* key, const toml::node& node, T& v, const char* expected) const {
+    const auto found = node.value_exact<T>();
+    if (found)
+      v = *found;
+    else if (const auto whole = node.value_exact<int64_t>(); whole && std::is_same_v<T, double>)
+      v = static_cast<T>(*whole);
+    else
+      fail(place(node.source(), source_), ": '", key, "' should be ", expected, ", it is ", kind_of(node));
+  }
+  void convert(const char* key, const toml::node& node, std::string& v, const char* expected) const {
+    const auto found = node.value_exact<std::string>();
+    HONE_CHECK(found, place(node.source(), source_), ": '", key, "' should be ", expected, ", it is ", kind_of(node));
+    try {
+      v = expand_path(*found);
+    } catch (const Error& error) {
+      fail(place(node.source(), source_), ": '", key, "': ", error.what());
+    }
+  }
+
+  template <class T>
+  void scalar(const char* key, T& v, const char* expected) {
+    if (const toml::node* node = ask(key)) convert(key, *node, v, expected);
+  }
+  template <class T>
+  void list(const char* key, std::vector<T>& v, const char* expected) {
+    const toml::node* node = ask(key);
+    if (!node) return;
+    if constexpr (std::is_same_v<T, std::string>)
+      if (node->is_string()) return v.assign(1, {}), convert(key, *node, v[0], expected);  // one is a list of one
+    const toml::array* array = node->as_array();
+    HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array, it is ", kind_of(*node));
+    v.assign(array->size(), T{});
+    for (size_t i = 0; i < array->size(); ++i) convert(key, (*array)[i], v[i], expected);
+  }
+
+  const toml::table& table_;
+  std::string_view source_;
+  std::set<std::string> asked_;
+};
+
+}  // namespace
+
+struct Config::Impl {
+  std::string source;
+  toml::table root;
+};
+
+Config::Config(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Config::~Config() = default;
+Config::Config(Config&&) noexcept = default;
+
+Config Config::from_file(const std::string& path, std::span<const std::string> overrides) {
+  return from_text(read_file(path, max_recipe_bytes), path, overrides);
+}
+
+Config Config::from_text(std::string_view text, std::string_view source, std::span<const std::string> overrides) {
+  auto impl = std::make_unique<Impl>();
+  impl->source = source;
+  try {
+    impl->root = toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    fail(source, ":", error.source().begin.line, ":", error.source().begin.column, ": ", error.description());
+  }
+  for (const std::string& one : overrides) apply_override(impl->root, one);
+  return Config(std::move(impl));
+}
+
+void Config::read(const std::function<void(Fields&)>& fields) const {
+  Reader reader(impl_->root, impl_->source);
+  fields(reader);
+  reader.finish();
+}
+
+}  // namespace hone

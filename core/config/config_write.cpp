@@ -1,0 +1,157 @@
+// Settings visited through their fields(): written as TOML, as JSON, as a page of documentation; checked.
+#include "core/config/config.h"
+
+namespace hone {
+namespace {
+
+// What all share: values arrive as Json, tables as what is in them, and nothing is being read.
+class Writer : public Fields {
+ public:
+  void value(const char* key, bool& v, const char* doc) override { put(key, "boolean", v, doc); }
+  void value(const char* key, int64_t& v, const char* doc) override { put(key, "integer", v, doc); }
+  void value(const char* key, double& v, const char* doc) override { put(key, "number", v, doc); }
+  void value(const char* key, std::string& v, const char* doc) override { put(key, "string", v, doc); }
+  void value(const char* key, std::vector<int64_t>& v, const char* doc) override { put(key, "integers", Json::array(v), doc); }
+  void value(const char* key, std::vector<double>& v, const char* doc) override { put(key, "numbers", Json::array(v), doc); }
+  void value(const char* key, std::vector<std::string>& v, const char* doc) override { put(key, "strings", Json::array(v), doc); }
+  void require(const char*, bool, const std::string&) override {}
+  bool reading() const override { return false; }
+  void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
+  void tables(const char*, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item, const char*) override {
+    for (size_t i = 0; i < count; ++i) item(i, *this);
+  }
+
+ protected:
+  virtual void put(const char* key, const char* type, const Json& v, const char* doc) = 0;
+};
+
+std::string toml_value(const Json& v) {
+  if (v.is_array()) {
+    std::string out;
+    for (const Json& item : v.as_array()) out += (out.empty() ? "" : ", ") + toml_value(item);
+    return "[" + out + "]";
+  }
+  if (v.is_number() && !v.is_int()) {
+    const std::string text = number_text(v.as_double());
+    return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
+  }
+  // A JSON string is a TOML one but for DEL, which TOML wants escaped.
+  std::string text = v.dump();
+  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at)) text.replace(at, 1, "\\u007f");
+  return text;
+}
+
+// A table's own values come before the tables in it, whatever the order of the fields: TOML has no way back from a header.
+class TomlWriter : public Writer {
+ public:
+  explicit TomlWriter(std::string path) : path_(std::move(path)) {}
+  void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override { below("[", key, "]", fields); }
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
+    if (count == 0) values_ += concat(key, " = []\n");
+    for (size_t i = 0; i < count; ++i) below("[[", key, "]]", [&](Fields& f) { item(i, f); });
+  }
+  std::string text() const { return values_ + tables_; }
+
+ private:
+  void put(const char* key, const char*, const Json& v, const char*) override { values_ += concat(key, " = ", toml_value(v), "\n"); }
+  void below(const char* open, const char* key, const char* close, const std::function<void(Fields&)>& fields) {
+    TomlWriter writer(path_ + key + ".");
+    fields(writer);
+    tables_ += concat("\n", open, path_, key, close, "\n", writer.text());
+  }
+  std::string path_, values_, tables_;
+};
+
+class JsonWriter : public Writer {
+ public:
+  void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
+    JsonWriter writer;
+    fields(writer);
+    object.emplace_back(key, std::move(writer.object));
+  }
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
+              const char*) override {
+    JsonArray items;
+    for (size_t i = 0; i < count; ++i) {
+      JsonWriter writer;
+      item(i, writer);
+      items.emplace_back(std::move(writer.object));
+    }
+    object.emplace_back(key, std::move(items));
+  }
+  JsonObject object;
+
+ private:
+  void put(const char* key, const char*, const Json& v, const char*) override { object.emplace_back(key, v); }
+};
+
+class DocWriter : public Writer {
+ public:
+  explicit DocWriter(std::string path) : path_(std::move(path)) {}
+  void table(const char* key, const std::function<void(Fields&)>& fields, const char* doc) override {
+    row(concat(path_, key), "table", "", doc);
+    DocWriter writer(concat(path_, key, "."));
+    fields(writer);
+    rows += writer.rows;
+  }
+  void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
+              const char* doc) override {
+    row(concat(path_, key), "array of tables", "", doc);
+    DocWriter writer(concat(path_, key, "[]."));
+    if (count == 0) resize(1);
+    item(0, writer);
+    if (count == 0) resize(0);
+    rows += writer.rows;
+  }
+  std::string rows;
+
+ private:
+  void put(const char* key, const char* type, const Json& v, const char* doc) override {
+    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc);
+  }
+  void row(const std::string& key, const char* type, const std::string& initial, std::string_view doc) {
+    rows += concat("| `", key, "` | ", type, " | ", cell(initial), " | ", cell(doc), " |\n");
+  }
+  static std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+    return out;
+  }
+  std::string path_;
+};
+
+class Checker : public Writer {
+ public:
+  void require(const char*, bool fact, const std::string& message) override { HONE_CHECK(fact, message); }
+
+ private:
+  void put(const char*, const char*, const Json&, const char*) override {}
+};
+
+}  // namespace
+
+void check_settings(const std::function<void(Fields&)>& fields) {
+  Checker checker;
+  fields(checker);
+}
+
+std::string to_toml(const std::function<void(Fields&)>& fields) {
+  TomlWriter writer("");
+  fields(writer);
+  return writer.text();
+}
+
+Json to_json(const std::function<void(Fields&)>& fields) {
+  JsonWriter writer;
+  fields(writer);
+  return std::move(writer.object);
+}
+
+std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields) {
+  DocWriter writer("");
+  fields(writer);
+  return concat("## ", title, "\n\n| key | type | default | meaning |\n|---|---|---|---|\n", writer.rows);
+}
+
+}  // namespace hone

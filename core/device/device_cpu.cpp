@@ -1,0 +1,36 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/parallel_for.h"
+#include "core/device/device.h"
+
+namespace hone {
+namespace {
+
+class CpuDevice : public Device {
+ public:
+  DeviceKind kind() const override { return DeviceKind::cpu; }
+  std::string description() const override { return concat("CPU, ", num_threads(), " threads"); }
+  void* allocate(size_t bytes) override {
+    constexpr size_t alignment = 256;
+    if (void* data = std::aligned_alloc(alignment, (bytes / alignment + 1) * alignment)) return data;
+    fail("out of memory: asked for ", bytes, " bytes, ", free_bytes(),
+         " are free; a smaller micro_batch_tokens or max_length, or recompute = \"block\", needs less");
+  }
+  void deallocate(void* data, size_t) noexcept override { std::free(data); }
+  void* allocate_host(size_t bytes) override { return allocate(bytes); }
+  void deallocate_host(void* data, size_t bytes) noexcept override { deallocate(data, bytes); }
+  size_t free_bytes() const override { return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+  void* make_stream() override { return nullptr; }
+  void destroy_stream(void*) noexcept override {}
+  void copy(void* to, const void* from, size_t bytes, void*) override { std::memmove(to, from, bytes); }
+  void zero(void* data, size_t bytes, void*) override { std::memset(data, 0, bytes); }
+  void synchronize(void*) override {}
+};
+
+[[maybe_unused]] const bool added = devices().add("cpu", [](int) { return std::unique_ptr<Device>(new CpuDevice); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,189 @@
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "core/device/cuda_check.h"
+#include "core/device/device.h"
+
+namespace hone {
+namespace {
+
+class Graph : public Recording {
+ public:
+  explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
+  ~Graph() override { cudaGraphExecDestroy(graph_); }
+  void replay(void* stream) override { HONE_CUDA_CHECK(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream))); }
+
+ private:
+  cudaGraphExec_t graph_;
+};
+
+class CudaEvent : public Event {
+ public:
+  explicit CudaEvent(bool timed) { HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming)); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  void record(void* stream) override { HONE_CUDA_CHECK(cudaEventRecord(event_, static_cast<cudaStream_t>(stream))); }
+  void wait() override { HONE_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  double seconds_since(const Event& earlier) const override {
+    float milliseconds = 0;
+    HONE_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event_, event_));
+    return milliseconds * 1e-3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Ends a capture that work left by an exception, so that the stream can be used again.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream) : stream_(stream) { HONE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+  ~Capture() {
+    if (!ended_) cudaStreamEndCapture(stream_, &graph_);
+    if (graph_) cudaGraphDestroy(graph_);
+  }
+  cudaGraph_t end() {
+    ended_ = true;
+    HONE_CUDA_CHECK(cudaStreamEndCapture(stream_, &graph_));
+    return graph_;
+  }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraph_t graph_ = nullptr;
+  bool ended_ = false;
+};
+
+// The grid barriers of the process, one a device.
+class GridBarriers {
+ public:
+  // The stream's of the current device, the index-th; the default stream has none.
+  uint32_t* of(int index, void* stream) {
+    const std::scoped_lock lock(mutex_);
+    Barrier& barrier = barriers_[index];
+    if (!stream || (barrier.owner && barrier.owner != stream)) return nullptr;
+    barrier.owner = stream;
+    if (!barrier.word) {
+      int shared = 0;  // with other processes, whose kernels run beside this one's
+      HONE_CUDA_CHECK(cudaDeviceGetAttribute(&shared, cudaDevAttrMpsEnabled, index));
+      if (shared) return nullptr;
+      void* word = nullptr;
+      HONE_CUDA_CHECK(cudaMalloc(&word, sizeof(uint32_t)));
+      barrier.word = static_cast<uint32_t*>(word);
+      HONE_CUDA_CHECK(cudaMemset(word, 0, sizeof(uint32_t)));
+      HONE_CUDA_CHECK(cudaStreamSynchronize(nullptr));  // streams do not wait for the default one
+    }
+    return barrier.word;
+  }
+  void release(int index, void* stream) noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = barriers_.find(index); found != barriers_.end() && found->second.owner == stream) found->second.owner = nullptr;
+  }
+
+ private:
+  struct Barrier {
+    void* owner = nullptr;
+    uint32_t* word = nullptr;
+  };
+  std::mutex mutex_;
+  std::map<int, Barrier> barriers_;
+};
+GridBarriers& grid_barriers() {
+  static GridBarriers& all = *new GridBarriers;  // streams of static contexts end after what is static here
+  return all;
+}
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int index) : index_(index) {
+    int count = 0;
+    const cudaError_t found = cudaGetDeviceCount(&count);
+    HONE_CHECK(found == cudaSuccess, "cuda: ", cudaGetErrorString(found), " (is there a GPU, and a driver that nvidia-smi can talk to?)");
+    HONE_CHECK(index < count, "cuda: device ", index, " was asked for, there are ", count);
+    HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
+  }
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  std::string description() const override {
+    return concat(properties_.name, ", sm_", properties_.major, properties_.minor, ", ", properties_.multiProcessorCount, " multiprocessors");
+  }
+
+  void* allocate(size_t bytes) override {
+    use();
+    void* data = nullptr;
+    const cudaError_t code = cudaMalloc(&data, std::max<size_t>(bytes, 1));
+    if (code == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(),
+           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"selective\" or \"block\", needs less");
+    }
+    HONE_CUDA_CHECK(code);
+    return data;
+  }
+  void deallocate(void* data, size_t) noexcept override { cudaFree(data); }
+  void* allocate_host(size_t bytes) override {
+    use();
+    void* data = nullptr;
+    HONE_CUDA_CHECK(cudaMallocHost(&data, std::max<size_t>(bytes, 1)));
+    return data;
+  }
+  void deallocate_host(void* data, size_t) noexcept override { cudaFreeHost(data); }
+  size_t free_bytes() const override {
+    use();
+    size_t free = 0, total = 0;
+    HONE_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+  void* make_stream() override {
+    use();
+    cudaStream_t stream = nullptr;
+    HONE_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+  }
+  void destroy_stream(void* stream) noexcept override {
+    grid_barriers().release(index_, stream);
+    cudaStreamDestroy(static_cast<cudaStream_t>(stream));
+  }
+  void copy(void* to, const void* from, size_t bytes, void* stream) override {
+    use();
+    HONE_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)));
+  }
+  void zero(void* data, size_t bytes, void* stream) override {
+    use();
+    HONE_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream)));
+  }
+  void synchronize(void* stream) override {
+    use();
+    HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+  }
+  bool asynchronous() const override { return true; }
+  std::unique_ptr<Recording> record(void* stream, std::function<void()> work) override {
+    use();
+    Capture capture(static_cast<cudaStream_t>(stream));
+    work();
+    cudaGraphExec_t graph = nullptr;
+    HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
+    return std::make_unique<Graph>(graph);
+  }
+  GridBarrier grid_barrier(void* stream) override {
+    use();
+    return {grid_barriers().of(index_, stream), properties_.multiProcessorCount};
+  }
+  std::unique_ptr<Event> make_event(bool timed) override {
+    use();
+    return std::make_unique<CudaEvent>(timed);
+  }
+
+ private:
+  // A thread's current device is its own state, and a kernel is launched for that one. So what allocates, queues or waits sets it, from whichever
+  // thread; kernels need no more: a pass begins with what comes from the host, by copy().
+  void use() const { HONE_CUDA_CHECK(cudaSetDevice(index_)); }
+  int index_;
+  cudaDeviceProp properties_{};
+};
+
+[[maybe_unused]] const bool added = devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,177 @@
+#include "core/io/checkpoint.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kManifest = "manifest.json";
+
+uint32_t crc32_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  HONE_CHECK(in, path.string(), ": cannot open");
+  std::vector<char> block(size_t{1} << 20);
+  uLong crc = ::crc32(0, nullptr, 0);
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())) || in.gcount() > 0)
+    crc = ::crc32(crc, reinterpret_cast<const Bytef*>(block.data()), static_cast<uInt>(in.gcount()));
+  HONE_CHECK(in.eof(), path.string(), ": cannot read");
+  return static_cast<uint32_t>(crc);
+}
+
+// The step of a folder named step-N, or nothing.
+std::optional<int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with("step-")) return std::nullopt;
+  int64_t step = 0;
+  const char* const last = name.data() + name.size();
+  const auto [end, error] = std::from_chars(name.data() + 5, last, step);
+  return error == std::errc{} && end == last && name == concat("step-", step) ? std::optional(step) : std::nullopt;
+}
+
+fs::path folder_of(const fs::path& root, int64_t step) { return root / concat("step-", step); }
+fs::path temporary_of(const fs::path& folder) { return folder.string() + ".tmp"; }
+
+// Under another name first, so that a kill halfway leaves no torn folder with a checkpoint's name.
+void remove_checkpoint(const fs::path& folder) {
+  const fs::path doomed = folder.string() + ".old.tmp";
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+void write_manifest(const fs::path& folder) {
+  std::vector<fs::path> files, folders{folder};
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) (entry.is_directory() ? folders : files).push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  JsonObject listed;
+  for (const fs::path& file : files) {
+    sync_to_disk(file);
+    listed.emplace_back(file.lexically_relative(folder).generic_string(),
+                        JsonObject{{"bytes", static_cast<int64_t>(fs::file_size(file))}, {"crc32", static_cast<int64_t>(crc32_of(file))}});
+  }
+  FileWriter writer(folder / kManifest);
+  writer.write(Json(JsonObject{{"files", std::move(listed)}}).dump(2) + "\n");
+  writer.sync();
+  for (const fs::path& one : folders) sync_to_disk(one);
+}
+
+void write_sections(const fs::path& folder, const std::map<std::string, const Stateful*>& sections) {
+  make_folder(folder);
+  for (const auto& [name, owner] : sections) {
+    StateSection section;
+    owner->save_state(section);
+    FileWriter writer(folder / (name + ".json"));
+    writer.write(section.values.dump(1) + "\n");
+    writer.flush();
+    if (!section.tensors.empty()) write_safetensors(folder / (name + ".safetensors"), section.tensors, {}, UINT64_MAX);
+  }
+}
+
+void prune(const fs::path& root, int keep_last) {
+  std::vector<int64_t> steps = checkpoint_steps(root);
+  steps.resize(steps.size() - std::min(steps.size(), static_cast<size_t>(keep_last)));
+  for (const int64_t step : steps)
+    if (!fs::exists(folder_of(root, step) / "keep")) remove_checkpoint(folder_of(root, step));
+}
+
+// What saves that were killed left behind.
+void remove_temporaries(const fs::path& root) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(root))
+    if (entry.path().filename().string().starts_with("step-") && entry.path().extension() == ".tmp") found.push_back(entry.path());
+  for (const fs::path& path : found) fs::remove_all(path);
+}
+
+}  // namespace
+
+fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last, const std::function<void(const fs::path&)>& fill,
+                         const std::map<std::string, const Stateful*>& sections) {
+  make_folder(root);
+  fs::path folder = folder_of(root, step);
+  const fs::path temporary = temporary_of(folder);
+  try {
+    remove_temporaries(root);
+    make_folder(temporary);
+    fill(temporary);
+    write_sections(temporary / "trainer", sections);
+    write_manifest(temporary);
+    if (fs::exists(folder)) remove_checkpoint(folder);
+    fs::rename(temporary, folder);
+    sync_to_disk(root);
+  } catch (const std::exception& error) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    fail("checkpoint ", folder.string(), " is not written, earlier ones are untouched: ", error.what());
+  }
+  try {
+    if (keep_last > 0) prune(root, keep_last);
+  } catch (const fs::filesystem_error& error) {
+    log::warning("an old checkpoint cannot be removed: ", error.what());
+  }
+  return folder;
+}
+
+std::vector<int64_t> checkpoint_steps(const fs::path& root) {
+  std::vector<int64_t> out;
+  if (!fs::is_directory(root)) return out;
+  for (const auto& entry : fs::directory_iterator(root))
+    if (const auto step = step_of(entry.path()); step && entry.is_directory()) out.push_back(*step);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void verify_checkpoint(const fs::path& folder) {
+  const std::string source = (folder / kManifest).string();
+  const Json manifest = parse_json(read_file(source), source);
+  for (const auto& [name, facts] : manifest.at("files", source).as_object(source + ": files")) {
+    const fs::path file = folder / name;
+    const int64_t bytes = facts.at("bytes", source).as_int(source + ": bytes"), crc = facts.at("crc32", source).as_int(source + ": crc32");
+    HONE_CHECK(fs::is_regular_file(file), file.string(), ": the file is missing");
+    HONE_CHECK(static_cast<int64_t>(fs::file_size(file)) == bytes, file.string(), ": ", fs::file_size(file), " bytes, ", bytes, " were written");
+    HONE_CHECK(crc32_of(file) == crc, file.string(), ": altered since it was written (its checksum differs)");
+  }
+}
+
+fs::path newest_checkpoint(const fs::path& root) {
+  const std::vector<int64_t> steps = checkpoint_steps(root);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    fs::path folder = folder_of(root, *step);
+    try {
+      verify_checkpoint(folder);
+      return folder;
+    } catch (const Error& error) {
+      log::warning("checkpoint ", folder.string(), " is refused: ", error.what());
+    }
+  }
+  return {};
+}
+
+void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {
+  for (const auto& [name, owner] : sections) {
+    const fs::path values = folder / "trainer" / (name + ".json"), tensors = folder / "trainer" / (name + ".safetensors");
+    HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
+    StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
+    std::optional<SafetensorsReader> reader;
+    if (fs::exists(tensors)) {
+      reader.emplace(tensors);
+      for (const std::string& one : reader->names()) section.tensors.push_back({one, reader->at(one)});
+    }
+    try {
+      owner->load_state(section);
+    } catch (const Error& error) {
+      fail(values.string(), ": ", error.what());
+    }
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,90 @@
+#pragma once
+// JSON values. The parser and the number printing are nlohmann-json's and std::to_chars', behind this header so that nothing else compiles them.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/check.h"
+
+namespace hone {
+
+class Json;
+using JsonArray = std::vector<Json>;
+using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the order written
+
+// A value of JSON. Integers that fit are int64_t; other numbers are double and print with the fewest digits that read back to the same bits
+// (infinities and NaN print as null). Access to the wrong kind is an Error that names `what` (a field's path).
+class Json {
+ public:
+  Json() = default;
+  // Copies are made beside the variant. libstdc++ 12 takes a variant of these types for one that always has a value, so that its own copy constructor
+  // crashes where an alternative's copy throws (no memory): it destroys what was never made.
+  Json(const Json& other);
+  Json& operator=(const Json& other) { return *this = Json(other); }
+  Json(Json&&) noexcept = default;
+  Json& operator=(Json&&) noexcept = default;
+  ~Json() = default;
+  Json(std::nullptr_t) {}
+  Json(bool v) : value_(v) {}
+  Json(int v) : value_(int64_t{v}) {}
+  Json(int64_t v) : value_(v) {}
+  Json(size_t v) : value_(static_cast<int64_t>(v)) {}
+  Json(double v) : value_(v) {}
+  Json(float v) : value_(static_cast<double>(v)) {}
+  Json(const char* v) : value_(std::string(v)) {}
+  Json(std::string v) : value_(std::move(v)) {}
+  Json(std::string_view v) : value_(std::string(v)) {}
+  Json(JsonArray v) : value_(std::move(v)) {}
+  Json(JsonObject v) : value_(std::move(v)) {}
+  template <class T>
+  static Json array(const T& values) {
+    JsonArray out;
+    out.reserve(values.size());
+    for (const auto& v : values) out.emplace_back(v);
+    return out;
+  }
+
+  bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_int() const { return std::holds_alternative<int64_t>(value_); }
+  bool is_number() const { return is_int() || std::holds_alternative<double>(value_); }
+  bool is_string() const { return std::holds_alternative<std::string>(value_); }
+  bool is_array() const { return std::holds_alternative<JsonArray>(value_); }
+  bool is_object() const { return std::holds_alternative<JsonObject>(value_); }
+  std::string_view kind_name() const;
+
+  bool as_bool(std::string_view what = "value") const;
+  int64_t as_int(std::string_view what = "value") const;  // a double with an integral value counts
+  double as_double(std::string_view what = "value") const;
+  const std::string& as_string(std::string_view what = "value") const;
+  const JsonArray& as_array(std::string_view what = "value") const;
+  const JsonObject& as_object(std::string_view what = "value") const;
+  JsonArray& array_ref() { return std::get<JsonArray>(value_); }
+  JsonObject& object_ref() { return std::get<JsonObject>(value_); }
+
+  // Of an object: the member (the last of one name) or nullptr; the member or an Error that names it; set replaces or appends, and makes an
+  // object of null.
+  const Json* find(std::string_view key) const;
+  const Json& at(std::string_view key, std::string_view what = "object") const;
+  void set(std::string_view key, Json value);
+
+  // One line, or indented; non-ASCII stays UTF-8, invalid UTF-8 becomes U+FFFD.
+  std::string dump(int indent = -1) const;
+  bool operator==(const Json&) const = default;
+
+ private:
+  std::variant<std::monostate, bool, int64_t, double, std::string, JsonArray, JsonObject> value_;
+};
+
+// Errors say source, line, column and what was expected. Nesting is bounded (256). `source` is what messages call the text, first_line the
+// number of its first line there.
+Json parse_json(std::string_view text, std::string_view source, int64_t first_line = 1);
+
+// The fewest digits that read back to the same bits; "nan", "inf", "-inf".
+std::string number_text(double value);
+
+}  // namespace hone

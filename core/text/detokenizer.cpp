@@ -1,0 +1,72 @@
+#include "core/text/detokenizer.h"
+
+#include <algorithm>
+
+namespace hone {
+
+size_t whole_characters(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;  // goes on with a character
+    const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
+// A special token, and an id that no token has, stand for nothing that is read.
+static bool has_text(const Tokenizer& tokenizer, int32_t id) { return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty(); }
+
+std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
+  if (!tokenizer) return {};
+  const auto first = std::ranges::find_if(ids, [&](int32_t id) { return has_text(*tokenizer, id); });
+  if (first == ids.end()) return {};
+  const std::string within = tokenizer->token_bytes(*first), begun = tokenizer->decode({&*first, 1}, true);
+  return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
+}
+
+std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids, bool by_length) {
+  std::string text = tokenizer.decode(ids, true);
+  if (by_length) return text;
+  const size_t kept = tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
+  size_t cut = text.size();
+  for (const std::string& stop : sampling.stop)
+    if (!stop.empty()) cut = std::min(cut, text.find(stop, kept - std::min(kept, stop.size() - 1)));
+  return text.substr(0, cut);
+}
+
+// What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
+std::string ReplyText::add(int32_t id) {
+  ++num_ids_;
+  if (!tokenizer_ || !has_text(*tokenizer_, id)) return {};
+  const std::string before = tokenizer_->decode(previous_, true);
+  std::vector<int32_t> both = previous_;
+  both.push_back(id);
+  const std::string after = tokenizer_->decode(both, true);
+  if (continues_ && previous_.empty()) waiting_ = lead_of(tokenizer_, both);
+  waiting_ += after.substr(std::min(before.size(), after.size()));
+  if (num_ids_ <= min_tokens_) early_ = waiting_.size();
+  previous_ = {id};
+  const size_t count = whole_characters(std::string_view(waiting_).substr(0, waiting_.size() - held_back()));
+  std::string out = waiting_.substr(0, count);
+  waiting_.erase(0, count);
+  early_ -= std::min(early_, count);
+  shown_ += out;
+  return out;
+}
+
+// How many of the last bytes may begin a stop string.
+size_t ReplyText::held_back() const {
+  size_t out = 0;
+  for (const std::string& stop : stops_) {
+    if (const size_t at = waiting_.find(stop, early_ - std::min(early_, stop.size() - 1)); at != std::string::npos)
+      out = std::max(out, waiting_.size() - at);
+    for (size_t count = std::min(stop.size() - 1, waiting_.size()); count > out; --count)
+      if (std::string_view(waiting_).ends_with(std::string_view(stop).substr(0, count))) out = count;
+  }
+  return out;
+}
+
+std::string ReplyText::rest(const std::string& whole) const { return whole.size() > shown_.size() ? whole.substr(shown_.size()) : ""; }
+
+}  // namespace hone

@@ -1,0 +1,31 @@
+#pragma once
+// Byte-level BPE training (Sennrich et al. 2016, on bytes as in GPT-2): pre-token counts in parallel, then the most frequent pair is merged
+// until vocab_size is reached; ties go to the lexicographically greater pair of byte strings. The result depends on the text alone, not on threads.
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/io/json.h"
+
+namespace hone {
+
+struct BpeTrainOptions {
+  int64_t vocab_size = 0;                     // special tokens and the 256 bytes included
+  std::vector<std::string> special_tokens{};  // take the first ids, split the text, are never merged
+  std::string pattern{};                      // pre-tokenisation regex; empty = GPT-2's
+  int64_t min_frequency = 1;
+};
+
+struct BpeTrainResult {
+  std::vector<std::string> vocab;                           // bytes of each id: special tokens, 256 bytes, merges
+  std::vector<std::pair<std::string, std::string>> merges;  // in order
+};
+
+// next(text) gives documents one after another until it returns false.
+BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const BpeTrainOptions& options);
+
+// The result as a Hugging Face tokenizer.json.
+Json bpe_tokenizer_json(const BpeTrainResult& result, const BpeTrainOptions& options);
+
+}  // namespace hone

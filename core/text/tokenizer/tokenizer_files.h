@@ -1,0 +1,32 @@
+#pragma once
+// The files of a tokenizer in a model folder, brought to one form: the content of tokenizer.json and tokenizer_config.json.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/io/json.h"
+
+namespace hone {
+
+struct TokenizerFiles {
+  std::string source;                               // the file the vocabulary comes from, for errors
+  Json tokenizer;                                   // tokenizer.json
+  Json config = JsonObject{};                       // tokenizer_config.json, special_tokens_map.json's members added
+  Json model_config = JsonObject{};                 // config.json
+  Json generation = JsonObject{};                   // generation_config.json
+  std::string chat_template, chat_template_source;  // source: the file, and the member of it, for messages
+};
+
+// The file of a folder that holds the vocabulary; empty where there is none.
+std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
+// What Tokenizer::load reads: a folder or one file. A lone file has no config but what it says itself.
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
+
+// A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S" (separator), "E" (end), "P"
+// (padding), "U" (unknown) are 0 to 3 and the characters follow. Adds the special tokens' names to config.
+Json character_tokenizer_json(Json& config, const std::string& source);
+
+// GPT-2's vocab.json and merges.txt as tokenizer.json; tokens of config's added_tokens_decoder are added.
+Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, const std::string& source);
+
+}  // namespace hone

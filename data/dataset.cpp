@@ -1,0 +1,155 @@
+#include "data/dataset.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/io/jsonl.h"
+
+namespace hone {
+
+void RowSource::fields(Fields& f) {
+  f("files", files, "JSON Lines files, or texts (.txt), each a row {text}; .gz too");
+  f("generator", generator, "draws the rows instead of reading them");
+  f("split", split, "of the generator: train | test");
+  f("offset", offset, "rows passed over before the first");
+  f("limit", limit, "so many rows from there on; 0 = all");
+  f.require("split", split == "train" || split == "test", "split must be train or test");
+  f.require("files", files.empty() || generator.kind.empty(), "rows come from files or from a generator, not both");
+  f.require("offset", offset >= 0, "offset must be 0 or more");
+  f.require("limit", limit >= 0, "limit must be 0 or more");
+}
+
+void TaskSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; {name} is the row's member");
+  f("answer", answer, "template of the reference answer; empty = none");
+}
+
+void SampleFormat::fields(Fields& f) {
+  format.fields(f);
+  f("max_length", max_length, "longest sample in tokens");
+  f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
+  f.require("max_length", max_length >= 2 && max_length <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
+  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error", "too_long must be skip, truncate or error");
+}
+
+void SftSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
+  f("completion", completion, "template of the completion");
+  f("completion_only_loss", completion_only_loss, "train on the completion alone, not on the prompt");
+  f("assistant_only_loss", assistant_only_loss, "of rows with `messages`: train on what the assistant says alone, not on the whole conversation");
+  sample.fields(f);
+}
+
+static bool is_plain_text(std::string_view path) { return path.ends_with(".txt") || path.ends_with(".txt.gz"); }
+
+void read_rows(const RowSource& source, const std::function<void(const Json&, const std::string&)>& row) {
+  HONE_CHECK(!source.files.empty() || source.generator.generator, "data: no files and no generator are named");
+  int64_t met = 0;  // those passed over, too
+  const auto wanted = [&] { return source.limit == 0 || met - source.offset < source.limit; };
+  const auto give = [&](const Json& value, const std::string& where) {
+    if (met++ >= source.offset) row(value, where);
+  };
+  if (source.generator.generator) {
+    const Generator& generator = *source.generator.generator;
+    for (int64_t i = 0; i < generator.size(source.split) && wanted(); ++i)
+      give(generator.example(source.split, i).row(), concat(source.generator.kind, "[", i, "]"));
+  }
+  for (const std::string& name : source.files) {
+    const std::string path = expand_path(name);
+    if (is_plain_text(path)) {
+      if (wanted()) give(JsonObject{{"text", read_file(path, max_document_bytes)}}, path);
+      continue;
+    }
+    JsonlReader rows(path);
+    for (Json value; wanted() && rows.next(value);) {
+      const std::string where = rows.where();
+      HONE_CHECK(value.is_object(), where, ": a row must be an object, this is ", value.kind_name());
+      give(value, where);
+    }
+  }
+  HONE_CHECK(met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows",
+             source.offset > 0 ? concat(" after the first ", source.offset) : "");
+}
+
+std::vector<Task> load_tasks(const TaskSource& source) {
+  std::vector<Task> out;
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    Task task;
+    task.id = where;
+    if (const Json* messages = row.find("messages")) {
+      task.messages = parse_messages(*messages, where);
+    } else {
+      RowText prompt = fill_text(source.prompt, row, where);
+      task.prompt = std::move(prompt.text), task.messages = std::move(prompt.messages);
+    }
+    if (!source.answer.empty()) task.answer = fill_template(source.answer, row, where);
+    task.columns = row;
+    out.push_back(std::move(task));
+  });
+  return out;
+}
+
+// What make() returns; an Error of the chat format, which knows no rows, names the row.
+template <class Make>
+static Sample sample_of_row(const std::string& where, const Make& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    fail(where, ": ", error.what());
+  }
+}
+
+Sample SampleReader::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
+  return sample_of_row(where, [&] {
+    if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
+    return encoder_.sample(prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
+                           completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+  });
+}
+
+Sample SampleReader::conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where) {
+  return sample_of_row(where, [&] { return encoder_.sample(messages, tell_apart ? 0 : messages.size()); });
+}
+
+bool SampleReader::fit(Sample& sample, const std::string& where) const {
+  const auto length = static_cast<int64_t>(sample.tokens.size());
+  if (length <= format_.max_length) return true;
+  HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
+  if (format_.too_long == "skip") return false;
+  sample.tokens.resize(static_cast<size_t>(format_.max_length));
+  sample.mask.resize(static_cast<size_t>(format_.max_length));
+  return std::any_of(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; });
+}
+
+bool SampleReader::fit(std::span<Sample> samples, const std::string& where) {
+  bool fits = true;
+  for (Sample& sample : samples) fits = fit(sample, where) && fits;
+  if (!fits && left_out_++ == 0) first_left_out_ = where;
+  return fits;
+}
+
+void SampleReader::report(size_t kept) const {
+  HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", format_.max_length, " tokens (the first: ", first_left_out_, ")");
+  if (left_out_ > 0)
+    log::warning("data: ", left_out_, " rows longer than max_length = ", format_.max_length, " tokens are left out (the first: ", first_left_out_,
+                 "), ", kept, " kept");
+}
+
+std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
+  std::vector<Sample> out;
+  SampleReader reader(source.sample, tokenizer);
+  read_rows(source.rows, [&](const Json& row, const std::string& where) {
+    const Json* messages = row.find("messages");
+    const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
+    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, where)
+                             : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
+    if (!partly && !sample.mask.empty()) std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
+    if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
+  });
+  reader.report(out.size());
+  return out;
+}
+
+}  // namespace hone

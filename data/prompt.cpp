@@ -1,0 +1,81 @@
+#include "data/prompt.h"
+
+#include <algorithm>
+
+#include "core/base/suggest.h"
+
+namespace hone {
+
+void PromptFormat::fields(Fields& f) {
+  f("chat", chat, "chat format of prompts: empty (plain text) | chatml | llama3 | plain | template | auto");
+  f("system", system, "system message of every conversation; empty = none");
+  const std::vector<std::string> known = ChatFormat::names();
+  f.require("chat", chat.empty() || std::find(known.begin(), known.end(), chat) != known.end(),
+            concat("unknown chat format '", chat, "'", suggestion(chat, known), "; known: ", join(known)));
+  f.require("system", system.empty() || !chat.empty(), "a system message needs a chat format (chat = \"auto\", ...)");
+}
+
+PromptEncoder::PromptEncoder(PromptFormat format, const Tokenizer& tokenizer) : format_(std::move(format)), tokenizer_(tokenizer) {
+  if (!format_.chat.empty()) chat_ = ChatFormat::make(format_.chat, tokenizer_);
+}
+
+const ChatFormat& PromptEncoder::chat() {
+  if (!chat_) chat_ = ChatFormat::make("auto", tokenizer_);
+  return *chat_;
+}
+
+std::vector<Message> PromptEncoder::conversation(const std::string& prompt) const {
+  std::vector<Message> out;
+  if (!format_.system.empty()) out.push_back({"system", format_.system, {}});
+  out.push_back({"user", prompt, {}});
+  return out;
+}
+
+std::vector<int32_t> PromptEncoder::prompt(const Task& task) {
+  if (!is_chat(task)) return tokenizer_.encode_document(task.prompt);
+  try {
+    return chat().encode(tokenizer_, task.messages.empty() ? conversation(task.prompt) : task.messages, true).ids;
+  } catch (const Error& error) {  // what a template says of a conversation is of no use without its place
+    fail(task.id, ": ", error.what());
+  }
+}
+
+Sample PromptEncoder::sample(const std::string& prompt, const std::string& completion) {
+  Sample out;
+  if (format_.chat.empty()) {
+    out.tokens = tokenizer_.encode_document(prompt);
+    out.mask.assign(out.tokens.size(), 0.0f);
+    const std::vector<int32_t> reply = tokenizer_.encode(completion);
+    out.tokens.insert(out.tokens.end(), reply.begin(), reply.end());
+    if (tokenizer_.eos()) out.tokens.push_back(*tokenizer_.eos());
+    out.mask.resize(out.tokens.size(), 1.0f);
+    if (!out.mask.empty()) out.mask[0] = 0;
+  } else {
+    std::vector<Message> messages = conversation(prompt);
+    messages.push_back({"assistant", completion, {}});
+    out = sample(messages);
+  }
+  out.completion.text = completion;
+  return out;
+}
+
+Sample PromptEncoder::sample(const std::vector<Message>& messages, size_t first_trained) {
+  ChatTokens tokens = chat().encode(tokenizer_, messages, false, first_trained);
+  Sample out;
+  out.tokens = std::move(tokens.ids);
+  out.mask = std::move(tokens.mask);
+  if (!out.mask.empty()) out.mask[0] = 0;
+  return out;
+}
+
+Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vector<Message>& reply) {
+  std::vector<Message> messages = prompt;
+  messages.insert(messages.end(), reply.begin(), reply.end());
+  Sample out = sample(messages, prompt.size());
+  if (!reply.empty()) out.completion.text = reply.back().content;
+  return out;
+}
+
+std::vector<int32_t> PromptEncoder::stop_ids(const Task& task) { return is_chat(task) ? chat().stop_ids(tokenizer_) : std::vector<int32_t>{}; }
+
+}  // namespace hone

@@ -1,0 +1,48 @@
+#pragma once
+// How a prompt becomes tokens: as it is, or as a user's message in a chat format.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/config/fields.h"
+#include "core/text/chat.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "data/sample.h"
+
+namespace hone {
+
+struct PromptFormat {
+  std::string chat;    // "" | chatml | llama3 | plain | template | auto
+  std::string system;  // a system message, if not empty
+  void fields(Fields& f);
+};
+
+// Prompts and completions as ids. The chat template is parsed once. The tokenizer is the caller's and must outlive it. One thread.
+class PromptEncoder {
+ public:
+  PromptEncoder(PromptFormat format, const Tokenizer& tokenizer);
+
+  // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto" where no format is named).
+  // Errors name the task.
+  std::vector<int32_t> prompt(const Task& task);
+  // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
+  Sample sample(const std::string& prompt, const std::string& completion);
+  // A conversation, mask 1 on what the assistant says in its messages from `first_trained` on.
+  Sample sample(const std::vector<Message>& messages, size_t first_trained = 0);
+  // A conversation that goes on with `reply`, mask 1 on what the assistant says there and not on its earlier turns.
+  Sample sample(const std::vector<Message>& prompt, const std::vector<Message>& reply);
+  // A prompt in a chat format: the system message, and the text as the user's.
+  std::vector<Message> conversation(const std::string& prompt) const;
+  // Ids that end the task's completion in the format it is asked in, besides the tokenizer's own.
+  std::vector<int32_t> stop_ids(const Task& task);
+
+ private:
+  const ChatFormat& chat();
+  bool is_chat(const Task& task) const { return !task.messages.empty() || !format_.chat.empty(); }
+
+  PromptFormat format_;
+  const Tokenizer& tokenizer_;
+  std::optional<ChatFormat> chat_;
+};
+
+}  // namespace hone

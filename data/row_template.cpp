@@ -1,0 +1,83 @@
+#include "data/row_template.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace hone {
+namespace {
+
+// The element of a list or member of an object that a step of a path names, or nullptr.
+const Json* step_into(const Json& value, std::string_view step) {
+  if (value.is_object()) return value.find(step);
+  if (!value.is_array()) return nullptr;
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), index);
+  const JsonArray& list = value.as_array();
+  return error == std::errc() && end == step.data() + step.size() && index < list.size() ? &list[index] : nullptr;
+}
+
+// A member whose own name has dots goes before a path.
+const Json* find_path(const Json& row, std::string_view path) {
+  if (const Json* whole = row.find(path)) return whole;
+  const Json* at = &row;
+  for (size_t begin = 0; at && begin <= path.size();) {
+    const size_t dot = std::min(path.find('.', begin), path.size());
+    at = step_into(*at, path.substr(begin, dot - begin));
+    begin = dot + 1;
+  }
+  return at;
+}
+
+std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : value.is_null() ? "" : value.dump(); }
+
+bool has_text(const Json* value) { return value && !value->is_null() && !(value->is_string() && value->as_string().empty()); }
+
+std::string members(const Json& row) {
+  std::string out;
+  for (const auto& [name, value] : row.as_object()) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+std::string fill(std::string_view field, const Json& row, std::string_view where) {
+  if (const size_t question = field.find('?'); question != std::string_view::npos)
+    return has_text(find_path(row, field.substr(0, question))) ? std::string(field.substr(question + 1)) : "";
+  constexpr std::string_view words = "|words";
+  if (field.ends_with(words)) {
+    std::string text = fill(field.substr(0, field.size() - words.size()), row, where);
+    std::replace(text.begin(), text.end(), '_', ' ');
+    return text;
+  }
+  const Json* value = find_path(row, field);
+  HONE_CHECK(value, where, ": the row has no member '", field, "' that the template asks for; it has: ", members(row));
+  return text_of(*value);
+}
+
+}  // namespace
+
+std::string fill_template(std::string_view text, const Json& row, std::string_view where) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((c == '{' || c == '}') && i + 1 < text.size() && text[i + 1] == c) {
+      out += c;
+      ++i;
+    } else if (c != '{') {
+      out += c;
+    } else {
+      const size_t end = text.find('}', i);
+      HONE_CHECK(end != std::string_view::npos, where, ": template '", text, "': a { without } (write {{ for a brace)");
+      out += fill(text.substr(i + 1, end - i - 1), row, where);
+      i = end;
+    }
+  }
+  return out;
+}
+
+RowText fill_text(std::string_view text, const Json& row, std::string_view where) {
+  if (text.size() > 2 && text.front() == '{' && text.find('}') == text.size() - 1)
+    if (const Json* member = find_path(row, text.substr(1, text.size() - 2)); member && member->is_array())
+      return {.text = {}, .messages = parse_messages(*member, where)};
+  return {.text = fill_template(text, row, where), .messages = {}};
+}
+
+}  // namespace hone

@@ -1,0 +1,56 @@
+// Several tasks as one: each task is a subtask, and the group's figures are those of all problems together, which weighs tasks by their size.
+#include "eval/task.h"
+
+namespace hone {
+namespace {
+
+class TaskGroup : public EvalTask {
+ public:
+  void fields(Fields& f) override {
+    f("tasks", names_, "names or files of the tasks");
+    f.require("tasks", !names_.empty() || !f.reading(), "a group needs tasks");
+  }
+  void check() const override {
+    for (const EvalTaskSpec& spec : load()) spec.task->check();
+  }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
+    for (const EvalTaskSpec& spec : load()) spec.task->each_row(row);
+  }
+
+  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+    EvalRun out;
+    for (const EvalTaskSpec& spec : load()) {
+      EvalRun part = spec.task->run(on, options);
+      if (out.samples.empty()) out.primary = part.primary;
+      if (out.primary != part.primary) out.primary.clear();
+      const auto before = static_cast<int64_t>(out.samples.size());
+      for (EvalSample& sample : part.samples) {
+        sample.doc_id += before;
+        sample.subtask = spec.name;
+        out.samples.push_back(std::move(sample));
+      }
+      out.exponents.merge(part.exponents);
+      out.lower.merge(part.lower);
+      if (!part.sampled.empty()) out.sampled = part.sampled;  // all parts draw as many replies
+      out.num_tokens += part.num_tokens;
+      for (const auto& [name, value] : part.facts) out.facts[spec.name + "/" + name] = value;
+    }
+    return out;
+  }
+
+ private:
+  std::vector<EvalTaskSpec> load() const {
+    std::vector<EvalTaskSpec> out;
+    for (const std::string& name : names_) {
+      out.push_back(load_eval_task(name));
+      HONE_CHECK(out.back().kind != "group", "group: '", name, "' is a group itself; name its tasks");
+    }
+    return out;
+  }
+  std::vector<std::string> names_;
+};
+
+[[maybe_unused]] const bool added = eval_kinds().add("group", [] { return std::unique_ptr<EvalTask>(new TaskGroup); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,99 @@
+// How likely a text is behind its prompt, and whether greedy decoding would write it: LAMBADA's two figures, perplexity (of texts, not of tokens:
+// exp(-mean log-likelihood), as lm-evaluation-harness's) and acc; and bits a byte of the texts.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/log.h"
+#include "data/row_template.h"
+#include "eval/continuation.h"
+#include "eval/prompts.h"
+#include "eval/task.h"
+
+namespace hone {
+namespace {
+
+class LogLikelihood : public EvalTask {
+ public:
+  LogLikelihood() { source_.prompt = "{context}"; }
+  void fields(Fields& f) override {
+    source_.fields(f);
+    f("target", target_, "template of the text, with what stands before it");
+  }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(source_.rows, row); }
+  int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
+
+  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+    constexpr size_t at_once = 256;
+    const auto target_of = [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); };
+    const std::vector<EvalDoc> docs = source_.load(options, target_of);
+    const PromptRenderer renderer(source_, options);
+    ContinuationEncoder encoder(renderer, on.tokenizer, on.model.shape().max_positions);
+    Engine engine(on.context, on.model, &on.tokenizer, on.engine);
+    log::Progress progress("eval", static_cast<int64_t>(docs.size()), "text");
+    EvalRun out;
+    int64_t num_cut = 0;
+    for (size_t begin = 0; begin < docs.size(); begin += at_once) {
+      const size_t end = std::min(begin + at_once, docs.size());
+      std::vector<Continuation> texts;
+      for (size_t i = begin; i < end; ++i) {
+        texts.push_back(encoder.encode(docs[i], "", target_of(docs[i].row, docs[i].where)));
+        out.num_tokens += static_cast<int64_t>(texts.back().ids.size());
+        num_cut += texts.back().cut;
+      }
+      const std::vector<double> logp = log_likelihoods(on, texts);
+      const std::vector<bool> greedy = greedily_written(engine, texts);
+      for (size_t i = begin; i < end; ++i) {
+        EvalSample& sample = out.samples.emplace_back(make_sample(docs[i]));
+        sample.prompt = PromptRenderer::shown(renderer.task(docs[i]));
+        sample.target = target_of(docs[i].row, docs[i].where);
+        const bool written = greedy[i - begin];
+        const double likelihood = logp[i - begin];
+        sample.metrics = {{"acc", {written ? 1.0 : 0.0}},
+                          {"perplexity", {-likelihood}},
+                          {"bits_per_byte", {-likelihood / std::log(2.0), static_cast<double>(sample.target.size())}}};
+        sample.details = {{"logp", likelihood}, {"correct", written}};
+      }
+      progress.update(static_cast<int64_t>(end));
+    }
+    out.primary = "acc";
+    out.exponents = {"perplexity"};
+    out.lower = {"perplexity", "bits_per_byte"};
+    if (num_cut > 0) {
+      out.facts["cut"] = static_cast<double>(num_cut);
+      log::warning("eval: ", num_cut, " of ", docs.size(), " contexts are longer than the model's ", on.model.shape().max_positions,
+                   " positions and lost their beginning");
+    }
+    return out;
+  }
+
+ private:
+  // Each token is the likeliest one behind those before it: what the engine writes at temperature 0 is the text.
+  static std::vector<bool> greedily_written(Engine& engine, const std::vector<Continuation>& texts) {
+    std::vector<Request> requests;
+    for (const Continuation& text : texts) {
+      const auto middle = text.ids.begin() + static_cast<std::ptrdiff_t>(text.first);
+      Request& request = requests.emplace_back();
+      request.prompt.assign(text.ids.begin(), middle);
+      request.sampling.temperature = 0;
+      request.sampling.max_tokens = text.ids.end() - middle;
+      request.sampling.ignore_eos = true;
+    }
+    const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
+    std::vector<bool> out;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const Reply& reply = replies[i].front();
+      HONE_CHECK(!reply.failed, "eval: ", reply.finish_reason);
+      out.push_back(
+          std::equal(reply.ids.begin(), reply.ids.end(), texts[i].ids.begin() + static_cast<std::ptrdiff_t>(texts[i].first), texts[i].ids.end()));
+    }
+    return out;
+  }
+
+  PromptSource source_;
+  std::string target_ = " {continuation}";
+};
+
+[[maybe_unused]] const bool added = eval_kinds().add("loglikelihood", [] { return std::unique_ptr<EvalTask>(new LogLikelihood); });
+
+}  // namespace
+}  // namespace hone

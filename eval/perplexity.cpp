@@ -1,0 +1,136 @@
+// How well a model predicts text: bits and perplexity a byte, nats and perplexity a token, perplexity a word (lm-evaluation-harness's figures of
+// loglikelihood_rolling). A document begins with the tokenizer's BOS, else its EOS, which is not predicted. One longer than the model's positions is
+// cut into windows that each predict what the ones before did not; the last reaches back as far as the positions allow. With max_length only a
+// document's first tokens count, and the bytes and words that they stand for.
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/log.h"
+#include "data/row_template.h"
+#include "eval/prompts.h"
+#include "eval/task.h"
+#include "model/token_logprobs.h"
+#include "rewards/answers/text.h"
+
+namespace hone {
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+struct Window {
+  size_t sample = 0, first = 0;  // whose it is, and its first id that counts
+};
+
+// Pieces between runs of white space, empty ones at the ends included: Python's re.split(r"\s+", text).
+double num_words(std::string_view text) {
+  double count = 1;
+  for (size_t i = 0; i < text.size(); ++i) count += is_space(text[i]) && (i == 0 || !is_space(text[i - 1]));
+  return count;
+}
+
+// Documents' negative log-likelihoods; scores some thousands of tokens at once.
+class Surprise {
+ public:
+  explicit Surprise(EvalModel& on) : on_(on), positions_(static_cast<size_t>(on.model.shape().max_positions)) {}
+
+  // All but the first id count.
+  void add(const Ids& ids) {
+    for (size_t next = 1; next < ids.size();) {
+      const size_t end = std::min(ids.size(), next + positions_), begin = end - std::min(end, positions_ + 1);
+      sequences_.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.begin() + static_cast<std::ptrdiff_t>(end));
+      windows_.push_back({nll.size(), next - begin});
+      waiting_ += end - begin;
+      next = end;
+    }
+    nll.push_back(0);
+    if (waiting_ > 32768) flush();
+  }
+
+  void flush() {
+    const std::vector<TokenScores> scores = score_sequences(on_.context, on_.model, sequences_, {});
+    for (size_t i = 0; i < scores.size(); ++i)
+      for (size_t t = windows_[i].first; t < scores[i].logp.size(); ++t) nll[windows_[i].sample] -= scores[i].logp[t];
+    windows_.clear(), sequences_.clear();
+    waiting_ = 0;
+  }
+
+  std::vector<double> nll;  // of each document, once flushed
+
+ private:
+  EvalModel& on_;
+  size_t positions_, waiting_ = 0;
+  std::vector<Ids> sequences_;
+  std::vector<Window> windows_;
+};
+
+class Perplexity : public EvalTask {
+ public:
+  void fields(Fields& f) override {
+    rows_.fields(f);
+    f("text", text_, "template of a document");
+    f("end_of_document", end_of_document_, "the tokenizer's eos is predicted too");
+    f("max_length", max_length_, "first tokens of a document only; 0 = all");
+    f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or at least 2");
+  }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(rows_, row); }
+
+  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+    PromptSource source;
+    source.rows = rows_;
+    source.prompt = text_;
+    EvalOptions plain = options;
+    plain.num_fewshot = 0;
+    const std::vector<EvalDoc> docs = source.load(plain, {});
+    EvalRun out;
+    Surprise surprise(on);
+    log::Progress progress("eval", static_cast<int64_t>(docs.size()), "document");
+    double predicted = 0;
+    for (const EvalDoc& doc : docs) {
+      Ids ids = document(on.tokenizer, doc.question);
+      std::string text = doc.question;
+      if (max_length_ > 0 && static_cast<int64_t>(ids.size()) > max_length_) {
+        ids.resize(static_cast<size_t>(max_length_));
+        text = on.tokenizer.decode(ids, true);
+      }
+      const double tokens = static_cast<double>(std::max<size_t>(ids.size(), 1) - 1);
+      surprise.add(ids);
+      EvalSample& sample = out.samples.emplace_back(make_sample(doc));
+      sample.prompt = doc.question;
+      sample.metrics = {{"bits_per_byte", {0, static_cast<double>(text.size())}},
+                        {"byte_perplexity", {0, static_cast<double>(text.size())}},
+                        {"word_perplexity", {0, num_words(text)}},
+                        {"nats_per_token", {0, tokens}},
+                        {"perplexity", {0, tokens}}};
+      out.num_tokens += static_cast<int64_t>(ids.size());
+      predicted += tokens;
+      progress.update(doc.doc_id + 1);
+    }
+    surprise.flush();
+    HONE_CHECK(predicted > 0, "perplexity: the text has no token to predict");
+    for (size_t i = 0; i < out.samples.size(); ++i)
+      for (auto& [name, observation] : out.samples[i].metrics) observation.value = surprise.nll[i] / (name == "bits_per_byte" ? std::log(2.0) : 1.0);
+    out.facts["predicted_tokens"] = predicted;
+    out.exponents = {"byte_perplexity", "word_perplexity", "perplexity"};
+    out.lower = {"bits_per_byte", "byte_perplexity", "word_perplexity", "nats_per_token", "perplexity"};
+    return out;
+  }
+
+ private:
+  Ids document(const Tokenizer& tokenizer, const std::string& text) const {
+    Ids out = tokenizer.encode_document(text);
+    const auto prefix = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+    if (prefix && (out.empty() || out.front() != *prefix)) out.insert(out.begin(), *prefix);
+    if (end_of_document_ && tokenizer.eos()) out.push_back(*tokenizer.eos());
+    return out;
+  }
+
+  RowSource rows_;
+  std::string text_ = "{text}";
+  bool end_of_document_ = false;
+  int64_t max_length_ = 0;
+};
+
+[[maybe_unused]] const bool added = eval_kinds().add("perplexity", [] { return std::unique_ptr<EvalTask>(new Perplexity); });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,165 @@
+#include "eval/prompts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/format.h"
+#include "core/base/rng.h"
+#include "data/row_template.h"
+
+namespace hone {
+namespace {
+
+uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+struct Example {
+  Json row;
+  Shot shot;
+};
+
+// All examples, by subtask.
+using Examples = std::map<std::string, std::vector<Example>>;
+
+// `count` of the examples that are not the row itself.
+std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config, const EvalDoc& doc, int64_t count) {
+  std::vector<size_t> order(all.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::vector<Shot> out;
+  Rng rng(static_cast<uint64_t>(config.seed), doc.hash);
+  for (size_t i = 0; i < order.size() && static_cast<int64_t>(out.size()) < count; ++i) {
+    if (config.sampler == "random") std::swap(order[i], order[i + rng.below(order.size() - i)]);
+    if (const Example& example = all[order[i]]; example.row != doc.row) out.push_back(example.shot);
+  }
+  HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are asked for, ", join(config.files), " has ", out.size(),
+             doc.subtask.empty() ? "" : " of '" + doc.subtask + "'");
+  return out;
+}
+
+}  // namespace
+
+void FewShot::fields(Fields& f) {
+  f("files", files, "JSON Lines files with the examples");
+  f("offset", offset, "rows passed over before the first example");
+  f("sampler", sampler, "first_n: the first ones; random: drawn anew for each row");
+  f("seed", seed, "of the draws");
+  f("prompt", prompt, "template of an example's question; empty = the task's prompt");
+  f("target", target, "template of its answer, with what stands before it; empty = the task's own, or none where prompt is given");
+  f("delimiter", delimiter, "follows every example");
+  f.require("offset", offset >= 0, "offset must be 0 or more");
+  f.require("sampler", sampler == "first_n" || sampler == "random", "sampler must be first_n or random");
+}
+
+void PromptSource::fields(Fields& f) {
+  rows.fields(f);
+  f("prompt", prompt, "template of the question; {name} is the row's member");
+  f("description", description, "template of a text before the examples; with a chat format, of the system message");
+  f("subtask", subtask,
+    "template of the name that a row's part of the task has; such parts are reported each and together; examples are of the row's part");
+  f("num_fewshot", num_fewshot, "examples before the question");
+  f("fewshot", fewshot, "where the examples come from");
+  format.fields(f);
+  f.require("num_fewshot", num_fewshot >= 0 && num_fewshot <= 1024, "num_fewshot must be in [0, 1024]");
+}
+
+std::vector<EvalDoc> PromptSource::load(const EvalOptions& options,
+                                        const std::function<std::string(const Json&, const std::string&)>& target_of) const {
+  const auto subtask_of = [&](const Json& row, const std::string& where) { return subtask.empty() ? "" : fill_template(subtask, row, where); };
+  const int64_t count = shots(options);
+  Examples examples;
+  if (count > 0) {
+    HONE_CHECK(!fewshot.files.empty(), "num_fewshot is ", count, ", and the task names no fewshot.files");
+    RowSource source;
+    source.files = fewshot.files;
+    source.offset = fewshot.offset;
+    read_rows(source, [&](const Json& row, const std::string& where) {
+      const std::string question = fill_template(fewshot.prompt.empty() ? prompt : fewshot.prompt, row, where);
+      const std::string target = !fewshot.target.empty()  ? fill_template(fewshot.target, row, where)
+                                 : fewshot.prompt.empty() ? target_of(row, where)
+                                                          : "";
+      examples[subtask_of(row, where)].push_back({row, {question, target}});
+    });
+  }
+  RowSource source = rows;
+  if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
+  std::vector<EvalDoc> out;
+  read_rows(source, [&](const Json& row, const std::string& where) {
+    EvalDoc doc;
+    doc.doc_id = static_cast<int64_t>(out.size());
+    doc.where = where;
+    doc.subtask = subtask_of(row, where);
+    doc.hash = hash_of(row.dump());
+    doc.row = row;
+    if (const Json* messages = row.find("messages"))
+      doc.messages = parse_messages(*messages, where);
+    else
+      doc.question = fill_template(prompt, row, where);
+    if (count > 0) doc.shots = choose(examples[doc.subtask], fewshot, doc, count);
+    out.push_back(std::move(doc));
+  });
+  return out;
+}
+
+EvalSample make_sample(const EvalDoc& doc) {
+  EvalSample out;
+  out.doc_id = doc.doc_id;
+  out.where = doc.where;
+  out.hash = format_text("%016llx", static_cast<unsigned long long>(doc.hash));
+  out.subtask = doc.subtask;
+  return out;
+}
+
+PromptRenderer::PromptRenderer(const PromptSource& source, const EvalOptions& options)
+    : source_(source), multiturn_(options.fewshot_as_multiturn), format_(source.format), system_(source.format.system) {
+  if (options.apply_chat_template && format_.chat.empty()) format_.chat = "auto";
+  if (!options.system_instruction.empty()) system_ = options.system_instruction;
+  format_.system.clear();
+}
+
+std::vector<Message> PromptRenderer::messages(const EvalDoc& doc, size_t skipped) const {
+  std::vector<Message> out;
+  std::string asked;  // since the assistant's last reply
+  for (size_t i = skipped; i < doc.shots.size(); ++i) {
+    asked += doc.shots[i].prompt;
+    if (multiturn_ && !doc.shots[i].target.empty()) {
+      out.push_back({"user", asked, {}});
+      const std::string& target = doc.shots[i].target;
+      out.push_back({"assistant", target.substr(std::min(target.find_first_not_of(' '), target.size())), {}});
+      asked.clear();
+    } else {
+      asked += doc.shots[i].target + source_.fewshot.delimiter;
+    }
+  }
+  out.push_back({"user", asked + doc.question, {}});
+  return out;
+}
+
+Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
+  Task out;
+  out.id = doc.where;
+  out.columns = doc.row;
+  if (!doc.messages.empty()) {
+    out.messages = doc.messages;
+    return out;
+  }
+  std::string preamble = system_;
+  if (!source_.description.empty())
+    preamble += (preamble.empty() ? "" : source_.fewshot.delimiter) + fill_template(source_.description, doc.row, doc.where);
+  if (is_chat()) {
+    out.prompt = doc.question;  // for rewards that read it
+    if (!preamble.empty()) out.messages.push_back({"system", preamble, {}});
+    for (Message& message : messages(doc, skipped)) out.messages.push_back(std::move(message));
+    return out;
+  }
+  out.prompt = preamble;
+  for (size_t i = skipped; i < doc.shots.size(); ++i) out.prompt += doc.shots[i].prompt + doc.shots[i].target + source_.fewshot.delimiter;
+  out.prompt += doc.question;
+  return out;
+}
+
+Json PromptRenderer::shown(const Task& task) { return task.messages.empty() ? Json(task.prompt) : messages_json(task.messages); }
+
+}  // namespace hone

@@ -1,0 +1,97 @@
+#include "kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/attention/args.h"
+
+namespace hone {
+namespace {
+
+double dot(const float* a, const float* b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += double{a[i]} * b[i];
+  return sum;
+}
+
+// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and sums are scratch.
+double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim, const AttentionShape& shape, double* weights,
+              double* sums) {
+  const int64_t first = first_key(position, shape.window);
+  double top = -INFINITY, total = 0;
+  for (int64_t j = first; j <= position; ++j) top = std::max(top, weights[j] = double{shape.scale} * dot(q, keys.k_row(j), dim));
+  std::fill_n(sums, dim, 0.0);
+  for (int64_t j = first; j <= position; ++j) {
+    const double weight = std::exp(weights[j] - top);
+    const float* v = keys.v_row(j);
+    total += weight;
+    for (int64_t i = 0; i < dim; ++i) sums[i] += weight * v[i];
+  }
+  for (int64_t i = 0; i < dim; ++i) out[i] = static_cast<float>(sums[i] / total);
+  return top + std::log(total);
+}
+
+void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets, const AttentionShape& shape) {
+  const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / all.num_kv_heads;
+  const ScratchScope scope(context);
+  double* weights = context.scratch().take(DType::f64, {all.max_length}).ptr<double>();
+  double* sums = context.scratch().take(DType::f64, {dim}).ptr<double>();
+  for (int64_t s = 0; s + 1 < offsets.dim(0); ++s)
+    for (int64_t t = offsets.ptr<int32_t>()[s]; t < offsets.ptr<int32_t>()[s + 1]; ++t)
+      for (int64_t h = 0; h < heads; ++h) {
+        const double log_sum =
+            attend(out.row<float>(t) + h * dim, q.row<float>(t) + h * dim, all.rows(s, h / group), all.position(s, t), dim, shape, weights, sums);
+        if (lse) lse.row<float>(t)[h] = static_cast<float>(log_sum);
+      }
+}
+
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+  attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
+}
+
+void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
+  const ScratchScope scope(context);
+  const PagedKv kv = in_f32(context, attention_paged, cache, offsets.dim(0) - 1);
+  attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, kv, offsets), offsets, shape);
+}
+
+// With p_j = exp(scale * q . k_j - lse) and delta = dout . out:
+// dv_j += p_j * dout,  ds_j = p_j * (dout . v_j - delta) * scale,  dq = sum of ds_j * k_j,  dk_j += ds_j * q.
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+              AttentionShape shape) {
+  const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / std::max<int64_t>(k.dim(1), 1);
+  packed_keys(attention_backward, out, lse, q, k, v, offsets);
+  check_gradients(dq, dk, dv, dout, q, k);
+  HONE_CHECK(lse, "attention_backward: lse is empty");
+  context.zero(dq);
+  context.zero(dk);
+  context.zero(dv);
+  for (int64_t s = 0; s + 1 < offsets.dim(0); ++s) {
+    const int64_t begin = offsets.ptr<int32_t>()[s], end = offsets.ptr<int32_t>()[s + 1];
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t column = h * dim, kv_column = h / group * dim;
+        const float *query = q.row<float>(t) + column, *grad = dout.row<float>(t) + column;
+        float* query_grad = dq.row<float>(t) + column;
+        const double delta = dot(grad, out.row<float>(t) + column, dim), log_sum = lse.row<float>(t)[h];
+        for (int64_t j = begin + first_key(t - begin, shape.window); j <= t; ++j) {
+          const float *key = k.row<float>(j) + kv_column, *value = v.row<float>(j) + kv_column;
+          float *key_grad = dk.row<float>(j) + kv_column, *value_grad = dv.row<float>(j) + kv_column;
+          const double weight = std::exp(double{shape.scale} * dot(query, key, dim) - log_sum);
+          const double score_grad = weight * (dot(grad, value, dim) - delta) * shape.scale;
+          for (int64_t i = 0; i < dim; ++i) {
+            value_grad[i] += static_cast<float>(weight * grad[i]);
+            query_grad[i] += static_cast<float>(score_grad * key[i]);
+            key_grad[i] += static_cast<float>(score_grad * query[i]);
+          }
+        }
+      }
+  }
+}
+
+[[maybe_unused]] const bool added = attention_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    attention_backward.add({"specification", DeviceKind::cpu, backward}) &&
+                                    attention_paged.add({"specification", DeviceKind::cpu, paged});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,101 @@
+#pragma once
+// What the portable backward bodies of attention share. With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i . out_i:
+//   dv_j = sum over i of p_ij dout_i,  ds_ij = p_ij (dout_i . v_j - delta_i),  dq_i = scale * sum over j of ds_ij k_j,
+//   dk_j = scale * sum over i of ds_ij q_i.
+// One kernel goes over tiles of query rows and walks keys (dq), one over tiles of keys and walks query rows, all heads of the group (dk, dv): every
+// sum has one order, and nothing is added to memory that another block of threads writes.
+#include "kernels/attention/call.cuh"
+
+namespace hone::attention {
+
+template <class T>
+struct BackwardCall {
+  Call<T> forward;
+  T *dq, *dk, *dv;
+  const T* dout;
+  const float* lse;
+  float* delta;  // [T, H], scratch
+  int64_t dq_stride, dk_stride, dv_stride, dout_stride, lse_stride;
+};
+
+template <class T>
+BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
+                                 Tensor offsets, const AttentionShape& shape) {
+  const OpBase& op = attention_backward;
+  BackwardCall<T> call{};
+  call.forward = call_of<T>(op, out, {}, q, k, v, offsets, shape);
+  check_shape(op, "lse", lse, {q.dim(0), q.dim(1)});
+  check_shape(op, "dq", dq, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
+  check_shape(op, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
+  check_shape(op, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
+  check_shape(op, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
+  HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": ", q.dim(0), " queries, ", k.dim(0), " keys");
+  call.dq = numbers<T>(dq), call.dk = numbers<T>(dk), call.dv = numbers<T>(dv), call.dout = numbers<const T>(dout);
+  call.lse = numbers<const float>(lse);
+  call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));
+  call.dq_stride = dq.row_stride, call.dk_stride = dk.row_stride, call.dv_stride = dv.row_stride, call.dout_stride = dout.row_stride;
+  call.lse_stride = lse.row_stride;
+  return call;
+}
+
+// Eight lanes a query and head.
+template <class T, int N>
+__global__ void delta_kernel(const __grid_constant__ BackwardCall<T> call) {
+  const int heads = call.forward.kv_heads * call.forward.group, dim = call.forward.dim;
+  const int i = static_cast<int>((blockIdx.x * blockDim.x + threadIdx.x) / 8), lane = static_cast<int>(threadIdx.x % 8);
+  if (i >= call.forward.tokens * heads) return;  // eight lanes as one; the others wait for no one
+  const int token = i / heads, head = i % heads;
+  const T *out = call.forward.out + token * call.forward.out_stride + head * dim, *dout = call.dout + token * call.dout_stride + head * dim;
+  float sum = 0;
+  for (int d = lane * N; d < dim; d += 8 * N) {
+    float x[N], y[N];
+    load_pack(x, out + d);
+    load_pack(y, dout + d);
+#pragma unroll
+    for (int j = 0; j < N; ++j) sum = fmaf(x[j], y[j], sum);
+  }
+#pragma unroll
+  for (int lanes = 4; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffu << (threadIdx.x % 32 / 8 * 8), sum, lanes);
+  if (lane == 0) call.delta[i] = sum;
+}
+
+template <int N, class T>
+void launch_delta(Context& context, const BackwardCall<T>& call) {
+  constexpr int threads = 256;
+  const int64_t lanes = int64_t{call.forward.tokens} * call.forward.kv_heads * call.forward.group * 8;
+  delta_kernel<T, N><<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
+}
+
+// One of the two sides of the products: query rows (q, dout) or keys (k, v) of a sequence and kv head.
+template <class T>
+struct Side {
+  const T *first, *second;
+  int64_t first_stride, second_stride;
+  int begin, divisor, head;  // row i is token begin + i / divisor, its numbers start at head (head + i % divisor)
+
+  __device__ const T* first_row(int i, int dim) const { return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim; }
+  __device__ const T* second_row(int i, int dim) const { return second + int64_t{begin + i / divisor} * second_stride + (head + i % divisor) * dim; }
+};
+template <class T>
+__device__ Side<T> query_side(const BackwardCall<T>& call, int begin, int kv_head) {
+  return {call.forward.q, call.dout, call.forward.q_stride, call.dout_stride, begin, call.forward.group, kv_head * call.forward.group};
+}
+template <class T>
+__device__ Side<T> key_side(const BackwardCall<T>& call, int begin, int kv_head) {
+  return {call.forward.k, call.forward.v, call.forward.k_stride, call.forward.v_stride, begin, 1, kv_head};
+}
+
+// The rows that keys [begin, end) of a sequence are seen by, and the keys that rows [begin, end) see.
+struct Range {
+  int begin, end;
+};
+template <class T>
+__device__ Range rows_seeing(const Call<T>& call, int tokens, int begin, int end) {
+  return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
+}
+template <class T>
+__device__ Range keys_seen(const Call<T>& call, int begin, int end) {
+  return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
+}
+
+}  // namespace hone::attention

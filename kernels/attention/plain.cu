@@ -1,0 +1,157 @@
+// Attention for f32, plainly: 16 rows at a time, a thread a key for the scores and a thread a column of the head for the sums. Packed and paged
+// calls run the same kernel.
+#include "kernels/attention/call.cuh"
+
+namespace hone::attention {
+namespace {
+
+constexpr int threads = block_keys, rows = 16;
+
+// The sum of one row's weights: lane i takes i, i + 32, i + 64, i + 96 in this order, then the lanes are added.
+__device__ float row_sum(const float* p, int lane) {
+  float sum = p[lane];
+#pragma unroll
+  for (int i = 32; i < block_keys; i += 32) sum += p[lane + i];
+  return warp_sum(sum);
+}
+__device__ float row_max(const float* s, int lane) {
+  float most = s[lane];
+#pragma unroll
+  for (int i = 32; i < block_keys; i += 32) most = fmaxf(most, s[lane + i]);
+  return warp_max(most);
+}
+
+template <int D>  // dim rounded up
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
+  constexpr int sums = rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
+  __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
+  __shared__ float m[rows], l[rows], alpha[rows], total_m[rows], total_l[rows];
+  const Tile tile = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Sequence sequence = sequence_of(call, tile.sequence);
+  const int tile_end = min(tile.first_row + rows, sequence.tokens * call.group);
+  if (tile.first_row >= tile_end) return;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, kv_head = static_cast<int>(blockIdx.y);
+  const auto position = [&](int row) { return sequence.position + row / call.group; };
+  const auto head = [&](int row) { return kv_head * call.group + row % call.group; };
+  const auto token = [&](int row) { return int64_t{sequence.begin} + row / call.group; };
+
+  for (int i = thread; i < rows * D; i += threads) {
+    const int row = tile.first_row + i / D, d = i % D;
+    q[i / D][d] = row < tile_end && d < call.dim ? call.q[token(row) * call.q_stride + head(row) * call.dim + d] : 0;
+  }
+  if (thread < rows) m[thread] = -INFINITY, l[thread] = 0;
+  float o[sums], total[sums];
+#pragma unroll
+  for (int i = 0; i < sums; ++i) o[i] = total[i] = 0;
+  bool merges = false;
+  const auto close_split = [&] {
+    if (!merges) return;
+#pragma unroll
+    for (int i = 0; i < sums; ++i) {
+      const int row = (thread + i * threads) / D;
+      o[i] = merged(total[i], o[i], merge_factors(total_m[row], m[row], call.c));
+    }
+    __syncthreads();
+    if (thread < rows) {
+      const MergeFactors factors = merge_factors(total_m[thread], m[thread], call.c);
+      m[thread] = factors.m, l[thread] = merged(total_l[thread], l[thread], factors);
+    }
+    __syncthreads();
+  };
+
+  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys, block_end = position(tile_end - 1) / block_keys + 1;
+  for (int block = block_begin; block < block_end; ++block) {
+    __syncthreads();
+    if (block % split_blocks == 0 && block > block_begin) {
+      close_split();
+      merges = true;
+#pragma unroll
+      for (int i = 0; i < sums; ++i) total[i] = o[i], o[i] = 0;
+      if (thread < rows) total_m[thread] = m[thread], total_l[thread] = l[thread], m[thread] = -INFINITY, l[thread] = 0;
+      __syncthreads();
+    }
+    const int key = block * block_keys + thread;
+    float s[rows] = {};
+    if (key < sequence.length) {
+      const float* const k = call.k + slot_of(call, sequence, tile.sequence, key) * call.k_stride + kv_head * call.dim;
+      for (int d = 0; d < call.dim; d += 4) {
+        float part[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) part[i] = d + i < call.dim ? k[d + i] : 0;
+#pragma unroll
+        for (int r = 0; r < rows; ++r) {
+          const float4 query = *reinterpret_cast<const float4*>(&q[r][d]);
+          s[r] = fmaf(query.w, part[3], fmaf(query.z, part[2], fmaf(query.y, part[1], fmaf(query.x, part[0], s[r]))));
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < rows; ++r) {
+      const int row = min(tile.first_row + r, tile_end - 1), last = position(row);
+      p[r][thread] = key <= last && key >= first_seen(last, call.window) ? s[r] : -INFINITY;
+    }
+    __syncthreads();
+    for (int r = warp; r < rows; r += threads / 32) {
+      const float before = m[r], now = fmaxf(before, row_max(p[r], lane)), base = base_of(now), shift = shift_of(base, call.c);
+      for (int i = lane; i < block_keys; i += 32) p[r][i] = weight(p[r][i], call.c, shift);
+      __syncwarp();
+      const float factor = rescaling(before, base, call.c), sum = row_sum(p[r], lane);
+      if (lane == 0) m[r] = now, l[r] = fmaf(l[r], factor, sum), alpha[r] = factor;
+      __syncwarp();
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < sums; ++i) o[i] *= alpha[(thread + i * threads) / D];
+    const int end = min(block_keys, sequence.length - block * block_keys);
+    for (int j = 0; j < end; ++j) {
+      const float* const v = call.v + slot_of(call, sequence, tile.sequence, block * block_keys + j) * call.v_stride + kv_head * call.dim;
+      float value[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) value[i] = (thread + i * threads) % D < call.dim ? v[(thread + i * threads) % D] : 0;
+#pragma unroll
+      for (int i = 0; i < sums; ++i) o[i] = fmaf(p[(thread + i * threads) / D][j], value[D > threads ? i % 2 : 0], o[i]);
+    }
+  }
+  __syncthreads();
+  close_split();
+#pragma unroll
+  for (int i = 0; i < sums; ++i) {
+    const int r = (thread + i * threads) / D, row = tile.first_row + r, d = (thread + i * threads) % D;
+    if (row < tile_end && d < call.dim) call.out[token(row) * call.out_stride + head(row) * call.dim + d] = o[i] * reciprocal(l[r]);
+  }
+  const int row = tile.first_row + thread;
+  if (call.lse && thread < rows && row < tile_end) call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
+}
+
+void launch(Context& context, const OpBase& op, const Call<float>& call) {
+  if (call.tokens == 0) return;
+  const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)), static_cast<unsigned>(call.kv_heads));
+  const auto run = [&](auto width) { plain_kernel<width()><<<grid, threads, 0, cuda_stream(context)>>>(call); };
+  if (call.dim <= 64)
+    run(std::integral_constant<int, 64>{});
+  else if (call.dim <= 128)
+    run(std::integral_constant<int, 128>{});
+  else
+    run(std::integral_constant<int, 256>{});
+  check_launch(op);
+}
+
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+  launch(context, attention_forward, call_of<float>(attention_forward, out, lse, q, k, v, offsets, shape));
+}
+void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
+  launch(context, attention_paged, paged_call_of<float>(attention_paged, out, q, cache, offsets, shape));
+}
+
+bool takes(const Tensor& q) { return q.dtype == DType::f32 && q.dim(2) <= 256; }
+
+[[maybe_unused]] const bool added =
+    attention_forward.add({"plain", DeviceKind::cuda, forward, 0,
+                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
+                             return takes(q);
+                           }}) &&
+    attention_paged.add({"plain", DeviceKind::cuda, paged, 0,
+                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) { return takes(q); }});
+
+}  // namespace
+}  // namespace hone::attention

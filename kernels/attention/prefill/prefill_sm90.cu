@@ -1,0 +1,320 @@
+// attention_forward for bf16 heads of 64 and 128 on Hopper, by the rule of numerics.cuh.
+//
+// A block of threads takes tiles (rows of one sequence, one head) from a list, the heaviest first. Its first warpgroup only copies: q once a
+// tile, k and v in stages of 128 keys. The others compute, 64 rows each, with q in registers: a warpgroup's next q . k is under way while it adds
+// the block before to its outputs, and another's products run while it weighs. A split's result is merged into a total in shared memory.
+#include "kernels/attention/prefill/softmax_sm90.cuh"
+#include "kernels/attention/prefill/tile_list.cuh"
+#include "kernels/attention/wgmma.cuh"
+#include "kernels/cuda/pdl.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+
+namespace hone {
+namespace {
+
+using namespace attention;
+using namespace sm90;
+
+template <int Dim_, int Consumers_, int Stages_, int Registers_, int ProducerRegisters_>
+struct Plan {
+  static constexpr int dim = Dim_, consumers = Consumers_, stages = Stages_, registers = Registers_, producer_registers = ProducerRegisters_;
+  static constexpr int rows = 64 * consumers, threads = 128 * (consumers + 1), chunks = dim / 64, outputs = dim / 2;
+  static constexpr int q_chunk = rows * 128, kv_chunk = block_keys * 128;  // bytes of 64 columns
+  static constexpr int q_bytes = chunks * q_chunk, kv_bytes = chunks * kv_chunk;
+};
+using Plan64 = Plan<64, 2, 4, 240, 24>;
+using Plan128 = Plan<128, 2, 2, 240, 24>;
+
+template <class P>
+struct Shared {
+  alignas(1024) char q[P::q_bytes];
+  alignas(1024) char k[P::stages][P::kv_bytes];
+  alignas(1024) char v[P::stages][P::kv_bytes];
+  float4 total[P::consumers][P::outputs / 4][128];  // each thread's own numbers
+  Barrier tile_full, tile_empty, q_full, q_empty, k_full[P::stages], k_empty[P::stages], v_full[P::stages], v_empty[P::stages];
+  ListedTile tile;
+};
+
+struct Arguments {
+  Call<__nv_bfloat16> call;
+  TileList list;
+  int heads_together, window;  // a window of all keys is a large number
+};
+
+// The blocks of keys that a tile's rows see.
+struct Blocks {
+  int first, end;
+};
+__device__ Blocks blocks_of(const ListedTile& tile, int rows, int window) {
+  const int last_row = min(tile.row + rows, tile.length) - 1;
+  return {first_seen(tile.row, window) / block_keys, last_row / block_keys + 1};
+}
+
+// One thread takes tiles from the list, one ahead of those that are worked on.
+template <class P>
+__device__ void deal_tiles(Shared<P>& shared, const Arguments& a) {
+  const int count = *a.list.count;
+  for (uint32_t parity = 0;; parity ^= 1) {
+    shared.tile_empty.wait(parity ^ 1);
+    const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, atomicAdd(a.list.taken, 1));
+    shared.tile = tile;
+    shared.tile_full.arrive();
+    if (tile.row < 0) return;
+  }
+}
+
+// Another copies; the first keys of a tile need not wait for the rows before it to be done with q.
+template <class P>
+__device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v, const Arguments& a) {
+  sm90::RingPlace<P::stages> to;
+  for (uint32_t parity = 0;; parity ^= 1) {
+    shared.tile_full.wait(parity);
+    const ListedTile tile = shared.tile;
+    shared.tile_empty.arrive();
+    if (tile.row < 0) return;
+    const Blocks blocks = blocks_of(tile, P::rows, a.window);
+    const int head = tile.head / a.call.group;
+#pragma unroll 1
+    for (int block = blocks.first; block < blocks.end; ++block, to.next()) {
+      const int token = tile.begin + block * block_keys;
+      shared.k_empty[to.stage].wait(to.parity ^ 1);
+      shared.k_full[to.stage].arrive_expecting(P::kv_bytes);
+      for (int chunk = 0; chunk < P::chunks; ++chunk)
+        load_box(shared.k[to.stage] + chunk * P::kv_chunk, k, shared.k_full[to.stage], chunk * 64, head, token);
+      if (block == blocks.first) {
+        shared.q_empty.wait(parity ^ 1);
+        shared.q_full.arrive_expecting(P::q_bytes);
+        for (int chunk = 0; chunk < P::chunks; ++chunk)
+          load_box(shared.q + chunk * P::q_chunk, q, shared.q_full, chunk * 64, tile.head, tile.begin + tile.row);
+      }
+      shared.v_empty[to.stage].wait(to.parity ^ 1);
+      shared.v_full[to.stage].arrive_expecting(P::kv_bytes);
+      for (int chunk = 0; chunk < P::chunks; ++chunk)
+        load_box(shared.v[to.stage] + chunk * P::kv_chunk, v, shared.v_full[to.stage], chunk * 64, head, token);
+    }
+  }
+}
+
+// A warpgroup's 64 rows of q as left operands.
+template <class P>
+__device__ void load_queries(uint32_t (&q)[P::dim / 4], const char* rows) {
+  const int lane = static_cast<int>(threadIdx.x % 32), row = static_cast<int>(threadIdx.x % 128) / 32 * 16 + lane % 16;
+#pragma unroll
+  for (int step = 0; step < P::dim / 16; ++step)
+    load_matrices(q + 4 * step, rows + step / 4 * P::q_chunk + row * 128 + ((step % 4 * 32 + lane / 16 * 16) ^ lane % 8 * 16));
+}
+
+// s = q . k of one block, queued.
+template <class P>
+__device__ void queue_scores(float (&s)[64], uint32_t (&q)[P::dim / 4], uint64_t k) {
+  wgmma_fence_registers(s);
+  wgmma_fence_registers(q);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < P::dim / 16; ++step) product_of_rows(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
+  wgmma_commit();
+}
+
+// o += p . v of one block, queued; from zero where a split starts.
+template <class P>
+__device__ void queue_values(float (&o)[P::outputs], uint32_t (&p)[32], uint64_t v, bool add) {
+  wgmma_fence_registers(o);
+  wgmma_fence_registers(p);
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < 8; ++step) wgmma_rs(o, p + 4 * step, further(v, step * 2048), step > 0 || add);
+  wgmma_commit();
+}
+
+// Values past the sequence's end count as zero, whatever lies there. Each warpgroup clears for itself.
+template <class P>
+__device__ void clear_values(char* v, int keys, int consumer) {
+  for (int chunk = 0; chunk < P::chunks; ++chunk)
+    for (int i = keys * 8 + static_cast<int>(threadIdx.x % 128); i < block_keys * 8; i += 128)
+      reinterpret_cast<float4*>(v + chunk * P::kv_chunk)[i] = make_float4(0, 0, 0, 0);
+  fence_async_proxy();
+  named_sync(1 + consumer, 128);
+}
+
+// One lane's share of its two rows: a quad trades numbers until each lane has 16 bytes of a row.
+template <class P>
+__device__ void store(const Arguments& a, const ListedTile& tile, int row, const float (&o)[P::outputs], const Rows& rows) {
+  const int lane = static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const float inverse = reciprocal(rows.l[r]);
+    const bool inside = row + 8 * r < tile.length;
+    const int64_t token = tile.begin + row + 8 * r;
+    __nv_bfloat16* to = a.call.out + token * a.call.out_stride + int64_t{tile.head} * P::dim;
+#pragma unroll
+    for (int j = 0; j < P::dim / 8; j += 4) {
+      uint32_t x[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[4 * (j + i) + 2 * r] * inverse, o[4 * (j + i) + 2 * r + 1] * inverse);
+#pragma unroll
+      for (int step = 1; step < 4; step *= 2)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (!(i & step)) {
+            const bool high = lane & step;
+            const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i | step], step);
+            (high ? x[i] : x[i | step]) = got;
+          }
+      if (inside) *reinterpret_cast<uint4*>(to + (j + lane) * 8) = make_uint4(x[0], x[1], x[2], x[3]);
+    }
+    if (inside && lane == 0 && a.call.lse) a.call.lse[token * a.call.lse_stride + tile.head] = log_sum(rows.m[r], rows.l[r], a.call.scale);
+  }
+}
+
+template <class P>
+__device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer) {
+  const int thread = static_cast<int>(threadIdx.x % 128), lane = thread % 32;
+  const int row_in_tile = consumer * 64 + thread / 32 * 16 + lane / 4, column = lane % 4 * 2;
+  const auto release = [&](Barrier& barrier) {
+    __syncwarp();
+    if (lane == 0) barrier.arrive();
+  };
+
+  sm90::RingPlace<P::stages> keys, values;
+  for (uint32_t parity = 0;; parity ^= 1) {
+    shared.tile_full.wait(parity);
+    const ListedTile listed = lane == 0 ? shared.tile : ListedTile{};  // read by the lane that releases it
+    const ListedTile tile = {uniform(listed.row), uniform(listed.begin), uniform(listed.length), uniform(listed.head)};
+    release(shared.tile_empty);
+    if (tile.row < 0) return;
+    const Blocks blocks = blocks_of(tile, P::rows, a.window);
+    const int row = tile.row + row_in_tile, warpgroup_row = tile.row + consumer * 64;
+    const auto mask_block = [&](float(&s)[64], int block) {
+      const int key = block * block_keys;
+      if (key + block_keys - 1 > warpgroup_row) mask_later(s, row, key + column);
+      if (key < warpgroup_row + 64 - a.window) mask_earlier(s, row, key + column, a.window);
+    };
+    float s[64], o[P::outputs], alpha[2];
+    uint32_t q[P::dim / 4], p[32];
+    Rows rows;
+    Total<P::outputs> total{.rows = {}, .outputs = shared.total[consumer]};
+    bool first_of_split = true;
+
+    shared.q_full.wait(parity);
+    load_queries<P>(q, shared.q + consumer * 64 * 128);
+    release(shared.q_empty);
+    shared.k_full[keys.stage].wait(keys.parity);
+    queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
+    wgmma_wait<0>();
+    wgmma_fence_registers(s);
+    release(shared.k_empty[keys.stage]);
+    keys.next();
+    mask_block(s, blocks.first);
+    weigh(s, rows, alpha, a.call.c);
+    pack(p, s);
+    if (blocks.first + 1 < blocks.end) shared.k_full[keys.stage].wait(keys.parity);
+
+#pragma unroll 1
+    for (int block = blocks.first + 1; block < blocks.end; ++block) {
+      queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
+      shared.v_full[values.stage].wait(values.parity);
+      queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
+      wgmma_wait<1>();
+      wgmma_fence_registers(s);
+      release(shared.k_empty[keys.stage]);
+      keys.next();
+      first_of_split = block % split_blocks == 0;
+      const Rows split = rows;
+      if (first_of_split) rows = {};
+      mask_block(s, block);
+      weigh(s, rows, alpha, a.call.c);
+      // Here also because the assembler would take the next wait ahead of the weights, were there no branch between them.
+      if (block + 1 < blocks.end) shared.k_full[keys.stage].wait(keys.parity);
+      wgmma_wait<0>();
+      wgmma_fence_registers(o);
+      wgmma_fence_registers(p);
+      release(shared.v_empty[values.stage]);
+      values.next();
+      if (first_of_split) {
+        total.merge(split, o, a.call.c);
+        total.keep(o);
+      } else {
+#pragma unroll
+        for (int i = 0; i < P::outputs; ++i) o[i] *= alpha[i / 2 % 2];
+      }
+      pack(p, s);
+    }
+
+    shared.v_full[values.stage].wait(values.parity);
+    if (blocks.end * block_keys > tile.length) clear_values<P>(shared.v[values.stage], tile.length % block_keys, consumer);
+    queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
+    wgmma_wait<0>();
+    wgmma_fence_registers(o);
+    release(shared.v_empty[values.stage]);
+    values.next();
+    total.merge(rows, o, a.call.c);
+    store<P>(a, tile, row, o, total.rows);
+  }
+}
+
+template <class P>
+__global__ void __launch_bounds__(P::threads, 1) attention_sm90_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
+                                                                       const __grid_constant__ CUtensorMap v, const Arguments a) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& shared = *reinterpret_cast<Shared<P>*>(memory);
+  if (threadIdx.x == 0) {
+    prefetch_map(q), prefetch_map(k), prefetch_map(v);
+    shared.tile_full.init(1), shared.tile_empty.init(1 + 4 * P::consumers);
+    shared.q_full.init(1), shared.q_empty.init(4 * P::consumers);
+    for (int i = 0; i < P::stages; ++i) {
+      shared.k_full[i].init(1), shared.k_empty[i].init(4 * P::consumers);
+      shared.v_full[i].init(1), shared.v_empty[i].init(4 * P::consumers);
+    }
+    publish_barriers();
+  }
+  wait_for_previous();
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    fewer_registers<P::producer_registers>();
+    if (threadIdx.x == 0) copy_tiles<P>(shared, q, k, v, a);
+    if (threadIdx.x == 32) deal_tiles<P>(shared, a);
+  } else {
+    more_registers<P::registers>();
+    attend_tiles<P>(shared, a, uniform(static_cast<int>(threadIdx.x) / 128) - 1);
+  }
+}
+
+constexpr int64_t cached_bytes = int64_t{16} << 20;  // of keys and values that are worked on at a time
+
+template <class P>
+void launch(Context& context, const Call<__nv_bfloat16>& call, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const ScratchScope scope(context);
+  const int kv_heads = static_cast<int>(std::clamp<int64_t>(cached_bytes / (int64_t{call.tokens} * P::dim * 4), 1, call.kv_heads));
+  const Arguments arguments{.call = call,
+                            .list = make_list(context, call, P::rows),
+                            .heads_together = kv_heads * call.group,
+                            .window = call.window > 0 ? call.window : 1 << 30};
+  constexpr int bytes = sizeof(Shared<P>);
+  allow_shared_memory(attention_sm90_kernel<P>, bytes);
+  const int64_t most_tiles = (int64_t{call.tokens} / P::rows + call.sequences) * call.kv_heads * call.group;
+  const int blocks = static_cast<int>(std::min<int64_t>(num_multiprocessors(), most_tiles));
+  // Its blocks start while the list is made.
+  launch_dependent(cuda_stream(context), attention_sm90_kernel<P>, dim3(static_cast<unsigned>(blocks)), P::threads, bytes, 1,
+                   map_of_heads(q, P::rows), map_of_heads(k, block_keys), map_of_heads(v, block_keys), arguments);
+}
+
+// Copies take whole 16 bytes.
+bool copyable(const Tensor& x) {
+  return x.dtype == DType::bf16 && (x.dim(2) == 64 || x.dim(2) == 128) && x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
+  return out.rank == 3 && q.rank == 3 && k.rank == 3 && v.rank == 3 && copyable(out) && copyable(q) && copyable(k) && copyable(v);
+}
+
+void run(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+  const auto call = call_of<__nv_bfloat16>(attention_forward, out, lse, q, k, v, offsets, shape);
+  if (call.tokens == 0) return;
+  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, q, k, v);
+  check_launch(attention_forward);
+}
+
+[[maybe_unused]] const bool added = attention_forward.add({"sm90", DeviceKind::cuda, run, 20, supports});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,202 @@
+#pragma once
+// The products of project_between for a few rows, one after another in one kernel whose blocks wait for each other between them. Sums are those of
+// small_m.cuh, in the same order. .cu files alone include it.
+#include "kernels/decoder_layer/gemm_chain_rings_sm90.cuh"
+
+namespace hone {
+
+// Whole warps meet, whichever way their lanes came; the barriers 1 to Chain::warps are the tile_slots'.
+__device__ inline void meet_warps(int id, int threads) {
+  __syncwarp();
+  hopper::named_barrier_sync(id, threads);
+}
+__device__ inline void meet_multiplying() { meet_warps(Chain::warps + 1, Chain::warps * 32); }
+// Those and the one that meets the other blocks.
+__device__ inline void meet_all_but_copying() { meet_warps(Chain::warps + 2, (Chain::warps + 1) * 32); }
+
+// What the warp that meets the other blocks does: between two products it waits until all have come; what each wrote before is visible to all then.
+// The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and the rest is zero again.
+__device__ inline void meet_blocks(const Chain& chain, int lane) {
+  hopper::wait_for_previous();
+  uint32_t before = 0, now = 0;
+  if (lane == 0) asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(chain.barrier) : "memory");
+  const uint32_t arrival = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
+#pragma unroll 1
+  for (int p = 1; p < chain.count; ++p) {
+    meet_all_but_copying();
+    if (lane == 0) {
+      asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(chain.barrier), "r"(arrival) : "memory");
+      do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(chain.barrier) : "memory");
+      } while (((before ^ now) & 0x80000000u) == 0);
+      before = now;
+    }
+    meet_all_but_copying();
+  }
+}
+
+// A thread's share of the copies of all rows of a product's x to shared memory, in 16-byte pieces that a row's number swizzles, zero beyond K.
+class ChainRows {
+ public:
+  __device__ ChainRows(const ChainProduct& now, uint32_t shared)
+      : first_(now.x),
+        from_(now.x + threadIdx.x * 8),
+        next_row_(now.x_stride),
+        shared_(shared),
+        pieces_(now.chunks * static_cast<int>(gemm_cuda_chunk) / 8),
+        filled_(now.K / 8),
+        piece_(static_cast<int>(threadIdx.x)) {
+    settle();
+  }
+  // Waits until they are there.
+  __device__ void copy(int M) {
+    constexpr int threads = Chain::warps * 32;
+    for (; row_ < M; piece_ += threads, from_ += threads * 8, settle())
+      cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16, piece_ < filled_ ? from_ : first_,
+                         piece_ < filled_ ? 16 : 0);
+    cp_async_commit();
+    cp_async_wait<0>();
+  }
+
+ private:
+  __device__ void settle() {
+    while (piece_ >= pieces_) piece_ -= pieces_, ++row_, from_ += next_row_ - pieces_ * 8;
+  }
+  const __nv_bfloat16 *first_, *from_;
+  int64_t next_row_;
+  uint32_t shared_;
+  int pieces_, filled_, piece_, row_ = 0;
+};
+
+// Copying: warps that copy, of equal shares of the rings.
+template <int Stages, int Copying>
+__global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(const __grid_constant__ Chain chain) {
+  using namespace hopper;
+  constexpr int half = 8;
+  extern __shared__ char unaligned[];
+  __shared__ __align__(16) float squares[8 * RmsNormRows::most_warps];
+  __shared__ ChainRing<Stages> rings[Chain::warps];
+  static_assert(sizeof squares + sizeof rings + Chain::all_bytes <= 227 * 1024);
+  char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x % 32);
+  if (warp < Chain::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
+  let_next_start();
+  __syncthreads();
+  // w comes from outside of the step: it may be read before the kernel queued before has ended.
+  if (warp == Chain::warps + Copying) return meet_blocks(chain, lane);
+  if (warp >= Chain::warps)
+    return fill_rings<Stages, Copying>(chain, rings, shared_address(shared), warp - Chain::warps, lane,
+                                       std::make_integer_sequence<int, Chain::warps / Copying>());
+
+  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * ChainStages::bytes);
+  char* const x_shared = shared + Chain::warps * Stages * ChainStages::bytes;
+  float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
+  // Rows of x beyond M are other rows, and what comes of them is dropped.
+  const int M = chain.M, row = min(lane & 7, M - 1), g = lane >> 2, t = lane & 3;
+  uint32_t taken = 0;
+  GemmSum::Extra<1> sum_extra;
+  GemmGated::Extra<1> gated_extra;
+  GemmHeads::Extra<1> heads_extra;
+#pragma unroll 1
+  for (int p = 0; p < chain.count; ++p) {
+    const ChainProduct now = chain.products[p];
+    const auto with_output = [&](auto body) {
+      if (p == 1)
+        body(chain.gated, gated_extra);
+      else if (p == 3)
+        body(chain.heads, heads_extra);
+      else
+        body(p == 0 ? chain.output : chain.down, sum_extra);
+    };
+    // Beside the other blocks' coming: whatever does not depend on it.
+    if (p == 0)
+      wait_for_previous();
+    else
+      meet_all_but_copying();
+    const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
+    const int threads = min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no N tiles
+    const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0, a_chunk = M * 2 * half;  // sums
+    const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), step = now.tile_slots * static_cast<int>(gridDim.x);
+    const uint32_t x_row = shared_address(x_shared) + static_cast<uint32_t>(row * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
+    float* to = all_sums + slot * now.buffers * chunks * a_chunk;
+    uint4 factors[2];
+    if (now.norm.weight)
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int at = (static_cast<int>(threadIdx.x) + i * Chain::warps * 32) * 8;
+        factors[i] = at < now.K ? *reinterpret_cast<const uint4*>(now.norm.weight + at) : uint4{};
+      }
+    const auto fetch = [&](int n_tile) {
+      if (n_tile < n_tiles && thread < half * M)
+        with_output([&](const auto& output, auto& extra) { extra = output.template fetch<half, 1>(thread >> 3, n_tile, thread & 7); });
+    };
+    fetch(first);
+    ChainRows x(now, shared_address(x_shared));
+    if (p > 0) meet_all_but_copying();
+    x.copy(M);
+    meet_multiplying();
+    if (now.norm.weight) {
+      const int pieces = chunks * static_cast<int>(gemm_cuda_chunk) / 8;
+      const auto at = [&](int r, int piece) { return reinterpret_cast<uint4*>(x_shared) + r * pieces + (piece ^ (r & 7)); };
+      norm_rows(at, M, now.K, now.norm.shape, now.norm.eps, factors, squares, Chain::warps * 32, meet_multiplying);
+      meet_multiplying();
+    }
+    int odd = 0;
+    // All tile_slots meet as often as the first, which has most N tiles: racecheck of compute-sanitizer loses its way where they do not.
+#pragma unroll 1
+    for (int n_tile = first, of_first = static_cast<int>(blockIdx.x); of_first < all_n_tiles;
+         n_tile += step, of_first += step, odd ^= 1, to += odd ? chunks * a_chunk : -chunks * a_chunk) {
+      if (n_tile > first) fetch(n_tile);
+#pragma unroll 1
+      for (int chunk = first_chunk; n_tile < n_tiles && chunk < chunks; chunk += now.warps) {
+        float d[4] = {};
+#pragma unroll 1
+        for (int stage = 0; stage < ChainStages::a_chunk; ++stage) {
+          const uint32_t place = taken % Stages;
+          rings[warp].full[place].wait(taken / Stages & 1);
+          const uint32_t from = ring + place * ChainStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
+          const int piece = chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (ChainStages::depth / 8) + (lane >> 3);
+#pragma unroll
+          for (int s = 0; s < ChainStages::depth / 16; s += 2) {
+            uint32_t b[2][2];
+            load_matrices(x_row + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[0][0], b[0][1], b[1][0], b[1][1]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+              uint32_t a[4];
+              load_strip(a, from, s + i, lane);
+              mma_k16(d, a, b[i]);
+            }
+          }
+          rings[warp].empty[place].arrive();
+          ++taken;
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (2 * t + e % 2 < M) to[chunk * a_chunk + (2 * t + e % 2) * 2 * half + g + e / 2 * 8] = d[e];
+      }
+      meet_warps(slot + 1, threads);
+      if (n_tile >= n_tiles) continue;
+      for (int e = thread; e < half * M; e += threads) {
+        const int m = e >> 3, r = e & 7;
+        const float* from = to + m * 2 * half + r;
+        float total[2][1] = {{from[0]}, {from[half]}};
+        constexpr int at_once = 6;
+        for (int c = 1; c < chunks; c += at_once) {
+          float sums[at_once][2];
+#pragma unroll
+          for (int i = 0; i < at_once; ++i)
+            if (from += a_chunk; c + i < chunks) sums[i][0] = from[0], sums[i][1] = from[half];
+#pragma unroll
+          for (int i = 0; i < at_once; ++i)
+            if (c + i < chunks) total[0][0] += sums[i][0], total[1][0] += sums[i][1];
+        }
+        with_output([&](const auto& output, auto& extra) {
+          if (e != thread) extra = output.template fetch<half, 1>(m, n_tile, r);
+          output.template store<half, 1>(total[0], total[1], extra, m, n_tile, r);
+        });
+      }
+    }
+  }
+}
+
+}  // namespace hone

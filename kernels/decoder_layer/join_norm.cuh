@@ -1,0 +1,61 @@
+#pragma once
+// Joins the partial sums of split_k.cuh where the rows that come of them are normed next. .cu files alone include it.
+#include "kernels/gemm/sm90/split_k.cuh"
+#include "kernels/norm/rmsnorm_row.cuh"
+
+namespace hone {
+
+struct GemmRowNorm {
+  __nv_bfloat16* normed;
+  const __nv_bfloat16* weight;
+  int64_t stride;  // of normed
+  float eps;
+  RowShape shape;
+};
+
+// Whether the kernel below takes rows of so many columns; y, normed and residual are bf16 with 16-byte aligned rows.
+inline bool joins_norm(int64_t columns) { return columns % 8 == 0 && columns <= 8 * 1024; }
+
+// y, and y normed with the bits of rmsnorm_forward. A block has a row, a thread eight neighbours of it.
+static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartials from, GemmEpilogue output, GemmRowNorm norm) {
+  extern __shared__ uint4 row[];
+  __shared__ __align__(16) float squares[RmsNormRows::most_warps];
+  const int piece = static_cast<int>(threadIdx.x), column = 8 * piece, m = static_cast<int>(blockIdx.x);
+  const bool inside = column < from.columns;
+  hopper::let_next_start();
+  const uint4 factors[1] = {inside ? *reinterpret_cast<const uint4*>(norm.weight + column) : uint4{}};
+  hopper::wait_for_previous();
+  if (inside) {
+    const float* at = from.sums + int64_t{m} * from.columns + column;
+    const int64_t step = int64_t{from.M} * from.columns;
+    float total[8], bias[8] = {}, residual[8] = {};
+    const auto load = [](float(&to)[8], const float* x) {
+      load_pack(reinterpret_cast<float(&)[4]>(to), x), load_pack(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
+    };
+    load(total, at);
+    if (output.residual) load_pack(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
+    if (output.bias) load_pack(bias, static_cast<const __nv_bfloat16*>(output.bias) + column);
+#pragma unroll 4
+    for (int s = 1; s < from.slots; ++s) {
+      float x[8];
+      load(x, at + s * step);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) total[j] += x[j];
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) total[j] = output.finish(total[j], {bias[j], residual[j]});
+    const auto word = [&](int i) { return packed_word(total + 2 * i, __nv_bfloat16{}); };
+    row[piece] = {word(0), word(1), word(2), word(3)};
+    *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(output.y) + m * output.y_stride + column) = row[piece];
+  }
+  __syncthreads();
+  norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares, static_cast<int>(blockDim.x),
+            [] { __syncthreads(); });
+  if (inside) *reinterpret_cast<uint4*>(norm.normed + m * norm.stride + column) = row[piece];
+}
+inline void join_gemm_norm(cudaStream_t stream, const GemmPartials& from, const GemmEpilogue& output, const GemmRowNorm& norm) {
+  const int threads = (from.columns / 8 + 31) / 32 * 32;
+  launch_dependent(stream, gemm_join_norm_kernel, dim3(static_cast<unsigned>(from.M)), threads, threads * 16, 1, from, output, norm);
+}
+
+}  // namespace hone

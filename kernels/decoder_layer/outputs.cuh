@@ -1,0 +1,180 @@
+#pragma once
+// Outputs (output.cuh) and checks of the projections that the Hopper bodies share. Only .cu files include it.
+#include "kernels/check_shape.h"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/decoder_layer/decoder_layer.h"
+#include "kernels/elementwise/activation.cuh"
+#include "kernels/gemm/sm90/output.cuh"
+#include "kernels/rope/qkv.cuh"
+
+namespace hone {
+
+// What the fused outputs share: totals + bias, rounded to bf16 as the product by itself would be.
+template <int count>
+struct PairBias {
+  float first[count] = {}, second[count] = {};
+  __device__ static PairBias fetch(const __nv_bfloat16* bias, int2 n, int r) {
+    PairBias out;
+    if (bias) load_pack(out.first, bias + n.x + r), load_pack(out.second, bias + n.y + r);
+    return out;
+  }
+};
+__device__ inline float rounded_sum(float total, float bias, bool has_bias) {
+  return __bfloat162float(__float2bfloat16_rn(has_bias ? total + bias : total));
+}
+
+// y [M, F] = silu(gate) * up: rows of gate are run by run with their rows of up. F is a multiple of 8.
+struct GemmGated {
+  static constexpr bool neighbours = false;
+  __nv_bfloat16* y;
+  const __nv_bfloat16* bias;
+  int64_t y_stride;
+  int F;
+
+  template <int count>
+  using Extra = PairBias<count>;
+  template <int half>
+  __host__ __device__ int tiles() const {
+    return (F + half - 1) / half;
+  }
+  template <int half>
+  __device__ int2 row_ranges(int tile) const {
+    return {tile * half, F + tile * half};
+  }
+  template <int half, int count>
+  __device__ Extra<count> fetch(int, int tile, int r) const {
+    return Extra<count>::fetch(tile * half + r < F ? bias : nullptr, row_ranges<half>(tile), r);
+  }
+  template <int half, int count>
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m, int tile, int r) const {
+    const int column = tile * half + r;
+    if (column >= F) return;
+    float out[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) out[i] = swiglu(rounded_sum(first[i], extra.first[i], bias), rounded_sum(second[i], extra.second[i], bias));
+    store_pack(y + m * y_stride + column, out);
+  }
+};
+
+// q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple of 64, and all of it rotates.
+struct GemmHeads {
+  static constexpr bool neighbours = false;
+  __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
+  const __nv_bfloat16* bias;
+  const float* cos_sin;
+  const int32_t *positions, *slots;
+  int64_t q_stride, k_stride, v_stride, cos_sin_stride;
+  int heads, kv_heads, dim;
+
+  template <int count>
+  struct Extra {
+    PairBias<count> bias;
+    float cos[count], sin[count];
+    __nv_bfloat16* to = nullptr;  // the first of the pair; none beyond the last head
+    int partner;                  // how far behind it the other is
+    bool rotates;
+  };
+  template <int half>
+  __host__ __device__ int tiles() const {
+    return (heads + 2 * kv_heads) * (dim / (2 * half));
+  }
+  // A tile within its head.
+  template <int half>
+  struct Place {
+    int head, column, partner;
+    bool rotates;
+    __device__ Place(const GemmHeads& of, int tile) {
+      const int a_head = of.dim / (2 * half), j = tile % a_head;
+      head = tile / a_head, rotates = head < of.heads + of.kv_heads;
+      column = rotates ? j * half : j * 2 * half, partner = rotates ? of.dim / 2 : half;
+    }
+  };
+  template <int half>
+  __device__ int2 row_ranges(int tile) const {
+    const Place<half> at(*this, tile);
+    return {at.head * dim + at.column, at.head * dim + at.column + at.partner};
+  }
+  template <int half, int count>
+  __device__ Extra<count> fetch(int m, int tile, int r) const {
+    const Place<half> at(*this, tile);
+    Extra<count> out;
+    if (at.head >= heads + 2 * kv_heads) return out;
+    out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
+    if (at.rotates) {
+      const float* angles = cos_sin + positions[m] * cos_sin_stride + at.column + r;
+      load_pack(out.cos, angles), load_pack(out.sin, angles + at.partner);
+    }
+    if (at.head < heads)
+      out.to = q + m * q_stride + at.head * dim;
+    else if (at.rotates)
+      out.to = k + slots[m] * k_stride + (at.head - heads) * dim;
+    else
+      out.to = v + slots[m] * v_stride + (at.head - heads - kv_heads) * dim;
+    out.to += at.column + r, out.partner = at.partner, out.rotates = at.rotates;
+    return out;
+  }
+  template <int half, int count>
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int, int) const {
+    if (!extra.to) return;
+    float a[count], b[count];
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      a[i] = rounded_sum(first[i], extra.bias.first[i], bias), b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
+      if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
+    }
+    store_pack(extra.to, a);
+    store_pack(extra.to + extra.partner, b);
+  }
+};
+
+// Whether the kernels here take the matrix and the norm before it.
+inline bool fuses(const Tensor& x, const RowNorm& norm, const Product& product) {
+  const auto vector = [](const Tensor& v) { return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0); };
+  return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) && product.w.dim(1) > 0 &&
+         product.w.dim(1) % 8 == 0;
+}
+inline bool fuses_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
+  return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
+}
+inline bool fuses_heads(const Tensor& x, const Heads& to) {
+  const int64_t dim = to.shape.head_dim;
+  return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim && to.cos_sin.row_stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 && tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
+}
+
+inline void check_product(const OpBase& op, const Tensor& x, const RowNorm& norm, const Product& product, int64_t N) {
+  const int64_t K = product.w.dim(1);
+  check_shape(op, "x", x, {x.dim(0), K}, DType::bf16);
+  check_shape(op, "w", product.w, {N, K}, DType::bf16);
+  check_optional(op, "bias", product.bias, {N}, DType::bf16);
+  check_optional(op, "norm", norm.weight, {K}, DType::bf16);
+}
+inline GemmGated gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
+  const int64_t F = product.w.dim(0) / 2;
+  check_product(op, x, norm, product, 2 * F);
+  check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
+  return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), y.row_stride, static_cast<int>(F)};
+}
+inline GemmHeads heads_output(const OpBase& op, const Tensor& x, const Heads& to) {
+  const QkvShape& shape = to.shape;
+  const KvWrite& cache = to.cache;
+  const int64_t M = x.dim(0);
+  check_product(op, x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
+  check_shape(op, "q", to.q, {M, shape.num_heads, shape.head_dim}, DType::bf16);
+  check_shape(op, "positions", to.positions, {M}, DType::i32);
+  check_shape(op, "cos_sin", to.cos_sin, {to.cos_sin.dim(0), shape.rotary_dim});
+  check_shape(op, "cache.k", cache.k, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
+  check_shape(op, "cache.v", cache.v, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
+  check_shape(op, "cache.slots", cache.slots, {M}, DType::i32);
+  GemmHeads out{};
+  out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k), out.v = numbers<__nv_bfloat16>(cache.v);
+  out.bias = numbers<const __nv_bfloat16>(to.qkv.bias), out.cos_sin = numbers<const float>(to.cos_sin);
+  out.positions = numbers<const int32_t>(to.positions), out.slots = numbers<const int32_t>(cache.slots);
+  out.q_stride = to.q.row_stride, out.k_stride = cache.k.row_stride, out.v_stride = cache.v.row_stride;
+  out.cos_sin_stride = to.cos_sin.row_stride;
+  out.heads = static_cast<int>(shape.num_heads), out.kv_heads = static_cast<int>(shape.num_kv_heads);
+  out.dim = static_cast<int>(shape.head_dim);
+  return out;
+}
+
+}  // namespace hone

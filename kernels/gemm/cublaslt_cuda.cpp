@@ -1,0 +1,211 @@
+// Matrix products by cuBLASLt: the backward ones, and forward where the numerics are fast. Which algorithm serves a product is asked once and
+// remembered; sums that are split along their length are joined in a workspace, in a fixed order.
+#include <cublasLt.h>
+
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "core/device/cuda_check.h"
+#include "kernels/check_shape.h"
+#include "kernels/cuda/sanitizer.h"
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace hone {
+namespace {
+
+void check(cublasStatus_t status, const char* call) {
+  HONE_CHECK(status == CUBLAS_STATUS_SUCCESS, "cuBLASLt: ", cublasLtGetStatusName(status), " in ", call);
+}
+#define HONE_CUBLAS_CHECK(call) check(call, #call)
+
+cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in our order.
+struct Product {
+  Tensor a, b, c, d;
+  bool transpose_a = false, transpose_b = false, add_c = false;
+  Tensor bias{};
+  int64_t m = 0, n = 0, k = 0;
+};
+
+using Key = std::array<int64_t, 16>;
+struct Choice {
+  cublasLtMatmulAlgo_t algorithm{};
+  size_t workspace = 0;
+};
+
+// The largest power of two, up to 256, that divides the address: the heuristic takes 256 for granted.
+int64_t alignment_of(const Tensor& x) { return int64_t{1} << std::min(std::countr_zero(reinterpret_cast<uintptr_t>(x.data)), 8); }
+
+cublasLtHandle_t handle() {
+  static std::mutex mutex;
+  static std::map<int, cublasLtHandle_t> handles;  // live as long as the process
+  int device = 0;
+  HONE_CUDA_CHECK(cudaGetDevice(&device));
+  const std::scoped_lock lock(mutex);
+  cublasLtHandle_t& found = handles[device];
+  if (!found) HONE_CUBLAS_CHECK(cublasLtCreate(&found));
+  return found;
+}
+
+struct Descriptors {
+  cublasLtMatmulDescOpaque_t product{};
+  cublasLtMatrixLayoutOpaque_t a{}, b{}, c{}, d{};
+
+  explicit Descriptors(const Product& p) {
+    HONE_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.bias) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
+    }
+    layout(a, p.a), layout(b, p.b), layout(c, p.c), layout(d, p.d);
+  }
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, T value) {
+    HONE_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, attribute, &value, sizeof value));
+  }
+  static void layout(cublasLtMatrixLayoutOpaque_t& to, const Tensor& x) {
+    HONE_CUBLAS_CHECK(cublasLtMatrixLayoutInit(&to, type_of(x.dtype), static_cast<uint64_t>(x.dim(1)), static_cast<uint64_t>(x.dim(0)),
+                                               std::max(x.row_stride, x.dim(1))));
+  }
+};
+
+std::optional<Choice> ask(const Product& p, Descriptors& of) {
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value));
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{64} << 20);
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment_of(p.a)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment_of(p.b)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment_of(p.c)));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment_of(p.d)));
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &of.product, &of.a, &of.b, &of.c, &of.d, &preference, 1, &result, &found);
+  if (status != CUBLAS_STATUS_SUCCESS || found == 0) return std::nullopt;
+  return Choice{result.algo, result.workspaceSize};
+}
+
+// nullopt: cuBLASLt has no such product.
+std::optional<Choice> choose(const Product& p, Descriptors& of) {
+  static std::mutex mutex;
+  static std::map<Key, std::optional<Choice>> choices;
+  int device = 0;
+  HONE_CUDA_CHECK(cudaGetDevice(&device));
+  const auto kind = [](const Tensor& x) { return static_cast<int64_t>(x.dtype) * 512 + alignment_of(x); };
+  const Key key{p.m,
+                p.n,
+                p.k,
+                p.a.row_stride,
+                p.b.row_stride,
+                p.c.row_stride,
+                p.d.row_stride,
+                kind(p.a),
+                kind(p.b),
+                kind(p.c),
+                kind(p.d),
+                p.transpose_a,
+                p.transpose_b,
+                p.add_c,
+                p.bias ? kind(p.bias) : -1,
+                device};
+  const std::scoped_lock lock(mutex);
+  const auto place = choices.find(key);
+  return place != choices.end() ? place->second : choices.emplace(key, ask(p, of)).first->second;
+}
+
+bool multiply(Context& context, const Product& p) {
+  Descriptors of(p);
+  const std::optional<Choice> choice = choose(p, of);
+  if (!choice) return false;
+  const ScratchScope scope(context);
+  Tensor workspace;
+  if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
+  tell_written(context, workspace);  // ahead: a second kernel of the product reads it
+  const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
+  HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data, &of.c, p.d.data, &of.d,
+                                   &choice->algorithm, workspace.data, choice->workspace, static_cast<cudaStream_t>(context.stream())));
+  if (!p.add_c || p.c.data != p.d.data) tell_written(context, p.d);
+  return true;
+}
+
+void check_dtype(const OpBase& op, DType dtype) {
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": numbers are f32 or bf16 on cuda, not ", name_of(dtype));
+}
+
+void zero_rows(Context& context, const Tensor& x) {
+  HONE_CUDA_CHECK(cudaMemset2DAsync(x.data, static_cast<size_t>(x.row_stride) * size_of(x.dtype), 0,
+                                    static_cast<size_t>(x.row_size()) * size_of(x.dtype), static_cast<size_t>(x.dim(0)),
+                                    static_cast<cudaStream_t>(context.stream())));
+}
+
+void backward_input(Context& context, Tensor dx, Tensor dy, Tensor w) {
+  const int64_t M = dy.dim(0), N = w.dim(0), K = w.dim(1);
+  const OpBase& op = gemm_backward_input;
+  check_dtype(op, w.dtype);
+  check_shape(op, "w", w, {N, K}, w.dtype);
+  check_shape(op, "dy", dy, {M, N}, w.dtype);
+  check_shape(op, "dx", dx, {M, K}, dx.dtype == DType::f32 ? DType::f32 : w.dtype);
+  if (dx.size() == 0) return;
+  if (N == 0) return zero_rows(context, dx);
+  const bool done = multiply(context, {.a = w, .b = dy, .c = dx, .d = dx, .m = K, .n = M, .k = N});
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+}
+
+void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
+  const int64_t M = x.dim(0), N = dy.dim(1), K = x.dim(1);
+  const OpBase& op = gemm_backward_weight;
+  check_dtype(op, x.dtype);
+  check_shape(op, "x", x, {M, K}, x.dtype);
+  check_shape(op, "dy", dy, {M, N}, x.dtype);
+  check_shape(op, "dw", dw, {N, K});
+  check_optional(op, "dbias", dbias, {N});
+  if (M == 0) return;
+  if (dbias) add_column_sums(context, op, dbias, dy);
+  if (dw.size() == 0) return;
+  const bool done = multiply(context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+}
+
+[[maybe_unused]] const bool added = gemm_backward_input.add({"cublaslt", DeviceKind::cuda, backward_input}) &&
+                                    gemm_backward_weight.add({"cublaslt", DeviceKind::cuda, backward_weight});
+
+}  // namespace
+
+void check_gemm_forward_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
+  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+  const auto wide = [&](const Tensor& t) { return t.dtype == DType::f32 ? DType::f32 : DType::bf16; };
+  check_dtype(gemm_forward, x.dtype);
+  check_shape(gemm_forward, "w", w, {N, K}, x.dtype);
+  check_shape(gemm_forward, "x", x, {M, K}, x.dtype);
+  check_shape(gemm_forward, "y", y, {M, N}, y.dtype == DType::f32 ? DType::f32 : x.dtype);
+  check_optional(gemm_forward, "bias", bias, {N}, wide(bias));
+  check_optional(gemm_forward, "residual", residual, {M, N}, wide(residual));
+}
+
+bool run_gemm_forward_fast(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
+  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+  if (context.numerics() != Numerics::fast || K == 0 || y.size() == 0) return false;
+  if ((bias && bias.dtype != y.dtype) || (residual && residual.dtype != y.dtype)) return false;
+  return multiply(context, {.a = w,
+                            .b = x,
+                            .c = residual ? residual : y,
+                            .d = y,
+                            .transpose_a = true,
+                            .add_c = static_cast<bool>(residual),
+                            .bias = bias,
+                            .m = N,
+                            .n = M,
+                            .k = K});
+}
+
+}  // namespace hone

@@ -1,0 +1,62 @@
+#include "kernels/gemm/gemm.h"
+
+#include <cmath>
+
+#include "core/base/parallel_for.h"
+#include "kernels/gemm/gemm_check.h"
+
+// The specification. Forward's sums are exact to the bit for every body: see gemm_chunk in kernels/gemm/gemm.h.
+namespace hone {
+namespace {
+
+void forward(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
+  check_gemm_forward(y, x, w, bias, residual);
+  const int64_t N = w.dim(0), K = w.dim(1);
+  parallel_for(y.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m)
+      for (int64_t n = 0; n < N; ++n) {
+        float total = 0;
+        for (int64_t first = 0; first < K; first += gemm_chunk) {
+          float sum = 0;
+          for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k) sum = std::fma(x.row<float>(m)[k], w.row<float>(n)[k], sum);
+          total = first == 0 ? sum : total + sum;
+        }
+        if (bias) total += bias.ptr<float>()[n];
+        if (residual) total += residual.row<float>(m)[n];
+        y.row<float>(m)[n] = total;
+      }
+  });
+}
+
+void backward_input(Context&, Tensor dx, Tensor dy, Tensor w) {
+  check_gemm_backward_input(dx, dy, w);
+  const int64_t N = w.dim(0), K = w.dim(1);
+  parallel_for(dx.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      float* out = dx.row<float>(m);
+      std::fill_n(out, K, 0.0f);
+      for (int64_t n = 0; n < N; ++n)
+        for (int64_t k = 0; k < K; ++k) out[k] += dy.row<float>(m)[n] * w.row<float>(n)[k];
+    }
+  });
+}
+
+void backward_weight(Context&, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
+  check_gemm_backward_weight(dw, dbias, dy, x);
+  const int64_t M = x.dim(0), K = x.dim(1);
+  parallel_for(dw.dim(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n)
+      for (int64_t m = 0; m < M; ++m) {
+        const float gradient = dy.row<float>(m)[n];
+        for (int64_t k = 0; k < K; ++k) dw.row<float>(n)[k] += gradient * x.row<float>(m)[k];
+        if (dbias) dbias.ptr<float>()[n] += gradient;
+      }
+  });
+}
+
+[[maybe_unused]] const bool added = gemm_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    gemm_backward_input.add({"specification", DeviceKind::cpu, backward_input}) &&
+                                    gemm_backward_weight.add({"specification", DeviceKind::cpu, backward_weight});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,167 @@
+// gemm_forward for every shape, alignment and dtype: 64 x 64 tiles of y, staged through shared memory. Other bodies are faster and have its bits.
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace hone {
+namespace {
+
+constexpr int tile = 64;
+
+// Rows [row, row + tile) of a matrix, columns [k, k + depth): 8 numbers at a time, zero outside of it.
+template <class T, int threads, int depth, int pitch>
+__device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k, int64_t K, bool packed) {
+  constexpr int pack = pack_size<T>;
+  for (int i = static_cast<int>(threadIdx.x); i < tile * depth / pack; i += threads) {
+    const int r = i / (depth / pack), c = i % (depth / pack) * pack;
+    Pack<T, pack> numbers{};
+    if (row + r < rows) {
+      const T* at = from + (row + r) * stride + k + c;
+      if (packed && k + c + pack <= K) {
+        numbers = *reinterpret_cast<const Pack<T, pack>*>(at);
+      } else {
+#pragma unroll
+        for (int j = 0; j < pack; ++j)
+          if (k + c + j < K) numbers.value[j] = at[j];
+      }
+    }
+    *reinterpret_cast<Pack<T, pack>*>(&to[r][c]) = numbers;
+  }
+}
+
+__device__ inline uint32_t pair(const __nv_bfloat16* at) { return *reinterpret_cast<const uint32_t*>(at); }
+
+// d += a . b over one step of 16 along k.
+__device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four warps, each 32 x 32 of the tile.
+__global__ void __launch_bounds__(128) bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
+                                                   int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
+  constexpr int depth = 32, pitch = depth + 8;  // the pitch spreads a fragment's rows over all banks
+  __shared__ alignas(16) __nv_bfloat16 xs[tile][pitch], ws[tile][pitch];
+  const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const int wm = warp / 2 * 32, wn = warp % 2 * 32;
+  float sum[2][4][4] = {}, total[2][4][4] = {};
+  for (int64_t k = 0; k < K; k += depth) {
+    load_stage<__nv_bfloat16, 128, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
+    load_stage<__nv_bfloat16, 128, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
+    __syncthreads();
+#pragma unroll
+    for (int step = 0; step < depth; step += 16) {
+      uint32_t a[2][4], b[4][2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) a[i][j] = pair(&xs[wm + i * 16 + g + j % 2 * 8][step + 2 * t + j / 2 * 8]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 2; ++j) b[i][j] = pair(&ws[wn + i * 8 + g][step + 2 * t + j * 8]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) mma_k16(sum[i][j], a[i], b[j]);
+    }
+    __syncthreads();
+    const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
+    if (!chunk_ends) continue;
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          total[i][j][e] = k < gemm_cuda_chunk ? sum[i][j][e] : total[i][j][e] + sum[i][j][e];
+          sum[i][j][e] = 0;
+        }
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int64_t m = m0 + wm + i * 16 + g + e / 2 * 8, n = n0 + wn + j * 8 + 2 * t + e % 2;
+        if (m < M && n < N) epilogue.store(total[i][j][e], m, n);
+      }
+}
+
+// Each of 256 threads has 4 x 4 elements; a chunk is a chain of fused multiply-adds in ascending k.
+__global__ void __launch_bounds__(256) f32_kernel(const float* x, const float* w, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t w_stride,
+                                                  bool x_packed, bool w_packed, GemmEpilogue epilogue) {
+  constexpr int depth = 32, pitch = depth + 4;
+  __shared__ alignas(16) float xs[tile][pitch], ws[tile][pitch];
+  const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
+  const int row = static_cast<int>(threadIdx.x) / 16, column = static_cast<int>(threadIdx.x) % 16;
+  float sum[4][4] = {}, total[4][4] = {};
+  for (int64_t k = 0; k < K; k += depth) {
+    load_stage<float, 256, depth, pitch>(xs, x, x_stride, m0, M, k, K, x_packed);
+    load_stage<float, 256, depth, pitch>(ws, w, w_stride, n0, N, k, K, w_packed);
+    __syncthreads();
+#pragma unroll 2
+    for (int step = 0; step < depth; step += 4) {
+      float a[4][4], b[4][4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) load_pack(a[i], &xs[row + 16 * i][step]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) load_pack(b[i], &ws[column + 16 * i][step]);
+#pragma unroll
+      for (int s = 0; s < 4; ++s)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a[i][s], b[j][s], sum[i][j]);
+    }
+    __syncthreads();
+    const bool chunk_ends = (k + depth) % gemm_cuda_chunk == 0 || k + depth >= K;
+    if (!chunk_ends) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        total[i][j] = k < gemm_cuda_chunk ? sum[i][j] : total[i][j] + sum[i][j];
+        sum[i][j] = 0;
+      }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i)
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int64_t m = m0 + row + 16 * i, n = n0 + column + 16 * j;
+      if (m < M && n < N) epilogue.store(total[i][j], m, n);
+    }
+}
+
+// Unlike packs(), lets the row's length be any: its end is read one by one.
+template <class T>
+bool rows_aligned(const Tensor& x) {
+  return x.row_stride % pack_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+template <class T, class Kernel>
+void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+            const Tensor& residual) {
+  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+  const dim3 grid(static_cast<unsigned>((M + tile - 1) / tile), static_cast<unsigned>((N + tile - 1) / tile));
+  kernel<<<grid, threads, 0, cuda_stream(context)>>>(numbers<const T>(x), numbers<const T>(w), M, N, K, x.row_stride, w.row_stride,
+                                                     rows_aligned<T>(x), rows_aligned<T>(w), GemmEpilogue(y, bias, residual));
+}
+
+void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
+  check_gemm_forward_cuda(y, x, w, bias, residual);
+  if (y.size() == 0 || run_gemm_forward_fast(context, y, x, w, bias, residual)) return;
+  if (x.dtype == DType::bf16)
+    launch<__nv_bfloat16>(context, bf16_kernel, 128, y, x, w, bias, residual);
+  else
+    launch<float>(context, f32_kernel, 256, y, x, w, bias, residual);
+  check_launch(gemm_forward);
+}
+
+[[maybe_unused]] const bool added = gemm_forward.add({"tiles", DeviceKind::cuda, forward});
+
+}  // namespace
+}  // namespace hone

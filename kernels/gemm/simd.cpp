@@ -1,0 +1,262 @@
+// gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the way into a small buffer, a
+// panel of n and a chunk of K at a time, so that each lane runs the specification's chain of sums and the vector's width leaves no trace in the bits.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/gemm/simd.cpp"
+#include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "core/base/parallel_for.h"
+#include "kernels/cpu/features.h"
+#include "kernels/gemm/gemm_check.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hone {
+namespace HWY_NAMESPACE {
+#if HWY_MAX_BYTES >= 32
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr int64_t lanes = HWY_LANES(float);
+constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as there are registers for
+constexpr int tile_vectors = 3;
+constexpr int64_t panel = tile_vectors * lanes;  // columns of y that one packed piece of w makes
+constexpr int64_t block_rows = 256;              // rows of y that use a packed piece before it is dropped
+
+struct Call {
+  Tensor y, x, w, bias, residual;
+};
+
+// A vector's worth of rows of w from n; lanes past the last row repeat it.
+struct Rows {
+  const float* at[lanes];
+  HWY_ATTR Rows(const Tensor& w, int64_t n) {
+    for (int64_t i = 0; i < lanes; ++i) at[i] = w.row<float>(std::min(n + i, w.dim(0) - 1));
+  }
+};
+
+// column[j] = w[n ..][k + j], for j in 0 .. 3.
+HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
+  const D d;
+  const hn::Repartition<double, D> d64;
+  V quad[4];  // quad[i]: in 128-bit block b, row 4 b + i
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);
+#pragma GCC unroll 4
+    for (int64_t b = lanes / 4 - 2; b >= 0; --b)
+      quad[i] = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(4 * (b + 1))), hn::LoadDup128(d, rows.at[4 * b + i] + k), quad[i]);
+  }
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, quad[0], quad[1])), low23 = hn::BitCast(d64, hn::InterleaveLower(d, quad[2], quad[3]));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[0], quad[1])), high23 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[2], quad[3]));
+  column[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
+  column[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
+  column[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
+  column[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
+}
+HWY_ATTR HWY_INLINE V gather(const Rows& rows, int64_t k) {
+  alignas(64) float column[lanes];
+  for (int64_t i = 0; i < lanes; ++i) column[i] = rows.at[i][k];
+  return hn::Load(D(), column);
+}
+
+// What is needed next lies `ahead` of k: 16 short rows at a time are more than the processor's own prefetching follows.
+HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
+  constexpr int64_t line = 16;
+  if (k % line != 0) return;
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < lanes; ++i) hwy::Prefetch(rows.at[i] + k + ahead);
+}
+
+// packed[k][0 .. lanes) = w[n ..][first + k].
+HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead, float* packed) {
+  const D d;
+  int64_t k = 0;
+  for (; k + 4 <= count; k += 4, packed += 4 * panel) {
+    prefetch(rows, first + k, ahead);
+    V column[4];
+    transpose(rows, first + k, column);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) hn::Store(column[j], d, packed + j * panel);
+  }
+  for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
+}
+
+// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the first one `step` rows on.
+int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
+  if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
+  return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
+}
+
+// y[m][n ..] from its finished sum.
+HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total) {
+  const D d;
+  const auto inside = hn::FirstN(d, static_cast<size_t>(call.y.dim(1) - n));
+  if (call.bias) total = hn::Add(total, hn::MaskedLoad(inside, d, call.bias.ptr<float>() + n));
+  if (call.residual) total = hn::Add(total, hn::MaskedLoad(inside, d, call.residual.row<float>(m) + n));
+  hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
+}
+
+// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks before; the last chunk
+// finishes y.
+template <int rows, int vectors>
+HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed, float* partial) {
+  const D d;
+  V sum[rows][vectors];
+  const float* x[rows];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) {
+    x[r] = call.x.row<float>(m + r) + first;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sum[r][v] = hn::Zero(d);
+  }
+  for (int64_t k = 0; k < count; ++k, packed += panel) {
+    V column[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) column[v] = hn::Load(d, packed + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const V factor = hn::Set(d, x[r][k]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sum[r][v] = hn::MulAdd(factor, column[v], sum[r][v]);
+    }
+  }
+  const bool last = first + count == call.x.dim(1);
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      float* kept = partial + r * panel + v * lanes;
+      const V total = first == 0 ? sum[r][v] : hn::Add(hn::Load(d, kept), sum[r][v]);
+      if (last)
+        finish(call, m + r, n + v * lanes, total);
+      else
+        hn::Store(total, d, kept);
+    }
+}
+
+// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory. The next call is for n +
+// lanes.
+template <int rows>
+HWY_ATTR void stream(const Call& call, int64_t n) {
+  const D d;
+  const int64_t K = call.x.dim(1);
+  const Rows w(call.w, n);
+  const float* x[rows];
+  V total[rows];
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) x[r] = call.x.row<float>(r);
+  for (int64_t first = 0; first < K; first += gemm_chunk) {
+    const int64_t end = std::min(K, first + gemm_chunk);
+    const int64_t ahead = next_read(call, n, lanes, first);
+    V sum[rows];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) sum[r] = hn::Zero(d);
+    int64_t k = first;
+    for (; k + 4 <= end; k += 4) {
+      prefetch(w, k, ahead);
+      V column[4];
+      transpose(w, k, column);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) sum[r] = hn::MulAdd(hn::Set(d, x[r][k + j]), column[j], sum[r]);
+    }
+    for (; k < end; ++k) {
+      const V column = gather(w, k);
+#pragma GCC unroll 8
+      for (int r = 0; r < rows; ++r) sum[r] = hn::MulAdd(hn::Set(d, x[r][k]), column, sum[r]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) total[r] = first == 0 ? sum[r] : hn::Add(total[r], sum[r]);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < rows; ++r) finish(call, r, n, total[r]);
+}
+
+using Tile = void (*)(const Call&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
+
+template <int vectors, int... rows>
+Tile tile_of(int64_t count, std::integer_sequence<int, rows...>) {
+  static constexpr Tile tiles[] = {tile<rows + 1, vectors>...};
+  return tiles[count - 1];
+}
+Tile tile_of(int64_t rows, int64_t vectors) {
+  constexpr auto sequence = std::make_integer_sequence<int, tile_rows>();
+  return vectors == 1 ? tile_of<1>(rows, sequence) : vectors == 2 ? tile_of<2>(rows, sequence) : tile_of<3>(rows, sequence);
+}
+
+// Rows [m, end) of y, columns [n, n + panel).
+HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
+  alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
+  const int64_t N = call.y.dim(1), K = call.x.dim(1), vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
+  const Tile full = tile_of(tile_rows, vectors);
+  for (int64_t first = 0; first < K; first += gemm_chunk) {
+    const int64_t count = std::min(gemm_chunk, K - first);
+    const int64_t ahead = next_read(call, n, panel, first);
+    for (int64_t v = 0; v < vectors; ++v) pack(Rows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
+    for (int64_t r = m; r < end; r += tile_rows) {
+      const Tile run = end - r >= tile_rows ? full : tile_of(end - r, vectors);
+      run(call, r, n, first, count, packed, partial + (r - m) * panel);
+    }
+  }
+}
+
+// Pieces to a thread at a time: all of them where waking another thread costs more than it saves.
+int64_t grain(const Call& call, int64_t usual) {
+  constexpr int64_t worth_sharing = int64_t{1} << 20;
+  return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing ? std::numeric_limits<int32_t>::max() : usual;
+}
+
+template <int... rows>
+void stream_all(const Call& call, std::integer_sequence<int, rows...>) {
+  static constexpr void (*streams[])(const Call&, int64_t) = {stream<rows + 1>...};
+  const auto run = streams[call.y.dim(0) - 1];
+  parallel_for((call.y.dim(1) + lanes - 1) / lanes, grain(call, 4), [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) run(call, piece * lanes);
+  });
+}
+
+void forward(const Call& call) {
+  const int64_t M = call.y.dim(0), panels = (call.y.dim(1) + panel - 1) / panel, blocks = (M + block_rows - 1) / block_rows;
+  if (M == 0) return;
+  if (M <= tile_rows) return stream_all(call, std::make_integer_sequence<int, tile_rows>());
+  parallel_for(blocks * panels, grain(call, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t m = piece / panels * block_rows;
+      block(call, m, std::min(M, m + block_rows), piece % panels * panel);
+    }
+  });
+}
+
+}  // namespace
+void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) { forward({y, x, w, bias, residual}); }
+#else
+void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
+#endif
+}  // namespace HWY_NAMESPACE
+}  // namespace hone
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hone {
+namespace {
+
+HWY_EXPORT(gemm_forward_simd);
+
+void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
+  check_gemm_forward(y, x, w, bias, residual);
+  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
+}
+
+// K = 0 has no chunk to sum.
+bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) { return has_fused_multiply_add() && x.dim(1) > 0; }
+
+[[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
+
+}  // namespace
+}  // namespace hone
+#endif

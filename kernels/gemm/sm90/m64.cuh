@@ -1,0 +1,215 @@
+#pragma once
+// y = x . w^T in bf16 for at most 64 rows of x where split_k.cuh would have to share tiles along k: long rows leave partial sums that cost
+// more than reading x once for every few columns. .cu files alone include it.
+//
+// A cluster of two blocks has up to 64 rows of x and 64 rows of w, which are a tile of output.cuh. Each multiplies every other chunk of
+// gemm_cuda_chunk along k, so that it takes in half of x and w alone; half of the columns of a chunk's sums are its own, the others it sends to the
+// other block. Both add their own and what they get in ascending order.
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/pdl.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/sm90/output.cuh"
+
+namespace hone {
+
+template <int Stages>
+struct GemmNarrow {
+  static constexpr int rows = 64, columns = 64, stages = Stages, depth = 64, cluster = 2;
+  static constexpr int chunk_stages = static_cast<int>(gemm_cuda_chunk) / depth;
+  static constexpr int consumers = 128, threads = consumers + 32, blocks = Stages > 5 ? 1 : 2;  // of a multiprocessor
+  static constexpr int own = rows * columns / consumers / cluster;                              // sums of a thread
+  static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
+  static constexpr int slots = 2, slot_bytes = consumers * own * 4;  // for what the other block sends
+  // As GemmSplit's.
+  __host__ __device__ static constexpr int rows_read(int M) { return (M + 7) / 8 * 8; }
+  __host__ __device__ static constexpr int bytes_read(int M) { return rows_read(M) * depth * 2 + w_bytes; }
+  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + slots * slot_bytes + 2 * (Stages + slots) * 8;
+};
+
+// The chunks and stages of one block of the cluster.
+template <class Narrow>
+struct GemmNarrowShare {
+  int rank, chunks, stages;
+  __device__ GemmNarrowShare(int rank_, int k_stages) : rank(rank_) {
+    const int all = (k_stages + Narrow::chunk_stages - 1) / Narrow::chunk_stages;
+    chunks = (all - rank + 1) / 2;
+    stages = chunks * Narrow::chunk_stages - ((all - 1) % 2 == rank ? all * Narrow::chunk_stages - k_stages : 0);
+  }
+  // Where the block's stage lies among all.
+  __device__ int place(int stage) const { return stage + (stage / Narrow::chunk_stages + rank) * Narrow::chunk_stages; }
+};
+
+template <class Narrow, class Output>
+__global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
+    gemm_narrow_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, Output output, int M, int k_stages) {
+  using namespace hopper;
+  constexpr int half = Narrow::columns / 2, own = Narrow::own, size = Narrow::columns / 2;
+  extern __shared__ char unaligned[];
+  char* const ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  char* const received = ring + Narrow::stages * Narrow::stage_bytes;
+  Barrier* const full = reinterpret_cast<Barrier*>(received + Narrow::slots * Narrow::slot_bytes);
+  Barrier *const empty = full + Narrow::stages, *const there = empty + Narrow::stages, *const read = there + Narrow::slots;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x % 32);
+  const int tile = static_cast<int>(blockIdx.x) / Narrow::cluster, rank = static_cast<int>(block_in_cluster());
+  const GemmNarrowShare<Narrow> share(rank, k_stages), others(rank ^ 1, k_stages);
+  if (threadIdx.x == Narrow::consumers) {
+    prefetch_map(w_map), prefetch_map(x_map);
+    for (int s = 0; s < Narrow::stages; ++s) full[s].init(1), empty[s].init(4);
+    for (int s = 0; s < Narrow::slots; ++s) there[s].init(1), read[s].init(Narrow::consumers);
+    publish_barriers();
+    for (int s = 0; s < Narrow::slots; ++s) there[s].arrive_expecting(Narrow::slot_bytes);
+  }
+  cluster_sync();
+
+  if (warp == 4) {
+    if (lane == 0) {
+      let_next_start();
+      const int2 row_ranges = output.template row_ranges<half>(tile);
+      const auto bytes = static_cast<uint32_t>(Narrow::bytes_read(M));
+      const auto load_w = [&](int stage, int k) {
+        char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
+        full[stage].arrive_expecting(bytes);
+        load_box(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
+        if constexpr (!Output::neighbours) load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
+      };
+      const auto load_x = [&](int stage, int k) { load_box(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0); };
+      const int early = min(Narrow::stages, share.stages);
+      for (int s = 0; s < early; ++s) load_w(s, share.place(s));
+      wait_for_previous();
+      for (int s = 0; s < early; ++s) load_x(s, share.place(s));
+      int stage = 0;
+      uint32_t parity = 0;
+#pragma unroll 1
+      for (int s = Narrow::stages; s < share.stages; ++s) {
+        empty[stage].wait(parity);
+        load_w(stage, share.place(s));
+        load_x(stage, share.place(s));
+        if (++stage == Narrow::stages) stage = 0, parity ^= 1;
+      }
+    }
+  } else {
+    int stage = 0;
+    uint32_t parity = 0;
+    const auto multiply = [&](float(&to)[size], bool add) {
+      full[stage].wait(parity);
+      const char* const from = ring + stage * Narrow::stage_bytes;
+      const uint64_t a = smem_descriptor(from), b = smem_descriptor(from + Narrow::x_bytes);
+      wgmma_fence();
+#pragma unroll
+      for (int s = 0; s < Narrow::depth / 16; ++s) wgmma_ss(to, a + s * 2, b + s * 2, add || s > 0);
+      wgmma_commit();
+    };
+    const auto release = [&](int done) {
+      if (lane == 0) empty[done].arrive();
+    };
+    const auto next = [&] {
+      if (++stage == Narrow::stages) stage = 0, parity ^= 1;
+    };
+    const auto chunk = [&](float(&to)[size], int count) {
+      int previous = stage;
+      multiply(to, false);
+      next();
+#pragma unroll 1
+      for (int k = 1; k < count; ++k) {
+        multiply(to, true);
+        wgmma_wait<1>();
+        release(previous);
+        previous = stage;
+        next();
+      }
+      wgmma_wait<0>();
+      wgmma_fence_registers(to);
+      release(previous);
+    };
+
+    // Eights of columns: 0, 1 and 4, 5 are the first block's, of each run of a tile the first half.
+    const auto part = [](const float(&of)[size], int block, int e) { return block == 0 ? of[e + e / 8 * 8] : of[e + e / 8 * 8 + 8]; };
+    float total[own], held[own], sum[size];
+#pragma unroll
+    for (int e = 0; e < own; ++e) total[e] = -0.0f;  // which leaves what is added to it as it is
+    const auto place = [&](int slot, int piece) {
+      return shared_address(received + slot * Narrow::slot_bytes) +
+             static_cast<uint32_t>(piece * Narrow::consumers + static_cast<int>(threadIdx.x)) * 16;
+    };
+    const auto send_part = [&](int i) {
+      const int slot = i % Narrow::slots;
+      const uint32_t other = static_cast<uint32_t>(rank ^ 1);
+      if (i >= Narrow::slots) read[slot].wait((i / Narrow::slots - 1) & 1);
+#pragma unroll
+      for (int e = 0; e < own; e += 4) {
+        const auto bits = [&](int j) { return __float_as_uint(part(sum, rank ^ 1, e + j)); };
+        send(in_block(other, place(slot, e / 4)), make_uint4(bits(0), bits(1), bits(2), bits(3)), in_block(other, shared_address(&there[slot].word)));
+      }
+    };
+    const auto add_received = [&](int i) {
+      if (i >= others.chunks) return;
+      const int slot = i % Narrow::slots;
+      // Who sends there again waits until it has been read; nothing arrives at a block that has ended.
+      const bool again = i + Narrow::slots < others.chunks;
+      there[slot].wait(i / Narrow::slots & 1);
+      if (again && threadIdx.x == 0) there[slot].arrive_expecting(Narrow::slot_bytes);
+#pragma unroll
+      for (int e = 0; e < own; e += 4) {
+        float4 four;
+        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+                     : "r"(place(slot, e / 4))
+                     : "memory");
+        total[e] += four.x, total[e + 1] += four.y, total[e + 2] += four.z, total[e + 3] += four.w;
+      }
+      wgmma_fence_registers(total);
+      if (again) read[slot].arrive_at(static_cast<uint32_t>(rank ^ 1));
+    };
+    // Chunks 2 i and 2 i + 1: one is this block's, `held`, the other is received.
+    const auto add_both = [&](int i) {
+      if (rank == 1) add_received(i);
+#pragma unroll
+      for (int e = 0; e < own; ++e) total[e] += held[e];
+      if (rank == 0) add_received(i);
+    };
+#pragma unroll 1
+    for (int i = 0; i < share.chunks; ++i) {
+      chunk(sum, min(Narrow::chunk_stages, share.stages - i * Narrow::chunk_stages));
+      send_part(i);
+      if (i > 0) add_both(i - 1);  // what is received is there by now
+#pragma unroll
+      for (int e = 0; e < own; ++e) held[e] = part(sum, rank, e);
+    }
+    if (share.chunks > 0) add_both(share.chunks - 1);
+    if (rank == 1) add_received(share.chunks);  // where the first block has a chunk more
+
+    wait_for_previous();
+    const int row = warp * 16 + lane / 4, column = rank * half / 2 + lane % 4 * 2;  // of a run
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int m = row + 8 * h;
+      if (m >= M) continue;
+#pragma unroll
+      for (int j = 0; j < half / 16; ++j) {
+        const int r = column + 8 * j, e = 4 * j + 2 * h;
+        const float first[2] = {total[e], total[e + 1]}, second[2] = {total[e + own / 2], total[e + own / 2 + 1]};
+        if constexpr (Output::neighbours) {
+          const int n = tile * Narrow::columns + r;
+          output.to.store_pair(first[0], first[1], m, n, output.N, output.pairs);
+          output.to.store_pair(second[0], second[1], m, n + half, output.N, output.pairs);
+        } else {
+          output.template store<half, 2>(first, second, output.template fetch<half, 2>(m, tile, r), m, tile, r);
+        }
+      }
+    }
+  }
+}
+
+// At most 64 rows of x; x and w as tma_compatible() wants them.
+template <class Narrow, class Output>
+void launch_gemm_narrow(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output) {
+  const int blocks = output.template tiles<Narrow::columns / 2>() * Narrow::cluster;
+  const auto kernel = gemm_narrow_kernel<Narrow, Output>;
+  allow_shared_memory(kernel, Narrow::shared_bytes);
+  launch_dependent(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes, Narrow::cluster,
+                   map_of(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2), map_of(x, Narrow::rows_read(static_cast<int>(x.dim(0)))),
+                   output, static_cast<int>(x.dim(0)), static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
+}
+
+}  // namespace hone

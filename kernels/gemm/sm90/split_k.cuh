@@ -1,0 +1,263 @@
+#pragma once
+// y = x . w^T in bf16 for some tens to some hundreds of rows of x: too few for kernels/gemm/sm90/wgmma.cuh's tiles to fill the machine. .cu files
+// alone include it.
+//
+// Here w has the warpgroup products' 64 rows and x their columns, which does not change a bit. A block makes 64 or 128 columns of y for `tokens`
+// rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to scratch memory, and a second kernel adds them in ascending
+// order. A warpgroup has a tile of output.cuh: two runs of 32 rows of w.
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/pdl.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/sm90/output.cuh"
+
+namespace hone {
+
+struct GemmSplitShape {
+  int M;
+  int columns;  // of the partial sums: 64 for each tile of the output, at most N where runs are neighbours
+  int k_stages, chunks;
+  int token_tiles;
+  int splits;     // blocks that share a tile's chunks
+  int per_block;  // chunks of each but the last
+};
+
+// What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each later chunk has a slot of its
+// own; all are to be added in ascending order.
+struct GemmPartials {
+  const float* sums;
+  int slots, M, columns;
+};
+
+template <int Warpgroups, int Tokens, int Stages>
+struct GemmSplit {
+  static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 64;
+  static constexpr int consumers = 128 * Warpgroups, threads = consumers + 32;
+  static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
+  // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
+  __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
+  __host__ __device__ static constexpr int bytes_read(int M) { return w_bytes + rows_read(M) * depth * 2; }  // by a stage
+  static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
+  static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
+  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8, blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
+};
+
+// partial: where the sums of GemmPartials go.
+template <class Split, class Output>
+__global__ void __launch_bounds__(Split::threads, Split::blocks)
+    gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, Output output, float* partial,
+                      GemmSplitShape shape) {
+  using namespace hopper;
+  constexpr int chunk_stages = gemm_cuda_chunk / Split::depth;
+  extern __shared__ char unaligned[];
+  char* ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  Barrier* full = reinterpret_cast<Barrier*>(ring + Split::stages * Split::stage_bytes);
+  Barrier* empty = full + Split::stages;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int split = static_cast<int>(blockIdx.x) % shape.splits, tile = static_cast<int>(blockIdx.x) / shape.splits;
+  const int unit = tile / shape.token_tiles * Split::warpgroups, token = tile % shape.token_tiles * Split::tokens;
+  const int first = split * shape.per_block * chunk_stages, end = min(first + shape.per_block * chunk_stages, shape.k_stages);
+  if (threadIdx.x == Split::consumers) {
+    prefetch_map(w_map), prefetch_map(x_map);
+    for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
+    publish_barriers();
+  }
+  __syncthreads();
+
+  if (warp == 4 * Split::warpgroups) {
+    if (lane == 0) {
+      let_next_start();
+      const auto bytes = static_cast<uint32_t>(Split::bytes_read(shape.M));
+      int2 row_ranges[Split::warpgroups];
+#pragma unroll
+      for (int g = 0; g < Split::warpgroups; ++g) row_ranges[g] = output.template row_ranges<32>(unit + g);
+      const auto load_w = [&](char* to, Barrier& barrier, int k) {
+        if constexpr (Output::neighbours) {
+          load_box(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
+        } else {
+#pragma unroll
+          for (int g = 0; g < Split::warpgroups; ++g) {
+            load_box(to + g * 8192, w_map, barrier, k * Split::depth, row_ranges[g].x);
+            load_box(to + g * 8192 + 4096, w_map, barrier, k * Split::depth, row_ranges[g].y);
+          }
+        }
+      };
+      // w comes from outside of the step: it may be read before the kernels before this one are done.
+      const int early = min(Split::stages, end - first);
+      for (int s = 0; s < early; ++s) {
+        full[s].arrive_expecting(bytes);
+        load_w(ring + s * Split::stage_bytes, full[s], first + s);
+      }
+      wait_for_previous();
+      for (int s = 0; s < early; ++s) load_box(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
+      int stage = 0;
+      uint32_t parity = 0;
+#pragma unroll 1
+      for (int k = first + Split::stages; k < end; ++k) {
+        empty[stage].wait(parity);
+        full[stage].arrive_expecting(bytes);
+        char* to = ring + stage * Split::stage_bytes;
+        load_w(to, full[stage], k);
+        load_box(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
+        if (++stage == Split::stages) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  const int warpgroup = warp / 4;
+  int stage = 0;
+  uint32_t parity = 0;
+  float total[Split::tokens / 2], sum[Split::tokens / 2];
+  const auto multiply = [&](float(&to)[Split::tokens / 2], bool add) {
+    full[stage].wait(parity);
+    const char* from = ring + stage * Split::stage_bytes;
+    const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)), b = smem_descriptor(from + Split::w_bytes);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < Split::depth / 16; ++s) wgmma_ss(to, a + s * 2, b + s * 2, add || s > 0);
+    wgmma_commit();
+  };
+  const auto next = [&] {
+    if (++stage == Split::stages) stage = 0, parity ^= 1;
+  };
+  const auto chunk = [&](float(&to)[Split::tokens / 2], int count) {
+    int previous = stage;
+    multiply(to, false);
+    next();
+#pragma unroll 1
+    for (int k = 1; k < count; ++k) {
+      multiply(to, true);
+      wgmma_wait<1>();
+      if (lane == 0) empty[previous].arrive();
+      previous = stage;
+      next();
+    }
+    wgmma_wait<0>();
+    wgmma_fence_registers(to);
+    if (lane == 0) empty[previous].arrive();
+  };
+  const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2, row = unit * 64;
+  const auto keep = [&](int slot, const float(&from)[Split::tokens / 2]) {
+    float* to = partial + (int64_t{slot} * shape.M + token + thread_token) * shape.columns + row + thread_row;
+#pragma unroll
+    for (int j = 0; j < Split::tokens / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.columns)
+          to[int64_t{8 * j + e % 2} * shape.columns + e / 2 * 8] = from[4 * j + e];
+  };
+  wait_for_previous();
+  chunk(total, min(chunk_stages, end - first));
+  int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
+#pragma unroll 1
+  for (int k = first + chunk_stages; k < end; k += chunk_stages) {
+    chunk(sum, min(chunk_stages, end - k));
+    if (split > 0) keep(slot++, total);
+#pragma unroll
+    for (int e = 0; e < Split::tokens / 2; ++e) total[e] = split > 0 ? sum[e] : total[e] + sum[e];
+  }
+  if (shape.splits > 1) {
+    keep(slot, total);
+    return;
+  }
+  named_barrier_sync(1, Split::consumers);  // all products have read the stages
+  float* turned = reinterpret_cast<float*>(ring);
+#pragma unroll
+  for (int j = 0; j < Split::tokens / 8; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+  named_barrier_sync(1, Split::consumers);
+  if constexpr (Output::neighbours) {
+    constexpr int lanes = Split::rows / 4;  // threads of a token
+    const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;
+#pragma unroll 2
+    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token); t += Split::consumers / lanes) {
+      const float4 v = *reinterpret_cast<const float4*>(turned + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
+      output.to.store_pair(v.x, v.y, token + t, n, output.N, output.pairs);
+      output.to.store_pair(v.z, v.w, token + t, n + 2, output.N, output.pairs);
+    }
+  } else {
+    constexpr int lanes = Split::rows / 8;
+    const int at = static_cast<int>(threadIdx.x) % lanes, g = at / 8, r = at % 8 * 4;
+#pragma unroll 2
+    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token); t += Split::consumers / lanes) {
+      const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
+      float one[4], other[4];
+      load_pack(one, turned + t * Split::pitch + g * 64 + r), load_pack(other, turned + t * Split::pitch + g * 64 + r + 32);
+      output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
+    }
+  }
+}
+
+// y of the partial sums; a thread has two columns.
+static __global__ void __launch_bounds__(128) gemm_join_kernel(GemmPartials from, GemmPlain output) {
+  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2, m = static_cast<int>(blockIdx.y);
+  hopper::let_next_start();
+  hopper::wait_for_previous();
+  if (n >= from.columns) return;
+  const float* at = from.sums + int64_t{m} * from.columns + n;
+  const int64_t step = int64_t{from.M} * from.columns;
+  const bool both = n + 1 < from.columns, even = from.columns % 2 == 0;
+  float first = 0, second = 0;
+#pragma unroll 8
+  for (int s = 0; s < from.slots; ++s, at += step) {
+    const float2 x = even ? *reinterpret_cast<const float2*>(at) : make_float2(at[0], both ? at[1] : 0);
+    first = s == 0 ? x.x : first + x.x, second = s == 0 ? x.y : second + x.y;
+  }
+  output.to.store_pair(first, second, m, n, from.columns, output.pairs);
+}
+inline void join_gemm(cudaStream_t stream, const GemmPartials& from, const GemmPlain& output) {
+  launch_dependent(stream, gemm_join_kernel, dim3(static_cast<unsigned>((from.columns + 255) / 256), static_cast<unsigned>(from.M)), 128, 0, 1, from,
+                   output);
+}
+
+// The same for outputs of pairs: a thread has four of them.
+template <class Output>
+__global__ void __launch_bounds__(128) gemm_join_pairs_kernel(GemmPartials from, Output output) {
+  const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4, m = static_cast<int>(blockIdx.y);
+  hopper::let_next_start();
+  hopper::wait_for_previous();
+  if (unit * 64 >= from.columns) return;
+  const auto extra = output.template fetch<32, 4>(m, unit, r);
+  const float* at = from.sums + int64_t{m} * from.columns + unit * 64 + r;
+  const int64_t step = int64_t{from.M} * from.columns;
+  float one[4], other[4];
+  load_pack(one, at), load_pack(other, at + 32);
+#pragma unroll 4
+  for (int s = 1; s < from.slots; ++s) {
+    float a[4], b[4];
+    load_pack(a, at + s * step), load_pack(b, at + s * step + 32);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) one[j] += a[j], other[j] += b[j];
+  }
+  output.template store<32, 4>(one, other, extra, m, unit, r);
+}
+template <class Output>
+void join_gemm(cudaStream_t stream, const GemmPartials& from, const Output& output) {
+  launch_dependent(stream, gemm_join_pairs_kernel<Output>, dim3(static_cast<unsigned>((from.columns + 1023) / 1024), static_cast<unsigned>(from.M)),
+                   128, 0, 1, from, output);
+}
+
+// `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream, partials) makes the output.
+template <class Split, class Output, class Join>
+void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits, Join join) {
+  const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
+  GemmSplitShape s{};
+  const int units = output.template tiles<32>();
+  s.M = static_cast<int>(x.dim(0)), s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
+  s.k_stages = pieces(w.dim(1), Split::depth), s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
+  s.token_tiles = pieces(s.M, Split::tokens);
+  const int tiles = pieces(units, Split::warpgroups) * s.token_tiles;
+  s.per_block = pieces(s.chunks, splits);
+  s.splits = pieces(s.chunks, s.per_block);
+  const int slots = 1 + s.chunks - s.per_block;
+  const ScratchScope scope(context);
+  float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.columns})) : nullptr;
+  const auto kernel = gemm_split_kernel<Split, Output>;
+  allow_shared_memory(kernel, Split::shared_bytes);
+  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads, Split::shared_bytes, 1,
+                   map_of(w, Output::neighbours ? Split::rows : 32), map_of(x, Split::rows_read(s.M)), output, partial, s);
+  if (s.splits > 1) join(cuda_stream(context), GemmPartials{partial, slots, s.M, s.columns});
+}
+
+}  // namespace hone

@@ -1,0 +1,226 @@
+#pragma once
+// y = x . w^T in bf16 by Hopper's copy engine and warpgroup products, with what happens to a finished tile left to an epilogue. .cu files alone
+// include it.
+//
+// A block is persistent and works on tiles of 128 rows (of x) by Tile::columns (rows of w): a producer warp keeps a ring of stages (64 along k)
+// full, two warpgroups own 64 rows of the tile each. A chunk of gemm_cuda_chunk along k is one accumulator; chunk sums are added to `total` in
+// ascending order. Blocks of a cluster of two work on neighbouring tiles down the rows and load half of w's part each, for both.
+//
+// An epilogue is a struct that is passed to the kernel by value:
+//   static constexpr int shared_bytes(int columns);   shared memory of one warpgroup, aligned to 1024 bytes
+//   static constexpr int column_bytes(int columns);   the same, aligned to 16 bytes
+//   template <int Columns> __device__ void begin(GemmPart, m, n);   every thread, while the tile's products run
+//   template <int Columns> __device__ void finish(GemmPart, float (&total)[Columns / 2], m, n);   every thread
+//   __device__ void end(GemmPart);                               after the last tile
+//   int up_row;   optional: a tile's columns are half so many neighbouring rows of w and as many from `up_row` further on
+// m and n are the first row and column of the warpgroup's 64 x Columns part, possibly beyond M or N. Thread t of the warpgroup holds, in
+// total[4 * j + e], row m + t / 32 * 16 + t % 32 / 4 + e / 2 * 8, column n + 8 * j + t % 4 * 2 + e % 2.
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/gemm/gemm_cuda.h"
+
+namespace hone {
+
+// One of the two warpgroups of a block, as its epilogue sees it.
+struct GemmPart {
+  int thread;                // of 128
+  int barrier_id;            // for hopper::named_barrier_sync(barrier_id, 128)
+  char* shared;              // Epilogue::shared_bytes, its own
+  char* columns;             // Epilogue::column_bytes, its own
+  hopper::Barrier* barrier;  // its own, one arrival a phase
+  uint32_t round;            // tiles it has begun before
+};
+
+template <int Columns, int Stages, int Cluster>
+struct GemmTile {
+  static constexpr int rows = 128, columns = Columns, stages = Stages, cluster = Cluster, depth = 64;
+  static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
+  static constexpr int threads = 384;
+};
+
+struct GemmShape {
+  int m_units, n_tiles, k_stages;  // units: a cluster's tiles down the rows
+  bool ahead;                      // w may be read before the kernel that was queued before has ended
+  int group;                       // units that share a sweep over the columns, so that x and w are found in L2
+  // Column tile and row unit of the i-th piece of work.
+  __device__ void place(int i, int& unit, int& column) const {
+    const int sweep = i / (group * n_tiles), first = sweep * group, height = min(group, m_units - first), rest = i - first * n_tiles;
+    column = rest / height;
+    unit = first + rest % height;
+  }
+};
+
+template <class Epilogue>
+inline constexpr bool is_gated = requires(Epilogue epilogue) {
+  epilogue.up_row;
+};
+
+template <class Tile, class Epilogue>
+inline constexpr int gemm_shared_bytes = 1024 + Tile::stages* Tile::stage_bytes + 2 * Epilogue::shared_bytes(Tile::columns) + 1024;
+
+template <class Tile, class Epilogue>
+__global__ void __launch_bounds__(Tile::threads, 1)
+    gemm_sm90_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, const __grid_constant__ Epilogue epilogue,
+                     GemmShape shape) {
+  using namespace hopper;
+  extern __shared__ char unaligned[];
+  char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  char* stages = shared;
+  char* parts = stages + Tile::stages * Tile::stage_bytes;
+  char* columns = parts + 2 * Epilogue::shared_bytes(Tile::columns);
+  Barrier* full = reinterpret_cast<Barrier*>(columns + 2 * Epilogue::column_bytes(Tile::columns));
+  Barrier* empty = full + Tile::stages;
+  Barrier* part_barriers = empty + Tile::stages;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), warpgroup = warp / 4;
+  const int rank = Tile::cluster > 1 ? static_cast<int>(block_in_cluster()) : 0;
+  const int first = static_cast<int>(blockIdx.x) / Tile::cluster, step = static_cast<int>(gridDim.x) / Tile::cluster;
+  const int work = shape.m_units * shape.n_tiles;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < Tile::stages; ++s) full[s].init(1), empty[s].init(8 * Tile::cluster);
+    part_barriers[0].init(1), part_barriers[1].init(1);
+    publish_barriers();
+  }
+  if constexpr (Tile::cluster > 1)
+    cluster_sync();
+  else
+    __syncthreads();
+  int stage = 0;
+  uint32_t parity = 0;
+  const auto next = [&] {
+    if (++stage == Tile::stages) stage = 0, parity ^= 1;
+  };
+
+  if (warpgroup == 2) {
+    fewer_registers<40>();
+    if (warp == 8 && threadIdx.x % 32 == 0) {
+      let_next_start();
+      prefetch_map(x_map), prefetch_map(w_map);
+      const auto load_w = [&](int k, int column) {
+        char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
+        full[stage].arrive_expecting(Tile::stage_bytes);
+        if constexpr (Tile::cluster > 1) {
+          constexpr int share = Tile::columns / Tile::cluster;
+          load_box_to_all(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth, column * Tile::columns + rank * share,
+                          (1 << Tile::cluster) - 1);
+        } else if constexpr (is_gated<Epilogue>) {
+          constexpr int half = Tile::columns / 2;
+          load_box(to, w_map, full[stage], k * Tile::depth, column * half);
+          load_box(to + half * Tile::depth * 2, w_map, full[stage], k * Tile::depth, epilogue.up_row + column * half);
+        } else {
+          load_box(to, w_map, full[stage], k * Tile::depth, column * Tile::columns);
+        }
+      };
+      const int ahead = shape.ahead && first < work ? min(Tile::stages, shape.k_stages) : 0;
+      for (; stage < ahead; ++stage) {
+        int unit, column;
+        shape.place(first, unit, column);
+        load_w(stage, column);
+      }
+      stage = 0;
+      wait_for_previous();
+      for (int i = first; i < work; i += step) {
+        int unit, column;
+        shape.place(i, unit, column);
+        const int m = (unit * Tile::cluster + rank) * Tile::rows;
+#pragma unroll 1
+        for (int k = 0; k < shape.k_stages; ++k, next()) {
+          if (i > first || k >= ahead) {
+            empty[stage].wait(parity ^ 1);
+            load_w(k, column);
+          }
+          load_box(stages + stage * Tile::stage_bytes, x_map, full[stage], k * Tile::depth, m);
+        }
+      }
+    }
+  } else {
+    more_registers<232>();
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    GemmPart part{static_cast<int>(threadIdx.x) % 128,
+                  warpgroup + 1,
+                  parts + warpgroup * Epilogue::shared_bytes(Tile::columns),
+                  columns + warpgroup * Epilogue::column_bytes(Tile::columns),
+                  part_barriers + warpgroup,
+                  0};
+    wait_for_previous();
+    const auto release = [&](int done) {
+      if (Tile::cluster == 1 && lane == 0) empty[done].arrive();
+      if (Tile::cluster > 1 && lane < Tile::cluster) empty[done].arrive_at(static_cast<uint32_t>(lane));
+    };
+    const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
+      full[stage].wait(parity);
+      const char* from = stages + stage * Tile::stage_bytes;
+      const uint64_t a = smem_descriptor(from + warpgroup * (Tile::x_bytes / 2)), b = smem_descriptor(from + Tile::x_bytes);
+      wgmma_fence();
+#pragma unroll
+      for (int s = 0; s < Tile::depth / 16; ++s) wgmma_ss(sum, a + s * 2, b + s * 2, add || s > 0);
+      wgmma_commit();
+    };
+    // One chunk: `count` stages into sum, from zero. A stage is released when the products of the next have been issued.
+    const auto chunk = [&](float(&sum)[Tile::columns / 2], int count, auto meanwhile) {
+      int previous = stage;
+      multiply(sum, false);
+      next();
+      const auto more = [&](int from, int to) {
+#pragma unroll 1
+        for (int k = from; k < to; ++k) {
+          multiply(sum, true);
+          wgmma_wait<1>();
+          release(previous);
+          previous = stage;
+          next();
+        }
+      };
+      more(1, min(3, count));
+      meanwhile();
+      more(3, count);
+      wgmma_wait<0>();
+      wgmma_fence_registers(sum);
+      release(previous);
+    };
+    constexpr int chunk_stages = gemm_cuda_chunk / Tile::depth;
+    for (int i = first; i < work; i += step) {
+      int unit, column;
+      shape.place(i, unit, column);
+      const int m = (unit * Tile::cluster + rank) * Tile::rows + warpgroup * 64, n = column * Tile::columns;
+      float total[Tile::columns / 2], sum[Tile::columns / 2];
+      chunk(total, min(chunk_stages, shape.k_stages), [&] { epilogue.template begin<Tile::columns>(part, m, n); });
+      for (int k = chunk_stages; k < shape.k_stages; k += chunk_stages) {
+        chunk(sum, min(chunk_stages, shape.k_stages - k), [] {});
+#pragma unroll
+        for (int e = 0; e < Tile::columns / 2; ++e) total[e] += sum[e];
+      }
+      epilogue.template finish<Tile::columns>(part, total, m, n);
+      ++part.round;
+    }
+    epilogue.end(part);
+  }
+  if constexpr (Tile::cluster > 1) cluster_sync();  // the other block may still write here
+}
+
+// M, N, K > 0; x and w as tma_compatible() wants them.
+template <class Tile, class Epilogue>
+void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 0) {
+  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+  const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
+  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // measured
+  const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth), M <= 1024, group};
+  constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>, boxes = is_gated<Epilogue> ? 2 : Tile::cluster;  // of w, a stage
+  static_assert(!is_gated<Epilogue> || Tile::cluster == 1);
+  const auto kernel = gemm_sm90_kernel<Tile, Epilogue>;
+  allow_shared_memory(kernel, bytes);
+  cudaLaunchConfig_t config{};
+  const int64_t work = int64_t{shape.m_units} * shape.n_tiles;
+  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(work, num_multiprocessors() / Tile::cluster) * Tile::cluster));
+  config.blockDim = dim3(Tile::threads);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1, attributes[1].val.clusterDim.z = 1;
+  config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
+  HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, map_of(x, Tile::rows), map_of(w, Tile::columns / boxes), epilogue, shape));
+}
+
+}  // namespace hone

@@ -1,0 +1,116 @@
+// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are vectorised. A block holds at
+// most 2^25 logits, so the size of what is in flight does not grow with the batch.
+#include <cmath>
+
+#include "core/base/parallel_for.h"
+#include "kernels/cpu/features.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/lm_head/logprob_check.h"
+#include "kernels/lm_head/logsumexp.h"
+#include "kernels/lm_head/vocab_row.h"
+
+namespace hone {
+namespace {
+
+// What forward finds of a row and backward reads.
+struct Columns {
+  Tensor logp, lse, entropy;  // logp or entropy may be empty
+};
+
+struct Head {
+  Tensor hidden, w, targets;
+  float inv_temperature = 1;
+};
+
+// Calls visit(first, logits of the rows from first).
+template <class Visit>
+void for_each_block(Context& context, const Head& head, Visit visit) {
+  constexpr int64_t most_logits = int64_t{1} << 25, multiple = 8;
+  const int64_t R = head.hidden.dim(0), V = head.w.dim(0);
+  const int64_t most_rows = std::max(multiple, most_logits / std::max<int64_t>(V, 1) / multiple * multiple);
+  for (int64_t first = 0; first < R; first += most_rows) {
+    const ScratchScope scope(context);
+    const Tensor logits = context.scratch().take(DType::f32, {std::min(most_rows, R - first), V});
+    gemm_forward(context, logits, head.hidden.rows(first, logits.dim(0)), head.w, {}, {});
+    visit(first, logits);
+  }
+}
+
+// Calls visit(row) for the rows of a block, on all threads.
+template <class Visit>
+void for_each_row(const Tensor& logits, Visit visit) {
+  constexpr int64_t worth_sharing = 65536;
+  parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) visit(r);
+  });
+}
+
+void write_columns(const Head& head, int64_t first, const Tensor& logits, const Columns& out) {
+  for_each_row(logits, [&](int64_t r) {
+    const int64_t at = first + r;
+    const LogSumExp sums = log_sum_exp(logits.row<float>(r), logits.dim(1), head.inv_temperature);
+    const float lse = sums.value();
+    out.lse.ptr<float>()[at] = lse;
+    if (out.logp) out.logp.ptr<float>()[at] = logits.row<float>(r)[head.targets.ptr<int32_t>()[at]] * head.inv_temperature - lse;
+    if (out.entropy) out.entropy.ptr<float>()[at] = sums.entropy();
+  });
+}
+
+void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns, const LogprobGrad& grad,
+                   Tensor dhidden, Tensor dw) {
+  for_each_row(logits, [&](int64_t r) {
+    const int64_t at = first + r;
+    const float dlogp = grad.logp.ptr<float>()[at], lse = columns.lse.ptr<float>()[at];
+    RowGradient row{.dlogp = dlogp,
+                    .dlse = 2 * grad.z_loss * std::fabs(dlogp) * lse,
+                    .lse = lse,
+                    .inv_temperature = head.inv_temperature,
+                    .target = head.targets.ptr<int32_t>()[at]};
+    if (grad.entropy) row.dentropy = grad.entropy.ptr<float>()[at], row.entropy = columns.entropy.ptr<float>()[at];
+    if (row.dlogp == 0 && row.dentropy == 0)
+      std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
+    else
+      head_row_gradient(logits.row<float>(r), logits.dim(1), row);
+  });
+  gemm_backward_input(context, dhidden.rows(first, logits.dim(0)), logits, head.w);
+  if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
+}
+
+void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+  check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
+  const Head head{hidden, w, targets, inv_temperature};
+  for_each_block(context, head, [&](int64_t first, const Tensor& logits) { write_columns(head, first, logits, {logp, lse, entropy}); });
+}
+
+void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
+              float inv_temperature) {
+  check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
+  const Head head{hidden, w, targets, inv_temperature};
+  for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
+    add_gradients(context, head, first, logits, {{}, lse, entropy}, grad, dhidden, dw);
+  });
+}
+
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
+           float inv_temperature) {
+  check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
+  const ScratchScope scope(context);
+  const Head head{hidden, w, targets, inv_temperature};
+  const Columns columns{logp, lse, grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor()};
+  for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
+    write_columns(head, first, logits, columns);
+    add_gradients(context, head, first, logits, columns, grad, dhidden, dw);
+  });
+}
+
+template <class... A>
+bool supports(const A&...) {
+  return has_fused_multiply_add();
+}
+
+[[maybe_unused]] const bool added = logprob_forward.add({"row_blocks", DeviceKind::cpu, forward, 10, supports}) &&
+                                    logprob_backward.add({"row_blocks", DeviceKind::cpu, backward, 10, supports}) &&
+                                    logprob_fused.add({"row_blocks", DeviceKind::cpu, fused, 10, supports});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,109 @@
+// The passes over logits as epilogues of the matrix product that makes them.
+#include "kernels/cuda/sanitizer.h"
+#include "kernels/gemm/sm90/store.cuh"
+#include "kernels/lm_head/logprob_rows.cuh"
+
+namespace hone {
+namespace {
+
+enum class Head { sums, weighted_sums, exponentials, gradient };
+
+template <Head head>
+struct HeadEpilogue {
+  static constexpr bool stores = head == Head::exponentials || head == Head::gradient;
+
+  HeadRowsView rows;
+  int R, V;
+  GemmStoreBox box;
+
+  static constexpr int shared_bytes(int columns) { return stores ? GemmStoreBox::shared_bytes(columns) : 0; }
+  static constexpr int column_bytes(int) { return 0; }
+  template <int Columns>
+  __device__ void begin(const GemmPart&, int, int) const {}
+  __device__ void end(const GemmPart& part) const {
+    if constexpr (stores) box.end(part);
+  }
+  template <int Columns>
+  __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
+    const int lane = part.thread % 32, t = lane % 4;
+    if (head != Head::gradient && n + Columns > V) {
+#pragma unroll
+      for (int j = 0; j < Columns / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (n + 8 * j + 2 * t + e % 2 >= V) total[4 * j + e] = -INFINITY;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = m + part.thread / 32 * 16 + lane / 4 + 8 * h, known = min(row, R - 1);
+      const int target = rows.targets[known] - n - 2 * t;  // from this thread's first column
+      if constexpr (head == Head::gradient) {
+        const RowGradient of(rows, known);
+#pragma unroll
+        for (int j = 0; j < Columns / 8; ++j)
+#pragma unroll
+          for (int b = 0; b < 2; ++b) total[4 * j + 2 * h + b] = of.dlogit(total[4 * j + 2 * h + b], target == 8 * j + b);
+      } else {
+        if (target >= 0 && target < Columns && row < R) {
+#pragma unroll
+          for (int j = 0; j < Columns / 8; ++j)
+#pragma unroll
+            for (int b = 0; b < 2; ++b)
+              if (target == 8 * j + b) rows.target_z[row] = total[4 * j + 2 * h + b] * rows.inv_temperature;
+        }
+#pragma unroll
+        for (int c = 0; c < Columns / logsumexp_cuda_chunk; ++c) {
+          constexpr int chunk_size = logsumexp_cuda_chunk / 2;
+          const ChunkSums sums = chunk_sums_of_quad<head == Head::weighted_sums>(total, chunk_size * c + 2 * h, rows.inv_temperature);
+          const int chunk = n / logsumexp_cuda_chunk + c;
+          if (t == 0 && row < R && chunk < rows.num_chunks) {
+            const int64_t at = int64_t{row} * rows.num_chunks + chunk;
+            rows.chunks[at] = {sums.max, sums.sum};
+            if constexpr (head == Head::weighted_sums) rows.chunk_weighted[at] = sums.weighted;
+          }
+          if constexpr (head == Head::exponentials) {
+            const float factor = rows.from_chunk(sums.max, known);
+#pragma unroll
+            for (int j = 0; j < logsumexp_cuda_chunk / 8; ++j)
+#pragma unroll
+              for (int b = 0; b < 2; ++b) total[chunk_size * c + 4 * j + 2 * h + b] *= factor;
+          }
+        }
+      }
+    }
+    if constexpr (stores) box.finish<Columns>(part, total, m, n);
+  }
+};
+
+template <Head head>
+void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const Tensor& hidden, const Tensor& w) {
+  HeadEpilogue<head> epilogue{HeadRowsView(rows), static_cast<int>(hidden.dim(0)), static_cast<int>(w.dim(0)), {}};
+  if constexpr (HeadEpilogue<head>::stores) {
+    epilogue.box.y_map = map_of(numbers, 64);
+    epilogue.box.N = static_cast<int>(w.dim(0));
+  }
+  launch_gemm_sm90<GemmTile<192, HeadEpilogue<head>::stores ? 4 : 5, 1>>(cuda_stream(context), hidden, w, epilogue);
+  if constexpr (HeadEpilogue<head>::stores) tell_written(context, numbers);
+  check_launch(logprob_forward);
+}
+
+}  // namespace
+
+bool head_is_direct(const Tensor& hidden, const Tensor& w) {
+  constexpr int64_t few = 64, least_columns = 256;
+  return tma_compatible(hidden) && tma_compatible(w) && hidden.dim(0) >= few && w.dim(1) >= least_columns;
+}
+void head_sums_direct(Context& context, const HeadRows& rows, Tensor hidden, Tensor w) {
+  if (rows.chunk_weighted)
+    launch<Head::weighted_sums>(context, rows, {}, hidden, w);
+  else
+    launch<Head::sums>(context, rows, {}, hidden, w);
+}
+void head_exponentials_direct(Context& context, const HeadRows& rows, Tensor numbers, Tensor hidden, Tensor w) {
+  launch<Head::exponentials>(context, rows, numbers, hidden, w);
+}
+void head_gradient_direct(Context& context, const HeadRows& rows, Tensor gradient, Tensor hidden, Tensor w) {
+  launch<Head::gradient>(context, rows, gradient, hidden, w);
+}
+
+}  // namespace hone

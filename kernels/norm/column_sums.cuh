@@ -1,0 +1,101 @@
+#pragma once
+// Gradients of vectors that all rows share (a norm's weight, a bias): ranges of rows, fixed by the shapes, are summed in registers, the ranges then
+// in ascending order.
+#include "kernels/norm/row_tile.cuh"
+
+namespace hone {
+
+// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 132 blocks are one for each multiprocessor of an H100
+// or H200; the number is fixed, since it decides the order of sums.
+struct RowBlocks {
+  static constexpr int most = 132, most_warps = 16;
+  int groups, threads, rows_a_block, count;
+  RowBlocks(int64_t rows, RowShape shape)
+      : groups(std::max(1, (shape.packs > 4 ? 12 : most_warps) / shape.warps)), threads(32 * shape.warps * groups) {
+    rows_a_block = static_cast<int>((rows + most - 1) / most);
+    count = static_cast<int>((rows + rows_a_block - 1) / rows_a_block);
+  }
+};
+
+// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of the block is here.
+template <class T, int P, bool whole>
+__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim, RowThread at) {
+  constexpr int N = pack_size<T>;
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  __syncthreads();
+#pragma unroll
+  for (int p = 0; p < P; ++p) {
+    const int i = RowTile<T, P>::column(p, at);
+    if constexpr (whole) {
+      if (i < dim)
+#pragma unroll
+        for (int j = 0; j < N; j += 4)
+          *reinterpret_cast<float4*>(shared + at.row * dim + i + j) = make_float4(sums[p][j], sums[p][j + 1], sums[p][j + 2], sums[p][j + 3]);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (i + j < dim) shared[at.row * dim + i + j] = sums[p][j];
+    }
+  }
+  __syncthreads();
+  const int groups = static_cast<int>(blockDim.x) / at.threads;
+  for (int i = static_cast<int>(threadIdx.x); i < dim; i += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+    for (int group = 0; group < groups; ++group) sum += shared[group * dim + i];
+    to[i] = sum;
+  }
+}
+
+// Up to two vectors [dim] and what is to be added to each: partial sums [blocks, dim].
+struct ColumnSums {
+  float* to[2];
+  const float* from[2];
+};
+
+namespace column_sums {
+constexpr int columns = 32, lanes = 32;  // of a block; each lane adds a range of rows
+
+__global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums, int rows, int dim) {
+  __shared__ float part[lanes][columns];
+  const bool second = blockIdx.y > 0;  // an index would put the pointers into local memory
+  const float* const from = second ? sums.from[1] : sums.from[0];
+  const int lane = static_cast<int>(threadIdx.x) / columns, i = static_cast<int>(threadIdx.x) % columns;
+  const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes, end = min(rows, (lane + 1) * share);
+  float sum = 0;
+  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernel before is done: this one is launched beside its last blocks
+  if (column < dim)
+#pragma unroll 8
+    for (int r = lane * share; r < end; ++r) sum += from[int64_t{r} * dim + column];
+  part[lane][i] = sum;
+  __syncthreads();
+  if (lane > 0 || column >= dim) return;
+  float total = 0;
+#pragma unroll
+  for (int l = 0; l < lanes; ++l) total += part[l][i];
+  (second ? sums.to[1] : sums.to[0])[column] += total;
+}
+}  // namespace column_sums
+
+// Adds the sums over rows of from [rows, dim] to `to`, both for as many vectors as there are; empty ones are left out.
+inline void add_column_sums(Context& context, const OpBase& op, std::initializer_list<std::pair<Tensor, Tensor>> to_and_from) {
+  ColumnSums sums{};
+  int count = 0, rows = 0, dim = 0;
+  for (const auto& [to, from] : to_and_from)
+    if (to) {
+      sums.to[count] = numbers<float>(to), sums.from[count] = numbers<const float>(from);
+      rows = static_cast<int>(from.dim(0)), dim = static_cast<int>(from.dim(1)), ++count;
+    }
+  if (count == 0) return;
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns), static_cast<unsigned>(count));
+  launch.blockDim = dim3(column_sums::columns * column_sums::lanes);
+  launch.stream = cuda_stream(context);
+  launch.attrs = &early, launch.numAttrs = 1;
+  HONE_CUDA_CHECK(cudaLaunchKernelEx(&launch, column_sums::kernel, sums, rows, dim));
+  check_launch(op);
+}
+
+}  // namespace hone

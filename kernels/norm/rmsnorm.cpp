@@ -1,0 +1,57 @@
+#include "kernels/norm/rmsnorm.h"
+
+#include <cmath>
+
+#include "kernels/check_shape.h"
+
+namespace hone {
+namespace {
+
+void forward(Context&, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
+  const int64_t rows = x.dim(0), dim = x.dim(1);
+  check_shape(rmsnorm_forward, "x", x, {rows, dim});
+  check_shape(rmsnorm_forward, "y", y, {rows, dim});
+  check_shape(rmsnorm_forward, "w", w, {dim});
+  check_optional(rmsnorm_forward, "rstd", rstd, {rows});
+  const float* weight = w.ptr<float>();
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = x.row<float>(r);
+    float* out = y.row<float>(r);
+    double squares = 0;
+    for (int64_t i = 0; i < dim; ++i) squares += double{in[i]} * in[i];
+    const float scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{eps}));
+    for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * weight[i];
+    if (rstd) rstd.ptr<float>()[r] = scale;
+  }
+}
+
+// With g = dy * w: dx = rstd * (g - x * rstd^2 * mean(g * x)),  dw = sum over rows of dy * x * rstd.
+void backward(Context&, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
+  const int64_t rows = x.dim(0), dim = x.dim(1);
+  check_shape(rmsnorm_backward, "x", x, {rows, dim});
+  check_shape(rmsnorm_backward, "dx", dx, {rows, dim});
+  check_shape(rmsnorm_backward, "dy", dy, {rows, dim});
+  check_shape(rmsnorm_backward, "w", w, {dim});
+  check_optional(rmsnorm_backward, "dw", dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
+  const float* weight = w.ptr<float>();
+  for (int64_t r = 0; r < rows; ++r) {
+    const float *in = x.row<float>(r), *grad = dy.row<float>(r);
+    float* out = dx.row<float>(r);
+    const double scale = rstd.ptr<float>()[r];
+    double dot = 0;
+    for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * in[i];
+    const double pull = dot * scale * scale / static_cast<double>(dim);
+    for (int64_t i = 0; i < dim; ++i) {
+      const float value = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * in[i]));
+      out[i] = accumulate ? out[i] + value : value;
+      if (dw) dw.ptr<float>()[i] += static_cast<float>(double{grad[i]} * in[i] * scale);
+    }
+  }
+}
+
+[[maybe_unused]] const bool added =
+    rmsnorm_forward.add({"specification", DeviceKind::cpu, forward}) && rmsnorm_backward.add({"specification", DeviceKind::cpu, backward});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,142 @@
+#pragma once
+// A row held in registers by whole warps: read once, reduced, written. Which thread holds which number, and so the order of a row's sums, depends on
+// the row's length and storage type alone.
+#include "kernels/cuda/cuda.cuh"
+
+namespace hone {
+
+// `packs` packs a thread, `warps` warps a row: a power of two, two or more rather than five packs a thread.
+struct RowShape {
+  int packs = 0, warps = 0;
+};
+inline RowShape row_shape(const OpBase& op, int64_t dim, int numbers_a_pack, int most_packs, int most_warps) {
+  const int64_t a_warp = int64_t{32} * numbers_a_pack, needed = (dim + a_warp - 1) / a_warp;  // packs, were it one warp
+  int warps = 1;
+  while (warps < most_warps && (needed + warps - 1) / warps > 4) warps *= 2;
+  const int64_t packs = (needed + warps - 1) / warps;
+  HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ", a_warp * most_packs * most_warps);
+  return {static_cast<int>(packs > 4 ? 6 : std::max<int64_t>(packs, 2)), warps};
+}
+// Calls body(packs, whole), both integral constants; packs is 2, 3, 4 or 6.
+template <int most_packs, class Body>
+void with_shape(RowShape shape, bool whole, Body body) {
+  const auto with_packs = [&](auto constant) {
+    if (shape.packs == 2) return body(std::integral_constant<int, 2>{}, constant);
+    if (shape.packs == 3) return body(std::integral_constant<int, 3>{}, constant);
+    if (shape.packs == 4) return body(std::integral_constant<int, 4>{}, constant);
+    if constexpr (most_packs > 4) return body(std::integral_constant<int, 6>{}, constant);
+  };
+  whole ? with_packs(std::true_type{}) : with_packs(std::false_type{});
+}
+
+// Whether a vector that all rows share can be read in packs of 16 bytes as the rows are.
+inline bool begins_pack(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
+
+// One row's threads among those of a block, which has a row for every `warps` neighbouring warps.
+struct RowThread {
+  int row, thread, threads;
+  __device__ explicit RowThread(int warps)
+      : row(static_cast<int>(threadIdx.x) / (32 * warps)), thread(static_cast<int>(threadIdx.x) % (32 * warps)), threads(32 * warps) {}
+};
+
+__device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
+__device__ inline uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushort(x); }
+
+// A row as a kernel reads or writes it, 16 bytes at a time; `whole`: each in one move, dim a multiple of N.
+template <class T, bool whole>
+struct Row {
+  static constexpr int N = pack_size<T>;
+  T* first;
+  int dim;
+
+  __device__ static uint32_t word(const float (&from)[N], int i) { return packed_word(from + i * (N / 4), std::remove_const_t<T>{}); }
+  // Numbers from `column` on, zeros behind the end.
+  __device__ uint4 load(int column) const {
+    if constexpr (whole) return column < dim ? *reinterpret_cast<const uint4*>(first + column) : uint4{};
+    uint32_t word[4] = {};
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if (column + j < dim) word[j * 4 / N] |= bits_of(first[column + j]) << (j % (N / 4) * 16);
+    return {word[0], word[1], word[2], word[3]};
+  }
+  __device__ void store(int column, const float (&from)[N]) const {
+    if constexpr (whole) {
+      // Without a memory clobber: loads of the packs that follow may come first.
+      if (column < dim)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + column), "r"(word(from, 0)), "r"(word(from, 1)), "r"(word(from, 2)),
+                     "r"(word(from, 3)));
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; ++j)
+        if (column + j < dim) first[column + j] = from_f32<std::remove_const_t<T>>(from[j]);
+    }
+  }
+};
+
+__device__ inline void unpack(float (&to)[4], uint4 raw) {
+  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y), to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
+}
+__device__ inline void unpack(float (&to)[8], uint4 raw) {
+  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[2 * i] = __uint_as_float(words[i] << 16), to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+}
+
+// A thread's part of a row: packs thread, thread + threads, ...
+template <class T, int P>
+struct RowTile {
+  static constexpr int N = pack_size<T>;
+  uint4 pack[P];
+
+  __device__ static int column(int p, RowThread at) { return (p * at.threads + at.thread) * N; }
+  template <bool whole>
+  __device__ void load(Row<const T, whole> row, RowThread at) {
+#pragma unroll
+    for (int p = 0; p < P; ++p) pack[p] = row.load(column(p, at));
+  }
+  __device__ void get(int p, float (&to)[N]) const { unpack(to, pack[p]); }
+  // Makes the compiler unpack the numbers anew where they are needed next: they take half the registers until then.
+  __device__ void forget_unpacked() {
+    if constexpr (sizeof(T) < 4)
+#pragma unroll
+      for (int p = 0; p < P; ++p) asm volatile("" : "+r"(pack[p].x), "+r"(pack[p].y), "+r"(pack[p].z), "+r"(pack[p].w));
+  }
+};
+
+// A part of a row on its way to shared memory. A thread reads only what it has fetched, so it waits for its own copies and for no other thread.
+template <class T, int P>
+struct FetchedTile {
+  static constexpr int N = pack_size<T>;
+  uint4* first;  // of P, blockDim.x apart
+  template <bool whole>
+  __device__ void fetch(Row<const T, whole> row, RowThread at) const {
+#pragma unroll
+    for (int p = 0; p < P; ++p) {
+      uint4* const to = first + p * blockDim.x;
+      const int i = RowTile<T, P>::column(p, at);
+      if constexpr (whole) {
+        if (i < row.dim)
+          cp_async(static_cast<uint32_t>(__cvta_generic_to_shared(to)), row.first + i);
+        else
+          *to = {};
+      } else {
+        *to = row.load(i);
+      }
+    }
+  }
+  __device__ void get(int p, float (&to)[N]) const { unpack(to, first[p * blockDim.x]); }
+};
+// The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier of their own; `shared`, a
+// float for each warp of the block, is free again after the row's next barrier.
+__device__ inline float row_sum(float x, RowThread at, float* shared) {
+  x = warp_sum(x);
+  if (at.threads == 32) return x;
+  const int warp = static_cast<int>(threadIdx.x) / 32, first = static_cast<int>(threadIdx.x) / at.threads * (at.threads / 32);
+  if (threadIdx.x % 32 == 0) shared[warp] = x;
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + at.row), "r"(at.threads) : "memory");
+  float sum = 0;
+  for (int w = 0; w < at.threads / 32; ++w) sum += shared[first + w];
+  return sum;
+}
+
+}  // namespace hone

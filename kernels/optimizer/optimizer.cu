@@ -1,0 +1,200 @@
+// The updates have the specification's operations in its order, hence its bits; the sum of squares has an order of its own.
+#include <cmath>
+
+#include "kernels/check_shape.h"
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/optimizer/optimizer_range.h"
+#include "kernels/optimizer/stochastic_rounding.h"
+
+namespace hone {
+namespace {
+
+constexpr int threads = 256;
+// Elements of a thread: the narrowest numbers move in 16 bytes.
+template <class State>
+constexpr int group = pack_size<State>;
+
+// A rule updates x and its states, given the clipped gradient and whether weight decay applies.
+struct AdamwRule {
+  static constexpr int num_states = 2;
+  float keep, rest1, beta2, rest2, rate, root, eps;
+  explicit AdamwRule(const AdamwStep& step)
+      : keep(static_cast<float>(1 - double{step.learning_rate} * step.weight_decay)),
+        rest1(static_cast<float>(1 - double{step.beta1})),
+        beta2(step.beta2),
+        rest2(static_cast<float>(1 - double{step.beta2})),
+        rate(static_cast<float>(double{step.learning_rate} / step.correction1)),
+        root(static_cast<float>(std::sqrt(double{step.correction2}))),
+        eps(step.eps) {}
+  __device__ void operator()(float& x, float (&state)[2], float g, bool decays) const {
+    state[0] = state[0] + rest1 * (g - state[0]);
+    state[1] = state[1] * beta2 + rest2 * g * g;
+    x = x * (decays ? keep : 1) - rate * state[0] / (sqrtf(state[1]) / root + eps);
+  }
+};
+
+struct SgdRule {
+  static constexpr int num_states = 0;
+  SgdStep step;
+  __device__ void operator()(float& x, float (&)[1], float gradient, bool decays) const {
+    x -= step.learning_rate * (gradient + (decays ? step.weight_decay : 0) * x);
+  }
+};
+
+struct MomentumRule {
+  static constexpr int num_states = 1;
+  SgdStep step;
+  __device__ void operator()(float& x, float (&velocity)[1], float gradient, bool decays) const {
+    float g = gradient + (decays ? step.weight_decay : 0) * x;
+    velocity[0] = step.first ? g : step.momentum * velocity[0] + (1 - step.dampening) * g;
+    g = step.nesterov ? g + step.momentum * velocity[0] : velocity[0];
+    x -= step.learning_rate * g;
+  }
+};
+
+struct RmspropRule {
+  static constexpr int num_states = 1;
+  RmspropStep step;
+  __device__ void operator()(float& x, float (&mean)[1], float gradient, bool decays) const {
+    const float g = gradient + (decays ? step.weight_decay : 0) * x;
+    mean[0] = step.alpha * mean[0] + (1 - step.alpha) * g * g;
+    x -= step.learning_rate * (g / (sqrtf(mean[0]) + step.eps));
+  }
+};
+
+template <class Rule>
+constexpr int state_slots = Rule::num_states > 0 ? Rule::num_states : 1;
+
+template <class Rule, class State>
+struct Update {
+  Rule rule;
+  float* value;
+  __nv_bfloat16* rounded;  // or nullptr
+  State* state[state_slots<Rule>];
+  const float *grad, *clip;
+  const uint8_t* decays;  // or nullptr
+  int64_t count;
+  bool packed;                    // whether all addresses let a group move at once
+  uint64_t seed = 0, stream = 0;  // of bf16 states
+};
+
+// Moves a group in packs, or element by element: those past `left` load as zero and stay unwritten.
+template <bool whole, int G, class T>
+__device__ void load_group(float (&to)[G], const T* from, int64_t left) {
+  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
+#pragma unroll
+  for (int c = 0; c < G; c += n) {
+    float part[n];
+    if constexpr (whole) load_pack(part, from + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) to[c + i] = whole ? part[i] : c + i < left ? to_f32(from[c + i]) : 0;
+  }
+}
+template <bool whole, int G, class T>
+__device__ void store_group(T* to, const float (&from)[G], int64_t left) {
+  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
+#pragma unroll
+  for (int c = 0; c < G; c += n) {
+    float part[n];
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      part[i] = from[c + i];
+      if (!whole && c + i < left) to[c + i] = from_f32<T>(part[i]);
+    }
+    if constexpr (whole) store_pack(to + c, part);
+  }
+}
+
+// A thread's group. More groups a thread, all loaded before the first is used, were slower: fewer threads have room.
+template <bool whole, class Rule, class State>
+__device__ void update_group(const Update<Rule, State>& a) {
+  constexpr int slots = state_slots<Rule>, G = group<State>;
+  const int64_t begin = (int64_t{blockIdx.x} * threads + threadIdx.x) * G, left = a.count - begin;
+  if (!whole && left <= 0) return;
+  float x[G], g[G], s[slots][G] = {};
+  load_group<whole>(g, a.grad + begin, left);
+  load_group<whole>(x, a.value + begin, left);
+#pragma unroll
+  for (int k = 0; k < Rule::num_states; ++k) load_group<whole>(s[k], a.state[k] + begin, left);
+  const bool decays = !a.decays || a.decays[begin / decay_block] != 0;
+  const float clip = *a.clip;
+  Philox4 noise{};
+#pragma unroll
+  for (int i = 0; i < G; ++i) {
+    float state[slots];
+#pragma unroll
+    for (int k = 0; k < slots; ++k) state[k] = s[k][i];
+    a.rule(x[i], state, g[i] * clip, decays);
+    if (sizeof(State) == 2 && i % 4 == 0) noise = philox(a.seed, a.stream, static_cast<uint64_t>((begin + i) / 4));
+#pragma unroll
+    for (int k = 0; k < slots; ++k) s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
+  }
+  store_group<whole>(a.value + begin, x, left);
+  if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
+#pragma unroll
+  for (int k = 0; k < Rule::num_states; ++k) store_group<whole>(a.state[k] + begin, s[k], left);
+}
+
+template <class Rule, class State>
+__global__ void __launch_bounds__(threads) update_kernel(const Update<Rule, State> a) {
+  if (a.packed && (int64_t{blockIdx.x} + 1) * threads * group<State> <= a.count)
+    update_group<true>(a);
+  else
+    update_group<false>(a);
+}
+
+template <class State, class Rule>
+void update(Context& context, const OpBase& op, const ParamRange& range, const Rule& rule, std::initializer_list<Tensor> states, uint64_t seed = 0,
+            uint64_t stream = 0) {
+  const int64_t count = range.value.dim(0);
+  if (count == 0) return;
+  Update<Rule, State> a{.rule = rule,
+                        .value = numbers<float>(range.value),
+                        .rounded = numbers<__nv_bfloat16>(range.rounded),
+                        .state = {},
+                        .grad = numbers<const float>(range.grad),
+                        .clip = numbers<const float>(range.clip),
+                        .decays = numbers<const uint8_t>(range.decays),
+                        .count = count,
+                        .packed = true,
+                        .seed = seed,
+                        .stream = stream};
+  const auto look_at = [&](const Tensor& x) { a.packed = a.packed && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; };
+  look_at(range.value), look_at(range.rounded), look_at(range.grad);
+  int k = 0;
+  for (const Tensor& state : states) {
+    a.state[k++] = numbers<State>(state);
+    look_at(state);
+  }
+  constexpr int64_t per_block = int64_t{threads} * group<State>;
+  update_kernel<<<static_cast<unsigned>((count + per_block - 1) / per_block), threads, 0, cuda_stream(context)>>>(a);
+  check_launch(op);
+}
+
+void adamw(Context& context, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
+  check_range(adamw_update, range);
+  check_moments(range, m, v);
+  with_storage(adamw_update, m.dtype, [&](auto type) {
+    update<decltype(type)>(context, adamw_update, range, AdamwRule(step), {m, v}, step.seed, step.stream);
+  });
+}
+
+void sgd(Context& context, ParamRange range, Tensor buffer, SgdStep step) {
+  check_range(sgd_update, range);
+  if (step.momentum == 0) return update<float>(context, sgd_update, range, SgdRule{step}, {});
+  check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
+  update<float>(context, sgd_update, range, MomentumRule{step}, {buffer});
+}
+
+void rmsprop(Context& context, ParamRange range, Tensor square, RmspropStep step) {
+  check_range(rmsprop_update, range);
+  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
+  update<float>(context, rmsprop_update, range, RmspropRule{step}, {square});
+}
+
+[[maybe_unused]] const bool added = adamw_update.add({"elementwise", DeviceKind::cuda, adamw}) &&
+                                    sgd_update.add({"elementwise", DeviceKind::cuda, sgd}) &&
+                                    rmsprop_update.add({"elementwise", DeviceKind::cuda, rmsprop});
+
+}  // namespace
+}  // namespace hone

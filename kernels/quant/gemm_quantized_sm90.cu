@@ -1,0 +1,76 @@
+// gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be chosen by the number of rows
+// (tests/gpu/gemm_quantized_test.cpp holds them to it).
+#include "kernels/quant/gemm_quantized_cuda.h"
+#include "kernels/quant/gemm_quantized_sm90.cuh"
+
+namespace hone::quantized {
+namespace {
+
+int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// A way to run a call and the microseconds that it is expected to take.
+struct Plan {
+  double time = 1e30;
+  void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs, int splits) = nullptr;
+  int splits = 1;
+};
+
+// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes in and multiplies, and how
+// long a stage takes to arrive.
+template <class Format, class T>
+void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
+  const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk), processors = num_multiprocessors();
+  const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
+  for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, M <= 512 ? 16 : 1); ++splits) {
+    const int64_t per_block = pieces(chunks, splits), blocks = tiles * splits;
+    if (pieces(chunks, per_block) != splits) continue;
+    const auto stages = static_cast<double>(std::min(pieces(K, T::depth), per_block * (gemm_cuda_chunk / T::depth)));
+    const auto rounds = static_cast<double>(pieces(blocks, processors)), bytes = stages * T::stage_bytes;
+    const double limits[] = {square(N, K) / 4.0e6, static_cast<double>(blocks) * bytes / 10e6, rounds * bytes / 95e3,
+                             rounds * stages * (T::tokens * T::warpgroups / 500.0 + 0.06), stages * 1.1 / T::stages + 0.5};
+    const double join = splits > 1 ? 1 + square(1 + chunks - per_block, M) * static_cast<double>(N) * 8 / 5e6 : 0;
+    const double time = 2 + *std::max_element(std::begin(limits), std::end(limits)) + join;
+    if (time < best.time) best = {time, launch_tiles<Format, T>, static_cast<int>(splits)};
+  }
+}
+
+template <class Format>
+void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue) {
+  const int64_t M = x.dim(0), N = w.values.dim(0), K = x.dim(1);
+  if (takes_few(M, K))
+    return launch_few<Format>(
+        cuda_stream(context),
+        {numbers<const uint8_t>(w.values), numbers<const float>(w.scales), numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride,
+         static_cast<int>(M), static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
+        epilogue);
+  Plan plan;
+  if (M <= 16) {
+    consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
+    consider<Format, Tile<2, 16, 5>>(plan, M, N, K);
+  } else if (M <= 32) {
+    consider<Format, Tile<1, 32, 6>>(plan, M, N, K);
+    consider<Format, Tile<2, 32, 4>>(plan, M, N, K);
+  } else {
+    consider<Format, Tile<1, 64, 4>>(plan, M, N, K);
+    consider<Format, Tile<2, 64, 6>>(plan, M, N, K);
+    if (M > 64) consider<Format, Tile<2, 128, 4>>(plan, M, N, K);
+  }
+  const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
+  plan.run(context, x, w, epilogue, pairs, plan.splits);
+}
+
+void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
+  check_gemm_quantized_cuda(y, x, w, bias, residual);
+  if (y.size() == 0) return;
+  with_pairs(w.format, [&]<class Format>(Format) { run<Format>(context, y, x, w, GemmEpilogue(y, bias, residual)); });
+  check_launch(gemm_quantized);
+}
+
+bool supports(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
+  return tma_compatible(x) && maps_bytes(w.values) && x.dim(1) > 0;
+}
+
+[[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});
+
+}  // namespace
+}  // namespace hone::quantized

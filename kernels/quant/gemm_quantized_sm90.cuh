@@ -1,0 +1,220 @@
+#pragma once
+// y = (x . values^T) * scales for any number of rows of x by Hopper's copy engine and warpgroup products. .cu files alone include it.
+//
+// As in split_k.cuh w has the products' 64 rows and x their columns; here w comes as bytes and becomes bf16 on its way from shared memory to
+// the registers of the products' left factor, a stage ahead of them. A block makes 64 or 128 columns of y for `tokens` rows, or a run of their chunks
+// of gemm_cuda_chunk along k: then the chunk sums go to scratch memory, and a second kernel adds them in ascending order.
+#include "kernels/cuda/hopper_registers.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/quant/gemm_quantized_small_m.cuh"
+
+namespace hone::quantized {
+
+struct TileShape {
+  const float* scales;
+  int M, N;
+  int k_stages, chunks;
+  int token_tiles;
+  int splits;     // blocks that share a tile's chunks
+  int per_block;  // chunks of each but the last
+  bool pairs;     // y can be written two numbers at a time
+};
+
+template <int Warpgroups, int Tokens, int Stages>
+struct Tile {
+  static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 128;
+  static constexpr int consumers = 128 * Warpgroups, threads = consumers + 128;
+  static constexpr int w_bytes = rows * depth, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
+  static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
+  static_assert(Tokens * pitch * 4 <= Stages * stage_bytes && w_bytes % 1024 == 0 && x_bytes % 1024 == 0);
+  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8;
+  // Blocks of a multiprocessor, and how they share its registers among the warpgroup that copies and those that multiply.
+  static constexpr int blocks = Warpgroups * Tokens > 64 ? 1 : 2, copier_registers = blocks * Warpgroups > 2 ? 24 : 40,
+                       registers = Warpgroups == 1 ? 216
+                                   : blocks == 1   ? 232
+                                                   : 104;
+};
+
+// Partial sums are [slots, M, N] f32: slot 0 has the total of the first block's chunks, each later chunk has a slot of its own.
+template <class Format, class T>
+__global__ void __launch_bounds__(T::threads, T::blocks)
+    tile_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, GemmEpilogue epilogue, float* partial,
+                TileShape shape) {
+  using namespace hopper;
+  constexpr int tile_chunk = chunk_size / T::depth;  // stages
+  extern __shared__ char unaligned[];
+  char* ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
+  Barrier* full = reinterpret_cast<Barrier*>(ring + T::stages * T::stage_bytes);
+  Barrier* empty = full + T::stages;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int split = static_cast<int>(blockIdx.x) % shape.splits, tile = static_cast<int>(blockIdx.x) / shape.splits;
+  const int row = tile / shape.token_tiles * T::rows, token = tile % shape.token_tiles * T::tokens;
+  const int first = split * shape.per_block * tile_chunk, end = min(first + shape.per_block * tile_chunk, shape.k_stages);
+  if (threadIdx.x == T::consumers) {
+    prefetch_map(w_map), prefetch_map(x_map);
+    for (int s = 0; s < T::stages; ++s) full[s].init(1), empty[s].init(4 * T::warpgroups);
+    publish_barriers();
+  }
+  __syncthreads();
+
+  if (warp >= 4 * T::warpgroups) {
+    fewer_registers<T::copier_registers>();
+    if (threadIdx.x == T::consumers) {
+      // Two boxes of 64 along k each.
+      const auto load_w = [&](int s, int k) {
+        char* const to = ring + s * T::stage_bytes;
+        for (int half = 0; half < 2; ++half) load_box(to + half * (T::w_bytes / 2), w_map, full[s], k * T::depth + 64 * half, row);
+      };
+      const auto load_x = [&](int s, int k) {
+        char* const to = ring + s * T::stage_bytes + T::w_bytes;
+        for (int half = 0; half < 2; ++half) load_box(to + half * (T::x_bytes / 2), x_map, full[s], k * T::depth + 64 * half, token);
+      };
+      let_next_start();
+      // w comes from outside of the step: it may be read before the kernels before this one are done.
+      const int early = min(T::stages, end - first);
+      for (int s = 0; s < early; ++s) {
+        full[s].arrive_expecting(T::stage_bytes);
+        load_w(s, first + s);
+      }
+      wait_for_previous();
+      for (int s = 0; s < early; ++s) load_x(s, first + s);
+      int stage = 0;
+      uint32_t parity = 0;
+#pragma unroll 1
+      for (int k = first + T::stages; k < end; ++k) {
+        empty[stage].wait(parity);
+        full[stage].arrive_expecting(T::stage_bytes);
+        load_w(stage, k), load_x(stage, k);
+        if (++stage == T::stages) stage = 0, parity ^= 1;
+      }
+    }
+    return;
+  }
+  more_registers<T::registers>();
+  int stage = 0;
+  uint32_t parity = 0;
+  float total[T::tokens / 2], sum[T::tokens / 2];
+  // Half a stage's rows of 64 bytes are units of 16, unit u of row r at place u ^ r / 2 % 4.
+  const uint32_t own_row = static_cast<uint32_t>(warp * 16 + lane / 4), turn = own_row / 2 % 4;
+  const auto multiply = [&](float(&to)[T::tokens / 2], uint32_t(&left)[16], int half, bool add) {
+    const char* const from = ring + stage * T::stage_bytes;
+    const uint32_t w_row = shared_address(from) + static_cast<uint32_t>(half * T::w_bytes / 2) + own_row * 64;
+    const uint64_t b = smem_descriptor(from + T::w_bytes + half * (T::x_bytes / 2));
+#pragma unroll
+    for (uint32_t s = 0; s < 4; ++s) load_left<Format>(left + 4 * s, w_row + ((s ^ turn) << 4), 8 * 64, static_cast<uint32_t>(lane));
+    wgmma_fence_registers(left);
+    wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < 4; ++s) product_of_registers(to, left + 4 * s, b + s * 2, add || s > 0);
+    wgmma_commit();
+  };
+  // `count` stages into `to`, from zero. The products of one half run while the next one's left factor is made in other registers.
+  const auto chunk = [&](float(&to)[T::tokens / 2], int count) {
+    uint32_t even[16], odd[16] = {};
+    int previous = stage;
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      full[stage].wait(parity);
+      multiply(to, even, 0, k > 0);
+      wgmma_wait<1>();
+      wgmma_fence_registers(odd);
+      if (k > 0 && lane == 0) empty[previous].arrive();
+      multiply(to, odd, 1, true);
+      wgmma_wait<1>();
+      wgmma_fence_registers(even);
+      previous = stage;
+      if (++stage == T::stages) stage = 0, parity ^= 1;
+    }
+    wgmma_wait<0>();
+    wgmma_fence_registers(to);
+    if (lane == 0) empty[previous].arrive();
+  };
+  const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2;
+  const auto keep = [&](int slot, const float(&from)[T::tokens / 2]) {
+    float* to = partial + (int64_t{slot} * shape.M + token + thread_token) * shape.N + row + thread_row;
+#pragma unroll
+    for (int j = 0; j < T::tokens / 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.N)
+          to[int64_t{8 * j + e % 2} * shape.N + e / 2 * 8] = from[4 * j + e];
+  };
+  wait_for_previous();
+  chunk(total, min(tile_chunk, end - first));
+  int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
+#pragma unroll 1
+  for (int k = first + tile_chunk; k < end; k += tile_chunk) {
+    chunk(sum, min(tile_chunk, end - k));
+    if (split > 0) keep(slot++, total);
+#pragma unroll
+    for (int e = 0; e < T::tokens / 2; ++e) total[e] = split > 0 ? sum[e] : total[e] + sum[e];
+  }
+  if (shape.splits > 1) {
+    keep(slot, total);
+    return;
+  }
+  named_barrier_sync(1, T::consumers);  // all products have read the stages
+  float* turned = reinterpret_cast<float*>(ring);
+#pragma unroll
+  for (int j = 0; j < T::tokens / 8; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+  named_barrier_sync(1, T::consumers);
+  constexpr int lanes = T::rows / 4;  // threads of a token
+  const int own = static_cast<int>(threadIdx.x) % lanes * 4, n = row + own;
+  float scale[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) scale[i] = n + i < shape.N ? shape.scales[n + i] : 0;
+#pragma unroll 2
+  for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(T::tokens, shape.M - token); t += T::consumers / lanes) {
+    const float4 v = *reinterpret_cast<const float4*>(turned + t * T::pitch + own);
+    epilogue.store_pair(v.x * scale[0], v.y * scale[1], token + t, n, shape.N, shape.pairs);
+    epilogue.store_pair(v.z * scale[2], v.w * scale[3], token + t, n + 2, shape.N, shape.pairs);
+  }
+}
+
+// y of the partial sums; a thread has two columns.
+static __global__ void __launch_bounds__(128)
+    join_kernel(const float* partial, int slots, int M, int N, const float* scales, GemmEpilogue epilogue, bool pairs) {
+  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2, m = static_cast<int>(blockIdx.y);
+  hopper::let_next_start();
+  hopper::wait_for_previous();
+  if (n >= N) return;
+  const float* from = partial + int64_t{m} * N + n;
+  const int64_t step = int64_t{M} * N;
+  const bool both = n + 1 < N, even = N % 2 == 0;
+  float first = 0, second = 0;
+#pragma unroll 8
+  for (int s = 0; s < slots; ++s, from += step) {
+    const float2 x = even ? *reinterpret_cast<const float2*>(from) : make_float2(from[0], both ? from[1] : 0);
+    first = s == 0 ? x.x : first + x.x, second = s == 0 ? x.y : second + x.y;
+  }
+  epilogue.store_pair(first * scales[n], both ? second * scales[n + 1] : 0, m, n, N, pairs);
+}
+
+// `splits`: how many blocks share a tile's chunks; at least one chunk each.
+template <class Format, class T>
+void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue, bool pairs, int splits) {
+  const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
+  TileShape s{};
+  s.scales = numbers<const float>(w.scales);
+  s.M = static_cast<int>(x.dim(0)), s.N = static_cast<int>(w.values.dim(0));
+  s.k_stages = pieces(x.dim(1), T::depth), s.chunks = pieces(x.dim(1), gemm_cuda_chunk);
+  s.token_tiles = pieces(s.M, T::tokens);
+  s.pairs = pairs;
+  const int tiles = pieces(s.N, T::rows) * s.token_tiles;
+  s.per_block = pieces(s.chunks, splits);
+  s.splits = pieces(s.chunks, s.per_block);
+  const int slots = 1 + s.chunks - s.per_block;
+  const ScratchScope scope(context);
+  float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.N})) : nullptr;
+  const auto kernel = tile_kernel<Format, T>;
+  allow_shared_memory(kernel, T::shared_bytes);
+  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), T::threads, T::shared_bytes, 1,
+                   map_of(w.values, T::rows), map_of(x, T::tokens), epilogue, partial, s);
+  if (s.splits > 1)
+    launch_dependent(cuda_stream(context), join_kernel, dim3(static_cast<unsigned>(pieces(s.N, 256)), static_cast<unsigned>(s.M)), 128, 0, 1,
+                     static_cast<const float*>(partial), slots, s.M, s.N, s.scales, epilogue, pairs);
+}
+
+}  // namespace hone::quantized

@@ -1,0 +1,148 @@
+#pragma once
+// y = (x . values^T) * scales for at most 8 rows of x, at the speed of reading values once: a byte a weight. .cu files alone include it.
+//
+// A block makes 16 columns of y; its warps take chunks of gemm_cuda_chunk along k in turn. A warp's part of w and of x comes in stages of 256 along
+// k through a ring in shared memory that its own copies keep full; a chunk is one accumulator of mma.sync. The chunks' sums lie in shared memory at
+// the end, where they are added in ascending order: the bits of the other bodies.
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/pdl.cuh"
+#include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gemm.h"
+#include "kernels/quant/quant_format.cuh"
+
+namespace hone::quantized {
+
+constexpr int few_rows = 8, strip = 16, few_depth = 256, few_warps = 12, chunk_size = static_cast<int>(gemm_cuda_chunk),
+              chunk_stages = chunk_size / few_depth, w_stage_bytes = strip * few_depth;
+
+struct FewShape {
+  const uint8_t* values;
+  const float* scales;
+  const __nv_bfloat16* x;
+  int64_t values_stride, x_stride;
+  int M, N, K, chunks;
+  __host__ __device__ int stage_bytes() const { return w_stage_bytes + M * few_depth * 2; }
+};
+
+__device__ inline uint32_t load_two_bytes(uint32_t from) {
+  uint16_t out;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(out) : "r"(from) : "memory");
+  return out;
+}
+// A lane's part of 16 rows of w and 16 along k, as the left factor of a tensor instruction. `row` is its row lane / 4, at the unit of these 16 bytes;
+// `below` is how far its row lane / 4 + 8 lies from there.
+template <class Format>
+__device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint32_t lane) {
+  const uint32_t from = row + lane % 4 * 2;
+  a[0] = Format::decode(load_two_bytes(from));
+  a[1] = Format::decode(load_two_bytes(from + below));
+  a[2] = Format::decode(load_two_bytes(from + 8));
+  a[3] = Format::decode(load_two_bytes(from + below + 8));
+}
+__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Rows of a stage are units of 16 bytes, unit u of row r at place u ^ r % 8.
+template <class Format, int Stages>
+__global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shape, const GemmEpilogue epilogue) {
+  using namespace hopper;
+  extern __shared__ __align__(128) char shared[];
+  const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32, first_row = static_cast<int>(blockIdx.x) * strip;
+  const uint32_t lane = threadIdx.x % 32;
+  const int stage_bytes = shape.stage_bytes();
+  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * stage_bytes);
+  float* const sums = reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, M of 8, strip]
+  const int stages = (shape.chunks - warp + warps - 1) / warps * chunk_stages;
+  const auto start_of = [&](int i) { return (warp + i / chunk_stages * warps) * chunk_size + i % chunk_stages * few_depth; };
+  const auto place_of = [&](int i) { return ring + static_cast<uint32_t>(i % Stages * stage_bytes); };
+  const auto copy_w = [&](int i) {
+    const int unit = static_cast<int>(lane) % 16, k = start_of(i) + unit * 16, count = min(16, max(0, shape.K - k));
+    const uint8_t* const from = shape.values + (count > 0 ? k : 0);
+#pragma unroll
+    for (int j = 0; j < strip; j += 2) {
+      const int r = j + static_cast<int>(lane) / 16;
+      cp_async_streaming(place_of(i) + static_cast<uint32_t>(r * few_depth + ((unit ^ (r & 7)) << 4)),
+                         from + int64_t{min(first_row + r, shape.N - 1)} * shape.values_stride, count);
+    }
+  };
+  const auto copy_x = [&](int i) {
+    const int unit = static_cast<int>(lane), k = start_of(i) + unit * 8, count = min(16, max(0, (shape.K - k) * 2));
+    const __nv_bfloat16* const from = shape.x + (count > 0 ? k : 0);
+    for (int m = 0; m < shape.M; ++m)
+      cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)), from + m * shape.x_stride,
+                         count);
+  };
+  let_next_start();
+  // w comes from outside of the step: it may be read before the kernel queued before has ended.
+#pragma unroll
+  for (int s = 0; s < Stages; ++s)
+    if (s < stages) copy_w(s);
+  wait_for_previous();
+#pragma unroll
+  for (int s = 0; s < Stages; ++s) {
+    if (s < stages) copy_x(s);
+    cp_async_commit();
+  }
+  // Rows of x beyond M are the last one again, and what comes of them is not stored.
+  const uint32_t g = lane / 4, t = lane % 4, token = min(lane % 8, static_cast<uint32_t>(shape.M - 1));
+  float d[4] = {};
+  for (int i = 0; i < stages; ++i) {
+    cp_async_wait<Stages - 1>();
+    __syncwarp();
+    const uint32_t w_row = place_of(i) + g * few_depth, x_row = place_of(i) + w_stage_bytes + token * few_depth * 2;
+#pragma unroll
+    for (uint32_t s = 0; s < few_depth / 16; s += 2) {
+      uint32_t b[4];
+      load_matrices(x_row + (((2 * s + lane / 8) ^ token) << 4), b[0], b[1], b[2], b[3]);
+#pragma unroll
+      for (uint32_t j = 0; j < 2; ++j) {
+        uint32_t a[4];
+        load_left<Format>(a, w_row + (((s + j) ^ (g & 7)) << 4), 8 * few_depth, lane);
+        multiply_add(d, a, b[2 * j], b[2 * j + 1]);
+      }
+    }
+    if (i % chunk_stages == chunk_stages - 1) {
+      float* const to = sums + (warp + i / chunk_stages * warps) * (few_rows * strip);
+#pragma unroll
+      for (uint32_t e = 0; e < 4; ++e) to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e], d[e] = 0;
+    }
+    __syncwarp();
+    if (i + Stages < stages) copy_w(i + Stages), copy_x(i + Stages);
+    cp_async_commit();
+  }
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < shape.M * strip; e += static_cast<int>(blockDim.x)) {
+    const int n = first_row + e % strip;
+    if (n >= shape.N) continue;
+    float total = sums[e];
+    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (few_rows * strip) + e];
+    epilogue.store(total * shape.scales[n], e / strip, n);
+  }
+}
+
+// Rows of x and w are multiples of 16 bytes apart; K > 0.
+template <class Format>
+void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
+  const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
+  const auto bytes = [&](int stages) { return warps * stages * shape.stage_bytes() + shape.chunks * few_rows * strip * 4; };
+  const auto launch = [&](auto stages) {
+    const auto kernel = few_kernel<Format, stages()>;
+    allow_shared_memory(kernel, 227 * 1024);
+    launch_dependent(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32, bytes(stages()), 1, shape, epilogue);
+  };
+  if (rounds > 1 && bytes(4) <= 227 * 1024)
+    launch(std::integral_constant<int, 4>());
+  else
+    launch(std::integral_constant<int, 2>());
+}
+// Whether launch_few takes so many rows and columns of x.
+inline bool takes_few(int64_t M, int64_t K) {
+  const int64_t chunks = (K + chunk_size - 1) / chunk_size;
+  return M <= few_rows &&
+         std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) + chunks * few_rows * strip * 4 <= 227 * 1024;
+}
+
+}  // namespace hone::quantized

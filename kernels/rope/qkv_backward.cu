@@ -1,0 +1,164 @@
+#include "kernels/rope/qkv.cuh"
+#include "kernels/rope/qkv_args.h"
+
+namespace hone {
+namespace {
+
+template <class T>
+struct Backward {
+  HeadLayout layout;
+  int tokens, heads, kv_heads;
+  int tokens_per_piece;  // with norms
+  T* dqkv;
+  const T *dq, *dk, *qkv, *q_norm, *k_norm;
+  const float *rstd, *cos_sin;
+  const int32_t* positions;
+  float* partial = nullptr;  // [heads + kv_heads, pieces, dim]: the norms' weight gradients of each block
+  int64_t dqkv_stride, dq_stride, dk_stride, rstd_stride, qkv_stride, cos_sin_stride;
+};
+
+// Without norms: the rotation alone. Blocks as forward's.
+template <class T, int P, int N>
+__global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a) {
+  constexpr int R = heads_at_once<N>;
+  const HeadLayout& layout = a.layout;
+  const HeadChunk chunk(a.heads, a.kv_heads, R);
+  const int lane = layout.lane(), t = static_cast<int>(blockIdx.y) * layout.groups() + layout.group();
+  if (t >= a.tokens) return;
+  const bool turns = layout.half > 0;
+  const int64_t position = turns ? a.positions[t] : 0;
+  const T* const from = (chunk.is_query ? a.dq + t * a.dq_stride : a.dk + t * a.dk_stride) + int64_t{chunk.first} * layout.dim;
+  StoredPart<T, P, N> stored[R];
+#pragma unroll
+  for (int r = 0; r < R; ++r) stored[r] = load_head<P, N>(from + r * layout.dim, layout, lane, r < chunk.count);
+  const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    if (r >= chunk.count) break;
+    HeadPart<P, N> g;
+    convert<P, N>(g, stored[r]);
+    rotate_head<P, N>(g, angles, layout, lane, -1);
+    store_head<P, N>(a.dqkv + t * a.dqkv_stride + int64_t{chunk.column + r} * layout.dim, g, layout, lane);
+  }
+}
+
+// With norms: a block goes through one head of one piece of the tokens, and adds up what these give to the norm's weights.
+template <class T, int P, int N>
+__global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const Backward<T> a) {
+  __shared__ float sums[qkv_threads * N * 2 * P];
+  const HeadLayout& layout = a.layout;
+  const HeadChunk chunk(a.heads, a.kv_heads, 1);
+  const int lane = layout.lane(), groups = layout.groups();
+  const int begin = static_cast<int>(blockIdx.y) * a.tokens_per_piece, end = min(begin + a.tokens_per_piece, a.tokens);
+  const int64_t column = int64_t{chunk.column} * layout.dim;
+  const T* const dy = (chunk.is_query ? a.dq : a.dk) + int64_t{chunk.first} * layout.dim;
+  const int64_t dy_stride = chunk.is_query ? a.dq_stride : a.dk_stride;
+  const auto stored_weight = load_head<P, N>(chunk.is_query ? a.q_norm : a.k_norm, layout, lane, true);
+  HeadPart<P, N> dweight = {};
+  for (int first = begin; first < end; first += groups) {
+    const int token = first + layout.group();
+    const bool inside = token < end, turns = inside && layout.half > 0;
+    const int64_t t = inside ? token : 0, position = turns ? a.positions[t] : 0;
+    const auto stored_g = load_head<P, N>(dy + t * dy_stride, layout, lane, inside);
+    const auto stored_x = load_head<P, N>(a.qkv + t * a.qkv_stride + column, layout, lane, inside);
+    const float scale = inside ? a.rstd[t * a.rstd_stride + chunk.column] : 0;
+    const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
+    HeadPart<P, N> g, x, weight;
+    convert<P, N>(g, stored_g);
+    if (turns) rotate_head<P, N>(g, angles, layout, lane, -1);
+    convert<P, N>(x, stored_x);
+    convert<P, N>(weight, stored_weight);
+    float dot = 0;
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side)
+#pragma unroll
+        for (int i = 0; i < P; ++i) {
+          dweight[n][side][i] = fmaf(g[n][side][i], x[n][side][i] * scale, dweight[n][side][i]);
+          g[n][side][i] *= weight[n][side][i];
+          dot = fmaf(g[n][side][i], x[n][side][i], dot);
+        }
+    const float pull = head_sum(dot, layout.lanes) * scale * scale / static_cast<float>(layout.dim);
+#pragma unroll
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int side = 0; side < 2; ++side)
+#pragma unroll
+        for (int i = 0; i < P; ++i) g[n][side][i] = scale * fmaf(-pull, x[n][side][i], g[n][side][i]);
+    if (inside) store_head<P, N>(a.dqkv + t * a.dqkv_stride + column, g, layout, lane);
+  }
+  if (!a.partial) return;
+  HeadLayout plain = layout;
+  plain.packed = false;
+  store_head<P, N>(sums + layout.group() * layout.dim, dweight, plain, lane);
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < layout.dim; i += qkv_threads) {
+    float sum = 0;
+    for (int from = 0; from < groups; ++from) sum += sums[from * layout.dim + i];
+    a.partial[(int64_t{chunk.column} * gridDim.y + blockIdx.y) * layout.dim + i] = sum;
+  }
+}
+
+constexpr int slices = 32;
+
+// dw [dim] += the sum of partial's rows: each slice takes every 32nd, then slices are added in ascending order. One block for q's norm, one for k's,
+// for every 32 columns.
+__global__ void add_partials(float* dq_norm, float* dk_norm, const float* partial, int q_rows, int rows, int dim) {
+  __shared__ float sums[slices][33];
+  const bool is_query = blockIdx.y == 0;
+  const int column = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
+  const int begin = is_query ? 0 : q_rows, end = is_query ? q_rows : rows;
+  float sum = 0;
+  if (column < dim)
+    for (int row = begin + static_cast<int>(threadIdx.y); row < end; row += slices) sum += partial[int64_t{row} * dim + column];
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= dim) return;
+  for (int s = 1; s < slices; ++s) sum += sums[s][threadIdx.x];
+  (is_query ? dq_norm : dk_norm)[column] += sum;
+}
+
+constexpr int wanted_blocks = 792, least_tokens = 64;
+
+void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
+              Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
+  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, qkv.dtype);
+  if (qkv.dim(0) == 0) return;
+  bool packed = true;
+  for (const Tensor& x : {dqkv, dq, dk, qkv, cos_sin, q_norm, k_norm}) packed = packed && on_16_bytes(x);
+  with_head_layout(qkv_backward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+    using T = decltype(type);
+    Backward<T> a;
+    a.layout = layout, a.tokens = num_tokens(qkv_backward, qkv);
+    a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
+    a.dqkv = numbers<T>(dqkv), a.dq = numbers<const T>(dq), a.dk = numbers<const T>(dk), a.qkv = numbers<const T>(qkv);
+    a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
+    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin), a.positions = numbers<const int32_t>(positions);
+    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride, a.rstd_stride = rstd.row_stride;
+    a.qkv_stride = qkv.row_stride, a.cos_sin_stride = cos_sin.row_stride;
+    if (!q_norm) {
+      const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, 1, a.tokens);
+      rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
+      return check_launch(qkv_backward);
+    }
+    const int all_heads = a.heads + a.kv_heads, wanted_pieces = (wanted_blocks - 1) / all_heads + 1;
+    a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
+    const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
+    const ScratchScope scope(context);
+    const bool weights = dq_norm && dk_norm;
+    if (weights) a.partial = numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, shape.head_dim}));
+    norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads, 0, cuda_stream(context)>>>(a);
+    check_launch(qkv_backward);
+    if (!weights) return;
+    const dim3 grid(static_cast<unsigned>((shape.head_dim + 31) / 32), 2);
+    add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(numbers<float>(dq_norm), numbers<float>(dk_norm), a.partial, a.heads * pieces,
+                                                                      all_heads * pieces, layout.dim);
+    check_launch(qkv_backward);
+  });
+}
+
+[[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward});
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,32 @@
+#pragma once
+// Rotary position tables (Su et al. 2021) and the ways of stretching them to longer contexts, as config.json's rope_scaling / rope_parameters name
+// them.
+#include <span>
+#include <string>
+
+#include "core/base/registry.h"
+#include "core/device/tensor.h"
+
+namespace hone {
+
+struct RotaryConfig {
+  int64_t dim = 0;  // rotary_dim: even
+  double theta = 10000;
+  std::string scaling = "default";  // a name of rotary_scalings()
+  double factor = 1;
+  double original_max_position = 0;                             // original_max_position_embeddings
+  double low_freq_factor = 1, high_freq_factor = 4;             // llama3
+  double beta_fast = 32, beta_slow = 1;                         // yarn
+  double attention_factor = 0, mscale = 0, mscale_all_dim = 0;  // yarn; 0 = not given
+  bool truncate = true;                                         // yarn: whole dims bound the ramp
+};
+
+// Changes the plain frequencies theta^(-2i/dim) in place and returns the factor on cosines and sines (1 unless a scaling says otherwise).
+using RotaryScaling = double (*)(const RotaryConfig& config, std::span<double> frequencies);
+// default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023).
+Registry<RotaryScaling>& rotary_scalings();
+
+// Writes a host table f32 [positions, dim]: dim/2 cosines, then dim/2 sines, of each position; computed in double.
+void rotary_table(Tensor table, const RotaryConfig& config);
+
+}  // namespace hone

@@ -1,0 +1,44 @@
+#pragma once
+// What every CPU body of sample_rows shares: its arguments checked and read.
+#include <cstring>
+
+#include "kernels/check_shape.h"
+#include "kernels/lm_head/logsumexp.h"
+#include "kernels/sampling/sample.h"
+
+namespace hone {
+
+inline SampleParams params_of(const Tensor& params, int64_t r) {
+  SampleParams out;
+  std::memcpy(&out, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(SampleParams), sizeof(SampleParams));
+  return out;
+}
+
+// Throws Error for shapes that disagree and parameters out of range.
+inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tensor& truncated_logp, const Tensor& raw_logp, const Tensor& logits,
+                              const Tensor& params) {
+  const int64_t S = logits.dim(0), V = logits.dim(1);
+  check_shape(sample_rows, "logits", logits, {S, V});
+  check_shape(sample_rows, "ids", ids, {S}, DType::i32);
+  check_shape(sample_rows, "logp", logp, {S});
+  check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
+  check_shape(sample_rows, "raw_logp", raw_logp, {S});
+  HONE_CHECK(V > 0, "sample_rows: the vocabulary is empty");
+  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), "sample_rows: params hold ", params.size(),
+             " bytes, not ", S, " times ", sizeof(SampleParams));
+  for (int64_t r = 0; r < S; ++r) {
+    const SampleParams p = params_of(params, r);
+    HONE_CHECK(p.temperature >= 0, "sample_rows: row ", r, " has temperature ", p.temperature, ", not 0 or more");
+    HONE_CHECK(p.top_p > 0, "sample_rows: row ", r, " has top_p ", p.top_p, ", not above 0");
+    HONE_CHECK(p.min_p >= 0 && p.min_p <= 1, "sample_rows: row ", r, " has min_p ", p.min_p, ", not in [0, 1]");
+    HONE_CHECK(p.top_k >= 0, "sample_rows: row ", r, " has top_k ", p.top_k, ", not 0 (all) or more");
+  }
+}
+
+// Throws Error for a row that has no distribution.
+inline void check_row_sums(int64_t r, const LogSumExp& sums) {
+  HONE_CHECK(sums.value() > -std::numeric_limits<float>::infinity() && sums.value() < std::numeric_limits<float>::infinity(),
+             "sample_rows: the logits of row ", r, " hold a NaN, an infinity, or nothing but -infinity");
+}
+
+}  // namespace hone

@@ -1,0 +1,94 @@
+#include "model/attention.h"
+
+namespace hone {
+namespace {
+
+// The columns of v in the fused projection, as heads.
+Tensor values_of(Tensor qkv, const QkvShape& heads) {
+  return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim)
+      .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
+}
+
+KvWrite kv_write(const KvView& kv, int64_t block) {
+  const auto plane = static_cast<size_t>(block);
+  const auto scale = [plane](const std::vector<Tensor>& planes) { return planes.empty() ? Tensor() : planes[plane]; };
+  return {kv.k[plane], kv.v[plane], kv.slots, scale(kv.k_scale), scale(kv.v_scale)};
+}
+
+PagedKv paged(const KvView& kv, const KvWrite& write) {
+  return {write.k, write.v, kv.block_table, kv.lengths, kv.block_size, kv.settled, write.k_scale, write.v_scale};
+}
+
+Tensor as_heads(Tensor x, const QkvShape& heads) { return x.view({x.dim(0), heads.num_heads, heads.head_dim}); }
+
+}  // namespace
+
+SelfAttention::Kept SelfAttention::keep(Context& context, Tape* tape, int64_t num_tokens) const {
+  const DType dtype = qkv.weight.value.dtype;
+  Kept kept;
+  kept.qkv = hone::keep(context, tape, dtype, {num_tokens, qkv.num_outputs()});
+  kept.q = keep_cheap(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
+  kept.k = keep_cheap(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
+  if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
+  kept.mixed = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
+  if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
+  return kept;
+}
+
+SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
+  Kept kept;
+  kept.lse = tape.pop();
+  kept.mixed = tape.pop();
+  if (q_norm.value) kept.norm_rstd = tape.pop();
+  kept.k = take_back_cheap(tape);
+  kept.q = take_back_cheap(tape);
+  kept.qkv = tape.pop();
+  return kept;
+}
+
+void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual, const Kept& kept, const KvView* kv,
+                            int64_t block) const {
+  qkv.forward(context, kept.qkv, x);
+  const KvWrite write = kv ? kv_write(*kv, block) : KvWrite{};
+  qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, write);
+  const AttentionShape shape{scale, window, batch.max_length};
+  const Tensor mixed = as_heads(kept.mixed, heads);
+  if (kv)
+    attention_paged(context, mixed, kept.q, paged(*kv, write), batch.offsets, shape);
+  else
+    attention_forward(context, mixed, kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets, shape);
+  output.forward(context, out, kept.mixed, residual);
+}
+
+Heads SelfAttention::heads_of(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv, int64_t block) const {
+  return {q, before.row_norm(), qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value, heads, kv_write(kv, block)};
+}
+
+void SelfAttention::attend(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv, int64_t block) const {
+  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets, {scale, window, batch.max_length});
+}
+
+void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
+  ScratchScope scope(context);
+  if (!kept.q) {
+    kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
+    kept.k = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
+    qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, {});
+  }
+  const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
+  const Tensor dmixed = like(kept.mixed), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
+  output.backward(context, dmixed, dout, kept.mixed);
+  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads), kept.lse, kept.q, kept.k,
+                     values_of(kept.qkv, heads), batch.offsets, {scale, window, batch.max_length});
+  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
+               heads);
+  qkv.backward(context, dx, dqkv, x);
+}
+
+void SelfAttention::add_params(std::vector<Param*>& out) {
+  qkv.add_params(out);
+  if (!q_norm.shape.empty()) out.insert(out.end(), {&q_norm, &k_norm});
+  output.add_params(out);
+}
+
+}  // namespace hone

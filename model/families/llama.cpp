@@ -1,0 +1,19 @@
+// Llama (Touvron et al. 2023) in all its sizes, and what follows its layout.
+#include "model/llama_like.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> make(const Json& json, std::string_view source) {
+  ConfigReader config(json, source);
+  DecoderConfig decoder = read_decoder(config, "LlamaForCausalLM");
+  decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
+  decoder.mlp_bias = config.flag("mlp_bias", false);
+  decoder.resolved = config.resolved();
+  return std::make_unique<Decoder>(decoder);
+}
+
+[[maybe_unused]] const bool added = families().add("llama", make);
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,19 @@
+// Mistral (Jiang et al. 2023): Llama's layout, each query seeing a sliding window of keys.
+#include "model/llama_like.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> make(const Json& json, std::string_view source) {
+  ConfigReader config(json, source);
+  DecoderConfig decoder = read_decoder(config, "MistralForCausalLM");
+  if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
+  decoder.windows = read_windows(config, decoder.shape.num_blocks, 0);
+  decoder.resolved = config.resolved();
+  return std::make_unique<Decoder>(decoder);
+}
+
+[[maybe_unused]] const bool added = families().add("mistral", make);
+
+}  // namespace
+}  // namespace hone

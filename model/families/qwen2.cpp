@@ -1,0 +1,20 @@
+// Qwen2 and Qwen2.5: Llama's layout with biases on q, k and v.
+#include "model/llama_like.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> make(const Json& json, std::string_view source) {
+  ConfigReader config(json, source);
+  DecoderConfig decoder = read_decoder(config, "Qwen2ForCausalLM");
+  decoder.qkv_bias = true;
+  if (config.flag("use_sliding_window", false))
+    decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
+  decoder.resolved = config.resolved();
+  return std::make_unique<Decoder>(decoder);
+}
+
+[[maybe_unused]] const bool added = families().add("qwen2", make);
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,21 @@
+// Qwen3 (dense): an RMS norm on each head of q and k before the rotary positions; heads of 128 whatever the width.
+#include "model/llama_like.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> make(const Json& json, std::string_view source) {
+  ConfigReader config(json, source);
+  DecoderConfig decoder = read_decoder(config, "Qwen3ForCausalLM", 128);
+  decoder.qk_norm = true;
+  decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
+  if (config.flag("use_sliding_window", false))
+    decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));
+  decoder.resolved = config.resolved();
+  return std::make_unique<Decoder>(decoder);
+}
+
+[[maybe_unused]] const bool added = families().add("qwen3", make);
+
+}  // namespace
+}  // namespace hone

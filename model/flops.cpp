@@ -1,0 +1,29 @@
+#include "model/flops.h"
+
+namespace hone {
+
+ModelPlan plan_model(Model& model, int64_t context_length) {
+  ModelPlan plan{.params = model.num_params()};
+  const Param* head = &model.head();
+  double multiplied = 0, frozen = 0;  // weights that every token meets in a matrix product
+  for (const Param* param : model.params()) {
+    double size = 1;
+    for (const int64_t dim : param->shape) size *= static_cast<double>(dim);
+    if (param->lookup || param == head) plan.embedding_params += static_cast<int64_t>(size);
+    if (param->trainable) plan.trained_params += static_cast<int64_t>(size);
+    if (param != head && (param->shape.size() != 2 || param->lookup)) continue;
+    multiplied += size;
+    if (!param->trainable) frozen += size;
+  }
+  const ModelShape& shape = model.shape();
+  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_heads), dim = static_cast<double>(shape.head_dim);
+  // Of one block: q . k, softmax and the weighted sum of v, every key counted as seen.
+  const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
+  plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_blocks) * attention;
+  plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;
+  plan.multiplied_params = multiplied;
+  plan.causal_train_flops_per_token = 6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
+  return plan;
+}
+
+}  // namespace hone

@@ -1,0 +1,92 @@
+#include "model/forward.h"
+
+#include "kernels/elementwise/embedding.h"
+
+namespace hone {
+namespace {
+
+void check_positions(const Model& model, const Batch& batch) {
+  HONE_CHECK(batch.num_positions <= model.shape().max_positions, "a sequence of ", batch.num_positions, " tokens; the model has ",
+             model.shape().max_positions, " positions");
+}
+
+}  // namespace
+
+Pass::Pass(Context& context, Model& model, Recompute recompute)
+    : context_(context),
+      model_(model),
+      recompute_(recompute),
+      tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
+
+Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise, const std::optional<DropoutDraws>& draws) {
+  const OpRange range(context_, "forward");
+  const DropoutScope dropout(model_, draws);
+  check_positions(model_, batch);
+  batch_ = batch;
+  rows_ = rows;
+  draws_ = draws;
+  tape_.clear();
+  inputs_.clear();
+  const int64_t width = model_.shape().hidden_size;
+  const auto push = [&](int64_t count) { return tape_.push(model_.dtype(), {count, width}); };
+  inputs_.push_back(push(batch.num_tokens));
+  model_.embed(context_, batch, inputs_.back());
+  if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
+  for (int64_t block = 0; block < model_.shape().num_blocks; ++block) {
+    const Tensor in = inputs_.back(), out = push(batch.num_tokens);
+    model_.forward_block(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);
+    inputs_.push_back(out);
+  }
+  read_ = push(rows.dim(0));
+  const Tensor hidden = push(rows.dim(0));
+  gather_rows(context_, read_, inputs_.back(), rows);
+  model_.final_norm(context_, hidden, read_, &tape_);
+  return hidden;
+}
+
+void Pass::backward(Tensor dhidden) {
+  const OpRange range(context_, "backward");
+  const DropoutScope dropout(model_, draws_);
+  ScratchScope scope(context_);
+  const int64_t width = model_.shape().hidden_size;
+  const Tensor dx = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
+  {
+    ScratchScope inner(context_);
+    const Tensor dread = context_.scratch().take(model_.dtype(), {rows_.dim(0), width});
+    model_.final_norm_backward(context_, dread, dhidden, read_, tape_);
+    scatter_rows(context_, dx, dread, rows_);
+  }
+  tape_.pop();  // hidden
+  tape_.pop();  // read
+  for (int64_t block = model_.shape().num_blocks - 1; block >= 0; --block) {
+    const Tensor in = inputs_[static_cast<size_t>(block)];
+    if (recompute_ == Recompute::block) {
+      ScratchScope inner(context_);
+      const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
+      model_.forward_block(block, context_, batch_, out, in, &tape_, nullptr);
+    }
+    model_.backward_block(block, context_, batch_, dx, in, tape_);
+    tape_.pop();  // the block's output
+  }
+  model_.embed_backward(context_, batch_, dx);
+  tape_.pop();
+}
+
+Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv) {
+  check_positions(model, batch);
+  const int64_t width = model.shape().hidden_size;
+  const Tensor hidden = context.scratch().take(model.dtype(), {rows ? rows.dim(0) : batch.num_tokens, width});
+  ScratchScope scope(context);
+  const Tensor x = context.scratch().take(model.dtype(), {batch.num_tokens, width});
+  model.embed(context, batch, x);
+  model.infer_blocks(context, batch, x, kv);
+  Tensor read = x;
+  if (rows) {
+    read = context.scratch().take(model.dtype(), {rows.dim(0), width});
+    gather_rows(context, read, x, rows);
+  }
+  model.final_norm(context, hidden, read, nullptr);
+  return hidden;
+}
+
+}  // namespace hone

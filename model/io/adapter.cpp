@@ -1,0 +1,106 @@
+#include "model/io/adapter.h"
+
+#include <algorithm>
+
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "core/text/tokenizer/generation_config.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "model/io/param_slices.h"
+#include "model/modules.h"
+
+namespace hone {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* config_name = "adapter_config.json";
+
+Json read_config(const fs::path& folder) { return parse_json(read_file(folder / config_name), (folder / config_name).string()); }
+
+}  // namespace
+
+bool is_adapter(const fs::path& folder) { return fs::exists(folder / config_name); }
+
+fs::path base_folder(const fs::path& folder) {
+  if (!is_adapter(folder)) return folder;
+  const std::string source = (folder / config_name).string(), key = "base_model_name_or_path";
+  const Json config = read_config(folder);
+  const std::string& name = config.at(key, source).as_string(source + ": " + key);
+  for (const fs::path& path : {fs::path(name), folder / name}) {
+    if (!fs::is_directory(path)) continue;
+    HONE_CHECK(!is_adapter(path), source, ": ", key, " is ", name, ", an adapter itself; merge it first (hone export)");
+    return path;
+  }
+  fail(source, ": ", key, " is ", name, ", and there is no such folder; write there where the base model is");
+}
+
+fs::path tokenizer_folder(const fs::path& folder) { return is_adapter(folder) && !Tokenizer::is_in(folder) ? base_folder(folder) : folder; }
+
+LoraConfig read_lora_config(const fs::path& folder) { return lora_config_of(read_config(folder), (folder / config_name).string()); }
+
+void save_adapter(Context& context, Model& model, const fs::path& folder, DType dtype, std::span<const float> value_head) {
+  HONE_CHECK(model.lora(), "the model has no adapters to save");
+  const std::vector<Linear*> linears = model.linears();
+  const bool transposed = std::ranges::any_of(linears, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
+  const std::string base = fs::absolute(model.lora()->base).lexically_normal().string();
+  make_folder(folder);
+  write_file_atomic(folder / config_name, adapter_config_of(model.lora()->config, base, transposed, !value_head.empty()).dump(2) + "\n");
+  std::vector<NamedTensor> more;
+  if (!value_head.empty()) more.push_back({adapter_value_head, host_view(value_head).view({1, static_cast<int64_t>(value_head.size())})});
+  write_pieces(context, pieces_of(model.adapter_params()), dtype, folder / adapter_tensors, std::move(more));
+}
+
+void read_adapter(Context& context, Model& model, const fs::path& folder) {
+  const SafetensorsReader file(folder / adapter_tensors);
+  const std::vector<Piece> pieces = pieces_of(model.adapter_params());
+  std::vector<std::string> problems;
+  for (const Piece& piece : pieces) check_piece(piece, file, problems);
+  for (const std::string& name : file.names())
+    if (name != adapter_value_head && std::ranges::find(pieces, name, &Piece::name) == pieces.end()) problems.push_back("surplus " + name);
+  refuse_problems(std::move(problems), folder, config_name);
+  Arena staging(context.device());
+  for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
+}
+
+AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {
+  constexpr size_t alignment = 256;
+  const auto padded = [](const Tensor& x) { return (x.bytes() + alignment - 1) / alignment * alignment; };
+  size_t bytes = 0;
+  for (const Param* param : model.adapter_params()) bytes += padded(param->value);
+  bytes_ = Buffer(context.device(), bytes);
+  char* at = static_cast<char*>(bytes_.data());
+  for (const Param* param : model.adapter_params()) {
+    values_.push_back(param->value);
+    values_.back().data = at;
+    at += padded(param->value);
+  }
+  const AdapterScope scope(model, values_);
+  read_adapter(context, model, folder);
+}
+
+// What a folder, or the base of its adapter, says of generating; the ids that end a generation are the tokenizer's, if there is one.
+static Json generation_config_of(const fs::path& from) {
+  Json out = JsonObject{};
+  for (const fs::path& folder : {base_folder(from), from})
+    if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) out = parse_json(read_file(file), file.string());
+  if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder)) {
+    const Json ends = generation_config(Tokenizer::load(folder));
+    for (const auto& [name, value] : ends.as_object()) out.set(name, value);
+  }
+  return out;
+}
+
+void export_model(const fs::path& from, const fs::path& to, std::optional<DType> dtype) {
+  if (!dtype) {
+    const SafetensorsReader file(base_folder(from));
+    const std::vector<std::string> names = file.names();
+    dtype = !names.empty() && file.at(names.front()).dtype == DType::bf16 ? DType::bf16 : DType::f32;
+  }
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  const std::unique_ptr<Model> model = load_model(context, from);
+  if (model->lora()) merge_lora(context, *model);
+  save_model(context, *model, to, *dtype, generation_config_of(from), load_value_head(context, from));
+}
+
+}  // namespace hone

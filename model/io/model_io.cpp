@@ -1,0 +1,147 @@
+// Models as Hugging Face folders.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "kernels/elementwise/cast.h"
+#include "model/io/adapter.h"
+#include "model/io/param_slices.h"
+#include "model/lora.h"
+
+namespace hone {
+namespace {
+
+constexpr std::string_view head_name = "lm_head.weight";
+constexpr std::string_view value_head_name = "score.weight";
+
+// Tables that older checkpoints carry and that are no parameters: causal masks and rotary frequencies.
+bool is_buffer(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+bool same_numbers(Tensor a, Tensor b) {
+  return a.dtype == b.dtype && std::ranges::equal(a.dims(), b.dims()) && std::memcmp(a.data, b.data, a.bytes()) == 0;
+}
+
+// Gives every piece its name in the file, or throws the list of what does not fit.
+std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
+  std::vector<Piece> pieces = pieces_of(model.base_params());
+  std::vector<std::string> problems;
+  std::set<std::string> used;
+  for (Piece& piece : pieces) {
+    // A file saved from the model without its head lacks the first part of each name ("transformer.", "model.").
+    const std::string bare = piece.name.substr(piece.name.find('.') + 1);
+    if (!file.contains(piece.name) && file.contains(bare)) piece.name = bare;
+    check_piece(piece, file, problems);
+    used.insert(piece.name);
+  }
+  const std::string& head = std::ranges::find(pieces, &model.head(), &Piece::param)->name;
+  for (const std::string& name : file.names()) {
+    if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
+    if (name != head_name || !file.contains(head))
+      problems.push_back("surplus " + name);
+    else if (!same_numbers(file.at(name), file.at(head)))
+      problems.push_back(concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
+  }
+  refuse_problems(std::move(problems), folder, "config.json");
+  return pieces;
+}
+
+Json generation_defaults(const Json& config) {
+  JsonObject out{{"_from_model_config", true}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (const Json* id = config.find(key); id && !id->is_null()) out.emplace_back(key, *id);
+  return out;
+}
+
+// Adds the adapters of the folder, or those that the options ask for, unless there are none; their values are not yet there.
+void add_adapters(Model& model, const std::filesystem::path& folder, const std::filesystem::path& base, const LoraConfig& asked) {
+  LoraConfig config = asked;
+  if (is_adapter(folder)) {
+    config = read_lora_config(folder);
+    if (asked.r > 0) config.lora_dropout = asked.lora_dropout;
+  }
+  if (config.r == 0) return;
+  try {
+    model.add_lora(config);
+  } catch (const Error& error) {
+    if (!is_adapter(folder)) throw;
+    fail((folder / "adapter_config.json").string(), ": ", error.what());  // the module's names are the file's
+  }
+  model.lora()->base = base;
+  if (asked.r == 0 || !is_adapter(folder)) return;
+  const std::unique_ptr<Model> other = make_model(model.config(), folder.string());
+  other->add_lora(asked);
+  const auto text = [](const LoraConfig& c) {
+    return concat("r ", c.r, ", lora_alpha ", c.lora_alpha, ", use_rslora ", c.use_rslora ? "true" : "false", ", target_modules ",
+                  join(c.target_modules));
+  };
+  const std::string found = text(model.lora()->config), wanted = text(other->lora()->config);
+  HONE_CHECK(found == wanted, folder.string(), ": an adapter with ", found, "; asked for is one with ", wanted);
+}
+
+}  // namespace
+
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options) {
+  HONE_CHECK(std::filesystem::is_directory(folder), folder.string(), ": not a model folder: there is no such folder");
+  const std::filesystem::path base = base_folder(folder), config = base / "config.json";
+  HONE_CHECK(std::filesystem::exists(config), base.string(), ": not a model folder: it has no config.json");
+  std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
+  add_adapters(*model, folder, base, options.lora);
+  const SafetensorsReader file(base);
+  const std::vector<Piece> pieces = match(*model, file, base);  // before any memory is asked for
+  model->allocate(context, options.dtype, options.gradients);
+  Arena staging(context.device());
+  for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
+  if (is_adapter(folder))
+    read_adapter(context, *model, folder);
+  else
+    for (const Param* param : model->adapter_params()) initialise_param(context, *param, options.seed);
+  return model;
+}
+
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config,
+                std::span<const float> value_head) {
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "a model is saved as f32 or bf16, not ", name_of(dtype));
+  HONE_CHECK(!model.lora(), "a model with adapters is saved once they are merged (merge_lora), or as an adapter (save_adapter)");
+  make_folder(folder);
+  Json config = model.config();
+  for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");  // transformers 4's name, and 5's
+  write_file_atomic(folder / "config.json", config.dump(2) + "\n");
+  const Json generation = generation_config.is_object() && !generation_config.as_object().empty() ? generation_config : generation_defaults(config);
+  write_file_atomic(folder / "generation_config.json", generation.dump(2) + "\n");
+  std::vector<NamedTensor> more;
+  if (!value_head.empty()) {
+    HONE_CHECK(static_cast<int64_t>(value_head.size()) == model.shape().hidden_size, value_head_name, " has ", value_head.size(),
+               " numbers, the model is ", model.shape().hidden_size, " wide");
+    more.push_back({std::string(value_head_name), host_view(value_head).view({1, model.shape().hidden_size})});
+  }
+  write_pieces(context, pieces_of(model.params()), dtype, folder / "model.safetensors", std::move(more));
+}
+
+std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder) {
+  const bool adapter = is_adapter(folder);
+  const SafetensorsReader file(adapter ? folder / adapter_tensors : folder);
+  const std::string_view name = adapter ? adapter_value_head : value_head_name;
+  if (!file.contains(name)) return {};
+  const Tensor weight = file.at(name);
+  HONE_CHECK(weight.rank == 2 && weight.dim(0) == 1, folder.string(), ": ", name, " is ", shape_text(weight.dims()),
+             ", a reward model's has one row");
+  Arena staging(context.device());
+  const Tensor raw = staging.take(weight.dtype, weight.dims()), numbers = staging.take(DType::f32, {weight.size()});
+  context.copy(raw, weight);
+  cast(context, numbers, raw.view({weight.size()}));
+  std::vector<float> out(static_cast<size_t>(weight.size()));
+  context.copy(host_view(std::span(out)), numbers);
+  return out;
+}
+
+void check_tokenizer(const Model& model, const Tokenizer& tokenizer) {
+  HONE_CHECK(tokenizer.vocab_size() <= model.shape().vocab_size, "the tokenizer does not belong to the model: its largest id is ",
+             tokenizer.vocab_size() - 1, ", the model's vocabulary has ", model.shape().vocab_size, " entries");
+}
+
+}  // namespace hone

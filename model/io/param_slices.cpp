@@ -1,0 +1,106 @@
+#include "model/io/param_slices.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/suggest.h"
+#include "kernels/elementwise/cast.h"
+
+namespace hone {
+namespace {
+
+// to [cols, rows] = from [rows, cols], elements of `width` bytes wherever they lie.
+void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t width) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < cols; ++c)
+      std::memcpy(to + static_cast<size_t>(c * rows + r) * width, from + static_cast<size_t>(r * cols + c) * width, width);
+}
+
+std::vector<char> host_bytes(Context& context, Arena& staging, const Piece& piece, DType dtype) {
+  const Arena::Mark mark = staging.mark();
+  const Tensor value = piece.value(), raw = staging.take(dtype, value.dims());
+  cast(context, raw, value);
+  std::vector<char> out(raw.bytes());
+  context.copy(Tensor(out.data(), dtype, DeviceKind::cpu, raw.dims()), raw);
+  context.synchronize();
+  if (piece.param->transposed) {
+    const std::vector<char> plain = out;
+    transpose(out.data(), plain.data(), value.dim(0), value.dim(1), size_of(dtype));
+  }
+  staging.release(mark);
+  return out;
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string out;
+  for (const int64_t dim : shape) out += (out.empty() ? "[" : ", ") + std::to_string(dim);
+  return out + "]";
+}
+
+std::vector<int64_t> Piece::file_shape() const {
+  if (param->shape.size() == 1) return {rows};
+  return param->transposed ? std::vector{param->shape[1], rows} : std::vector{rows, param->shape[1]};
+}
+
+std::vector<Piece> pieces_of(std::span<Param* const> params) {
+  std::vector<Piece> out;
+  for (const Param* param : params) {
+    int64_t row = 0;
+    for (const Param::Block& block : param->blocks) {
+      out.push_back({param, row, block.rows, block.name});
+      row += block.rows;
+    }
+  }
+  return out;
+}
+
+void check_piece(const Piece& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
+  if (!file.contains(piece.name)) {
+    problems.push_back("missing " + piece.name);
+    return;
+  }
+  const Tensor tensor = file.at(piece.name);
+  const std::vector<int64_t> shape = piece.file_shape();
+  if (!std::ranges::equal(tensor.dims(), shape))
+    problems.push_back(concat(piece.name, " is ", shape_text(tensor.dims()), ", wants ", shape_text(shape)));
+  const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 || tensor.dtype == DType::f64;
+  if (!number) problems.push_back(concat(piece.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
+}
+
+void refuse_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
+  if (problems.empty()) return;
+  constexpr size_t shown = 12;
+  const size_t count = problems.size();
+  if (count > shown) problems.resize(shown);
+  fail(folder.string(), ": the tensors do not fit ", config, ": ", join(problems, "; "),
+       count > shown ? concat("; and ", count - shown, " more") : "");
+}
+
+void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor file) {
+  const Arena::Mark mark = staging.mark();
+  std::vector<char> turned;
+  if (piece.param->transposed) {
+    turned.resize(file.bytes());
+    transpose(turned.data(), static_cast<const char*>(file.data), file.dim(0), file.dim(1), size_of(file.dtype));
+    file.data = turned.data();
+  }
+  const Tensor value = piece.value(), raw = staging.take(file.dtype, value.dims());
+  context.copy(raw, file);  // the file's bytes may be unaligned: copied before they are read as numbers
+  cast(context, value, raw);
+  context.synchronize();
+  staging.release(mark);
+}
+
+void write_pieces(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file, std::vector<NamedTensor> more) {
+  Arena staging(context.device());
+  std::vector<std::vector<char>> bytes;
+  for (const Piece& piece : pieces) {
+    bytes.push_back(host_bytes(context, staging, piece, dtype));
+    more.push_back({piece.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, piece.file_shape())});
+  }
+  write_safetensors(file, more);
+}
+
+}  // namespace hone

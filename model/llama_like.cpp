@@ -1,0 +1,72 @@
+#include "model/llama_like.h"
+
+#include <cmath>
+
+namespace hone {
+
+DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim) {
+  DecoderConfig out;
+  ModelShape& shape = out.shape;
+  shape.vocab_size = config.count("vocab_size");
+  shape.hidden_size = config.count("hidden_size");
+  shape.intermediate_size = config.count("intermediate_size");
+  shape.num_blocks = config.count("num_hidden_layers", std::nullopt, max_blocks);
+  shape.num_heads = config.count("num_attention_heads");
+  shape.num_kv_heads = config.count("num_key_value_heads", shape.num_heads);
+  shape.max_positions = config.count("max_position_embeddings");
+  config.require(config.find("head_dim") || head_dim || shape.hidden_size % shape.num_heads == 0, "hidden_size ", shape.hidden_size,
+                 " is not a multiple of num_attention_heads ", shape.num_heads, " and there is no head_dim");
+  shape.head_dim = config.count("head_dim", head_dim.value_or(shape.hidden_size / shape.num_heads));
+  config.require(shape.num_heads % shape.num_kv_heads == 0, "num_attention_heads ", shape.num_heads, " is not a multiple of num_key_value_heads ",
+                 shape.num_kv_heads);
+  config.accept("hidden_act", "silu", {"silu", "swish"});
+  out.tied = config.flag("tie_word_embeddings", false);
+  out.norm_eps = config.positive("rms_norm_eps", 1e-6);
+  out.init_std = config.positive("initializer_range", 0.02);
+  out.rotary = read_rotary(config, shape.head_dim, shape.max_positions);
+  out.windows.assign(static_cast<size_t>(shape.num_blocks), 0);
+  config.set("architectures", JsonArray{Json(architecture)});
+  return out;
+}
+
+Decoder::Decoder(const DecoderConfig& config) : rotary_(config.rotary) {
+  shape_ = config.shape;
+  config_ = config.resolved;
+  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_heads * dim, keys = shape_.num_kv_heads * dim;
+  make_ends("model.embed_tokens", config.tied, config.init_std);
+  for (int64_t i = 0; i < shape_.num_blocks; ++i) {
+    const std::string layer = concat("model.layers.", i, "."), attention = layer + "self_attn.", mlp = layer + "mlp.";
+    auto& block = blocks_.emplace_back();
+    block.attention_norm = RmsNorm(layer + "input_layernorm", width, config.norm_eps);
+    block.attention.qkv = Linear({{attention + "q_proj", queries}, {attention + "k_proj", keys}, {attention + "v_proj", keys}}, width,
+                                 config.qkv_bias, config.init_std);
+    block.attention.output = Linear({{attention + "o_proj", width}}, queries, config.output_bias, config.init_std);
+    if (config.qk_norm) {
+      block.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
+      block.attention.k_norm = RmsNorm(attention + "k_norm", dim, config.norm_eps).weight;
+    }
+    block.attention.heads = {shape_.num_heads, shape_.num_kv_heads, dim, dim, static_cast<float>(config.norm_eps)};
+    block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+    block.attention.window = config.windows[static_cast<size_t>(i)];
+    block.mlp_norm = RmsNorm(layer + "post_attention_layernorm", width, config.norm_eps);
+    block.mlp.gate_up =
+        Linear({{mlp + "gate_proj", shape_.intermediate_size}, {mlp + "up_proj", shape_.intermediate_size}}, width, config.mlp_bias, config.init_std);
+    block.mlp.down = Linear({{mlp + "down_proj", width}}, shape_.intermediate_size, config.mlp_bias, config.init_std);
+  }
+  final_norm_ = RmsNorm("model.norm", width, config.norm_eps);
+}
+
+void Decoder::allocate_tables(Context& context) {
+  const int64_t positions = shape_.max_positions, dim = rotary_.dim;
+  rotary_bytes_ = Buffer(context.device(), static_cast<size_t>(positions * dim) * size_of(DType::f32));
+  const Tensor table(rotary_bytes_.data(), DType::f32, context.kind(), {positions, dim});
+  if (context.kind() != DeviceKind::meta) {
+    std::vector<float> host(static_cast<size_t>(positions * dim));
+    const Tensor view = host_view(std::span(host)).view({positions, dim});
+    rotary_table(view, rotary_);
+    context.copy(table, view);
+  }
+  for (auto& block : blocks_) block.attention.cos_sin = table;
+}
+
+}  // namespace hone

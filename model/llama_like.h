@@ -1,0 +1,32 @@
+#pragma once
+// Decoder: the RMS-norm decoder with rotary positions and a gated MLP that llama, qwen2, qwen3 and mistral share. A family's file says what differs.
+#include "model/config_reader.h"
+#include "model/transformer.h"
+
+namespace hone {
+
+struct DecoderConfig {
+  ModelShape shape;
+  bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
+  double norm_eps = 1e-6, init_std = 0.02;
+  RotaryConfig rotary;
+  std::vector<int64_t> windows;  // of each block, 0 = all earlier tokens
+  Json resolved;                 // config.json
+};
+
+// What the families' config.json have in common; biases, norms and windows are left for the family to say. `architecture` is transformers' class;
+// without a head_dim a head has `head_dim` dims, or its share of the width.
+DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim = std::nullopt);
+
+class Decoder : public Stack<RmsNorm, GatedMlp> {
+ public:
+  explicit Decoder(const DecoderConfig& config);
+
+ private:
+  void allocate_tables(Context& context) override;
+
+  RotaryConfig rotary_;
+  Buffer rotary_bytes_;
+};
+
+}  // namespace hone

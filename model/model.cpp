@@ -1,0 +1,185 @@
+#include "model/model.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/base/parallel_for.h"
+#include "core/base/rng.h"
+#include "kernels/elementwise/cast.h"
+#include "model/lora.h"
+
+namespace hone {
+namespace {
+
+constexpr int64_t alignment = 64;  // elements
+
+int64_t element_count(const Param& param) {
+  int64_t n = 1;
+  for (const int64_t dim : param.shape) n *= dim;
+  return n;
+}
+
+int64_t aligned_count(const Param& param) { return (element_count(param) + alignment - 1) / alignment * alignment; }
+
+// Memory of `size` numbers, zero: the gaps between parameters too, since the optimizer reads them.
+Tensor make_flat(Context& context, Buffer& bytes, DType dtype, int64_t size) {
+  bytes = Buffer(context.device(), static_cast<size_t>(size) * size_of(dtype));
+  const Tensor flat(bytes.data(), dtype, context.kind(), {size});
+  context.zero(flat);
+  return flat;
+}
+// The parameter's place in it, behind those before.
+Tensor take_place(const Param& param, Tensor flat, int64_t& from) {
+  const Tensor out(flat.rows(from, element_count(param)).data, flat.dtype, flat.device, param.shape);
+  from += aligned_count(param);
+  return out;
+}
+
+// Normal draws for elements 0, 1, ... of the stream: a Philox call gives four (Box and Muller).
+void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double std) {
+  constexpr int64_t draws = 4;
+  const auto count = static_cast<int64_t>(out.size());
+  parallel_for((count + draws - 1) / draws, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Philox4 words = philox(seed, stream, static_cast<uint64_t>(i));
+      for (int64_t j = 0; j < draws && i * draws + j < count; ++j) {
+        const double radius = std::sqrt(-2 * std::log(static_cast<double>(open_unit_float(words.word[j / 2 * 2]))));
+        const double angle = 2 * std::numbers::pi * static_cast<double>(open_unit_float(words.word[j / 2 * 2 + 1]));
+        out[static_cast<size_t>(i * draws + j)] = static_cast<float>(std * radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+      }
+    }
+  });
+}
+
+void fill_uniform(std::span<float> out, uint64_t seed, uint64_t stream, double bound) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const double unit = open_unit_float(philox(seed, stream, i / 4).word[i % 4]);
+    out[i] = static_cast<float>(bound * (2 * unit - 1));
+  }
+}
+
+}  // namespace
+
+std::vector<Param*> Model::params() {
+  std::vector<Param*> out = base_params();
+  if (lora_)
+    for (Param* param : adapter_params()) out.push_back(param);
+  return out;
+}
+
+std::unique_ptr<Model> Model::same_shape() const {
+  std::unique_ptr<Model> out = make_model(config(), "model");
+  if (lora_) out->add_lora(lora_->config);
+  return out;
+}
+
+void Model::infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
+  for (int64_t block = 0; block < shape().num_blocks; ++block) forward_block(block, context, batch, x, x, nullptr, kv);
+}
+
+void Model::allocate(Context& context, DType dtype, bool gradients) {
+  int64_t count = 0, trained = 0;
+  for (const Param* param : params()) {
+    count += aligned_count(*param);
+    if (param->trainable) trained += aligned_count(*param);
+  }
+  values_ = make_flat(context, value_bytes_, dtype, count);
+  grads_ = gradients ? make_flat(context, grad_bytes_, DType::f32, trained) : Tensor();
+  int64_t at = 0, grad_at = 0;
+  for (Param* param : params()) {
+    param->value = take_place(*param, values_, at);
+    param->grad = gradients && param->trainable ? take_place(*param, grads_, grad_at) : Tensor();
+  }
+  allocate_tables(context);
+}
+
+void Model::share_values(Context& context, Model& other) {
+  const std::vector<Param*> own = params(), others = other.params();
+  HONE_CHECK(own.size() == others.size(), "model: ", own.size(), " parameters, the other has ", others.size());
+  for (size_t i = 0; i < own.size(); ++i) {
+    HONE_CHECK(own[i]->shape == others[i]->shape, "model: ", own[i]->blocks.front().name, " has another shape in the other model");
+    own[i]->value = others[i]->value;
+  }
+  values_ = other.values_;
+  allocate_tables(context);
+}
+
+void Model::drop_values(Context& context, std::span<Param* const> dropped) {
+  HONE_CHECK(!grads_, "model: one that is trained keeps its values");
+  std::vector<Param*> kept = params();
+  std::erase_if(kept, [&](Param* param) { return std::ranges::find(dropped, param) != dropped.end(); });
+  int64_t count = 0, at = 0;
+  for (const Param* param : kept) count += aligned_count(*param);
+  Buffer bytes;
+  const Tensor flat = make_flat(context, bytes, dtype(), count);
+  for (Param* param : kept) {
+    const Tensor moved = take_place(*param, flat, at);
+    context.copy(moved, param->value);
+    param->value = moved;
+  }
+  Tensor none;
+  none.dtype = dtype();
+  for (Param* param : dropped) param->value = none;
+  context.synchronize();  // the memory before is read until then
+  value_bytes_ = std::move(bytes), values_ = flat;
+}
+
+void Model::initialise(Context& context, uint64_t seed) {
+  for (const Param* param : params()) initialise_param(context, *param, seed);
+}
+
+void initialise_param(Context& context, const Param& param, uint64_t seed) {
+  std::vector<float> drawn;
+  int64_t row = 0;
+  for (const Param::Block& block : param.blocks) {
+    const Tensor rows = param.value.rows(row, block.rows);
+    const uint64_t stream = stream_of(("init/" + block.name).c_str());
+    drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));
+    if (param.init_std > 0) fill_normal(drawn, seed, stream, param.init_std);
+    if (param.init_uniform > 0) fill_uniform(drawn, seed, stream, param.init_uniform);
+    ScratchScope scope(context);
+    const Tensor staged = context.scratch().take(DType::f32, rows.dims());
+    context.copy(staged, host_view(std::span(drawn)));
+    cast(context, rows, staged);
+    row += block.rows;
+  }
+}
+
+void Model::zero_grad(Context& context) {
+  if (grads_) context.zero(grads_);
+}
+
+Tensor Model::trained_values() {
+  if (!lora_) return values_;
+  int64_t count = 0;
+  for (const Param* param : adapter_params()) count += aligned_count(*param);
+  return values_.rows(values_.dim(0) - count, count);
+}
+
+int64_t Model::num_params() {
+  int64_t count = 0;
+  for (const Param* param : params()) count += element_count(*param);
+  return count;
+}
+
+Registry<Family>& families() {
+  static Registry<Family> registry("model family");
+  return registry;
+}
+
+std::unique_ptr<Model> make_model(const Json& config, std::string_view source) {
+  const Json* type = config.is_object() ? config.find("model_type") : nullptr;
+  HONE_CHECK(type && type->is_string(), source, ": no model_type; known model families: ", join(families().names()));
+  const std::string& name = type->as_string();
+  const Family* family = families().find(name);
+  HONE_CHECK(family, source, ": unknown model_type '", name, "'", suggestion(name, families().names()), "; known: ", join(families().names()));
+  return (*family)(config, source);
+}
+
+void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what) {
+  const int64_t vocab_size = model.shape().vocab_size;
+  for (size_t i = 0; i < ids.size(); ++i)
+    HONE_CHECK(ids[i] >= 0 && ids[i] < vocab_size, what, ": token ", i, " has id ", ids[i], ", the model's ids are 0 to ", vocab_size - 1);
+}
+
+}  // namespace hone

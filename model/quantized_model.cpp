@@ -1,0 +1,55 @@
+#include "model/quantized_model.h"
+
+#include "model/modules.h"
+
+namespace hone {
+namespace {
+
+constexpr size_t alignment = 256;
+
+size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+const Registry<QuantFormat>& quant_formats() {
+  static const Registry<QuantFormat> registry = [] {
+    Registry<QuantFormat> r("quantization");
+    r.add("int8", QuantFormat::int8);
+    r.add("fp8", QuantFormat::fp8);
+    return r;
+  }();
+  return registry;
+}
+
+QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after) : context_(context), model_(source.same_shape()) {
+  model_->share_values(context, source);
+  size_t bytes = 0;
+  const auto take = [&](DType dtype, std::span<const int64_t> dims) {
+    Tensor out(memory_.data() ? static_cast<char*>(memory_.data()) + bytes : nullptr, dtype, context.kind(), dims);
+    bytes += aligned(out.bytes());
+    return out;
+  };
+  const auto lay_out = [&] {
+    bytes = 0;
+    for (Linear* linear : model_->linears())
+      linear->quantized = {take(DType::u8, linear->weight.shape), take(DType::f32, std::span(linear->weight.shape).first(1)), format};
+  };
+  lay_out();
+  memory_ = Buffer(context.device(), bytes);
+  lay_out();
+  refresh();
+  if (after == Source::stays) return;
+  std::vector<Param*> copied;
+  for (Linear* linear : source.linears()) copied.push_back(&linear->weight);
+  source.drop_values(context, copied);
+  model_->share_values(context, source);
+}
+
+void QuantizedModel::refresh() {
+  for (Linear* linear : model_->linears()) {
+    HONE_CHECK(linear->weight.value, "quantized model: the weights that its copies are of were given up");
+    quantize_rows(context_, linear->quantized, linear->weight.value);
+  }
+}
+
+}  // namespace hone

@@ -1,0 +1,77 @@
+#include "model/token_logprobs.h"
+
+#include <algorithm>
+
+#include "kernels/lm_head/logprob.h"
+#include "kernels/sampling/sample.h"
+#include "model/forward.h"
+
+namespace hone {
+namespace {
+
+// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that the last one is not read.
+void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options,
+                std::span<TokenScores> out) {
+  ScratchScope scope(context);
+  std::vector<BatchPart> parts;
+  std::vector<int32_t> rows, targets;
+  int32_t first = 0;
+  for (const auto& sequence : sequences) {
+    if (sequence.size() < 2) continue;
+    parts.push_back({std::span(sequence).first(sequence.size() - 1)});
+    for (size_t t = 1; t < sequence.size(); ++t) {
+      rows.push_back(first + static_cast<int32_t>(t) - 1);
+      targets.push_back(sequence[t]);
+    }
+    first += static_cast<int32_t>(sequence.size()) - 1;
+  }
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    out[s].logp.assign(sequences[s].size(), 0);
+    if (options.entropy) out[s].entropy.assign(sequences[s].size(), 0);
+  }
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count == 0) return;
+  Arena& scratch = context.scratch();
+  const auto column = [&] { return scratch.take(DType::f32, {count}); };
+  const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor();
+  const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts), upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
+  logprob_forward(context, logp, lse, entropy, hidden, model.head().value, upload(context, scratch, std::span<const int32_t>(targets)),
+                  inverse_temperature(static_cast<float>(options.temperature)));
+
+  const auto spread = [&](Tensor values, std::vector<float> TokenScores::*member) {
+    const std::vector<float> host = download(context, values);
+    auto from = host.begin();
+    for (size_t s = 0; s < sequences.size(); ++s) {
+      auto& to = out[s].*member;
+      if (to.size() < 2) continue;
+      std::copy_n(from, to.size() - 1, to.begin() + 1);
+      from += static_cast<std::ptrdiff_t>(to.size() - 1);
+    }
+  };
+  spread(logp, &TokenScores::logp);
+  if (options.entropy) spread(entropy, &TokenScores::entropy);
+}
+
+}  // namespace
+
+std::vector<TokenScores> score_sequences(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
+                                         const ScoreOptions& options) {
+  HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature, "; log-probabilities want a positive one");
+  for (size_t s = 0; s < sequences.size(); ++s) {
+    check_tokens(model, sequences[s], concat("sequence ", s));
+    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions + 1, "sequence ", s, " has ", sequences[s].size(),
+               " tokens; the model has ", model.shape().max_positions, " positions, and one more token can be predicted");
+  }
+  std::vector<TokenScores> out(sequences.size());
+  for (size_t begin = 0; begin < sequences.size();) {
+    size_t end = begin;
+    int64_t tokens = 0;
+    do tokens += static_cast<int64_t>(sequences[end++].size());
+    while (end < sequences.size() && tokens + static_cast<int64_t>(sequences[end].size()) <= options.batch_tokens);
+    score_pack(context, model, sequences.subspan(begin, end - begin), options, std::span(out).subspan(begin, end - begin));
+    begin = end;
+  }
+  return out;
+}
+
+}  // namespace hone

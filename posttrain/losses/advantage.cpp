@@ -1,0 +1,96 @@
+#include "posttrain/losses/advantage.h"
+
+#include <cmath>
+
+namespace hone {
+
+Judged judged(Group& group) {
+  Judged out;
+  for (Sample& sample : group.samples)
+    if (sample.judged) {
+      out.samples.push_back(&sample);
+      out.rewards.push_back(sample.reward);
+    }
+  return out;
+}
+
+std::vector<Sample*> judged(std::span<Group> groups) {
+  std::vector<Sample*> out;
+  for (Group& group : groups)
+    for (Sample* sample : judged(group).samples) out.push_back(sample);
+  return out;
+}
+
+void set_advantage(Sample& sample, double advantage) { sample.advantage.assign(sample.tokens.size(), static_cast<float>(advantage)); }
+
+void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values) {
+  size_t next = 0;
+  for (Sample* sample : samples) {
+    (sample->*column).assign(sample->tokens.size(), 0);
+    for (size_t t = 0; t < sample->mask.size(); ++t)
+      if (sample->mask[t] != 0) (sample->*column)[t] = static_cast<float>(values[next++]);
+  }
+}
+
+const Registry<RewardScale>& reward_scales() {
+  static const Registry<RewardScale> registry = [] {
+    Registry<RewardScale> r("scale_rewards");
+    r.add("group", RewardScale::group);
+    r.add("batch", RewardScale::batch);
+    r.add("none", RewardScale::none);
+    return r;
+  }();
+  return registry;
+}
+
+Moments moments_of(std::span<const double> values) {
+  Moments out;
+  if (values.empty()) return out;
+  for (const double v : values) out.mean += v - values[0];  // equal values are exactly their mean
+  out.mean = values[0] + out.mean / static_cast<double>(values.size());
+  if (values.size() < 2) return out;
+  double squares = 0;
+  for (const double v : values) squares += (v - out.mean) * (v - out.mean);
+  out.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
+  return out;
+}
+
+void credit_groups(std::span<Group> groups, const GroupBaseline& baseline) {
+  std::vector<double> all;
+  for (const Sample* sample : judged(groups)) all.push_back(sample->reward);
+  const double batch_deviation = moments_of(all).deviation;
+  for (Group& group : groups) {
+    const Judged known = judged(group);
+    const Moments moments = moments_of(known.rewards);
+    const double deviation = baseline.scale == RewardScale::batch ? batch_deviation : moments.deviation;
+    const double factor = baseline.scale == RewardScale::none ? 1 : 1 / (deviation + baseline.eps);
+    for (size_t i = 0; i < known.samples.size(); ++i) set_advantage(*known.samples[i], (known.rewards[i] - moments.mean) * factor);
+  }
+}
+
+std::vector<double> leave_one_out(std::span<const double> rewards) {
+  if (rewards.size() < 2) return {rewards.begin(), rewards.end()};
+  const double first = rewards[0];
+  double sum = 0;
+  for (const double reward : rewards) sum += reward - first;  // of equal rewards exactly 0
+  std::vector<double> out;
+  for (const double reward : rewards) out.push_back(first + (sum - (reward - first)) / static_cast<double>(rewards.size() - 1));
+  return out;
+}
+
+void estimate_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda, std::span<double> advantages) {
+  double next_value = 0, carried = 0;
+  for (size_t i = rewards.size(); i-- > 0;) {
+    carried = rewards[i] + gamma * next_value - values[i] + gamma * lambda * carried;
+    advantages[i] = carried;
+    next_value = values[i];
+  }
+}
+
+void whiten(std::span<double> values, bool centred) {
+  const Moments moments = moments_of(values);
+  const double factor = 1 / std::sqrt(moments.deviation * moments.deviation + 1e-8);
+  for (double& v : values) v = (v - moments.mean) * factor + (centred ? 0 : moments.mean);
+}
+
+}  // namespace hone

@@ -1,0 +1,93 @@
+#include "posttrain/losses/surrogate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace hone {
+
+LogRatio log_ratio(double logp, double other) {
+  constexpr double limit = 20;
+  const double difference = logp - other;
+  return {std::clamp(difference, -limit, limit), !(std::abs(difference) > limit)};
+}
+
+PolicyTerm clipped_surrogate(LogRatio ratio, double, double advantage, const Clip& clip) {
+  const double r = std::exp(ratio.value);
+  PolicyTerm out;
+  out.cut_low = r < 1 - clip.low && advantage < 0;
+  out.cut_high = r > 1 + clip.high && advantage > 0;
+  out.cut_delta = clip.delta > 0 && r > clip.delta && advantage < 0;
+  if (out.cut_low || out.cut_high || out.cut_delta) {
+    out.loss = -advantage * (out.cut_low ? 1 - clip.low : out.cut_high ? 1 + clip.high : clip.delta);
+  } else {
+    out.loss = -advantage * r;
+    out.ratio_slope = ratio.live ? out.loss : 0;
+  }
+  return out;
+}
+
+static PolicyTerm weighted_likelihood(double weight, double logp, double advantage) {
+  PolicyTerm out;
+  out.own_slope = -weight * advantage;
+  out.loss = out.own_slope * logp;
+  return out;
+}
+
+PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip) {
+  const double r = std::exp(ratio.value);
+  PolicyTerm out = weighted_likelihood(std::min(r, clip.high), logp, advantage);
+  out.cut_high = r > clip.high && advantage > 0;
+  return out;
+}
+
+PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip) {
+  const double r = std::exp(ratio.value);
+  PolicyTerm out = weighted_likelihood(std::clamp(r, 1 - clip.low, 1 + clip.high), logp, advantage);
+  out.cut_low = r < 1 - clip.low;
+  out.cut_high = r > 1 + clip.high;
+  return out;
+}
+
+Term kl_k1(double logp, double reference_logp) { return {logp - reference_logp, 1}; }
+
+Term kl_k2(double logp, double reference_logp) {
+  const double d = logp - reference_logp;
+  return {0.5 * d * d, d};
+}
+
+Term kl_k3(double logp, double reference_logp) {
+  const LogRatio q = log_ratio(reference_logp, logp);
+  return {std::expm1(q.value) - q.value, q.live ? -std::expm1(q.value) : 0};
+}
+
+const Registry<KlEstimator>& kl_estimators() {
+  static const Registry<KlEstimator> registry = [] {
+    Registry<KlEstimator> r("KL estimator");
+    r.add("k1", kl_k1);
+    r.add("k2", kl_k2);
+    r.add("k3", kl_k3);
+    return r;
+  }();
+  return registry;
+}
+
+std::span<const float> denominator_logp(const TokenBatch& batch) {
+  if (!batch.old_logp.empty()) return batch.old_logp;
+  return batch.behavior_logp.empty() ? batch.logp : batch.behavior_logp;
+}
+
+void add_sampling_difference(const TokenBatch& batch, MetricSums& metrics) {
+  if (batch.behavior_logp.empty()) return;
+  const std::span<const float> learner = batch.old_logp.empty() ? batch.logp : batch.old_logp;
+  double sum = 0, tokens = 0, largest = 0;
+  for (size_t t = 0; t < batch.mask.size(); ++t) {
+    if (batch.mask[t] == 0) continue;
+    const double difference = std::abs(static_cast<double>(batch.behavior_logp[t]) - learner[t]);
+    sum += difference, tokens += 1, largest = std::max(largest, difference);
+  }
+  if (tokens == 0) return;
+  metrics.add("sampling/sampling_logp_difference/mean", sum, tokens);
+  metrics.maximum("sampling/sampling_logp_difference/max", largest);
+}
+
+}  // namespace hone

@@ -1,0 +1,75 @@
+#include "posttrain/rl/curriculum.h"
+
+#include <algorithm>
+
+namespace hone {
+
+void CurriculumConfig::fields(Fields& f) {
+  f("revisit_epochs", revisit_epochs, "tasks that are too easy or too hard are set aside for this many epochs; 0 = none is");
+  f("easy", easy, "too easy: the running pass rate is this or more");
+  f("hard", hard, "too hard: the running pass rate is this or less");
+  f("smoothing", smoothing, "share of the running pass rate that a new one leaves");
+  f("threshold", threshold, "a reply whose reward reaches this passes");
+  f.require("revisit_epochs", revisit_epochs >= 0, "revisit_epochs must be 0 or more");
+  f.require("easy", easy <= 1 && easy > hard, "easy must be in (hard, 1]");
+  f.require("hard", hard >= 0, "hard must be in [0, easy)");
+  f.require("smoothing", smoothing >= 0 && smoothing < 1, "smoothing must be in [0, 1)");
+}
+
+Curriculum::Curriculum(const CurriculumConfig& config, int64_t num_tasks) : config_(config) {
+  if (config.revisit_epochs == 0) return;
+  rates_.assign(static_cast<size_t>(num_tasks), -1);
+  epochs_.assign(static_cast<size_t>(num_tasks), 0);
+}
+
+int64_t Curriculum::next(IndexLoader& order) const {
+  for (;;) {
+    const int64_t task = order.next();
+    if (rates_.empty()) return task;
+    const auto t = static_cast<size_t>(task);
+    if (!(easy(t) || hard(t)) || order.epoch() - epochs_[t] >= config_.revisit_epochs) return task;
+  }
+}
+
+void Curriculum::record(int64_t task, int64_t epoch, double pass_rate) {
+  if (rates_.empty()) return;
+  const auto t = static_cast<size_t>(task);
+  rates_[t] = asked(t) ? config_.smoothing * rates_[t] + (1 - config_.smoothing) * pass_rate : pass_rate;
+  epochs_[t] = epoch;
+}
+
+Metrics Curriculum::metrics() const {
+  if (rates_.empty()) return {};
+  double num_easy = 0, num_hard = 0, num_asked = 0, sum = 0;
+  for (size_t t = 0; t < rates_.size(); ++t) {
+    num_easy += easy(t);
+    num_hard += hard(t);
+    if (asked(t)) ++num_asked, sum += rates_[t];
+  }
+  Metrics out{
+      {"curriculum/active", static_cast<double>(rates_.size()) - num_easy - num_hard}, {"curriculum/easy", num_easy}, {"curriculum/hard", num_hard}};
+  if (num_asked > 0) out["curriculum/pass_rate"] = sum / num_asked;
+  return out;
+}
+
+void Curriculum::save_state(StateSection& section) const {
+  if (rates_.empty()) return;
+  section.tensors.push_back({"curriculum.rates", host_view(std::span(rates_))});
+  section.tensors.push_back({"curriculum.epochs", host_view(std::span(epochs_))});
+}
+
+void Curriculum::load_state(const StateSection& section) {
+  if (rates_.empty()) return;
+  const auto read = [&](const char* name, auto& column) {
+    const auto found = std::find_if(section.tensors.begin(), section.tensors.end(), [&](const NamedTensor& t) { return t.name == name; });
+    HONE_CHECK(found != section.tensors.end(), "curriculum state: ", name, " is missing");
+    const Tensor own = host_view(std::span(column));
+    HONE_CHECK(found->tensor.dtype == own.dtype && found->tensor.size() == own.size(), "curriculum state: ", name, " has ", found->tensor.size(),
+               " entries, there are ", own.size(), " tasks");
+    std::copy_n(static_cast<const char*>(found->tensor.data), own.bytes(), static_cast<char*>(own.data));
+  };
+  read("curriculum.rates", rates_);
+  read("curriculum.epochs", epochs_);
+}
+
+}  // namespace hone

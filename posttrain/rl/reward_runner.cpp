@@ -1,0 +1,165 @@
+#include "posttrain/rl/reward_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/parallel_for.h"
+
+namespace hone {
+namespace {
+
+// One group on its way: a copy of its completions and, once judged, their scores or what was thrown.
+struct Job {
+  const Task* task = nullptr;
+  std::vector<Sample*> samples;  // those that are judged
+  std::vector<Completion> completions;
+  std::vector<Score> scores;
+  std::exception_ptr error;
+};
+
+void write_score(const std::string& name, Score& score, Sample& sample) {
+  sample.reward_parts = std::move(score.parts);
+  if (!score.failed && !score.skipped) {
+    sample.reward = score.score;
+    if (sample.reward_parts.empty()) sample.reward_parts[name] = score.score;
+    return;
+  }
+  sample.judged = false;
+  std::fill(sample.mask.begin(), sample.mask.end(), 0.0f);
+  if (!score.failed) sample.counts["rewards/skipped"] = 1;
+  if (!score.failed) return;
+  if (score.failed_parts.empty()) score.failed_parts.push_back(name);
+  for (const std::string& part : score.failed_parts) sample.counts["rewards/" + part + "/failed"] = 1;
+}
+
+}  // namespace
+
+struct Judge::Round::Work {
+  Work(Judge& j, std::span<Group> g) : judge(j), groups(g), jobs(g.size()) {}
+
+  Judge& judge;
+  std::span<Group> groups;
+  std::vector<Job> jobs;  // of each group
+  size_t num_threads = 1;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Job*> queue;
+  size_t unfinished = 0;
+  bool closing = false;
+  std::vector<std::jthread> threads;  // last: they end before the rest goes
+
+  void run();
+  void judge_one(Job& job);
+  void judge_on_device();
+};
+
+Judge::Round::Round(Judge& judge, std::span<Group> groups) : work_(std::make_unique<Work>(judge, groups)) {
+  const int64_t wanted = judge.reward_.reward->concurrency();
+  work_->num_threads = static_cast<size_t>(wanted > 0 ? wanted : num_threads());
+}
+
+Judge::Round::~Round() {
+  {
+    const std::lock_guard lock(work_->mutex);
+    work_->closing = true;
+    work_->queue.clear();
+  }
+  work_->changed.notify_all();
+}
+
+void Judge::Round::submit(size_t i) {
+  Job& job = work_->jobs[i];
+  Group& group = work_->groups[i];
+  job.task = &group.task;
+  for (Sample& sample : group.samples) {
+    if (!sample.judged) continue;
+    job.samples.push_back(&sample);
+    job.completions.push_back(sample.completion);
+  }
+  job.scores.resize(job.completions.size());
+  if (job.samples.empty() || !work_->judge.reward_.reward->on_host()) return;
+  const std::lock_guard lock(work_->mutex);
+  work_->queue.push_back(&job);
+  ++work_->unfinished;
+  if (work_->threads.size() < std::min(work_->num_threads, work_->unfinished)) work_->threads.emplace_back([work = work_.get()] { work->run(); });
+  work_->changed.notify_all();
+}
+
+void Judge::Round::Work::run() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    changed.wait(lock, [this] { return closing || !queue.empty(); });
+    if (closing) return;
+    Job& job = *queue.front();
+    queue.pop_front();
+    lock.unlock();
+    judge_one(job);
+    lock.lock();
+    if (--unfinished == 0) changed.notify_all();
+  }
+}
+
+void Judge::Round::Work::judge_one(Job& job) {
+  try {
+    judge.reward_.reward->score_group(*job.task, job.completions, job.scores);
+    for (const Score& score : job.scores)
+      if (score.failed) judge.show(*job.task, score);
+  } catch (...) {
+    job.error = std::current_exception();
+  }
+}
+
+void Judge::Round::Work::judge_on_device() {
+  std::vector<GroupScores> asked;
+  for (Job& job : jobs)
+    if (!job.samples.empty()) asked.push_back({*job.task, job.completions, job.scores});
+  judge.reward_.reward->score_groups(asked);
+  for (const GroupScores& group : asked)
+    for (const Score& score : group.scores)
+      if (score.failed) judge.show(group.task, score);
+}
+
+bool Judge::Round::judged(std::chrono::milliseconds patience) {
+  std::unique_lock lock(work_->mutex);
+  return work_->changed.wait_for(lock, patience, [this] { return work_->unfinished == 0; });
+}
+
+void Judge::Round::finish() {
+  if (!work_->judge.reward_.reward->on_host()) {
+    work_->judge_on_device();
+  } else {
+    std::unique_lock lock(work_->mutex);
+    work_->changed.wait(lock, [this] { return work_->unfinished == 0; });
+  }
+  Judge& judge = work_->judge;
+  int64_t total = 0, failed = 0;
+  std::string first;
+  for (Job& job : work_->jobs) {
+    if (job.error) std::rethrow_exception(job.error);
+    for (size_t i = 0; i < job.samples.size(); ++i, ++total) {
+      const Score& score = job.scores[i];
+      if (score.failed && failed++ == 0) first = concat(job.task->id, ": ", score.note);
+      HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id, " is ", score.score);
+      write_score(judge.reward_.label(), job.scores[i], *job.samples[i]);
+    }
+  }
+  if (static_cast<double>(failed) > judge.max_failure_rate_ * static_cast<double>(total))
+    throw RewardsFailed(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total, " replies could not be judged, max_failure_rate is ",
+                               judge.max_failure_rate_, "; ", first));
+}
+
+void Judge::show(const Task& task, const Score& score) {
+  constexpr size_t most = 16;
+  const std::lock_guard lock(mutex_);
+  if (shown_.size() < most && shown_.insert(score.note).second)
+    log::warning("reward ", reward_.label(), ": ", task.id, " could not be judged: ", score.note,
+                 " (counted in rewards/*/failed; the same message is not repeated)");
+}
+
+}  // namespace hone

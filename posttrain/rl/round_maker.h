@@ -1,0 +1,65 @@
+#pragma once
+// RoundMaker: makes rounds of judged experience one after another, or several at once, by the clock that posttrain/rl/rollouts.h describes.
+#include <deque>
+#include <memory>
+
+#include "posttrain/rl/actor.h"
+#include "posttrain/rl/rounds.h"
+
+namespace hone {
+
+// Step r learns from round r and begins with version r of the weights.
+struct Clock {
+  int64_t max_staleness = 0;
+  bool deterministic = true;
+  int64_t first = 0;      // the first version there is: the step that the run, or what is left of it, begins with
+  int64_t num_steps = 0;  // rounds are made for no more
+};
+
+struct MadeRound {
+  int64_t number = 0;
+  std::vector<Group> groups;
+  Metrics metrics;  // Rounds::finish's, the sampler's, rollout/tokens_per_second, staleness/dropped
+};
+
+// One thread.
+class RoundMaker {
+ public:
+  // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is published yet.
+  RoundMaker(const Clock& clock, int64_t next_round, Sampler& sampler, const ActorConfig& config, const Tokenizer& tokenizer, Rounds& rounds)
+      : clock_(clock), next_(next_round), sampler_(sampler), actor_(sampler, tokenizer, config), rounds_(rounds) {}
+
+  // There is nothing to do before a version newer than this one is there.
+  bool idle(int64_t newest) const { return underway_.empty() && !may_begin(newest); }
+  // A moment's work where this version is the newest: publishes what is due, begins rounds, goes on with replies. Returns the rounds that are whole
+  // now, in order. What is thrown leaves the rounds under way as they are: abandon() them.
+  std::vector<MadeRound> turn(int64_t newest);
+  // Drops what is under way; it will be asked again, first.
+  void abandon();
+  int64_t missing_replies() const;  // of rounds under way
+  int64_t failed_replies() const { return actor_.failed_replies(); }
+
+ private:
+  struct Underway {
+    int64_t number = 0;
+    Round round = {};
+    std::unique_ptr<Actor::Batch> batch = {};  // none: the round is whole
+    double dropped = 0;                        // replies of weights that were too old
+  };
+  bool may_begin(int64_t newest) const;
+  void publish(int64_t newest);
+  void ask(Underway& of);
+  void advance(Underway& of);
+  MadeRound hand_over(Underway of);
+
+  const Clock clock_;
+  int64_t next_;
+  Sampler& sampler_;
+  Actor actor_;
+  Rounds& rounds_;
+  int64_t version_ = -1;        // that the sampler has; -1: none
+  double writing_seconds_ = 0;  // since the last round was whole
+  std::deque<Underway> underway_;
+};
+
+}  // namespace hone

@@ -1,0 +1,95 @@
+#include "pretrain/corpus.h"
+
+#include <memory>
+
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/jsonl.h"
+
+namespace hone {
+
+void CorpusSource::fields(Fields& f) {
+  f("files", files, "text: .jsonl (one document a row) or plain text, .gz too");
+  f("text_key", text_key, "member of a JSON Lines row that holds the text");
+  f("generator", generator, "draws documents (prompt and completion) instead of reading them");
+  f("documents", documents, "documents drawn from the generator; 0 = all of its train split");
+  f.require("files", files.empty() || generator.kind.empty(), "a corpus is files or a generator, not both");
+  f.require("documents", documents >= 0, "documents must be 0 or more");
+}
+
+void check_corpus(const CorpusSource& source) {
+  HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: name files or a generator");
+  for (const std::string& file : source.files) HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
+}
+
+static int64_t generated_documents(const CorpusSource& source) {
+  const int64_t all = source.generator.generator->size("train");
+  return source.documents > 0 ? std::min(all, source.documents) : all;
+}
+
+static std::string generated_document(const CorpusSource& source, int64_t i) {
+  const Example example = source.generator.generator->example("train", i);
+  return example.prompt + example.completion;
+}
+
+std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
+  check_corpus(source);
+  if (source.generator.generator)
+    return [&source, i = int64_t{0}, end = generated_documents(source)](std::string& text) mutable {
+      if (i >= end) return false;
+      text = generated_document(source, i++);
+      return true;
+    };
+  struct State {
+    size_t file = 0;
+    std::unique_ptr<JsonlReader> rows;
+  };
+  return [&source, state = std::make_shared<State>()](std::string& text) {
+    while (state->file < source.files.size()) {
+      const std::string path = expand_path(source.files[state->file]);
+      if (!is_jsonl(path)) {
+        ++state->file;
+        text = read_file(path, max_document_bytes);
+        return true;
+      }
+      if (!state->rows) state->rows = std::make_unique<JsonlReader>(path);
+      if (Json row; state->rows->next(row)) {
+        const std::string where = state->rows->where();
+        text = row.at(source.text_key, where).as_string(where);
+        return true;
+      }
+      state->rows.reset();
+      ++state->file;
+    }
+    return false;
+  };
+}
+
+void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder) {
+  const BpeTrainResult result = train_bpe(corpus_reader(source), options);
+  const Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", options.special_tokens.at(0)}};
+  make_folder(folder);
+  write_file_atomic(folder / "tokenizer.json", bpe_tokenizer_json(result, options).dump() + "\n");
+  write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");
+  log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
+}
+
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder) {
+  std::filesystem::path out = folder / "tokens.bin";
+  if (std::filesystem::exists(out)) return out;
+  make_folder(folder);
+  std::vector<std::string> inputs;
+  for (const std::string& file : source.files) inputs.push_back(expand_path(file));
+  const std::filesystem::path drawn = folder / "documents.jsonl";
+  if (source.generator.generator) {
+    JsonlWriter file(drawn);
+    for (int64_t i = 0; i < generated_documents(source); ++i) file.write(JsonObject{{source.text_key, generated_document(source, i)}});
+    file.flush();
+    inputs.push_back(drawn.string());
+  }
+  const TokenizeReport report = write_token_file(out, inputs, source.text_key, tokenizer);
+  log::info("corpus: ", report.documents, " documents, ", report.bytes, " bytes, ", report.tokens, " tokens");
+  return out;
+}
+
+}  // namespace hone

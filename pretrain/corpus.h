@@ -1,0 +1,33 @@
+#pragma once
+// Documents to learn a language from: text files, rows of JSON Lines, or a generator's problems.
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/text/tokenizer/bpe_train.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "data/generator.h"
+#include "pretrain/token_file.h"
+
+namespace hone {
+
+struct CorpusSource {
+  std::vector<std::string> files;  // .jsonl (member text_key) or plain text, .gz too
+  std::string text_key = "text";
+  GeneratorSpec generator;  // documents are prompt + completion of its train split
+  int64_t documents = 0;    // of the generator; 0 = all
+  void fields(Fields& f);
+};
+// Throws if a file is missing or nothing is named.
+void check_corpus(const CorpusSource& source);
+// Gives the documents one after another, then false.
+std::function<bool(std::string&)> corpus_reader(const CorpusSource& source);
+
+// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. The first special token ends documents.
+void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder);
+
+// The corpus as a token file in `folder`, made unless it is there. Files with no JSON are one document each.
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder);
+
+}  // namespace hone

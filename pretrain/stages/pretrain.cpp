@@ -1,0 +1,86 @@
+// Next-token training on a corpus.
+#include <algorithm>
+
+#include "data/index_loader.h"
+#include "pretrain/corpus.h"
+#include "train/loop.h"
+#include "train/stage.h"
+
+namespace hone {
+namespace {
+
+class Pretrain : public Stage {
+ public:
+  void fields(Fields& f) override {
+    corpus_.fields(f);
+    f("max_length", max_length_, "tokens of a sequence");
+    f("packing", packing_, "windows: cut the corpus every max_length tokens; documents: a sequence is a document, its end cut off past max_length");
+    f("batch_size", batch_size_, "sequences of an optimizer step");
+    loop_.fields(f);
+    f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
+    f.require("max_length", max_length_ >= 2 && max_length_ <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
+  }
+  std::string default_name() const override { return "pretrain"; }
+  bool adapts() const override { return false; }
+  int64_t steps() const override { return loop_.steps; }
+  std::vector<std::string> warnings() const override { return loop_.warnings(); }
+  StepShape step_shape(const ModelShape&, const Tokenizer*) const override {
+    return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
+  }
+  void check(const Recipe&) const override { check_corpus(corpus_); }
+
+  void run(Run& run) override {
+    const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
+    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(),
+               ", the model's vocabulary is ", run.model->shape().vocab_size);
+    Trainer trainer(run.context, *run.model, loop_.trainer);
+    const uint64_t seed = run.stage_seed();
+    TokenLoader windows(tokens, max_length_, seed);
+    IndexLoader documents(tokens.num_documents(), seed);
+    std::vector<Sample> samples(static_cast<size_t>(batch_size_));
+    std::vector<const Sample*> batch;
+    for (const Sample& sample : samples) batch.push_back(&sample);
+    const bool whole = packing_ == "documents";
+    Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
+    LoopConfig loop = loop_;
+    loop.steps = loop_.num_steps(static_cast<double>(whole ? usable_documents(tokens) : windows.count()) / static_cast<double>(batch_size_));
+    train_loop(run, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
+      const Rollback undo(*loader);
+      for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
+      return trainer.step(batch, *objective_, learning_rate);
+    });
+  }
+
+ private:
+  // Documents of at least two tokens, without which nothing is predicted.
+  static int64_t usable_documents(const TokenFile& tokens) {
+    int64_t out = 0;
+    for (int64_t i = 0; i < tokens.num_documents(); ++i) out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
+    return out;
+  }
+  Sample next_document(const TokenFile& tokens, IndexLoader& order) const {
+    for (;;) {
+      const int64_t document = order.next(), begin = tokens.document_start(document);
+      const int64_t length = std::min(tokens.document_start(document + 1) - begin, max_length_);
+      if (length < 2) continue;
+      Sample out;
+      out.tokens.resize(static_cast<size_t>(length));
+      tokens.read(begin, out.tokens);
+      out.mask.assign(out.tokens.size(), 1.0f);
+      out.mask[0] = 0;
+      return out;
+    }
+  }
+
+  CorpusSource corpus_;
+  int64_t max_length_ = 256, batch_size_ = 32;
+  std::string packing_ = "windows";
+  std::unique_ptr<Objective> objective_ = objectives().at("sft")();
+  LoopConfig loop_;
+};
+
+[[maybe_unused]] const bool added = stages().add("pretrain", [] { return std::unique_ptr<Stage>(new Pretrain); });
+
+}  // namespace
+}  // namespace hone

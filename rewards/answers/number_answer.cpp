@@ -1,0 +1,285 @@
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <numeric>
+
+#include "core/base/check.h"
+#include "rewards/answers/answer_text.h"
+#include "rewards/answers/number_text.h"
+#include "rewards/answers/reading.h"
+#include "rewards/answers/spans.h"
+#include "rewards/answers/statement.h"
+#include "rewards/answers/text.h"
+#include "rewards/answers/words.h"
+
+namespace hone {
+
+namespace {
+
+using Kind = StatementPart::Kind;
+
+constexpr size_t most_boxes = 64, longest_line = 4096, longest_integer = 15;
+
+NumberText number_of_digits(std::string digits) {
+  NumberText out;
+  std::from_chars(digits.data(), digits.data() + digits.size(), out.value);
+  out.digits = std::move(digits);
+  return out;
+}
+
+// Times 10^exponent, exactly.
+std::string shifted(std::string_view digits, int64_t exponent) {
+  const bool negative = digits.starts_with('-');
+  if (negative) digits.remove_prefix(1);
+  const size_t point = digits.find('.');
+  std::string whole(digits.substr(0, point)), fraction(point == std::string_view::npos ? std::string_view() : digits.substr(point + 1));
+  for (; exponent > 0; --exponent) {
+    whole += fraction.empty() ? '0' : fraction.front();
+    if (!fraction.empty()) fraction.erase(0, 1);
+  }
+  for (; exponent < 0; ++exponent) {
+    fraction.insert(fraction.begin(), whole.empty() ? '0' : whole.back());
+    if (!whole.empty()) whole.pop_back();
+  }
+  return canonical_digits((negative ? "-" : "") + whole + "." + fraction);
+}
+
+// top / bottom in lowest terms: a decimal if it is finite, else "5/3".
+std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
+  if (bottom == 0) return std::nullopt;
+  const int64_t divisor = std::gcd(top, bottom);
+  top /= divisor;
+  bottom /= divisor;
+  int64_t rest = bottom;
+  while (rest % 2 == 0) rest /= 2;
+  while (rest % 5 == 0) rest /= 5;
+  if (rest != 1) {
+    NumberText out{.digits = std::to_string(top) + "/" + std::to_string(bottom)};
+    out.value = static_cast<double>(top) / static_cast<double>(bottom);
+    return out;
+  }
+  // Long division ends.
+  std::string digits = top < 0 ? "-" : "";
+  int64_t remainder = std::abs(top);
+  digits += std::to_string(remainder / bottom) + ".";
+  while ((remainder %= bottom) != 0) {
+    remainder *= 10;
+    digits += static_cast<char>('0' + remainder / bottom);
+  }
+  return number_of_digits(canonical_digits(digits));
+}
+
+std::optional<int64_t> integer(std::string_view text) {
+  int64_t out = 0;
+  if (text.empty() || text.size() > longest_integer || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  std::from_chars(text.data(), text.data() + text.size(), out);
+  return out;
+}
+
+// "5/2", "1 1/2"; without sign.
+std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
+  const size_t slash = text.find('/');
+  std::string_view top = trimmed(text.substr(0, slash)), bottom = trimmed(text.substr(slash + 1));
+  std::optional<int64_t> whole = 0;
+  if (const size_t space = top.find_last_of(' '); space != std::string_view::npos) {
+    whole = integer(trimmed(top.substr(0, space)));
+    top = top.substr(space + 1);
+  }
+  const auto over = integer(top), under = integer(bottom);
+  if (!whole || !over || !under || *whole > 1'000'000'000 || *under > 1'000'000 || *over > 1'000'000'000'000) return std::nullopt;
+  const int64_t sum = *whole * *under + *over;
+  return fraction_value(negative ? -sum : sum, *under);
+}
+
+// Commands around a whole value.
+constexpr std::string_view wrappers[] = {"\\boxed{", "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"};
+constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"};  // after a value
+constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};    // before one
+
+// In the sentence of a value: it is no answer.
+constexpr std::string_view doubts[] = {"maybe", "perhaps", "possibly", "might", "neither", "nor", "anything", "cannot", "ruled"};
+constexpr std::string_view verdicts[] = {"wrong", "incorrect", "false", "impossible", "extraneous", "invalid", "too", "close", "nearly", "almost"};
+constexpr std::string_view before_verdicts[] = {"is", "are", "was", "be", "a", "the", "it's", "that's"};
+constexpr std::string_view with_negation[] = {"answer", "right", "correct", "solution", "work", "works", "equal", "true"};
+
+template <size_t N>
+bool contains(const std::string_view (&set)[N], std::string_view word) {
+  return std::find(std::begin(set), std::end(set), word) != std::end(set);
+}
+
+// Without dollar signs, spaces of LaTeX, and what brackets, commands or a percent sign surround the whole.
+std::string_view unwrapped(std::string_view text) {
+  for (;;) {
+    text = trimmed(text);
+    if (text.ends_with('.')) text.remove_suffix(1);
+    const auto* const wrapper = std::find_if(std::begin(wrappers), std::end(wrappers), [&](std::string_view one) { return text.starts_with(one); });
+    if (wrapper != std::end(wrappers) && text.find('}') == text.find_last_not_of('}') + 1 && text.ends_with('}')) {
+      text = text.substr(wrapper->size(), text.size() - wrapper->size() - 1);
+      continue;
+    }
+    if (text.ends_with('%')) text.remove_suffix(text.ends_with("\\%") ? 2 : 1);
+    const bool pair = text.size() >= 2 && ((text.front() == '(' && text.back() == ')') || (text.front() == '{' && text.back() == '}') ||
+                                           (text.front() == '$' && text.back() == '$'));
+    if (pair)
+      text = text.substr(1, text.size() - 2);
+    else
+      return trimmed(text);
+  }
+}
+
+// What may follow a number in a formula: "\text{ cm}", "^\circ".
+bool is_unit(std::string_view text) {
+  while (text.starts_with("\\,") || text.starts_with("\\ ") || text.starts_with("~")) text = trimmed(text.substr(text.starts_with("~") ? 1 : 2));
+  if (text.empty() || text == "°" || text == "^\\circ" || text == "^{\\circ}") return true;
+  const bool words = text.starts_with("\\text{") || text.starts_with("\\mathrm{") || text.starts_with("\\textbf{");
+  return words && text.find('}') == text.size() - 1 && text.find_first_of("0123456789") == std::string_view::npos;
+}
+
+bool holds_digit(std::string_view text) { return std::any_of(text.begin(), text.end(), is_digit); }
+
+// The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not 5".
+std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at, bool last) {
+  const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+  const auto joins = [](std::string_view w) { return w == "or" || w == "to" || w == "through" || w == "and"; };
+  const auto is_number = [&](size_t i) {
+    return i < parts.size() && parts[i].kind == Kind::expression && holds_digit(text.substr(parts[i].begin, parts[i].end - parts[i].begin));
+  };
+  const size_t other = last ? at - 2 : at + 2;
+  if (joins(word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_number(other)) return std::nullopt;
+  if (at > 0 && word(at - 1) == "not") return std::nullopt;
+  if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer")) return std::nullopt;
+  const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_number(at - 2));
+  if (words_change_value(parts, at) || contains(scaling, word(at + 1)) || (at > 0 && contains(multiples, word(at - 1)) && !negative))
+    return std::nullopt;
+  auto out = number_value(text.substr(parts[at].begin, parts[at].end - parts[at].begin));
+  if (!out) return std::nullopt;
+  if (const int zeros = math::multiplier_zeros(word(at + 1)); zeros > 0)
+    return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros))) : std::nullopt;
+  if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_number(at - 2))) return number_value("-" + out->digits);
+  return out;
+}
+
+// Whether a clause denies the value in it, doubts it or asks for it: "18 is not the answer", "perhaps 18", "Is it 18?"
+bool is_denied(std::string_view clause) {
+  if (trimmed(clause).ends_with('?')) return true;
+  const std::vector<StatementPart> parts = statement_parts(clause);
+  bool negated = false, claimed = false;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string& word = parts[i].word;
+    if (contains(doubts, word) || (contains(verdicts, word) && i > 0 && contains(before_verdicts, parts[i - 1].word))) return true;
+    if (i > 0 && word == "be" && (parts[i - 1].word == "could" || parts[i - 1].word == "may")) return true;
+    negated = negated || word == "not" || word.ends_with("n't") || word.ends_with("n’t");
+    claimed = claimed || contains(with_negation, word);
+  }
+  return negated && claimed;
+}
+
+// The clause of a line that holds what stands at `at`: "it's 18" of "It isn't 17, it's 18."
+std::string_view clause_at(std::string_view line, size_t at) {
+  for (size_t begin = 0;;) {
+    const size_t end = sentence_end(line, begin);
+    if (end <= at && end < line.size()) {
+      begin = end + 1;
+      continue;
+    }
+    const size_t comma = line.substr(0, at).rfind(", ");
+    if (comma != std::string_view::npos) begin = std::max(begin, comma + 1);
+    return line.substr(begin, end - begin);
+  }
+}
+
+// The first or last number of a line; false if it holds none.
+bool number_of_line(std::string_view line, bool last, std::optional<NumberText>& out) {
+  if (line.size() > longest_line) {
+    line = last ? line.substr(line.size() - longest_line) : line.substr(0, longest_line);
+    if (last) line.remove_prefix(std::min(line.find(' '), line.size()));  // what was cut is no number
+  }
+  const std::vector<StatementPart> parts = statement_parts(line);
+  const auto is_number = [&](const StatementPart& part) {
+    return part.kind == Kind::expression && holds_digit(line.substr(part.begin, part.end - part.begin));
+  };
+  const auto first_found = std::find_if(parts.begin(), parts.end(), is_number);
+  if (first_found == parts.end()) return false;
+  const auto last_found = std::find_if(parts.rbegin(), parts.rend(), is_number);
+  const auto at = static_cast<size_t>(last ? parts.rend() - last_found - 1 : first_found - parts.begin());
+  out = is_denied(clause_at(line, parts[at].begin)) ? std::nullopt : value_in(line, parts, at, last);
+  return true;
+}
+
+// "18", and with words beside it: "18 clips". Of several there is none.
+std::optional<NumberText> number_of_box(std::string_view content) {
+  if (const auto value = number_value(content)) return value;
+  std::optional<NumberText> first, last;
+  if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last || first->digits != last->digits)
+    return std::nullopt;
+  return first;
+}
+
+}  // namespace
+
+std::optional<NumberText> number_value(std::string_view expression) {
+  if (expression.size() > longest_line) return std::nullopt;
+  if (const size_t annotation = expression.rfind(">>"); annotation != std::string_view::npos) expression.remove_prefix(annotation + 2);
+  expression = unwrapped(expression);
+  if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos) expression = expression.substr(equals + 1);
+  std::string_view text = unwrapped(expression);
+  bool negative = false;
+  for (const std::string_view minus : {"-", "−", "–"})
+    if (text.starts_with(minus)) {
+      negative = true;
+      text = unwrapped(text.substr(minus.size()));
+      break;
+    }
+  if (text.starts_with('+')) text = trimmed(text.substr(1));
+  for (const std::string_view currency : {"\\$", "$", "€", "£", "¥"})
+    if (text.starts_with(currency)) text = trimmed(text.substr(currency.size()));
+  for (const std::string_view command : {"\\frac", "\\dfrac", "\\tfrac"}) {
+    if (!text.starts_with(command)) continue;
+    const std::string_view rest = trimmed(text.substr(command.size()));
+    const size_t middle = rest.find("}{");
+    if (!rest.starts_with('{') || !rest.ends_with('}') || middle == std::string_view::npos) return std::nullopt;
+    return plain_fraction(concat(rest.substr(1, middle - 1), "/", rest.substr(middle + 2, rest.size() - middle - 3)), negative);
+  }
+  if (text.find('/') != std::string_view::npos) return plain_fraction(text, negative);
+  const auto number = first_number(text);
+  if (!number || number->begin != 0) return std::nullopt;
+  std::string digits = number->digits;
+  std::string_view rest = text.substr(number->end);
+  if (rest.starts_with('e') || rest.starts_with('E')) {
+    int64_t exponent = 0;
+    const size_t from = rest.substr(1).starts_with('+') ? 2 : 1;
+    const auto [stop, failure] = std::from_chars(rest.data() + from, rest.data() + rest.size(), exponent);
+    if (failure != std::errc() || exponent > 400 || exponent < -400) return std::nullopt;
+    digits = shifted(digits, exponent);
+    rest.remove_prefix(static_cast<size_t>(stop - rest.data()));
+  }
+  if (!is_unit(trimmed(rest))) return std::nullopt;
+  if (negative && digits != "0") digits = digits.starts_with('-') ? digits.substr(1) : "-" + digits;
+  return number_of_digits(std::move(digits));
+}
+
+std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker) {
+  std::string_view text = answer_part(completion);
+  if (!require_marker)
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_of_box(joined_spans(text, boxes));
+  text = corrected(text);
+  std::optional<NumberText> out;
+  for (const std::string& marker : markers) {
+    const size_t at = rfind_ignoring_case(text, marker);
+    if (at == std::string_view::npos || is_marker_denied(text.substr(0, at))) continue;
+    const std::string_view after = text.substr(at + marker.size());
+    if (is_letter(marker.back()) && !after.empty() && is_letter(after.front())) continue;  // "answer isn't"
+    if (number_of_line(after.substr(0, after.find('\n', after.find_first_not_of(" \t\r\n"))), false, out)) return out;
+  }
+  if (require_marker) return std::nullopt;
+  // Up from the last line that holds a digit.
+  for (size_t digit; (digit = text.find_last_of("0123456789")) != std::string_view::npos;) {
+    const size_t line = text.find_last_of('\n', digit), begin = line == std::string_view::npos ? 0 : line + 1;
+    if (number_of_line(text.substr(begin, text.find('\n', digit) - begin), true, out)) return out;
+    text = text.substr(0, begin);
+  }
+  return std::nullopt;
+}
+
+}  // namespace hone

@@ -1,0 +1,330 @@
+#include "rewards/math/compare.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "rewards/answers/number_text.h"
+#include "rewards/answers/text.h"
+#include "rewards/answers/units.h"
+#include "rewards/math/part.h"
+#include "rewards/math/value.h"
+
+namespace hone {
+
+namespace math {
+
+namespace {
+
+constexpr std::string_view angle_functions[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
+constexpr int max_work = 100000;  // nodes compared, one by one or anew: long lists and nested equations stay cheap
+
+class Comparison {
+ public:
+  Comparison(const MathPolicy& policy, uint64_t seed) : policy_(policy), values_(policy, seed) {}
+
+  bool equal(const Part& g, const Part& a) {
+    work_ += g.get().size + a.get().size;
+    if (work_ > max_work) return false;
+    if (g.kind() == Kind::relation || a.kind() == Kind::relation) return relations(g, a);
+    if (is_collection(g) || is_collection(a)) return collections(g, a);
+    if (g.kind() == Kind::word || a.kind() == Kind::word) return same_word(g, a);
+    if (g.kind() == Kind::ratio || g.kind() == Kind::matrix || g.kind() == Kind::tuple || g.kind() == Kind::set_union) {
+      const Node &x = g.get(), &y = a.get();
+      if (x.kind != y.kind || x.count != y.count || x.columns != y.columns || x.open != y.open || x.close != y.close) return false;
+      return g.kind() == Kind::set_union ? same_members(g.children(), a.children()) : same_in_order(g.children(), a.children());
+    }
+    return scalars(g, a);
+  }
+
+ private:
+  // -- words
+  bool same_word(const Part& g, const Part& a) const {
+    const auto nameable = [](const Part& p) { return p.kind() == Kind::word || p.kind() == Kind::symbol; };
+    return nameable(g) && nameable(a) && lower(trimmed(g.text())) == lower(trimmed(a.text()));
+  }
+
+  // -- collections
+  static bool is_collection(const Part& p) {
+    return p.kind() == Kind::list || p.kind() == Kind::set ||
+           (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix && p.holds(Kind::plus_minus));
+  }
+  static std::vector<Part> members(const Part& p) {
+    if (p.kind() == Kind::list || p.kind() == Kind::set) {
+      std::vector<Part> out;
+      for (const Part& child : p.children())
+        for (const Part& member : members(child)) out.push_back(member);
+      return out;
+    }
+    if (!is_collection(p)) return {p};
+    return {{p.tree, p.node, 1}, {p.tree, p.node, -1}};
+  }
+  bool collections(const Part& g, const Part& a) {
+    if (policy_.strict)
+      return g.kind() == a.kind() &&
+             (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children()) : same_in_order(members(g), members(a)));
+    // (1,3) and {1,3}, which LaTeX prints as 1,3.
+    const auto is_pair = [](const Part& tuple, const Part& list) {
+      return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
+    };
+    if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
+    return same_members(members(g), members(a));
+  }
+  bool same_in_order(const std::vector<Part>& g, const std::vector<Part>& a) {
+    if (g.size() != a.size()) return false;
+    for (size_t i = 0; i < g.size(); ++i)
+      if (!equal(g[i], a[i])) return false;
+    return true;
+  }
+  bool same_members(std::vector<Part> g, std::vector<Part> a) {
+    drop_repeats(g);
+    drop_repeats(a);
+    if (g.size() != a.size()) return false;
+    for (const Part& wanted : g) {
+      const auto found = std::find_if(a.begin(), a.end(), [&](const Part& p) { return equal(wanted, p); });
+      if (found == a.end()) return false;
+      a.erase(found);
+    }
+    return true;
+  }
+  void drop_repeats(std::vector<Part>& parts) {
+    std::vector<Part> kept;
+    for (const Part& part : parts)
+      if (std::none_of(kept.begin(), kept.end(), [&](const Part& k) { return equal(k, part); })) kept.push_back(part);
+    parts = std::move(kept);
+  }
+
+  // -- relations
+  struct Relation {
+    std::vector<Part> sides;
+    std::string signs;
+  };
+  // Without what follows an approximation sign.
+  static Relation relation(const Part& p) {
+    Relation out;
+    for (const Part& side : p.children()) {
+      if (!out.sides.empty()) {
+        if (side.get().op == '~') break;
+        out.signs += side.get().op;
+      }
+      out.sides.push_back(side);
+    }
+    return out;
+  }
+  // "x = 5" says 5, "x \in [0,1]" says [0,1], "2+3 = 5" says 5; -1 where a relation is the answer itself.
+  static int32_t value(const Part& p) {
+    const Relation r = relation(p);
+    if (r.sides.size() == 1) return r.sides[0].node;
+    if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
+    if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
+    const auto before_last = r.sides.end() - 1;
+    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return r.sides.back().node;
+    return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
+  }
+  bool relations(const Part& g, const Part& a) {
+    const bool both = g.kind() == a.kind();
+    if (both && same_relation(relation(g), relation(a))) return true;
+    const int32_t vg = g.kind() == Kind::relation ? value(g) : -1, va = a.kind() == Kind::relation ? value(a) : -1;
+    if (both && vg >= 0 && va >= 0) return equal(g.with(g.get().first), a.with(a.get().first)) && equal(g.with(vg), a.with(va));
+    if (va >= 0 && !(both && relation(a).signs != "i")) return equal(g, a.with(va));
+    if (vg >= 0 && !both) return equal(g.with(vg), a);
+    if (g.kind() == Kind::relation && a.kind() == Kind::tuple) return same_interval(relation(g), a);
+    if (policy_.inequality_for_interval && a.kind() == Kind::relation) {
+      const Part interval = vg >= 0 ? g.with(vg) : g;
+      return interval.kind() == Kind::tuple && same_interval(relation(a), interval);
+    }
+    return false;
+  }
+  static char mirrored(char sign) { return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'L' ? 'G' : sign == 'G' ? 'L' : sign; }
+  static Relation mirrored(Relation r) {
+    std::reverse(r.sides.begin(), r.sides.end());
+    std::reverse(r.signs.begin(), r.signs.end());
+    for (char& sign : r.signs) sign = mirrored(sign);
+    return r;
+  }
+  bool same_relation(const Relation& g, const Relation& a) {
+    if (g.sides.size() != a.sides.size() || g.sides.size() < 2) return false;
+    if (g.sides.size() == 2 && proportional(g, a)) return true;
+    const Relation turned = mirrored(a);
+    return (g.signs == a.signs && same_in_order(g.sides, a.sides)) || (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
+  }
+  // 2x + 4y = 3 and x + 2y = 3/2; for inequalities the constant's sign counts. Two constants are proportional whatever they are, and units are
+  // compared side by side.
+  bool proportional(const Relation& g, const Relation& a) {
+    const char sign = g.signs[0];
+    const bool same = sign == a.signs[0], turned = sign == mirrored(a.signs[0]);
+    if (!(same || turned) || sign == 'i' || (is_constant(g.sides[0]) && is_constant(g.sides[1]))) return false;
+    for (const Relation* relation : {&g, &a})
+      if (relation->sides[0].holds(Kind::unit) || relation->sides[1].holds(Kind::unit)) return false;
+    const int constant = values_.proportional({g.sides[0], g.sides[1]}, {a.sides[0], a.sides[1]});
+    if (sign == '=' || sign == '!') return constant != 0;
+    return (same && constant > 0) || (turned && constant < 0);
+  }
+  // a < x <= b is (a, b]; x >= a is [a, \infty).
+  bool same_interval(Relation r, const Part& interval) {
+    if (r.signs.empty() || r.signs.find_first_of("=!~i") != std::string::npos || interval.get().count != 2) return false;
+    if (r.signs[0] == '>' || r.signs[0] == 'G') r = mirrored(std::move(r));
+    const std::vector<Part> ends = interval.children();
+    const char open = interval.get().open, close = interval.get().close;
+    const auto infinite = [](const Part& p, bool negative) {
+      return negative ? p.kind() == Kind::negate && p.with(p.get().first).kind() == Kind::infinity : p.kind() == Kind::infinity;
+    };
+    if (r.sides.size() == 3)
+      return r.signs.find_first_of(">G") == std::string::npos && is_constant(r.sides[0]) && is_constant(r.sides[2]) &&
+             open == (r.signs[0] == '<' ? '(' : '[') && close == (r.signs[1] == '<' ? ')' : ']') && equal(r.sides[0], ends[0]) &&
+             equal(r.sides[2], ends[1]);
+    if (r.sides.size() != 2) return false;
+    const bool strict = r.signs[0] == '<';
+    if (is_name(r.sides[0])) return infinite(ends[0], true) && open == '(' && close == (strict ? ')' : ']') && equal(r.sides[1], ends[1]);
+    return is_name(r.sides[1]) && infinite(ends[1], false) && close == ')' && open == (strict ? '(' : '[') && equal(r.sides[0], ends[0]);
+  }
+
+  // -- numbers and expressions
+  static int infinity_sign(const Part& p) {
+    if (p.kind() == Kind::infinity) return 1;
+    return p.kind() == Kind::negate ? -infinity_sign(p.with(p.get().first)) : 0;
+  }
+  // Strict: a whole number as it is written, sign aside.
+  static bool is_whole(const Part& p) {
+    if (p.kind() == Kind::negate || p.kind() == Kind::percent || p.kind() == Kind::unit) return is_whole(p.with(p.get().first));
+    if (p.kind() != Kind::number) return false;
+    const std::string literal = literal_text(*p.tree, p.node);
+    return literal.find_first_of("eE") != std::string::npos || canonical_digits(literal).find('.') == std::string::npos;
+  }
+  static bool is_fraction(const Part& p) {
+    if (p.kind() == Kind::negate || p.kind() == Kind::unit) return is_fraction(p.with(p.get().first));
+    if (p.kind() != Kind::divide) return false;
+    const std::vector<Part> sides = p.children();
+    return is_whole(sides[0]) && is_whole(sides[1]);
+  }
+  bool scalars(const Part& g, const Part& a) {
+    if (const int x = infinity_sign(g), y = infinity_sign(a); x || y) return x == y;
+    // Digits of two bases are two answers to a question that asks for one: 1_7 is not 1_8.
+    if (g.kind() == Kind::based && a.kind() == Kind::based && g.get().columns != a.get().columns) return false;
+    const Measure mg = measure(g), ma = measure(a);
+    if (mg.unit && ma.unit) return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
+    if (mg.mixed || ma.mixed) return false;
+    if (mg.unit || ma.unit)
+      if (const auto bare_letter = without_unit_letter(mg.unit ? a : g, mg.unit ? *mg.unit : *ma.unit))
+        return mg.unit ? same_amount(g, *bare_letter, false) : same_amount(*bare_letter, a, false);
+    return same_amount(g, a, false);
+  }
+  bool same_amount(const Part& g, const Part& a, bool units) {
+    if (policy_.strict) {
+      if (units || is_whole(g) != is_whole(a)) return false;
+      if (is_fraction(g) && is_fraction(a) && !values_.same(denominator(g), denominator(a), false, false)) return false;
+      return values_.same(g, a, false, false);
+    }
+    return values_.same(g, a, true, units) || ((g.tree->percent || a.tree->percent) && values_.same(g, a, false, units));
+  }
+  // Fractions of equal value and equal denominator are written in the same terms.
+  static Part denominator(const Part& p) {
+    if (p.kind() == Kind::negate || p.kind() == Kind::unit) return denominator(p.with(p.get().first));
+    return p.children()[1];
+  }
+
+  // -- units
+  struct Measure {
+    std::optional<Unit> unit;  // of the whole; none if there is none, or not the same kind everywhere
+    bool mixed = false;        // a sum of several units: 1 hour 30 minutes
+  };
+  static Measure measure(const Part& p) {
+    const Node& n = p.get();
+    const Part first = n.count > 0 ? p.with(n.first) : p;
+    if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
+    if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1)) return measure(first);
+    if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
+    const Measure a = measure(first), b = measure(p.with(first.get().next));
+    const bool mixed = a.mixed || b.mixed || (a.unit && b.unit && *a.unit != *b.unit);
+    return {.unit = a.unit && b.unit && a.unit->same_kind(*b.unit) ? a.unit : std::nullopt, .mixed = mixed};
+  }
+  // "5m" beside 5 meters: the letter is the unit, not a variable.
+  static std::optional<Part> without_unit_letter(const Part& p, const Unit& unit) {
+    if (p.kind() != Kind::multiply) return std::nullopt;
+    const std::vector<Part> factors = p.children();
+    const bool same = factors[1].kind() == Kind::symbol && read_unit(factors[1].text()) == unit;
+    return same ? std::optional(factors[0]) : std::nullopt;
+  }
+
+  MathPolicy policy_;
+  ValueComparison values_;
+  int work_ = 0;
+};
+
+// Without the signs of dollars and degrees. A sign between digits stays, and so do degrees where a function of an angle may be (\tan 45^\circ is not
+// \tan 45).
+std::string without_unit_signs(std::string_view cleaned) {
+  const bool angles = std::any_of(std::begin(angle_functions), std::end(angle_functions),
+                                  [&](std::string_view name) { return cleaned.find(name) != std::string_view::npos; });
+  std::string out;
+  for (size_t i = 0; i < cleaned.size();) {
+    const std::string_view rest = cleaned.substr(i);
+    size_t length = rest.starts_with("\\dollar") || (rest.starts_with("\\degree") && !angles) ? std::string_view("\\degree").size() : 0;
+    if (length > 0 && length < rest.size() && rest[length] == ' ') ++length;
+    const bool between_digits = !out.empty() && is_digit(out.back()) && length < rest.size() && is_digit(rest[length]);
+    if (length == 0 || between_digits) {
+      out += cleaned[i++];
+    } else {
+      i += length;
+    }
+  }
+  return out;
+}
+
+// A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may say what belongs
+// together (\frac{15}{2} is not \frac{1}{52}) they stay.
+std::string bare_text(std::string_view text) {
+  const std::string cleaned = without_unit_signs(text);
+  const bool formula = cleaned.find_first_of("^_") != std::string_view::npos || [&] {
+    for (size_t at = cleaned.find('\\'); at != std::string_view::npos; at = cleaned.find('\\', at + 1))
+      if (!std::string_view(cleaned).substr(at).starts_with("\\text")) return true;
+    return false;
+  }();
+  std::string out;
+  for (size_t i = 0; i < cleaned.size(); ++i) {
+    if (std::string_view(cleaned).substr(i).starts_with("\\text")) {
+      i += 4;
+      continue;
+    }
+    const char c = cleaned[i];
+    const bool between_digits = c == ' ' && !out.empty() && is_digit(out.back()) && i + 1 < cleaned.size() && is_digit(cleaned[i + 1]);
+    const bool stop = c == '.' && !(i + 1 < cleaned.size() && is_digit(cleaned[i + 1]));
+    const bool dropped = stop || (c == ' ' && !between_digits) || c == '&' || (!formula && (c == '{' || c == '}'));
+    if (!dropped) out += formula ? c : to_lower(c);
+  }
+  if (out.size() == 3 && out.front() == '(' && out.back() == ')') out = out.substr(1, 1);
+  return out;
+}
+
+bool is_plain_number(std::string_view text) {
+  if (text.empty() || text.size() > max_source) return false;
+  size_t digits = 0, points = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (is_digit(text[i]))
+      ++digits;
+    else if (text[i] == '.')
+      ++points;
+    else if (!(i == 0 && text[i] == '-'))
+      return false;
+  }
+  return digits > 0 && points <= 1;
+}
+
+}  // namespace
+
+}  // namespace math
+
+bool math_equal(std::string_view reference, std::string_view answer, const MathPolicy& policy) {
+  const std::string g = math::clean(reference), a = math::clean(answer);
+  if (g.empty() || a.empty()) return false;
+  if (g == a) return true;
+  if (math::is_plain_number(g) && math::is_plain_number(a)) {
+    if (canonical_digits(g) == canonical_digits(a)) return true;
+    if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
+  }
+  if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
+  const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
+  return tg && ta && math::Comparison(policy, math::seed_of(g, a)).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
+}
+
+}  // namespace hone

@@ -1,0 +1,19 @@
+#pragma once
+// The value of any expression at a point in floating point, with a bound of its rounding error. Multi-valued functions have their principal values,
+// but roots of odd order (\sqrt[3]{x}, x^{1/3}) of a negative number are real. Time is linear in the expression.
+#include <complex>
+#include <optional>
+
+#include "rewards/math/point.h"
+
+namespace hone::math {
+
+struct Approximate {
+  std::complex<long double> value;
+  long double error = 0;  // an estimate of |value - true value|
+  bool real = true;       // so are all values that it was computed from
+};
+
+std::optional<Approximate> evaluate(const Tree& tree, int32_t node, const Point& point);
+
+}  // namespace hone::math

@@ -1,0 +1,40 @@
+#pragma once
+// Values modulo a prime of 61 bits, for numbers that are too large to write out: 10^{10^{10}}. The prime is drawn from the point's seed, which is a
+// hash of both texts: for a prime that is known before the answer is written, unequal numbers that are congruent are easy to write.
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "rewards/math/rational_value.h"
+
+namespace hone::math {
+
+class ModularArithmetic {
+ public:
+  using Value = uint64_t;
+
+  ModularArithmetic(const Point& point, Budget& budget);
+
+  std::optional<uint64_t> integer(std::string_view digits);
+  std::optional<uint64_t> small(int64_t value) {
+    const uint64_t size = static_cast<uint64_t>(value < 0 ? -value : value) % prime_;
+    return value < 0 ? (prime_ - size) % prime_ : size;
+  }
+  std::optional<uint64_t> symbol(uint64_t draw, bool) { return draw % prime_; }
+  std::optional<uint64_t> imaginary() { return fail(Outcome::irrational); }
+  std::optional<uint64_t> plus(uint64_t a, uint64_t b) { return (a + b) % prime_; }
+  std::optional<uint64_t> times(uint64_t a, uint64_t b);
+  std::optional<uint64_t> inverse(uint64_t a);
+  std::optional<uint64_t> power(uint64_t base, int64_t exponent);
+  std::optional<uint64_t> function(std::string_view, uint64_t, int64_t) { return fail(Outcome::irrational); }
+
+  Outcome outcome = Outcome::value;
+
+ private:
+  std::optional<uint64_t> fail(Outcome why);
+
+  uint64_t prime_;
+  Budget& budget_;
+};
+
+}  // namespace hone::math

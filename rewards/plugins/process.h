@@ -1,0 +1,33 @@
+#pragma once
+// ProcessReward: a reward judged by a pool of processes (kind = "process"), and what other kinds of processes share with it.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rewards/plugins/calls.h"
+#include "rewards/plugins/process_pool.h"
+
+namespace hone {
+
+class ProcessReward : public Reward {
+ public:
+  void fields(Fields& f) override;
+  void prepare() override;
+  Score score(const Task& task, const Completion& completion) const override;
+  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override;
+  int64_t concurrency() const override { return calls_.workers; }
+
+ protected:
+  void shared_fields(Fields& f);
+  // What is started; an Error if the settings make no sense. Processes start with the first completion.
+  virtual ProcessCommand command() const;
+
+ private:
+  std::vector<std::string> command_;
+  std::string options_;
+  double start_timeout_ = 120;
+  PluginCalls calls_;
+  std::unique_ptr<ProcessPool> pool_;
+};
+
+}  // namespace hone

@@ -1,9 +1,0 @@
-#pragma once
-#include <string_view>
-
-namespace hone {
-
-// The text of rewards/python_adapter.py, which travels inside the program.
-std::string_view python_adapter();
-
-}  // namespace hone

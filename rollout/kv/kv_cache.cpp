@@ -1,0 +1,58 @@
+#include "rollout/kv/kv_cache.h"
+
+namespace hone {
+
+// Of a cache of so many tokens.
+static int64_t whole_blocks(int64_t block_size, int64_t tokens) {
+  HONE_CHECK(block_size > 0 && tokens >= block_size, "kv cache: ", tokens, " tokens in blocks of ", block_size,
+             "; kv_cache_tokens must hold at least one block");
+  return tokens / block_size;
+}
+
+KvCache::KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t tokens)
+    : planes_(context, shape, dtype, block_size, whole_blocks(block_size, tokens)) {
+  const int64_t blocks = tokens / block_size;
+  references_.assign(static_cast<size_t>(blocks), 0);
+  idle_place_.resize(static_cast<size_t>(blocks));
+  for (int64_t block = blocks; block-- > 0;) free_.push_back(static_cast<int32_t>(block));
+}
+
+int32_t KvCache::take() {
+  HONE_CHECK(free_blocks() > 0, "kv cache: no block is free");
+  if (free_.empty()) {
+    prefixes_.forget(idle_.front());
+    free_.push_back(idle_.front());
+    idle_.pop_front();
+  }
+  const int32_t block = free_.back();
+  free_.pop_back();
+  references_[static_cast<size_t>(block)] = 1;
+  return block;
+}
+
+void KvCache::share(int32_t block) {
+  if (references_[static_cast<size_t>(block)]++ == 0) idle_.erase(idle_place_[static_cast<size_t>(block)]);
+}
+
+void KvCache::release(int32_t block) {
+  if (--references_[static_cast<size_t>(block)] > 0) return;
+  if (prefixes_.has(block))
+    idle_place_[static_cast<size_t>(block)] = idle_.insert(idle_.end(), block);
+  else
+    free_.push_back(block);
+}
+
+void KvCache::forget_names() {
+  prefixes_.clear();
+  free_.insert(free_.end(), idle_.begin(), idle_.end());
+  idle_.clear();
+}
+
+int32_t KvCache::copy(int32_t block, int64_t tokens) {
+  const int32_t fresh = take();
+  planes_.copy(fresh, block, tokens);
+  for (KvPlanes* others : joined_) others->copy(fresh, block, tokens);
+  return fresh;
+}
+
+}  // namespace hone

@@ -1,0 +1,331 @@
+#include "rollout/remote/dispatcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/text/detokenizer.h"
+#include "rollout/remote/completion_check.h"
+
+namespace hone {
+namespace {
+
+constexpr double far_longer = 4;        // times the usual
+constexpr double most_patience = 0.02;  // seconds that step() waits
+constexpr int most_failures = 8;        // requests that a worker may fail one after the other
+constexpr size_t most_tries = 3;        // of a request that workers fail
+
+auto duration(double seconds) { return std::chrono::duration<double>(seconds); }
+
+}  // namespace
+
+Dispatcher::Dispatcher(std::vector<std::string> names, const Limits& limits) : limits_(limits), workers_(names.size()) {
+  for (size_t i = 0; i < names.size(); ++i) workers_[i].name = std::move(names[i]);
+}
+
+uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
+  const std::lock_guard lock(mutex_);
+  if (asked_.empty()) none_since_ = {};
+  const uint64_t ticket = next_ticket_++;
+  const int64_t tokens = static_cast<int64_t>(request.prompt.size()) + request.n * request.sampling.max_tokens;
+  asked_[ticket] = {.request = std::move(request),
+                    .on_finish = std::move(on_finish),
+                    .tokens = tokens,
+                    .version = weights_ ? weights_->version() : 0,
+                    .failed_by = {},
+                    .writers = {}};
+  const Request& asked = asked_.at(ticket).request;
+  if (const std::string problem = limits_.requests ? request_problem(asked, *limits_.requests) : ""; !problem.empty()) {
+    whole_.push_back({ticket, refused_replies(asked, problem)});
+    return ticket;
+  }
+  queue_.push_back(ticket);
+  assign();
+  return ticket;
+}
+
+// Its writers are told, if they know of it.
+void Dispatcher::withdraw(uint64_t ticket, Asked& asked) {
+  for (const Asked::Writer& writer : std::exchange(asked.writers, {})) {
+    Member& worker = workers_[writer.worker];
+    worker.tokens -= asked.tokens;
+    if (std::erase(worker.told, ticket) == 0) worker.dropped.push_back(ticket);
+    mark_idle(worker);
+  }
+}
+
+void Dispatcher::cancel(uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  std::erase(queue_, ticket);
+  std::erase_if(whole_, [&](const Whole& of) { return of.ticket == ticket; });
+  if (const auto found = asked_.find(ticket); found != asked_.end()) {
+    withdraw(ticket, found->second);
+    asked_.erase(found);
+  }
+  assign();
+}
+
+void Dispatcher::give(uint64_t ticket, size_t worker) {
+  Asked& asked = asked_.at(ticket);
+  asked.writers.push_back({worker, {}});
+  Member& to = workers_[worker];
+  to.told.push_back(ticket);
+  to.tokens += asked.tokens;
+  mark_idle(to);
+}
+
+void Dispatcher::assign() {
+  for (; !queue_.empty(); queue_.pop_front()) {
+    const Asked& asked = asked_.at(queue_.front());
+    const auto reluctance = [&](size_t i) { return std::pair(std::ranges::count(asked.failed_by, i), workers_[i].tokens); };
+    size_t best = workers_.size();
+    for (size_t i = 0; i < workers_.size(); ++i)
+      if (workers_[i].alive && (best == workers_.size() || reluctance(i) < reluctance(best))) best = i;
+    if (best == workers_.size()) break;
+    const int64_t held = workers_[best].tokens;
+    if (held > 0 && held + asked.tokens > limits_.tokens_at_once) break;
+    give(queue_.front(), best);
+  }
+  changed_.notify_all();
+}
+
+// A worker with nothing to do also writes what has taken another one far longer than usual.
+void Dispatcher::help(size_t worker) {
+  if (usual_seconds_ == 0 || !queue_.empty()) return;
+  const double patience = far_longer * std::max(usual_seconds_, limits_.shortest_usual);
+  for (auto& [ticket, asked] : asked_)
+    if (asked.writers.size() == 1 && asked.writers.front().worker != worker && asked.writers.front().since.seconds() > patience) {
+      log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name, " writes a request of it, too");
+      ++counts_["workers/asked_twice"];
+      return give(ticket, worker);
+    }
+}
+
+bool Dispatcher::step() {
+  std::deque<Whole> whole;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || asked_.empty(); });
+    whole = std::exchange(whole_, {});
+    if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout && std::ranges::none_of(workers_, &Member::alive)) {
+      std::string reasons;
+      for (const Member& worker : workers_) reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
+      fail("rollout: no worker has finished anything for ", limits_.timeout, " seconds (rollout.worker_timeout), and none is there", reasons);
+    }
+  }
+  for (Whole& of : whole) {
+    Engine::OnFinish on_finish;
+    uint64_t id = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = asked_.find(of.ticket);
+      if (found == asked_.end()) continue;  // cancelled by the call before
+      on_finish = std::move(found->second.on_finish);
+      id = found->second.request.id;
+      asked_.erase(found);
+    }
+    on_finish(id, std::move(of.replies));
+  }
+  const std::lock_guard lock(mutex_);
+  return !asked_.empty();
+}
+
+void Dispatcher::publish(std::shared_ptr<const WeightImage> weights) {
+  const std::lock_guard lock(mutex_);
+  weights_.swap(weights);  // those before end with the call, outside of the lock
+  changed_.notify_all();
+}
+
+void Dispatcher::settle(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, duration(seconds), [this] { return std::ranges::all_of(workers_, &Member::settled); });
+}
+
+void Dispatcher::mark_idle(Member& worker) {
+  const bool idle = worker.tokens == 0;
+  if (idle == worker.idle) return;
+  if (worker.idle) worker.idle_seconds += worker.idle_since.seconds();
+  worker.idle = idle;
+  worker.idle_since = {};
+}
+
+Metrics Dispatcher::metrics() {
+  const std::lock_guard lock(mutex_);
+  const double seconds = std::exchange(since_metrics_, Stopwatch()).seconds();
+  Metrics out = std::exchange(counts_, {});
+  out["workers/alive"] = static_cast<double>(std::ranges::count_if(workers_, &Member::alive));
+  out["queue/requests"] = static_cast<double>(queue_.size());
+  double generated = 0;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    Member& worker = workers_[i];
+    if (worker.idle) worker.idle_seconds += std::exchange(worker.idle_since, Stopwatch()).seconds();
+    generated += static_cast<double>(worker.generated);
+    out[concat("workers/", i, "/tokens_per_second")] = static_cast<double>(std::exchange(worker.generated, 0)) / seconds;
+    out[concat("workers/", i, "/idle_ratio")] = std::min(1.0, std::exchange(worker.idle_seconds, 0) / seconds);
+  }
+  out["rollout/generated_tokens"] = generated;
+  return out;
+}
+
+Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience) {
+  std::unique_lock lock(mutex_);
+  Member& worker = workers_[place];
+  const auto outdated = [&] { return weights_ && weights_->version() > version; };
+  changed_.wait_for(lock, duration(patience), [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
+  Work out;
+  out.stopping = stopping_;
+  out.tokens = worker.tokens;
+  if (stopping_) return out;
+  if (outdated()) {
+    out.weights = weights_;
+    return out;
+  }
+  if (worker.alive && worker.tokens == 0 && version >= 0) help(place);
+  if (version >= 0)
+    for (const uint64_t ticket : std::exchange(worker.told, {})) out.submit.push_back({ticket, asked_.at(ticket).request});
+  out.cancel = std::exchange(worker.dropped, {});
+  out.tokens = worker.tokens;
+  return out;
+}
+
+// What was for others, and they have not been told of, is shared out again.
+void Dispatcher::joined(size_t place) {
+  const std::lock_guard lock(mutex_);
+  workers_[place].alive = workers_[place].settled = true;
+  workers_[place].reason.clear();
+  workers_[place].since_joined = {};
+  for (Member& worker : workers_)
+    for (const uint64_t ticket : std::exchange(worker.told, {})) {
+      Asked& asked = asked_.at(ticket);
+      asked.drop(static_cast<size_t>(&worker - workers_.data()));
+      worker.tokens -= asked.tokens;
+      mark_idle(worker);
+      if (asked.writers.empty()) queue_.push_back(ticket);
+    }
+  std::ranges::sort(queue_);
+  assign();
+}
+
+void Dispatcher::lost(size_t place, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  Member& worker = workers_[place];
+  const bool news = worker.alive || worker.reason != reason;
+  if (worker.alive) ++counts_["workers/lost"];
+  const bool first_fruitless = worker.alive && !worker.useful && !std::exchange(worker.fruitless, true);
+  if (std::exchange(worker.useful, false) || first_fruitless) none_since_ = {};
+  worker.fruitless |= worker.alive && !std::exchange(worker.finished, false);
+  worker.alive = false;
+  worker.settled = true;
+  worker.reason = reason;
+  worker.told.clear();
+  worker.dropped.clear();
+  int64_t requests = 0;
+  for (auto& [ticket, asked] : asked_) {
+    if (!asked.drop(place) || !asked.writers.empty()) continue;
+    ++requests;
+    queue_.push_back(ticket);
+  }
+  std::ranges::sort(queue_);
+  worker.tokens = 0;
+  mark_idle(worker);
+  if (requests > 0) counts_["workers/asked_again"] += static_cast<double>(requests);
+  if (news && !stopping_)
+    log::warning("rollout: worker ", worker.name, " is lost: ", reason,
+                 requests > 0 ? concat("; ", requests, " requests of it are asked again") : std::string());
+  assign();
+}
+
+// The text is the learner's own reading of the ids, whatever the worker says it is.
+void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
+  HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(), " came");
+  const int64_t vocab_size = limits_.requests ? limits_.requests->vocab_size : INT32_MAX;
+  for (Reply& reply : replies) {
+    if (reply.failed) continue;
+    check_columns(reply, asked.request, vocab_size, {asked.version, weights_->version()});
+    if (!limits_.requests) continue;
+    check_end(reply, asked.request, *limits_.requests);
+    const Tokenizer* tokenizer = limits_.requests->tokenizer;
+    reply.text = tokenizer ? reply_text(*tokenizer, asked.request.sampling, reply.ids, reply.finish_reason == "length") : "";
+  }
+}
+
+bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
+  const std::lock_guard lock(mutex_);
+  const auto found = asked_.find(done.ticket);
+  if (found == asked_.end()) return false;  // cancelled meanwhile
+  Asked& asked = found->second;
+  const auto writer = std::ranges::find(asked.writers, place, &Asked::Writer::worker);
+  if (writer == asked.writers.end()) return false;  // another one was first
+  Member& worker = workers_[place];
+  if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return false;  // it has not been told of it since it joined
+  check(asked, done.replies);
+  if (std::ranges::any_of(done.replies, &Reply::failed)) {
+    failed(place, done.ticket, asked, std::move(done.replies));
+    return false;
+  }
+  worker.failures = 0;
+  worker.finished = true;
+  worker.useful = true;
+  worker.fruitless = false;
+  none_since_ = {};
+  for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
+  worker.tokens -= asked.tokens;
+  mark_idle(worker);
+  const double seconds = writer->since.seconds();
+  asked.drop(place);
+  usual_seconds_ += (usual_seconds_ == 0 ? 1.0 : 0.1) * (seconds - usual_seconds_);
+  withdraw(done.ticket, asked);
+  whole_.push_back({done.ticket, std::move(done.replies)});
+  assign();
+  return true;
+}
+
+void Dispatcher::failed(size_t place, uint64_t ticket, Asked& asked, std::vector<Reply> replies) {
+  Member& worker = workers_[place];
+  const std::string reason = std::ranges::find_if(replies, &Reply::failed)->finish_reason.substr(0, 300);
+  HONE_CHECK(++worker.failures < most_failures, "it failed ", worker.failures, " requests one after the other, the last one: ", reason);
+  log::warning("rollout: ", worker.name, " failed a request: ", reason);
+  asked.drop(place);
+  asked.failed_by.push_back(place);
+  worker.tokens -= asked.tokens;
+  mark_idle(worker);
+  if (!asked.writers.empty()) return;  // another one has it, too
+  if (asked.failed_by.size() >= most_tries) {
+    whole_.push_back({ticket, std::move(replies)});
+  } else {
+    queue_.push_back(ticket);
+    std::ranges::sort(queue_);
+  }
+  assign();
+}
+
+void Dispatcher::synced(double seconds) {
+  const std::lock_guard lock(mutex_);
+  double& slowest = counts_["time/weight_sync"];
+  slowest = std::max(slowest, seconds);
+}
+
+void Dispatcher::moved(size_t place) {
+  const std::lock_guard lock(mutex_);
+  Member& worker = workers_[place];
+  worker.useful |= !worker.fruitless && worker.since_joined.seconds() > limits_.timeout;
+}
+
+void Dispatcher::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+}
+
+void Dispatcher::pause(double seconds) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, duration(seconds), [this] { return stopping_; });
+}
+
+bool Dispatcher::stopping() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+}  // namespace hone

@@ -1,0 +1,34 @@
+#pragma once
+// Worker: an engine that writes replies for a learner elsewhere: the server's network surface with endpoints for a model, its weights, and requests
+// in token ids. docs/workers.md has the protocol. It serves one learner at a time and keeps its weights from one session to the next. Where its
+// engine stops (weights of NaN, say) the session ends, and the next one has another engine.
+#include <memory>
+#include <string>
+
+#include "core/device/device.h"
+#include "core/net/http_error.h"
+#include "core/net/http_server.h"
+
+namespace hone {
+
+struct WorkerConfig {
+  HttpServerConfig http{.max_body_bytes = int64_t{64} << 20, .max_connections = 64, .body_timeout = 120, .threads = 8};
+  std::string api_key_file = {};  // none = everybody may ask
+  ServeAccess access = {};
+  double lease = 30;  // seconds without a word after which a learner counts as gone
+  void fields(Fields& f);
+};
+
+class Worker {
+ public:
+  // Serves from now on. The device outlives it.
+  Worker(Device& device, const WorkerConfig& config);
+  ~Worker();
+  int64_t port() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hone

@@ -1,0 +1,224 @@
+#include "rollout/remote/worker_messages.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "core/io/scratch_folder.h"
+#include "core/text/tokenizer/generation_config.h"
+#include "core/text/tokenizer/tokenizer.h"
+
+namespace hone {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "columns travel as this machine has them in memory");
+
+Json text_json(std::string_view bytes) { return base64(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())); }
+
+std::string text_of(const Json& json, std::string_view what) { return from_base64(json.as_string(what), what); }
+
+template <class T>
+Json column(const std::vector<T>& numbers) {
+  return text_json({reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)});
+}
+
+template <class T>
+std::vector<T> column_of(const Json& message, const char* name) {
+  const std::string bytes = text_of(message.at(name), name);
+  HONE_CHECK(bytes.size() % sizeof(T) == 0, name, ": ", bytes.size(), " bytes are no numbers of ", sizeof(T));
+  std::vector<T> out(bytes.size() / sizeof(T));
+  if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+Json likeliest_json(const std::vector<std::vector<TokenLogp>>& rows) {
+  JsonArray out;
+  for (const std::vector<TokenLogp>& row : rows) out.push_back(column(row));
+  return out;
+}
+
+std::vector<std::vector<TokenLogp>> likeliest_of(const Json& message, const char* name) {
+  std::vector<std::vector<TokenLogp>> out;
+  for (const Json& row : message.at(name).as_array(name)) out.push_back(column_of<TokenLogp>(JsonObject{{name, row}}, name));
+  return out;
+}
+
+uint64_t ticket_of(const Json& json) { return static_cast<uint64_t>(json.as_int("ticket")); }
+
+Json reply_json(const Reply& reply) {
+  return JsonObject{{"ids", column(reply.ids)},
+                    {"logp", column(reply.logp)},
+                    {"truncated_logp", column(reply.truncated_logp)},
+                    {"raw_logp", column(reply.raw_logp)},
+                    {"forced", column(std::vector<uint8_t>(reply.forced.begin(), reply.forced.end()))},
+                    {"versions", column(reply.versions)},
+                    {"top_logprobs", likeliest_json(reply.top_logprobs)},
+                    {"prompt_logp", column(reply.prompt_logp)},
+                    {"prompt_top_logprobs", likeliest_json(reply.prompt_top_logprobs)},
+                    {"text", text_json(reply.text)},
+                    {"finish_reason", reply.finish_reason},
+                    {"failed", reply.failed}};
+}
+
+Reply reply_of(const Json& json) {
+  Reply out;
+  out.ids = column_of<int32_t>(json, "ids");
+  out.logp = column_of<float>(json, "logp");
+  out.truncated_logp = column_of<float>(json, "truncated_logp");
+  out.raw_logp = column_of<float>(json, "raw_logp");
+  const std::vector<uint8_t> forced = column_of<uint8_t>(json, "forced");
+  out.forced.assign(forced.begin(), forced.end());
+  out.versions = column_of<int64_t>(json, "versions");
+  out.top_logprobs = likeliest_of(json, "top_logprobs");
+  out.prompt_logp = column_of<float>(json, "prompt_logp");
+  out.prompt_top_logprobs = likeliest_of(json, "prompt_top_logprobs");
+  out.text = text_of(json.at("text"), "text");
+  out.finish_reason = json.at("finish_reason").as_string("finish_reason");
+  out.failed = json.at("failed").as_bool("failed");
+  const size_t size = out.ids.size();
+  for (const auto& [name, length] : {std::pair{"logp", out.logp.size()},
+                                     {"truncated_logp", out.truncated_logp.size()},
+                                     {"raw_logp", out.raw_logp.size()},
+                                     {"versions", out.versions.size()},
+                                     {"forced", forced.empty() ? size : forced.size()},
+                                     {"top_logprobs", out.top_logprobs.empty() ? size : out.top_logprobs.size()}})
+    HONE_CHECK(length == size, "a reply of ", size, " ids has ", length, " numbers in ", name);
+  return out;
+}
+
+Json request_json(const Request& request) {
+  Sampling sampling = request.sampling;
+  return JsonObject{{"prompt", column(request.prompt)},         {"n", request.n},
+                    {"id", std::bit_cast<int64_t>(request.id)}, {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
+                    {"top_logprobs", request.top_logprobs},     {"prompt_logprobs", request.prompt_logprobs}};
+}
+
+Request request_of(const Json& json) {
+  Request out;
+  out.prompt = column_of<int32_t>(json, "prompt");
+  out.n = json.at("n").as_int("n");
+  HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, ", it must be in [1, 65536]");
+  out.id = std::bit_cast<uint64_t>(json.at("id").as_int("id"));
+  from_json(json.at("sampling"), "sampling", [&](Fields& f) { out.sampling.fields(f); });
+  out.top_logprobs = json.at("top_logprobs").as_int("top_logprobs");
+  out.prompt_logprobs = json.at("prompt_logprobs").as_bool("prompt_logprobs");
+  return out;
+}
+
+template <class T>
+T of_name(const Json& json, const char* member, std::initializer_list<T> known) {
+  const std::string& name = json.at(member).as_string(member);
+  for (const T one : known)
+    if (name_of(one) == name) return one;
+  fail(member, " '", name, "' is unknown here");
+}
+
+}  // namespace
+
+std::string base64(const Digest& digest) { return base64(std::span<const unsigned char>(digest)); }
+
+Digest digest_of(std::string_view text, std::string_view what) {
+  const std::string bytes = from_base64(text, what);
+  Digest out{};
+  HONE_CHECK(bytes.size() == out.size(), what, ": a digest has ", out.size(), " bytes, not ", bytes.size());
+  std::memcpy(out.data(), bytes.data(), out.size());
+  return out;
+}
+
+std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
+  const ScratchFolder folder;
+  tokenizer.save(folder.path());
+  std::map<std::string, std::string> out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    out[entry.path().filename().string()] = read_file(entry.path(), max_tokenizer_bytes);
+  out["generation_config.json"] = generation_config(tokenizer).dump();
+  return out;
+}
+
+Tokenizer tokenizer_of(const std::map<std::string, std::string>& files) {
+  const ScratchFolder folder;
+  for (const auto& [name, content] : files) {
+    HONE_CHECK(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "tokenizer: '", name, "' is no file's name");
+    write_file_atomic(std::filesystem::path(folder.path()) / name, content);
+  }
+  return Tokenizer::load(folder.path());
+}
+
+Json WorkerSetup::to_json() const {
+  LoraConfig adapters = lora;
+  EngineConfig settings = engine;
+  JsonObject files;
+  for (const auto& [name, content] : tokenizer) files.emplace_back(name, text_json(content));
+  return JsonObject{{"protocol", worker_protocol},
+                    {"run", run},
+                    {"model", model},
+                    {"lora", hone::to_json([&](Fields& f) { adapters.fields(f); })},
+                    {"dtype", name_of(dtype)},
+                    {"device", name_of(device)},
+                    {"numerics", numerics == Numerics::exact ? "exact" : "fast"},
+                    {"engine", hone::to_json([&](Fields& f) { settings.fields(f); })},
+                    {"tokenizer", std::move(files)}};
+}
+
+WorkerSetup WorkerSetup::parse(const Json& json) {
+  const int64_t protocol = json.at("protocol", "setup").as_int("protocol");
+  HONE_CHECK(protocol == worker_protocol, "the learner speaks protocol ", protocol, ", this worker ", worker_protocol,
+             ": both must be the same hone");
+  WorkerSetup out;
+  out.run = json.at("run", "setup").as_string("run");
+  out.model = json.at("model", "setup");
+  from_json(json.at("lora", "setup"), "lora", [&](Fields& f) { out.lora.fields(f); });
+  out.dtype = of_name(json, "dtype", {DType::f32, DType::bf16});
+  out.device = of_name(json, "device", {DeviceKind::cpu, DeviceKind::cuda});
+  out.numerics = numerics_of(json.at("numerics", "setup").as_string("numerics"));
+  from_json(json.at("engine", "setup"), "engine", [&](Fields& f) { out.engine.fields(f); });
+  HONE_CHECK(out.engine.speculative.model.empty(), "a worker has no draft model: speculative.model is a folder of the learner's machine");
+  for (const auto& [name, content] : json.at("tokenizer", "setup").as_object("tokenizer")) out.tokenizer[name] = text_of(content, name);
+  return out;
+}
+
+Json WorkerTurn::to_json() const {
+  JsonArray asked, dropped;
+  for (const Ask& ask : submit) asked.push_back(JsonObject{{"ticket", static_cast<int64_t>(ask.ticket)}, {"request", request_json(ask.request)}});
+  for (const uint64_t ticket : cancel) dropped.push_back(static_cast<int64_t>(ticket));
+  return JsonObject{{"turn", number}, {"wait", wait}, {"version", version}, {"submit", std::move(asked)}, {"cancel", std::move(dropped)}};
+}
+
+WorkerTurn WorkerTurn::parse(const Json& json) {
+  WorkerTurn out;
+  out.number = json.at("turn", "turn").as_int("turn");
+  out.wait = json.at("wait", "turn").as_double("wait");
+  out.version = json.at("version", "turn").as_int("version");
+  HONE_CHECK(out.wait >= 0 && out.wait <= 1, "wait is ", out.wait, ", it must be in [0, 1] seconds");
+  for (const Json& ask : json.at("submit", "turn").as_array("submit"))
+    out.submit.push_back({ticket_of(ask.at("ticket", "submit")), request_of(ask.at("request", "submit"))});
+  for (const Json& ticket : json.at("cancel", "turn").as_array("cancel")) out.cancel.push_back(ticket_of(ticket));
+  return out;
+}
+
+Json WorkerReport::to_json() const {
+  JsonArray done;
+  for (const Done& of : finished) {
+    JsonArray replies;
+    for (const Reply& reply : of.replies) replies.push_back(reply_json(reply));
+    done.push_back(JsonObject{{"ticket", static_cast<int64_t>(of.ticket)}, {"replies", std::move(replies)}});
+  }
+  return JsonObject{{"turn", number}, {"version", version}, {"computed_tokens", computed_tokens}, {"finished", std::move(done)}};
+}
+
+WorkerReport WorkerReport::parse(const Json& json) {
+  WorkerReport out;
+  out.number = json.at("turn", "report").as_int("turn");
+  out.version = json.at("version", "report").as_int("version");
+  out.computed_tokens = json.at("computed_tokens", "report").as_int("computed_tokens");
+  for (const Json& of : json.at("finished", "report").as_array("finished")) {
+    Done& done = out.finished.emplace_back(Done{.ticket = ticket_of(of.at("ticket", "finished")), .replies = {}});
+    for (const Json& reply : of.at("replies", "finished").as_array("replies")) done.replies.push_back(reply_of(reply));
+  }
+  return out;
+}
+
+}  // namespace hone

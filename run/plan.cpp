@@ -1,0 +1,238 @@
+#include "run/plan.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/base/format.h"
+#include "core/base/log.h"
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "model/flops.h"
+#include "model/io/adapter.h"
+#include "model/quantized_model.h"
+#include "posttrain/rl/weight_queue.h"
+#include "rollout/kv/kv_storage.h"
+#include "train/stage.h"
+#include "train/trainer.h"
+
+namespace hone {
+namespace {
+
+std::unique_ptr<Model> shape_only(const std::string& folder) {
+  const std::string path = (base_folder(expand_path(folder)) / "config.json").string();
+  return make_model(parse_json(read_file(path), path), path);
+}
+
+std::unique_ptr<Model> shape_only(const Recipe& recipe) {
+  if (!recipe.model.path.empty()) return shape_only(recipe.model.path);
+  int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
+  for (const StageSpec& spec : recipe.stage)
+    if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
+  return make_model(recipe.model.make_config(vocabulary), recipe.model_source());
+}
+
+bool starts_from_adapter(const Recipe& recipe) { return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path)); }
+
+// Of the adapters that the recipe's stages train; r = 0: none.
+LoraConfig lora_of(const Recipe& recipe) {
+  return starts_from_adapter(recipe) ? read_lora_config(expand_path(recipe.model.path)) : recipe.model.lora.config;
+}
+
+// Adapters need trained weights below them, and no stage can train those once there are adapters.
+void check_adapters(const Recipe& recipe) {
+  if (lora_of(recipe).r == 0) return;
+  shape_only(recipe)->add_lora(lora_of(recipe));
+  bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    if (!spec.stage->trains()) continue;
+    const bool adapts = spec.stage->adapts();
+    HONE_CHECK(!adapts || weights, spec.name, ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
+    HONE_CHECK(adapts || !adapters, spec.name,
+               ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
+    if (spec.stage->passes_model_on()) weights = true, adapters = adapts;
+  }
+}
+
+// The tokenizer that the run begins with, if there is one.
+std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
+  if (!recipe.tokenizer.empty()) return Tokenizer::load(expand_path(recipe.tokenizer));
+  const std::filesystem::path folder = recipe.model.path.empty() ? std::filesystem::path() : tokenizer_folder(expand_path(recipe.model.path));
+  if (folder.empty() || !Tokenizer::is_in(folder)) return std::nullopt;
+  return Tokenizer::load(folder);
+}
+
+// Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention less.
+constexpr double expected_share = 0.4;
+
+// A sample with every column an objective may read; the numbers do not matter on the meta device.
+Sample widest_sample(int64_t length) {
+  const size_t n = static_cast<size_t>(length);
+  Sample out;
+  out.tokens.assign(n, 0);
+  out.mask.assign(n, 1.0f);
+  out.mask[0] = 0;
+  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns = std::vector<float>(n, 0.0f);
+  return out;
+}
+
+// The keys and values of every token that an engine caches.
+int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const ModelShape& shape, DType dtype) {
+  return static_cast<int64_t>(KvPlanes(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
+}
+
+// One step on the meta device: what it takes there is what it takes anywhere.
+// adapted: an earlier stage trained adapters, too.
+Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer, bool adapted) {
+  const StepShape step = spec.stage->step_shape(shape, tokenizer);
+  const std::unique_ptr<Device> device = devices().at("meta")(0);
+  Context context(*device);
+  context.stand_for(device_kind(recipe.device));
+  context.set_numerics(numerics_of(recipe.numerics));
+  const std::unique_ptr<Model> model = shape_only(recipe);
+  if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->adapts()) model->add_lora(lora);
+  model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
+  Trainer trainer(context, *model, *step.trainer);
+  const int64_t length = shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length;
+  const Sample sample = widest_sample(length);
+  const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
+  trainer.step(batch, *step.objective, 0);
+  const bool beside = step.rollout && recipe.rollout.beside_learner();
+  const int64_t kv_bytes = beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
+  int64_t draft_bytes = 0;
+  if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
+    const std::unique_ptr<Model> draft = shape_only(folder);
+    draft->allocate(context, model->dtype(), false);
+    draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) + kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
+  }
+  int64_t quantized_bytes = 0;
+  if (const std::string& format = recipe.rollout.quantization; beside && format != "none")
+    quantized_bytes = static_cast<int64_t>(QuantizedModel(context, *model, quant_formats().at(format)).bytes());
+  const ModelPlan plan = plan_model(*model, length);
+  const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
+  const TrainerMemory memory = trainer.memory();
+  int64_t reference = step.reference ? weights : 0;
+  if (model->lora() && step.reference) {
+    reference = 0;
+    if (adapted)
+      for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
+  }
+  const int64_t on_their_way = step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
+  int64_t weight_copies = (step.kept_versions + on_their_way) * static_cast<int64_t>(model->trained_values().bytes());
+  if (step.kept_versions > 0 && beside) weight_copies += weights;
+  const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
+  Json bytes = JsonObject{{"weights", weights},
+                          {"gradients", gradients},
+                          {"optimizer", memory.optimizer},
+                          {"activations", memory.activations},
+                          {"scratch", scratch},
+                          {"critic", memory.critic},
+                          {"reference", reference},
+                          {"kv_cache", kv_bytes},
+                          {"draft_model", draft_bytes},
+                          {"rollout_weights", quantized_bytes},
+                          {"weight_copies", weight_copies}};
+  int64_t total = 0;
+  for (const auto& [name, value] : bytes.as_object()) total += value.as_int();
+  bytes.set("total", total);
+  return JsonObject{{"name", spec.name},
+                    {"kind", spec.kind},
+                    {"steps", spec.stage->steps()},
+                    {"tokens_per_step", tokens},
+                    {"train_flops_per_token", plan.train_flops_per_token},
+                    {"flops", plan.train_flops_per_token * static_cast<double>(tokens) * static_cast<double>(spec.stage->steps())},
+                    {"trained_params", plan.trained_params},
+                    {"memory", bytes}};
+}
+
+std::string size_text(double bytes) { return bytes >= 1e9 ? format_text("%.2f GB", bytes * 1e-9) : format_text("%.1f MB", bytes * 1e-6); }
+
+std::string time_text(double seconds) {
+  if (seconds < 120) return format_text("%.0f s", seconds);
+  return seconds < 7200 ? format_text("%.0f min", seconds / 60) : format_text("%.1f h", seconds / 3600);
+}
+
+}  // namespace
+
+static void check_parts(const Recipe& recipe) {
+  model_dtype(recipe.dtype, device_kind(recipe.device));
+  for (const StageSpec& spec : recipe.stage) {
+    spec.stage->check(recipe);
+    for (const std::string& warning : spec.stage->warnings()) log::warning("stage ", spec.name, ": ", warning);
+  }
+  for (const EvalEntry& entry : recipe.eval) load_eval_task(entry.task).task->check();
+  bool tokenizer = !recipe.tokenizer.empty() || !recipe.model.path.empty();
+  if (!recipe.tokenizer.empty()) Tokenizer::load(expand_path(recipe.tokenizer));
+  for (const StageSpec& spec : recipe.stage) {
+    tokenizer = tokenizer || spec.stage->vocab_size() > 0;
+    HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name, ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
+  }
+  shape_only(recipe);
+  check_adapters(recipe);
+}
+
+void check_recipe(const Recipe& recipe) {
+  try {
+    check_parts(recipe);
+  } catch (const Error& error) {
+    // Stages know their keys, not the file that these are from.
+    const std::string_view what = error.what();
+    if (recipe.source.empty() || what.starts_with(recipe.source)) throw;
+    fail(recipe.source, ": ", what);
+  }
+}
+
+void add_times(Json& plan, double flops_per_second) {
+  const double rate = expected_share * flops_per_second;
+  plan.set("flops_per_second", rate);
+  JsonArray stages = plan.at("stages").as_array();
+  for (Json& stage : stages) stage.set("seconds", stage.at("flops").as_double() / rate);
+  plan.set("stages", std::move(stages));
+}
+
+Json plan_recipe(const Recipe& recipe) {
+  const std::unique_ptr<Model> model = shape_only(recipe);
+  const ModelPlan plan = plan_model(*model, model->shape().max_positions);
+  JsonArray stages;
+  bool adapted = starts_from_adapter(recipe);
+  std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
+  for (const StageSpec& spec : recipe.stage) {
+    if (spec.stage->vocab_size() > 0) tokenizer.reset();
+    if (!spec.stage->trains()) continue;
+    stages.push_back(plan_stage(recipe, spec, model->shape(), tokenizer ? &*tokenizer : nullptr, adapted));
+    adapted = adapted || (spec.stage->passes_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
+  }
+  return JsonObject{{"params", plan.params},
+                    {"embedding_params", plan.embedding_params},
+                    {"forward_flops_per_token", plan.forward_flops_per_token},
+                    {"stages", stages}};
+}
+
+std::string plan_text(const Json& plan) {
+  std::string out =
+      format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
+                  static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
+  for (const Json& stage : plan.at("stages").as_array()) {
+    const auto tokens = static_cast<long long>(stage.at("tokens_per_step").as_int());
+    if (const int64_t steps = stage.at("steps").as_int(); steps > 0)
+      out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
+                         static_cast<long long>(steps), tokens, stage.at("flops").as_double());
+    else
+      out += format_text("%s: steps of at most %lld tokens, as many as num_train_epochs makes of the corpus", stage.at("name").as_string().c_str(),
+                         tokens);
+    if (const int64_t trained = stage.at("trained_params").as_int(); trained != plan.at("params").as_int())
+      out += format_text(", %lld parameters trained", static_cast<long long>(trained));
+    if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());
+    out += "; memory";
+    for (const auto& [name, bytes] : stage.at("memory").as_object())
+      if (bytes.as_int() > 0) out += " " + name + " " + size_text(bytes.as_double()) + ",";
+    out.back() = '\n';
+  }
+  if (const Json* rate = plan.find("flops_per_second"))
+    out += format_text(
+        "Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; sampling and evaluation are "
+        "not counted.\n",
+        rate->as_double(), 100 * expected_share);
+  return out;
+}
+
+}  // namespace hone

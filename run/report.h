@@ -1,0 +1,17 @@
+#pragma once
+// The report of a run, made from run.json and metrics.jsonl alone, so that it can be made again at any time.
+#include <filesystem>
+#include <string>
+
+#include "core/io/json.h"
+
+namespace hone {
+
+// Writes report.json ({name, stages: [{name, kind, accuracy, ci95, sampled_accuracy, sampled_ci95, before, tokens, seconds, ...}], ...}), report.md
+// and the SVG curves it shows into the run folder. Returns report.json's contents.
+Json write_report(const std::filesystem::path& folder);
+
+// The final table for a terminal: a line a stage, accuracies in percent with their intervals.
+std::string report_table(const Json& report);
+
+}  // namespace hone

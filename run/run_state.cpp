@@ -1,0 +1,211 @@
+#include "run/run_state.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "core/base/log.h"
+#include "core/io/checkpoint.h"
+#include "core/io/file.h"
+#include "train/stage.h"
+
+namespace hone {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json json_of(const Recipe& recipe) {
+  Recipe copy = recipe;
+  return to_json([&](Fields& f) { copy.fields(f); });
+}
+
+void check_results(const Json& results, const std::string& where) {
+  for (const Json& result : results.as_array(where)) result.as_object(where + "'s result");
+}
+
+void check_stage(const Json& stage, const StageSpec& spec, const std::string& where) {
+  const std::string& name = stage.at("name", where).as_string(where + ".name");
+  HONE_CHECK(name == spec.name, where, ".name is '", name, "', the recipe's stage in this place is '", spec.name,
+             "': the stages of a run that is half done cannot be renamed or reordered");
+  for (const char* count : {"steps", "kept_step", "tokens"})
+    HONE_CHECK(stage.at(count, where).as_int(concat(where, ".", count)) >= 0, where, ".", count, " is negative");
+  if (const Json* planned = stage.find("planned_steps"))  // older runs lack it
+    HONE_CHECK(planned->as_int(where + ".planned_steps") >= 0, where, ".planned_steps is negative");
+  stage.at("seconds", where).as_double(where + ".seconds");
+  check_results(stage.at("eval", where), where + ".eval");
+}
+
+// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have been removed.
+void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
+  for (size_t i = stages.size(); i-- > 0;) {
+    const StageSpec& spec = recipe.stage[i];
+    if (!spec.stage->passes_model_on()) continue;
+    const int64_t step = stages[i].at("kept_step").as_int();
+    const fs::path kept = folder / "checkpoints" / spec.name / concat("step-", step);
+    HONE_CHECK(fs::is_directory(kept), path, ": stages[", i, "].kept_step is ", step, ", and there is no checkpoint ", kept.string());
+    return;
+  }
+}
+
+using Change = std::function<void(const std::string& key, const std::string& before, const std::string& now)>;
+
+// Calls change() for each key that both have with different values. A key that only one of them has belongs to another version, or to another kind,
+// and that key differs.
+void each_change(const Json& before, const Json& now, const std::string& key, const Change& change) {
+  if (before.is_object() && now.is_object()) {
+    for (const auto& [name, value] : now.as_object())
+      if (const Json* old = before.find(name)) each_change(*old, value, key.empty() ? name : key + "." + name, change);
+    return;
+  }
+  const bool arrays = before.is_array() && now.is_array() && before.as_array().size() == now.as_array().size();
+  if (arrays && !now.as_array().empty() && now.as_array().front().is_object()) {
+    for (size_t i = 0; i < now.as_array().size(); ++i) each_change(before.as_array()[i], now.as_array()[i], concat(key, ".", i), change);
+    return;
+  }
+  const std::string old_text = before.dump(), new_text = now.dump();
+  if (old_text != new_text) change(key, old_text, new_text);
+}
+
+template <size_t N>
+bool is_one_of(const std::string& key, const std::array<std::string_view, N>& keys) {
+  return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) { return key == one || (key.starts_with(one) && key[one.size()] == '.'); });
+}
+
+// Where files lie may change: folders move, and another machine has its data elsewhere.
+bool is_place(const std::string& key) {
+  constexpr std::array<std::string_view, 6> places{"path", "config", "file", "files", "eval_files", "words"};
+  return std::find(places.begin(), places.end(), key.substr(key.rfind('.') + 1)) != places.end();
+}
+
+// What the weights and the draws of a run are made of.
+bool is_fixed_for_run(const std::string& key) {
+  constexpr std::array<std::string_view, 3> fixed{"seed", "dtype", "model"};
+  constexpr std::array<std::string_view, 2> free{"model.save_dtype", "model.lora.merge"};
+  return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
+}
+
+// What a stage's checkpoint holds the state of: its data and their order, the shape of a step, the optimizer, the critic.
+bool is_fixed_for_begun_stage(const std::string& key) {
+  constexpr std::array fixed = std::to_array<std::string_view>({"kind",
+                                                                "name",
+                                                                "objective",
+                                                                "generator",
+                                                                "split",
+                                                                "offset",
+                                                                "limit",
+                                                                "documents",
+                                                                "text_key",
+                                                                "prompt",
+                                                                "answer",
+                                                                "completion",
+                                                                "chosen",
+                                                                "rejected",
+                                                                "label",
+                                                                "chat",
+                                                                "system",
+                                                                "packing",
+                                                                "max_length",
+                                                                "too_long",
+                                                                "batch_size",
+                                                                "eval_share",
+                                                                "vocab_size",
+                                                                "prompts_per_step",
+                                                                "num_generations",
+                                                                "num_iterations",
+                                                                "mini_batches",
+                                                                "max_staleness",
+                                                                "optimizer",
+                                                                "moments",
+                                                                "critic.trunk",
+                                                                "completion_only_loss",
+                                                                "assistant_only_loss"});
+  return is_one_of(key, fixed);
+}
+
+void refuse_change(const fs::path& folder, const std::string& key, const std::string& before, const std::string& now, const std::string& why) {
+  fail((folder / "recipe.toml").string(), ": ", key, " is ", now, ", this run was begun with ", before, ": ", why,
+       "; put it back, or start a new run");
+}
+
+void log_change(const std::string& key, const std::string& before, const std::string& now) {
+  log::warning("the run goes on with ", key, " = ", now, " (it was ", before, ")");
+}
+
+// The stages of the recipe: those that are done, the one under way if it has a checkpoint, those to come.
+void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const JsonArray& now) {
+  const auto done = static_cast<size_t>(state.stages_done);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const std::string where = concat((folder / "run.json").string(), ": recipe.stage[", i, "]");
+    const std::string& name = before[i].at("name", where).as_string(where + ".name");
+    const bool is_done = i < done, is_begun = is_done || !checkpoint_steps(folder / "checkpoints" / name).empty();
+    if (i >= now.size()) {
+      if (is_begun) refuse_change(folder, "stage." + name, "this stage", "missing", "a stage that has been worked on stays in the recipe");
+      log_change("stage." + name, "there", "no longer there");
+      continue;
+    }
+    each_change(before[i], now[i], "", [&](const std::string& key, const std::string& old, const std::string& given) {
+      const std::string whole = concat("stage.", name, ".", key);
+      if (is_done && !is_place(key)) refuse_change(folder, whole, old, given, "the stage is done");
+      if (is_begun && is_fixed_for_begun_stage(key)) refuse_change(folder, whole, old, given, "the stage's checkpoints are made with it");
+      log_change(whole, old, given);
+    });
+  }
+}
+
+}  // namespace
+
+void RunState::save(const fs::path& folder, const Recipe& now) {
+  recipe = json_of(now);
+  const Json all = JsonObject{{"name", now.name},
+                              {"stages_done", stages_done},
+                              {"num_stages", now.stage.size()},
+                              {"evaluated", evaluated},
+                              {"initial", initial},
+                              {"stages", stages},
+                              {"log", log},
+                              {"recipe", recipe}};
+  write_file_atomic(folder / "run.json", all.dump(2) + "\n");
+}
+
+RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
+  const std::string path = (folder / "run.json").string();
+  const Json all = parse_json(read_file(path), path);
+  RunState out;
+  out.stages_done = all.at("stages_done", path).as_int(path + ": stages_done");
+  HONE_CHECK(out.stages_done >= 0 && out.stages_done <= static_cast<int64_t>(recipe.stage.size()), path, ": stages_done is ", out.stages_done,
+             ", the recipe has ", recipe.stage.size(), " stages");
+  out.evaluated = all.at("evaluated", path).as_bool(path + ": evaluated");
+  out.initial = all.at("initial", path);
+  check_results(out.initial, path + ": initial");
+  out.stages = all.at("stages", path);
+  const JsonArray& stages = out.stages.as_array(path + ": stages");
+  HONE_CHECK(static_cast<int64_t>(stages.size()) == out.stages_done, path, ": stages_done is ", out.stages_done, ", stages lists ", stages.size());
+  for (size_t i = 0; i < stages.size(); ++i) check_stage(stages[i], recipe.stage[i], concat(path, ": stages[", i, "]"));
+  check_start(stages, folder, recipe, path);
+  out.log = all.at("log", path);
+  for (const char* name : {"metrics_bytes", "samples_bytes"}) {
+    const std::string where = concat(path, ": log.", name);
+    HONE_CHECK(out.log.at(name, path + ": log").as_int(where) >= 0, where, " is negative");
+  }
+  if (const Json* made_with = all.find("recipe")) out.recipe = *made_with;
+  return out;
+}
+
+void check_same_recipe(const RunState& state, const fs::path& folder, const Recipe& recipe) {
+  if (state.recipe.is_null()) {
+    log::warning((folder / "run.json").string(), ": it does not say what recipe the run was begun with, so changes of the recipe are not seen");
+    return;
+  }
+  const std::string where = (folder / "run.json").string() + ": recipe";
+  Json before = state.recipe, now = json_of(recipe);
+  const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"), new_stages = now.at("stage").as_array();
+  for (Json* one : {&before, &now}) one->set("stage", nullptr);
+  const bool nothing_made = state.stages_done == 0 && !state.evaluated;
+  each_change(before, now, "", [&](const std::string& key, const std::string& old, const std::string& given) {
+    if (!nothing_made && is_fixed_for_run(key)) refuse_change(folder, key, old, given, "what the run holds is made with it");
+    log_change(key, old, given);
+  });
+  check_stages(state, folder, old_stages, new_stages);
+}
+
+}  // namespace hone

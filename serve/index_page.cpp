@@ -1,0 +1,28 @@
+#include "serve/index_page.h"
+
+#include "core/base/check.h"
+#include "core/net/digest.h"
+
+namespace hone {
+
+// What a policy calls the text between the page's one opening and closing tag of that name.
+static std::string hash_source(std::string_view name) {
+  const std::string opening = concat("<", name, ">"), closing = concat("</", name, ">");
+  const size_t begin = index_page().find(opening) + opening.size();
+  const std::string_view text = index_page().substr(begin, index_page().find(closing, begin) - begin);
+  return concat("'sha256-", base64(sha256(text)), "'");
+}
+
+HttpReply page_reply() {
+  static const std::string policy =
+      concat("default-src 'none'; script-src ", hash_source("script"), "; style-src ", hash_source("style"),
+             "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'");
+  return {.body = std::string(index_page()),
+          .content_type = "text/html; charset=utf-8",
+          .headers = {{"Content-Security-Policy", policy},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
+}  // namespace hone

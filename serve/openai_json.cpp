@@ -1,0 +1,180 @@
+#include "serve/openai_json.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "core/text/unicode/unicode.h"
+
+namespace hone {
+namespace {
+
+std::string bytes_of(const Tokenizer* tokenizer, int32_t id) {
+  if (!tokenizer) return {};
+  return tokenizer->is_special(id) ? tokenizer->token(id) : tokenizer->token_bytes(id);
+}
+
+int64_t num_characters(std::string_view text) {
+  return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
+// OpenAI's object of the likeliest: by their text, best first, and the token itself where it is not one of them.
+Json likeliest(const ServedModel& model, int32_t id, float logp, std::span<const TokenLogp> top) {
+  Json out(JsonObject{});
+  const auto add = [&](const TokenLogp& one) {
+    const std::string text = token_text(model.tokenizer, one.id);
+    if (!out.find(text)) out.set(text, one.logp);
+  };
+  for (const TokenLogp& one : top) add(one);
+  add({id, logp});
+  return out;
+}
+
+std::span<const TokenLogp> top_of(const std::vector<std::vector<TokenLogp>>& rows, size_t i) {
+  return i < rows.size() ? std::span<const TokenLogp>(rows[i]) : std::span<const TokenLogp>();
+}
+
+bool is_forced(const Reply& reply, size_t i) { return i < reply.forced.size() && reply.forced[i]; }
+
+Json finish_of(const Reply& reply, const ChoicePart& part) { return part.last ? Json(reply.finish_reason) : Json(); }
+
+// A token with its log-prob as chats have it.
+JsonObject chat_token(const ServedModel& model, int32_t id, Json logp) {
+  JsonArray bytes;
+  for (const char c : bytes_of(model.tokenizer, id)) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
+  return {{"token", token_text(model.tokenizer, id)}, {"logprob", std::move(logp)}, {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+std::string token_text(const Tokenizer* tokenizer, int32_t id) {
+  if (!tokenizer) return concat("token_id:", id);
+  std::string bytes = bytes_of(tokenizer, id);
+  if (valid_utf8_prefix(bytes) == bytes.size()) return bytes;
+  std::string out = "bytes:";
+  for (const char c : bytes) {
+    char code[8];
+    std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    out += code;
+  }
+  return out;
+}
+
+LogprobTokens::LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
+                             const ChoicePart& part)
+    : request_(request),
+      prompt_(prompt),
+      model_(model),
+      reply_(reply),
+      begin_(part.begin),
+      echoed_(request.echo && part.first ? prompt.ids.size() : 0),
+      size_(echoed_ + part.end - part.begin),
+      prompt_characters_(echoed_ > 0 ? num_characters(prompt.text) : 0) {}
+
+LogprobTokens::Token LogprobTokens::token(size_t i) const {
+  if (i < echoed_) {
+    const bool known = i > 0 && i < reply_.prompt_logp.size();
+    return {prompt_.ids[i], known ? Json(reply_.prompt_logp[i]) : Json(), top_of(reply_.prompt_top_logprobs, i)};
+  }
+  const size_t t = begin_ + i - echoed_;
+  return {reply_.ids[t], is_forced(reply_, t) ? Json() : Json(reply_.raw_logp[t]), top_of(reply_.top_logprobs, t)};
+}
+
+Json LogprobTokens::offset(size_t i, int64_t& text_offset) const {
+  const int64_t here = text_offset;
+  const std::string bytes = bytes_of(model_.tokenizer, token(i).id);
+  if (i < echoed_) {
+    const bool added = i == 0 && !prompt_.text.starts_with(bytes);  // a token that the tokenizer puts before a document
+    if (!added) text_offset = std::min(prompt_characters_, text_offset + num_characters(bytes));
+    if (i + 1 == echoed_) text_offset = prompt_characters_;
+  } else if (model_.tokenizer && !model_.tokenizer->is_special(token(i).id)) {
+    text_offset += num_characters(bytes);
+  }
+  return here;
+}
+
+Json LogprobTokens::entry(size_t column, size_t i, int64_t& text_offset) const {
+  if (request_.chat) return chat_entry(i);
+  if (column == 3) return offset(i, text_offset);
+  Token of = token(i);
+  if (column == 0) return token_text(model_.tokenizer, of.id);
+  if (column == 1) return std::move(of.logp);
+  return of.logp.is_null() ? Json() : likeliest(model_, of.id, static_cast<float>(of.logp.as_double()), of.top);
+}
+
+Json LogprobTokens::chat_entry(size_t i) const {
+  const Token of = token(i);
+  Json out = chat_token(model_, of.id, of.logp.is_null() ? Json(0.0) : of.logp);
+  JsonArray top;
+  for (const TokenLogp& one : of.top) top.emplace_back(chat_token(model_, one.id, one.logp));
+  out.set("top_logprobs", std::move(top));
+  return out;
+}
+
+std::span<const LogprobTokens::Column> LogprobTokens::columns() const {
+  static constexpr std::array chat{Column{"content", true}, Column{"refusal", false}};
+  static constexpr std::array all{Column{"tokens", true}, Column{"token_logprobs", true}, Column{"top_logprobs", true}, Column{"text_offset", true}};
+  static constexpr std::array plain{all[0], all[1], Column{"top_logprobs", false}, all[3]};
+  if (request_.chat) return chat;
+  return request_.top_logprobs > 0 ? std::span<const Column>(all) : plain;
+}
+
+Json LogprobTokens::json(int64_t& text_offset) const {
+  JsonObject out;
+  for (size_t column = 0; column < columns().size(); ++column) {
+    Json& values = out.emplace_back(columns()[column].name, nullptr).second;
+    if (!columns()[column].listed) continue;
+    JsonArray entries;
+    for (size_t i = 0; i < size_; ++i) entries.push_back(entry(column, i, text_offset));
+    values = std::move(entries);
+  }
+  return out;
+}
+
+JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, const ChoicePart& part, bool streamed) {
+  JsonObject out{{"index", part.index}};
+  if (!request.chat) {
+    out.emplace_back("text", (request.echo && part.first ? prompt.text : "") + part.text);
+    return out;
+  }
+  Json message(JsonObject{});
+  if (!streamed || part.first) message.set("role", "assistant");
+  if (!streamed || part.first || !part.text.empty()) message.set("content", part.text);
+  if (!streamed) message.set("refusal", nullptr);
+  out.emplace_back(streamed ? "delta" : "message", std::move(message));
+  return out;
+}
+
+JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply, const ChoicePart& part) {
+  JsonObject out{{"finish_reason", finish_of(reply, part)}};
+  if (!request.return_token_ids) return out;
+  out.emplace_back("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
+  if (!request.chat && part.first) out.emplace_back("prompt_token_ids", Json::array(prompt.ids));
+  return out;
+}
+
+Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part,
+                 int64_t& text_offset) {
+  JsonObject out = choice_front(request, prompt, part, true);
+  out.emplace_back("logprobs", request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
+  for (auto& member : choice_back(request, prompt, reply, part)) out.push_back(std::move(member));
+  return out;
+}
+
+JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, bool streamed) {
+  const char* object = !request.chat ? "text_completion" : streamed ? "chat.completion.chunk" : "chat.completion";
+  return {{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}};
+}
+
+Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, JsonArray choices, Json usage) {
+  JsonObject out = answer_front(request, model, id, created, true);
+  out.emplace_back("choices", std::move(choices));
+  if (!usage.is_null() || request.include_usage) out.emplace_back("usage", std::move(usage));
+  return out;
+}
+
+Json usage_json(int64_t prompt_tokens, int64_t completion_tokens) {
+  return JsonObject{{"prompt_tokens", prompt_tokens}, {"completion_tokens", completion_tokens}, {"total_tokens", prompt_tokens + completion_tokens}};
+}
+
+}  // namespace hone

@@ -1,0 +1,30 @@
+#include "cli/bench/op_bench.h"
+
+#include "tests/kernels/op_check.h"
+
+namespace hone::test {
+
+TEST(Bench, MeasuresEveryBodyOfACaseAgainstTheLimit) {
+  static Floats numbers({1 << 16}, 1.0f);
+  static int runs = 0;
+  static const bool added = bench_cases().add("bench_test", [](Context&) {
+    return std::vector<BenchCase>{{"sum", "65536", 65536, 4 * 65536, {{"a loop", [] { ++runs; }}, {"nothing", [] {}}}}};
+  });
+  ASSERT_TRUE(added);
+  const MachineLimits limits{1e9, 1e9};
+  const std::vector<BenchRow> rows = run_bench(cpu(), limits, "bench_test", 0.01);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_GE(runs, 4);
+  EXPECT_EQ(rows[0].body, "a loop");
+  EXPECT_FALSE(rows[0].compute_bound);
+  EXPECT_NEAR(rows[0].share, 4 * 65536 / limits.read_bandwidth / rows[0].seconds, 1e-9 * rows[0].share);
+  EXPECT_NE(bench_table(limits, rows).find("nothing"), std::string::npos);
+}
+
+TEST(Bench, LimitsArePlausible) {
+  const MachineLimits limits = measure_limits(0.1);
+  EXPECT_GT(limits.flops, 1e8);
+  EXPECT_GT(limits.read_bandwidth, 1e7);
+}
+
+}  // namespace hone::test

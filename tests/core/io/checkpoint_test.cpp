@@ -1,0 +1,134 @@
+#include "core/io/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+
+#include "core/io/file.h"
+#include "tests/support/errors.h"
+#include "tests/support/support.h"
+
+namespace hone {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Counter : Stateful {
+  int64_t count = 0;
+  std::vector<float> moments = std::vector<float>(5);
+  void save_state(StateSection& section) const override {
+    section.values.set("count", count);
+    section.tensors.push_back({"moments", host_view(std::span(moments))});
+  }
+  void load_state(const StateSection& section) override {
+    count = section.values.at("count").as_int("count");
+    HONE_CHECK(section.tensors.size() == 1 && section.tensors[0].tensor.size() == 5, "moments: expected 5 values");
+    const auto values = section.tensors[0].tensor.as<float>();
+    moments.assign(values.begin(), values.end());
+  }
+};
+
+void write_text(const fs::path& path, std::string_view text) { std::ofstream(path, std::ios::binary) << text; }
+void fill_model(const fs::path& folder) { write_text(folder / "config.json", "{}"); }
+
+using test::error_of;
+
+TEST(Checkpoint, EveryStateIsFoundAsItWas) {
+  const test::TemporaryFolder root;
+  Counter saved;
+  saved.count = 42;
+  saved.moments = {1, 2, 3, 4, 0.1f};
+  const fs::path folder = save_checkpoint(root.path(), 7, 0, fill_model, {{"counter", &saved}});
+  EXPECT_EQ(folder, root.path() / "step-7");
+  verify_checkpoint(folder);
+  Counter loaded;
+  load_sections(folder, {{"counter", &loaded}});
+  EXPECT_EQ(loaded.count, 42);
+  EXPECT_EQ(loaded.moments, saved.moments);
+  EXPECT_NE(error_of([&] { load_sections(folder, {{"loader", &loaded}}); }).find("no section 'loader'"), std::string::npos);
+}
+
+TEST(Checkpoint, ASectionThatDoesNotFitNamesFileAndMember) {
+  const test::TemporaryFolder root;
+  struct Empty : Stateful {
+    void save_state(StateSection&) const override {}
+    void load_state(const StateSection&) override {}
+  } empty;
+  Counter counter;
+  const fs::path folder = save_checkpoint(root.path(), 1, 0, fill_model, {{"counter", &empty}});
+  EXPECT_NE(error_of([&] {
+              load_sections(folder, {{"counter", &counter}});
+            }).find("trainer/counter.json: object: member 'count' is missing"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, KeepsTheNewestAndTheMarked) {
+  const test::TemporaryFolder root;
+  Counter counter;
+  for (const int64_t step : {1, 2, 3, 10, 20}) {
+    save_checkpoint(root.path(), step, 2, fill_model, {{"counter", &counter}});
+    if (step == 2) write_text(root.path() / "step-2" / "keep", "");
+  }
+  write_text(root.path() / "step-99", "a file, no checkpoint");
+  fs::create_directories(root.path() / "step-30.tmp");
+  EXPECT_EQ(checkpoint_steps(root.path()), (std::vector<int64_t>{2, 10, 20}));
+  EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-20");
+  save_checkpoint(root.path(), 20, 2, fill_model, {{"counter", &counter}});  // the same step again replaces it
+  EXPECT_FALSE(fs::exists(root.path() / "step-30.tmp"));
+  EXPECT_EQ(checkpoint_steps(root.path()), (std::vector<int64_t>{2, 10, 20}));
+}
+
+TEST(Checkpoint, ATornOrAlteredFileIsRefusedByNameAndThePreviousIsUsed) {
+  const auto damaged = [](const std::function<void(const fs::path&)>& damage) {
+    const test::TemporaryFolder root;
+    const Counter counter;
+    save_checkpoint(root.path(), 1, 0, fill_model, {{"counter", &counter}});
+    const fs::path newest = save_checkpoint(root.path(), 2, 0, fill_model, {{"counter", &counter}});
+    damage(newest);
+    const std::string error = error_of([&] { verify_checkpoint(newest); });
+    EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-1") << error;
+    return error;
+  };
+  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "trainer/counter.safetensors", 70); }).find("counter.safetensors: 70 bytes"),
+            std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { write_text(f / "config.json", "[]"); }).find("config.json: altered"), std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "trainer/counter.json"); }).find("counter.json: the file is missing"), std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "manifest.json", 20); }).find("manifest.json:"), std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "manifest.json"); }).find("manifest.json: cannot open"), std::string::npos);
+}
+
+TEST(Checkpoint, NothingToResumeIsAnEmptyPath) {
+  const test::TemporaryFolder root;
+  EXPECT_TRUE(newest_checkpoint(root.path()).empty());
+  EXPECT_TRUE(newest_checkpoint(root.path() / "none").empty());
+}
+
+TEST(Checkpoint, ADiskThatFillsUpLeavesNothingBehind) {
+  const test::TemporaryFolder root;
+  Counter counter;
+  save_checkpoint(root.path(), 1, 1, fill_model, {{"counter", &counter}});
+  counter.moments.resize(100000);
+  // Files of this process may not grow past 64 KiB for a moment: writing the tensors fails halfway, as on a full disk.
+  struct rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = before;
+  small.rlim_cur = 1 << 16;
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const std::string error = error_of([&] { save_checkpoint(root.path(), 2, 1, fill_model, {{"counter", &counter}}); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_NE(error.find("counter.safetensors: cannot write: File too large"), std::string::npos) << error;
+  EXPECT_EQ(std::distance(fs::directory_iterator(root.path()), fs::directory_iterator()), 1);
+  EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-1");
+}
+
+TEST(Checkpoint, AnUnwritableFolderIsNamed) {
+  EXPECT_NE(error_of([] { save_checkpoint("/proc/hone", 1, 0, fill_model, {}); }).find("/proc/hone: cannot make the folder"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,148 @@
+#include "data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "tests/core/text/chat_tokenizer.h"
+#include "tests/core/text/tokenizer/character_tokenizer.h"
+#include "tests/model/characters.h"
+#include "tests/support/errors.h"
+
+namespace hone::test {
+namespace {
+
+class DatasetTest : public ::testing::Test {
+ protected:
+  std::string file(const std::string& name, const std::string& text) const {
+    write_file_atomic(folder.path() / name, text);
+    return (folder.path() / name).string();
+  }
+  TemporaryFolder folder;
+  Tokenizer tokenizer = character_tokenizer(folder.path());
+};
+
+TEST_F(DatasetTest, RowsComeInOrderWithTheirPlaceUpToTheLimit) {
+  const RowSource source{
+      .files = {file("a.jsonl", "{\"x\": 1}\n\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .limit = 3};
+  std::vector<std::string> seen;
+  read_rows(source, [&](const Json& row, const std::string& where) { seen.push_back(row.at("x").dump() + " " + where); });
+  const std::string root = folder.path().string();
+  EXPECT_EQ(seen, (std::vector<std::string>{"1 " + root + "/a.jsonl:1", "2 " + root + "/a.jsonl:3", "3 " + root + "/b.jsonl:1"}));
+}
+
+TEST_F(DatasetTest, AnOffsetPassesOverRowsOfAllFilesAndTheLimitCountsFromThere) {
+  RowSource source{.files = {file("a.jsonl", "{\"x\": 1}\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .offset = 1};
+  const auto seen = [&] {
+    std::string out;
+    read_rows(source, [&](const Json& row, const std::string&) { out += row.at("x").dump(); });
+    return out;
+  };
+  EXPECT_EQ(seen(), "234");
+  source.limit = 2;
+  EXPECT_EQ(seen(), "23");
+  source.offset = 4;
+  EXPECT_NE(error_of([&] { seen(); }).find("b.jsonl has no rows after the first 4"), std::string::npos);
+}
+
+TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
+  const auto read = [](std::vector<std::string> files) {
+    return error_of([&] { read_rows({.files = std::move(files), .generator = {}}, [](const Json&, const std::string&) {}); });
+  };
+  EXPECT_NE(read({file("list.jsonl", "[1]\n")}).find("list.jsonl:1: a row must be an object"), std::string::npos);
+  EXPECT_NE(read({file("torn.jsonl", "{}\n{\"x\n")}).find("torn.jsonl:2:"), std::string::npos);
+  EXPECT_NE(read({file("none.jsonl", "\n \n")}).find("none.jsonl has no rows"), std::string::npos);
+  EXPECT_NE(read({}).find("no files"), std::string::npos);
+}
+
+TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
+  const SftSource source{
+      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .sample = {}};
+  const Sample sample = load_sft(source, tokenizer).at(0);
+  const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
+  const size_t ends = tokenizer.eos() ? 1 : 0;
+  ASSERT_EQ(sample.tokens.size(), prompt.size() + reply.size() + ends);
+  for (size_t t = 0; t < sample.tokens.size(); ++t) EXPECT_EQ(sample.mask[t], t < prompt.size() ? 0 : 1) << t;
+  EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), sample.tokens.begin()));
+  EXPECT_TRUE(std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
+}
+
+TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
+  SftSource source{
+      .rows = {.files = {file("a.jsonl",
+                              "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": \"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
+               .generator = {}},
+      .prompt = "{q}",
+      .completion = "{a}",
+      .sample = {.format = {}, .max_length = 8}};
+  EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
+  source.sample.too_long = "truncate";  // the third has nothing left to train on
+  const std::vector<Sample> cut = load_sft(source, tokenizer);
+  ASSERT_EQ(cut.size(), 2u);
+  EXPECT_EQ(cut[1].tokens.size(), 8u);
+  EXPECT_EQ(cut[1].mask.size(), 8u);
+  source.sample.too_long = "error";
+  EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("a.jsonl:2"), std::string::npos);
+  source.sample.too_long = "skip";
+  source.sample.max_length = 2;
+  EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("every row is longer"), std::string::npos);
+}
+
+TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
+  SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}},
+                   .prompt = "{q}",
+                   .completion = "{a}",
+                   .completion_only_loss = false,
+                   .sample = {}};
+  const Sample sample = load_sft(source, tokenizer).at(0);
+  for (size_t t = 0; t < sample.mask.size(); ++t) EXPECT_EQ(sample.mask[t], t > 0) << t;
+}
+
+TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
+  SftSource source{};
+  source.rows.files = {file("b.jsonl",
+                            "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+                            "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
+  source.sample.format.chat = "plain";
+  const Sample whole = load_sft(source, tokenizer).at(0);
+  source.assistant_only_loss = true;
+  const Sample assistant = load_sft(source, tokenizer).at(0);
+  EXPECT_EQ(whole.tokens, assistant.tokens);
+  size_t replied = 0;
+  for (size_t t = 0; t < whole.mask.size(); ++t) {
+    EXPECT_EQ(whole.mask[t], t > 0) << t;
+    if (assistant.mask[t] == 0) continue;
+    const std::string text = tokenizer.token_bytes(whole.tokens[t]);
+    EXPECT_TRUE(text != "a" && text != "c") << t;
+    replied += text == "b";
+  }
+  EXPECT_EQ(replied, 3u);
+}
+
+// A template that leaves out all but the last message.
+TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
+  const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
+  SftSource source{};
+  source.rows.files = {file("c.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+                                       "\n"
+                                       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
+                                       R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})")};
+  source.sample.format.chat = "template";
+  EXPECT_EQ(load_sft(source, forgetful).size(), 2u);
+  source.assistant_only_loss = true;
+  const std::string error = error_of([&] { load_sft(source, forgetful); });
+  EXPECT_NE(error.find("c.jsonl:2: chat template: the assistant's turn in message 1"), std::string::npos) << error;
+}
+
+TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {
+  TaskSource source{.rows = {.files = {file("t.jsonl", R"({"q": "a b", "level": 3})")}, .generator = {}}, .prompt = "{q}.", .answer = ""};
+  const Task task = load_tasks(source).at(0);
+  EXPECT_EQ(task.prompt, "a b.");
+  EXPECT_EQ(task.answer, "");
+  EXPECT_EQ(task.columns.at("level").as_int(), 3);
+  source.answer = "{answer}";
+  EXPECT_NE(error_of([&] { load_tasks(source); }).find("t.jsonl:1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone::test

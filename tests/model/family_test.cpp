@@ -1,0 +1,210 @@
+// The contract of every model family: what holds for all of them, walked over families().
+#include "core/base/parallel_for.h"
+#include "model/token_logprobs.h"
+#include "tests/model/chain_loss.h"
+
+namespace hone::test {
+namespace {
+
+struct Case {
+  std::string name;
+  Json config;
+  friend void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
+};
+
+// Every family as it is, and the ways that config.json may bend one.
+std::vector<Case> cases() {
+  std::vector<Case> out;
+  for (const std::string& family : families().names()) {
+    out.push_back({family, tiny_config(family)});
+    out.push_back({family + "_tied", with(tiny_config(family), {{"tie_word_embeddings", true}})});
+  }
+  out.push_back({"llama_biases", with(tiny_config("llama"), {{"attention_bias", true}, {"mlp_bias", true}})});
+  out.push_back({"llama_linear", with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 2.0}}}})});
+  out.push_back({"qwen2_layers",
+                 with(tiny_config("qwen2"), {{"use_sliding_window", true}, {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
+  out.push_back(
+      {"llama_yarn", with(tiny_config("llama"), {{"rope_parameters", JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
+  return out;
+}
+
+class FamilyTest : public testing::TestWithParam<Case> {
+ protected:
+  FamilyTest() : device_(cpu_device()), context_(*device_) {
+    for (const size_t length : {11, 1, 7}) sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
+  }
+  std::vector<BatchPart> parts() const { return {sequences_.begin(), sequences_.end()}; }
+  std::unique_ptr<Model> model(bool gradients = true) { return make_tiny(context_, GetParam().config, gradients); }
+
+  std::unique_ptr<Device> device_;
+  Context context_;
+  std::vector<std::vector<int32_t>> sequences_;
+};
+
+TEST_P(FamilyTest, GradientOfTheWholeChain) {
+  const auto model = this->model();
+  ChainLoss loss(context_, *model, parts());
+  expect_chain_gradient(loss, *model);
+}
+
+TEST_P(FamilyTest, RecomputationHasTheSameBits) {
+  const auto model = this->model();
+  ChainLoss loss(context_, *model, parts());
+  loss.gradient(Recompute::none);
+  const std::vector<float> kept = download(context_, model->flat_grads());
+  for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+    loss.gradient(recompute);
+    EXPECT_EQ(download(context_, model->flat_grads()), kept);
+  }
+}
+
+TEST_P(FamilyTest, ThreadsDoNotChangeTheBits) {
+  const auto model = this->model();
+  ChainLoss loss(context_, *model, parts());
+  const int threads = num_threads();
+  std::vector<std::vector<float>> results;
+  for (const int count : {1, 2, 3}) {
+    set_num_threads(count);
+    loss.gradient(Recompute::none);
+    results.push_back(download(context_, model->flat_grads()));
+  }
+  set_num_threads(threads);
+  EXPECT_EQ(results[1], results[0]);
+  EXPECT_EQ(results[2], results[0]);
+}
+
+TEST_P(FamilyTest, PackingHasTheSameBits) {
+  const auto model = this->model(false);
+  std::vector<float> one_by_one;
+  for (const BatchPart& part : parts()) std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
+  EXPECT_EQ(hidden_of(context_, *model, parts()), one_by_one);
+}
+
+TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
+  const auto model = this->model();
+  Arena arena(*device_);
+  const Batch batch = pack_batch(context_, arena, parts());
+  const std::vector<int32_t> rows{0, 4, 10, 11, 18};
+  Pass pass(context_, *model, Recompute::none);
+  const std::vector<float> trained = download(context_, pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))));
+  const std::vector<float> all = hidden_of(context_, *model, parts());
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t r = 0; r < rows.size(); ++r)
+    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width), std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width)))
+        << "row " << r;
+}
+
+// Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one call.
+TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
+  const auto model = this->model(false);
+  const std::vector<std::vector<int32_t>> sequences{random_tokens(23, 19, 1), random_tokens(14, 19, 2)};
+  const std::vector<std::vector<size_t>> chunks{{5, 1, 1, 3, 5, 1, 4, 2, 1}, {1, 1, 4, 0, 2, 1, 1, 3, 1}};
+  TinyCache cache(context_, model->shape(), 2);
+  std::vector<std::vector<float>> hidden(2);
+  std::vector<size_t> at(2, 0);
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t round = 0; round < chunks[0].size(); ++round) {
+    std::vector<BatchPart> parts;
+    std::vector<int64_t> ids;
+    for (size_t s = 0; s < 2; ++s)
+      if (const size_t length = chunks[s][round]; length > 0) {
+        parts.push_back({std::span(sequences[s]).subspan(at[s], length), static_cast<int32_t>(at[s])});
+        ids.push_back(static_cast<int64_t>(s));
+        at[s] += length;
+      }
+    const std::vector<float> rows = hidden_of(context_, *model, parts, &cache.view(parts, ids));
+    auto from = rows.begin();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto count = static_cast<std::ptrdiff_t>(parts[i].tokens.size() * width);
+      hidden[static_cast<size_t>(ids[i])].insert(hidden[static_cast<size_t>(ids[i])].end(), from, from + count);
+      from += count;
+    }
+  }
+  for (size_t s = 0; s < 2; ++s) {
+    ASSERT_EQ(at[s], sequences[s].size());
+    EXPECT_EQ(hidden[s], hidden_of(context_, *model, {{BatchPart{sequences[s]}}})) << "sequence " << s;
+  }
+}
+
+TEST_P(FamilyTest, ExportAndImportKeepEveryBit) {
+  const auto model = this->model(false);
+  const TemporaryFolder folder;
+  save_model(context_, *model, folder.path(), DType::f32);
+  const auto again = load_model(context_, folder.path());
+  EXPECT_EQ(download(context_, again->flat_values()), download(context_, model->flat_values()));
+  EXPECT_EQ(again->num_params(), model->num_params());
+  EXPECT_EQ(hidden_of(context_, *again, parts()), hidden_of(context_, *model, parts()));
+  Json config = again->config(), expected = model->config();
+  EXPECT_EQ(config.dump(), expected.dump());
+}
+
+TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
+  const auto model = this->model(false);
+  std::vector<std::vector<float>> logp;
+  for (const int64_t batch_tokens : {1, 9, 4096}) {
+    std::vector<float> joined;
+    for (const TokenScores& scores :
+         score_sequences(context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
+      joined.insert(joined.end(), scores.logp.begin(), scores.logp.end());
+      joined.insert(joined.end(), scores.entropy.begin(), scores.entropy.end());
+    }
+    logp.push_back(joined);
+  }
+  EXPECT_EQ(logp[0].size(), 38u);
+  EXPECT_EQ(logp[0], logp[2]);
+  EXPECT_EQ(logp[1], logp[2]);
+}
+
+TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
+  const auto model = this->model();
+  Pass pass(context_, *model, Recompute::none);
+  Arena arena(*device_);
+  const auto round = [&] {
+    const Arena::Mark mark = arena.mark();
+    const Batch batch = pack_batch(context_, arena, parts());
+    const std::vector<int32_t> rows = all_rows(batch.num_tokens);
+    const Tensor hidden = pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows)));
+    ScratchScope scope(context_);
+    const Tensor dhidden = context_.scratch().take(DType::f32, hidden.dims());
+    context_.copy(dhidden, hidden);
+    pass.backward(dhidden);
+    hidden_of(context_, *model, parts());
+    arena.release(mark);
+    return std::vector{arena.capacity_bytes(), context_.scratch().capacity_bytes(), pass.capacity_bytes()};
+  };
+  const auto first = round();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(round(), first);
+}
+
+// Two blocks of window 5 see 8 tokens back, no more.
+TEST(MistralTest, WindowBoundsWhatATokenSees) {
+  const auto device = cpu_device();
+  Context context(*device);
+  const auto model = make_tiny(context, tiny_config("mistral"), false);
+  std::vector<int32_t> ids = random_tokens(20, 19, 1);
+  const std::vector<float> before = hidden_of(context, *model, {{BatchPart{ids}}});
+  ids[3] = (ids[3] + 1) % 19;
+  const std::vector<float> after = hidden_of(context, *model, {{BatchPart{ids}}});
+  const auto width = static_cast<size_t>(model->shape().hidden_size);
+  for (size_t t = 0; t < ids.size(); ++t) {
+    const bool same = std::ranges::equal(std::span(before).subspan(t * width, width), std::span(after).subspan(t * width, width));
+    EXPECT_EQ(same, t < 3 || t > 3 + 8) << t;
+  }
+}
+
+// A window as long as the sequence changes nothing, and without one Mistral is Llama.
+TEST(MistralTest, WithoutWindowIsLlama) {
+  const auto device = cpu_device();
+  Context context(*device);
+  const std::vector<int32_t> ids = random_tokens(20, 19, 1);
+  const auto hidden = [&](const Json& config) { return hidden_of(context, *make_tiny(context, config, false), {{BatchPart{ids}}}); };
+  const std::vector<float> llama = hidden(tiny_config("llama"));
+  EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", 20}})), llama);
+  EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", Json()}})), llama);
+  EXPECT_NE(hidden(tiny_config("mistral")), llama);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyTest, testing::ValuesIn(cases()), [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,282 @@
+// Model folders: what is read, and what is refused with which words.
+#include <fstream>
+
+#include "core/io/file.h"
+#include "core/io/json.h"
+#include "core/io/safetensors.h"
+#include "core/text/tokenizer/tokenizer.h"
+#include "kernels/elementwise/cast.h"
+#include "tests/model/tiny_model.h"
+
+namespace hone::test {
+namespace {
+
+// A folder's tensors in memory, to be bent and written back.
+struct Stored {
+  std::vector<char> bytes;
+  DType dtype = DType::f32;
+  std::vector<int64_t> shape;
+};
+using Store = std::map<std::string, Stored>;
+
+class ModelIoTest : public testing::Test {
+ protected:
+  std::unique_ptr<Model> save(const std::string& family, const JsonObject& changes = {}) {
+    auto model = make_tiny(context_, with(tiny_config(family), changes), false);
+    save_model(context_, *model, folder(), DType::f32);
+    return model;
+  }
+  const std::filesystem::path& folder() const { return folder_.path(); }
+  Store read() {
+    Store out;
+    const SafetensorsReader file(folder());
+    for (const std::string& name : file.names()) {
+      const Tensor tensor = file.at(name);
+      const char* data = static_cast<const char*>(tensor.data);
+      out[name] = {{data, data + tensor.bytes()}, tensor.dtype, {tensor.dims().begin(), tensor.dims().end()}};
+    }
+    return out;
+  }
+  void write(const Store& store, uint64_t max_shard_bytes = uint64_t{1} << 30) {
+    std::filesystem::remove(folder() / "model.safetensors");
+    std::vector<NamedTensor> tensors;
+    for (const auto& [name, stored] : store) tensors.push_back({name, view(stored)});
+    write_safetensors(folder() / "model.safetensors", tensors, {}, max_shard_bytes);
+  }
+  static Tensor view(const Stored& stored) { return Tensor(const_cast<char*>(stored.bytes.data()), stored.dtype, DeviceKind::cpu, stored.shape); }
+  void edit_config(const JsonObject& changes) {
+    const auto path = folder() / "config.json";
+    write_file_atomic(path, with(parse_json(read_file(path), "config.json"), changes).dump());
+  }
+  std::string refusal() {
+    try {
+      load_model(context_, folder());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "loaded";
+  }
+  static std::string refusal_of(const Json& config) {
+    try {
+      make_model(config, "test.json");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "made";
+  }
+
+  std::unique_ptr<Device> device_ = cpu_device();
+  Context context_{*device_};
+  TemporaryFolder folder_;
+};
+
+TEST_F(ModelIoTest, FilesHoldHuggingFaceNamesAndShapes) {
+  save("llama");
+  const Store llama = read();
+  EXPECT_EQ(llama.at("model.layers.1.self_attn.k_proj.weight").shape, (std::vector<int64_t>{12, 12}));
+  EXPECT_EQ(llama.at("model.layers.0.self_attn.q_proj.weight").shape, (std::vector<int64_t>{24, 12}));
+  EXPECT_EQ(llama.at("model.layers.0.mlp.up_proj.weight").shape, (std::vector<int64_t>{20, 12}));
+  EXPECT_EQ(llama.at("lm_head.weight").shape, (std::vector<int64_t>{19, 12}));
+  save("gpt2", {{"tie_word_embeddings", true}});
+  const Store gpt2 = read();
+  EXPECT_EQ(gpt2.at("transformer.h.0.attn.c_attn.weight").shape, (std::vector<int64_t>{12, 36}));
+  EXPECT_EQ(gpt2.at("transformer.h.0.mlp.c_proj.weight").shape, (std::vector<int64_t>{48, 12}));
+  EXPECT_EQ(gpt2.count("lm_head.weight"), 0u);
+}
+
+TEST_F(ModelIoTest, WhatDoesNotFitIsListed) {
+  save("llama");
+  Store store = read();
+  store["model.layers.0.mlp.surplus.weight"] = store["model.norm.weight"];
+  store.erase("model.layers.1.self_attn.v_proj.weight");
+  store["model.norm.weight"].shape = {3, 4};
+  write(store);
+  const std::string message = refusal();
+  EXPECT_PRED2(says, message, folder().string());
+  EXPECT_PRED2(says, message, "missing model.layers.1.self_attn.v_proj.weight");
+  EXPECT_PRED2(says, message, "surplus model.layers.0.mlp.surplus.weight");
+  EXPECT_PRED2(says, message, "model.norm.weight is [3, 4], wants [12]");
+}
+
+TEST_F(ModelIoTest, HugeConfigIsRefusedBeforeMemoryIsAskedFor) {
+  save("llama");
+  edit_config({{"vocab_size", 16000000}, {"hidden_size", 8000000}});
+  EXPECT_PRED2(says, refusal(), "wants [16000000, 8000000]");
+}
+
+TEST_F(ModelIoTest, TiedHeadInTheFileMustBeTheEmbedding) {
+  const auto model = save("llama", {{"tie_word_embeddings", true}});
+  Store store = read();
+  ASSERT_EQ(store.count("lm_head.weight"), 0u);
+  store["lm_head.weight"] = store["model.embed_tokens.weight"];
+  write(store);
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+  store["lm_head.weight"].bytes[2] ^= 1;
+  write(store);
+  EXPECT_PRED2(says, refusal(), "lm_head.weight differs from model.embed_tokens.weight");
+}
+
+TEST_F(ModelIoTest, ShardsAreOneModel) {
+  const auto model = save("qwen3");
+  write(read(), 2048);
+  ASSERT_TRUE(std::filesystem::exists(folder() / "model.safetensors.index.json"));
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+}
+
+TEST_F(ModelIoTest, BaseModelNamesAndOldBuffersAreRead) {
+  const auto model = save("gpt2", {{"tie_word_embeddings", true}});
+  Store bare;
+  for (auto& [name, stored] : read()) bare[name.substr(std::string("transformer.").size())] = stored;
+  bare["h.0.attn.bias"] = {std::vector<char>(16), DType::f32, {1, 1, 2, 2}};
+  bare["h.1.attn.masked_bias"] = {std::vector<char>(4), DType::f32, {1}};
+  write(bare);
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+}
+
+// The file's numbers, cast to f32, are the weights.
+TEST_F(ModelIoTest, OtherPrecisionsAreCast) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f64}) {
+    save("llama");
+    Store store = read();
+    for (auto& [name, stored] : store) {
+      const Stored single = stored;
+      stored.dtype = dtype;
+      stored.bytes.resize(single.bytes.size() / size_of(DType::f32) * size_of(dtype));
+      cast(context_, view(stored), view(single));
+    }
+    write(store);
+    const auto model = load_model(context_, folder());
+    std::vector<float> expected(12);
+    cast(context_, host_view(std::span(expected)), view(store["model.norm.weight"]));
+    const std::vector<Param*> params = model->params();
+    ASSERT_EQ(params[params.size() - 2]->blocks[0].name, "model.norm.weight");
+    EXPECT_EQ(download(context_, params[params.size() - 2]->value), expected) << name_of(dtype);
+    EXPECT_EQ(model->dtype(), DType::f32);
+  }
+}
+
+TEST_F(ModelIoTest, AValueHeadGoesWithTheModel) {
+  const auto model = save("llama");
+  EXPECT_TRUE(load_value_head(context_, folder()).empty());
+  std::vector<float> head(static_cast<size_t>(model->shape().hidden_size), 0.5f);
+  head[0] = -2;
+  save_model(context_, *model, folder(), DType::f32, JsonObject{}, head);
+  EXPECT_EQ(load_value_head(context_, folder()), head);
+  EXPECT_EQ(refusal(), "loaded");
+  head.pop_back();
+  EXPECT_THROW(save_model(context_, *model, folder(), DType::f32, JsonObject{}, head), Error);
+}
+
+TEST_F(ModelIoTest, IntegersAreNoWeights) {
+  save("llama");
+  Store store = read();
+  store["model.norm.weight"].dtype = DType::i32;
+  write(store);
+  EXPECT_PRED2(says, refusal(), "model.norm.weight holds i32, wants f32, bf16, f16 or f64");
+}
+
+TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
+  EXPECT_PRED2(says, refusal(), "not a model folder: it has no config.json");
+  std::ofstream(folder() / "config.json") << "{}";
+  EXPECT_PRED2(says, refusal(), "no model_type; known model families: gpt2");
+  std::ofstream(folder() / "config.json") << R"({"model_type": "lama"})";
+  EXPECT_PRED2(says, refusal(), "unknown model_type 'lama'; did you mean 'llama'?; known: gpt2, llama, mistral, qwen2, qwen3");
+  std::ofstream(folder() / "config.json") << "{";
+  EXPECT_PRED2(says, refusal(), "config.json");
+  EXPECT_THROW(load_model(context_, folder() / "absent"), Error);
+}
+
+TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
+  const auto llama = [](const JsonObject& changes) { return refusal_of(with(tiny_config("llama"), changes)); };
+  EXPECT_PRED2(says, llama({{"hidden_act", "relu"}}), "test.json: hidden_act 'relu' is not supported; supported: silu, swish");
+  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "longrope"}}}}),
+               "rope_scaling.rope_type 'longrope' is not supported; supported: default, ");
+  EXPECT_PRED2(says, llama({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
+  EXPECT_PRED2(says, llama({{"quantization_config", JsonObject{}}}), "quantized");
+  EXPECT_PRED2(says, llama({{"hidden_size", "wide"}}), "test.json: hidden_size");
+  EXPECT_PRED2(says, llama({{"hidden_size", 0}}), "hidden_size is 0, wants 1 to");
+  EXPECT_PRED2(says, llama({{"vocab_size", Json()}}), "no vocab_size");
+  EXPECT_PRED2(says, llama({{"num_hidden_layers", 1000000}}), "num_hidden_layers is 1000000, wants 1 to 4096");
+  EXPECT_PRED2(says, llama({{"rope_theta", -1.0}}), "rope_theta is -1, wants a positive number");
+  EXPECT_PRED2(says, llama({{"rope_scaling", 4}}), "rope_scaling is a JSON");
+  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 0.5}}}}), "rope_scaling.factor is 0.5, wants 1 or more");
+  EXPECT_PRED2(says, llama({{"num_key_value_heads", 3}}), "num_attention_heads 4 is not a multiple of num_key_value_heads 3");
+  EXPECT_PRED2(says, llama({{"head_dim", 7}}), "head_dim is 7");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"activation_function", "gelu"}})), "activation_function 'gelu'");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"scale_attn_by_inverse_layer_idx", true}})), "scale_attn_by_inverse_layer_idx = true");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("mistral"), {{"layer_types", JsonArray{"chunked_attention", "full_attention"}}})),
+               "chunked_attention");
+}
+
+// The same model, as transformers 4 and as 5 write its positions and dtype.
+TEST_F(ModelIoTest, BothSpellingsOfPositions) {
+  const JsonObject scaling{
+      {"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
+  Json five_parameters = scaling;
+  five_parameters.set("rope_theta", 500.0);
+  const auto four = make_tiny(context_, with(tiny_config("llama"), {{"rope_theta", 500.0}, {"rope_scaling", scaling}, {"torch_dtype", "float32"}}));
+  Json five_config = with(tiny_config("llama"), {{"rope_parameters", five_parameters}, {"dtype", "float32"}});
+  std::erase_if(five_config.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
+  const auto five = make_tiny(context_, five_config);
+  const std::vector<int32_t> ids = random_tokens(30, 19, 1);
+  const std::vector<BatchPart> parts{{ids}};
+  EXPECT_EQ(hidden_of(context_, *four, parts), hidden_of(context_, *five, parts));
+  EXPECT_NE(hidden_of(context_, *four, parts), hidden_of(context_, *make_tiny(context_, tiny_config("llama")), parts));
+  // Either is saved in both spellings, and without the dtype that save_model adds.
+  for (Model* model : {four.get(), five.get()}) {
+    const Json config = model->config();
+    EXPECT_EQ(config.at("rope_theta").as_double(), 500);
+    EXPECT_EQ(config.at("rope_scaling").at("rope_type").as_string(), "llama3");
+    EXPECT_EQ(config.at("rope_parameters").at("rope_theta").as_double(), 500);
+    EXPECT_EQ(config.find("torch_dtype"), nullptr);
+  }
+}
+
+TEST_F(ModelIoTest, SavedConfigSaysEverythingThatWasRead) {
+  save("llama", {{"eos_token_id", 3}, {"bos_token_id", Json()}});
+  const Json config = parse_json(read_file(folder() / "config.json"), "config.json");
+  EXPECT_EQ(config.at("architectures").as_array()[0].as_string(), "LlamaForCausalLM");
+  EXPECT_EQ(config.at("hidden_act").as_string(), "silu");
+  EXPECT_EQ(config.at("torch_dtype").as_string(), "float32");
+  EXPECT_EQ(config.at("dtype").as_string(), "float32");
+  const Json generation = parse_json(read_file(folder() / "generation_config.json"), "generation_config.json");
+  EXPECT_EQ(generation.at("eos_token_id").as_int(), 3);
+  EXPECT_EQ(generation.find("bos_token_id"), nullptr);
+}
+
+// Up to max_position_embeddings, beyond which hone does not go, dynamic scaling is none.
+TEST_F(ModelIoTest, DynamicPositionsAreThePlainOnes) {
+  const auto dynamic = make_tiny(context_, with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "dynamic"}, {"factor", 2.0}}}}), false);
+  const std::vector<int32_t> ids = random_tokens(40, 19, 1);
+  const std::vector<BatchPart> parts{{ids}};
+  EXPECT_EQ(hidden_of(context_, *dynamic, parts), hidden_of(context_, *make_tiny(context_, tiny_config("llama"), false), parts));
+  EXPECT_EQ(dynamic->config().at("rope_scaling").at("rope_type").as_string(), "dynamic");
+}
+
+TEST_F(ModelIoTest, TokenizerOfAnotherModel) {
+  const auto model = make_tiny(context_, tiny_config("llama"), false);
+  const TemporaryFolder other;
+  const auto characters = [&](int count) {
+    JsonArray ords;
+    for (int i = 0; i < count; ++i) ords.emplace_back('a' + i);
+    write_file_atomic(other.path() / "tokenizer_config.json", Json(JsonObject{{"char_ords", ords}, {"model_max_length", 40}}).dump());
+    return Tokenizer::load(other.path());
+  };
+  EXPECT_NO_THROW(check_tokenizer(*model, characters(10)));
+  try {
+    check_tokenizer(*model, characters(25));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_PRED2(says, error.what(), "the tokenizer does not belong to the model");
+  }
+}
+
+TEST_F(ModelIoTest, TokensOutsideTheVocabulary) {
+  const auto model = make_tiny(context_, tiny_config("llama"), false);
+  EXPECT_NO_THROW(check_tokens(*model, std::vector<int32_t>{0, 18}, "prompt"));
+  EXPECT_THROW(check_tokens(*model, std::vector<int32_t>{0, 19}, "prompt"), Error);
+  EXPECT_THROW(check_tokens(*model, std::vector<int32_t>{-1}, "prompt"), Error);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,119 @@
+#pragma once
+// Small models for tests, and a paged cache of the simplest kind.
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "model/forward.h"
+#include "model/model.h"
+#include "tests/support/support.h"
+
+namespace hone::test {
+
+inline std::unique_ptr<Device> cpu_device() { return devices().at("cpu")(0); }
+
+// A config.json that every family reads as a tiny model: the families' spellings side by side.
+inline Json tiny_config(const std::string& family) {
+  return JsonObject{{"model_type", family},
+                    {"vocab_size", 19},
+                    {"initializer_range", 0.3},
+                    {"hidden_size", 12},
+                    {"intermediate_size", 20},
+                    {"num_hidden_layers", 2},
+                    {"num_attention_heads", 4},
+                    {"num_key_value_heads", 2},
+                    {"head_dim", 6},
+                    {"max_position_embeddings", 40},
+                    {"rms_norm_eps", 1e-5},
+                    {"rope_theta", 100.0},
+                    {"tie_word_embeddings", false},
+                    {"sliding_window", 5},
+                    {"n_embd", 12},
+                    {"n_layer", 2},
+                    {"n_head", 4},
+                    {"n_positions", 40}};
+}
+
+// Whether a message has the words.
+inline bool says(const std::string& message, const std::string& words) { return message.find(words) != std::string::npos; }
+
+inline Json with(Json config, const JsonObject& changes) {
+  for (const auto& [key, value] : changes) config.set(key, value);
+  return config;
+}
+
+// Every parameter is away from its neutral value, norms and biases too. Adapters leave the other weights as they are without them.
+inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true, const LoraConfig& lora = {}) {
+  std::unique_ptr<Model> model = make_model(config, "test");
+  if (lora.r > 0) model->add_lora(lora);
+  model->allocate(context, DType::f32, gradients);
+  model->initialise(context, 7);
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 0.1f);
+  for (Param* param : model->params())
+    for (float& value : param->value.as<float>()) value += normal(random);
+  return model;
+}
+
+inline std::vector<int32_t> random_tokens(size_t count, int64_t vocab_size, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<int32_t> out(count);
+  for (int32_t& id : out) id = static_cast<int32_t>(random() % static_cast<uint32_t>(vocab_size));
+  return out;
+}
+
+inline std::vector<int32_t> all_rows(int64_t count) {
+  std::vector<int32_t> out(static_cast<size_t>(count));
+  for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int32_t>(i);
+  return out;
+}
+
+// The hidden state of every token of the parts, [T, D].
+inline std::vector<float> hidden_of(Context& context, Model& model, std::span<const BatchPart> parts, const KvView* kv = nullptr) {
+  ScratchScope scope(context);
+  const Batch batch = pack_batch(context, context.scratch(), parts);
+  const std::vector<int32_t> rows = all_rows(batch.num_tokens);
+  return download(context, infer(context, model, batch, upload(context, context.scratch(), std::span<const int32_t>(rows)), kv));
+}
+
+// Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size: neighbours in a sequence lie apart.
+class TinyCache {
+ public:
+  TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)
+      : context_(context), arena_(context.device()), num_sequences_(num_sequences) {
+    const int64_t slots = pool * block_size;
+    for (int64_t i = 0; i < shape.num_blocks; ++i)
+      for (auto* planes : {&view_.k, &view_.v}) {
+        planes->push_back(arena_.take(DType::f32, {slots, shape.num_kv_heads, shape.head_dim}));
+        std::ranges::fill(planes->back().as<float>(), std::numeric_limits<float>::quiet_NaN());
+      }
+    view_.block_size = block_size;
+  }
+  // parts[i] continues sequence ids[i]; the view is valid until the next call.
+  const KvView& view(std::span<const BatchPart> parts, std::span<const int64_t> ids) {
+    slots_.clear(), table_.clear(), lengths_.clear();
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto length = static_cast<int64_t>(parts[i].tokens.size()), start = int64_t{parts[i].start};
+      for (int64_t p = start; p < start + length; ++p)
+        slots_.push_back(static_cast<int32_t>(block(ids[i], p / block_size) * block_size + p % block_size));
+      for (int64_t b = 0; b < max_blocks; ++b) table_.push_back(static_cast<int32_t>(block(ids[i], b)));
+      lengths_.push_back(static_cast<int32_t>(start + length));
+    }
+    view_.slots = host_view(std::span(slots_));
+    view_.block_table = host_view(std::span(table_)).view({static_cast<int64_t>(parts.size()), max_blocks});
+    view_.lengths = host_view(std::span(lengths_));
+    return view_;
+  }
+
+ private:
+  static constexpr int64_t block_size = 4, max_blocks = 10, pool = 32;
+  int64_t block(int64_t sequence, int64_t index) const { return (index * num_sequences_ + sequence) * 5 % pool; }
+
+  Context& context_;
+  Arena arena_;
+  int64_t num_sequences_;
+  KvView view_;
+  std::vector<int32_t> slots_, table_, lengths_;
+};
+
+}  // namespace hone::test

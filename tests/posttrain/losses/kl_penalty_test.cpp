@@ -1,0 +1,94 @@
+#include "posttrain/losses/kl_penalty.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/config/config.h"
+
+namespace hone {
+namespace {
+
+KlPenalty make(const std::string& toml) {
+  KlPenalty out(0.05);
+  Config::from_text(toml, "test").read([&](Fields& f) { out.fields(f, "kl_coef"); });
+  return out;
+}
+
+// One group of three replies of 2, 1 and 0 trained tokens, and one that is not judged.
+std::vector<Group> groups() {
+  std::vector<Group> out(1);
+  for (const size_t tokens : {2, 1, 0, 1}) {
+    Sample& sample = out[0].samples.emplace_back();
+    sample.tokens.resize(tokens + 1), sample.mask.assign(tokens + 1, 1), sample.mask[0] = 0;
+    sample.behavior_logp.assign(tokens + 1, -1), sample.reference_logp.assign(tokens + 1, -1.5);
+    sample.reward = static_cast<double>(tokens) + 1;
+  }
+  out[0].samples.back().judged = false;
+  return out;
+}
+
+TEST(KlPenalty, ChargesEveryTokenAndPaysTheRewardOnTheLast) {
+  KlPenalty penalty = make("kl_coef = 0.1");
+  std::vector<Group> batch = groups();
+  MetricSums metrics;
+  EXPECT_EQ(penalty.token_rewards(batch, metrics), (std::vector<std::vector<double>>{{-0.05, 2.95}, {1.95}, {}}));
+  const std::vector<double> totals = penalty.sequence_rewards(batch, metrics);
+  EXPECT_EQ(totals.size(), 3u);
+  EXPECT_NEAR(totals[0], 3 - 0.1, 1e-12);
+  EXPECT_NEAR(totals[1], 2 - 0.05, 1e-12);
+  EXPECT_EQ(totals[2], 1);
+  const Metrics means = metrics.means();
+  EXPECT_NEAR(means.at("objective/kl"), 0.5, 1e-12);
+  EXPECT_NEAR(means.at("objective/scores"), 2, 1e-12);
+  EXPECT_NEAR(means.at("objective/non_score_reward"), -0.05, 1e-12);
+  EXPECT_NEAR(means.at("objective/rlhf_reward"), 1.95, 1e-12);
+}
+
+TEST(KlPenalty, EstimatesAsAsked) {
+  for (const auto& [estimator, kl] : {std::pair{"k1", 0.5}, std::pair{"k2", 0.125}, std::pair{"k3", std::exp(-0.5) - 0.5}}) {
+    std::vector<Group> batch = groups();
+    MetricSums metrics;
+    EXPECT_NEAR(make(concat("kl_coef = 1\nkl_estimator = '", estimator, "'")).sequence_rewards(batch, metrics)[1], 2 - kl, 1e-12) << estimator;
+  }
+}
+
+// A token's divergence is 0.5, 0.5 and (of no tokens) 0 in the three samples: the mean is 1/3.
+TEST(KlPenalty, AnAdaptiveWeightFollowsTheDivergence) {
+  const auto after = [](const std::string& target, KlPenalty& penalty) {
+    penalty = make("kl_coef = 0.1\nkl_ctrl = 'adaptive'\nhorizon = 30\ntarget_kl = " + target);
+    std::vector<Group> batch = groups();
+    MetricSums metrics;
+    penalty.token_rewards(batch, metrics);
+    EXPECT_EQ(metrics.means().at("objective/kl_coef"), 0.1);
+    MetricSums next;
+    penalty.token_rewards(batch, next);
+    return next.means().at("objective/kl_coef");
+  };
+  KlPenalty penalty(0);
+  EXPECT_NEAR(after("0.001", penalty), 0.1 * (1 + 0.2 * 0.1), 1e-12);  // far above: at most a fifth in a horizon
+  EXPECT_NEAR(after("5.0", penalty), 0.1 * (1 - 0.2 * 0.1), 1e-12);
+  EXPECT_NEAR(after("0.3", penalty), 0.1 * (1 + (1 / 0.9 - 1) * 0.1), 1e-12);
+  StateSection section;
+  penalty.save_state(section);
+  KlPenalty resumed = make("kl_coef = 0.1\nkl_ctrl = 'adaptive'\nhorizon = 30\ntarget_kl = 0.3");
+  resumed.load_state(section);
+  std::vector<Group> batch = groups();
+  MetricSums a, b;
+  EXPECT_EQ(resumed.token_rewards(batch, a), penalty.token_rewards(batch, b));
+  EXPECT_EQ(a.means(), b.means());
+  EXPECT_NE(a.means().at("objective/kl_coef"), 0.1);
+}
+
+TEST(KlPenalty, WithoutAWeightNeedsNoReference) {
+  KlPenalty penalty = make("kl_coef = 0");
+  EXPECT_FALSE(penalty.on());
+  std::vector<Group> batch = groups();
+  for (Sample& sample : batch[0].samples) sample.reference_logp.clear();
+  MetricSums metrics;
+  EXPECT_EQ(penalty.token_rewards(batch, metrics), (std::vector<std::vector<double>>{{0, 3}, {2}, {}}));
+  EXPECT_THROW(make("kl_coef = 0.1").token_rewards(batch, metrics), Error);
+}
+
+}  // namespace
+}  // namespace hone

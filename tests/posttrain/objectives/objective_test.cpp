@@ -1,0 +1,365 @@
+// The contract of every registered objective, as it is and under other settings: its gradient is its loss's, masked-out tokens do not count, and
+// splitting a step changes nothing.
+#include "train/objective.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/rng.h"
+#include "core/config/config.h"
+
+namespace hone {
+namespace {
+
+// Settings besides the defaults, as a recipe has them. holds: the gradient takes factors of the loss as constants.
+struct Setting {
+  std::string name, toml;
+  bool holds = false;
+};
+
+// An objective that is not named here is tested with its defaults alone.
+const std::map<std::string, std::vector<Setting>> settings = {
+    {"sft", {{"dft", "loss_type = 'dft'", true}}},
+    {"dpo",
+     {{"hinge", "loss_type = 'hinge'"},
+      {"ipo", "loss_type = 'ipo'"},
+      {"smoothed", "label_smoothing = 0.2"},
+      {"robust", "loss_type = 'robust'\nlabel_smoothing = 0.2"},
+      {"length_normalised", "loss_type = 'sigmoid_norm'\nbeta = 2.0"},
+      {"length_desensitised", "ld_alpha = 0.5"}}},
+    {"simpo", {{"smoothed", "beta = 2.0\nsimpo_gamma = 1.0\nlabel_smoothing = 0.2"}}},
+    {"orpo", {{"strong", "beta = 5.0"}}},
+    {"kto", {{"weighted", "beta = 0.5\ndesirable_weight = 1.5\nundesirable_weight = 0.75"}}},
+    {"bradley_terry", {{"centred", "center_rewards_coefficient = 0.01"}}},
+    {"grpo",
+     {{"sequence_means", "loss_type = 'grpo'\nscale_rewards = 'batch'\nbeta = 0.1"},
+      {"constant", "loss_type = 'dr_grpo'\nmax_completion_length = 8\nscale_rewards = 'none'"},
+      {"sums", "loss_type = 'seq-mean-token-sum'\nadvantage_eps = 1e-6"},
+      {"clip_higher_dual_clip", "epsilon_high = 0.28\ndelta = 1.35"},
+      {"gspo", "importance_sampling_level = 'sequence'\nloss_type = 'grpo'\nepsilon = 3e-2\nepsilon_high = 4e-2"},
+      {"gspo_dual_clip_kl", "importance_sampling_level = 'sequence'\nepsilon = 0.05\ndelta = 1.1\nbeta = 0.1\nkl_loss_type = 'k2'"},
+      {"kl_by_ratio", "beta = 0.2\nuse_bias_correction_kl = true"},
+      {"gspo_kl_by_ratio", "importance_sampling_level = 'sequence'\nepsilon = 0.05\nbeta = 0.2\nuse_bias_correction_kl = true"},
+      {"cispo", "loss_type = 'cispo'\nepsilon_high = 1.2", true},
+      {"cispo_relative", "loss_type = 'cispo_relative'", true},
+      {"token_truncate", "importance_sampling_mode = 'token_truncate'\nimportance_sampling_clip_max = 1.25"},
+      {"token_mask", "importance_sampling_mode = 'token_mask'\nimportance_sampling_clip_max = 1.25\nimportance_sampling_clip_min = 0.75"},
+      {"sequence_truncate", "importance_sampling_mode = 'sequence_truncate'\nloss_type = 'grpo'\nbeta = 0.1"},
+      {"sequence_mask", "importance_sampling_mode = 'sequence_mask'\nimportance_sampling_clip_max = 1.5"},
+      {"k1_entropy_truncation", "beta = 0.1\nkl_loss_type = 'k1'\nentropy_coef = 0.01\nmask_truncated_completions = true"}}},
+    {"rloo", {{"tokens", "importance_sampling_level = 'token'\nloss_type = 'dapo'\nnormalize_advantages = true\nbeta = 0"}}},
+    {"reinforce_plus_plus", {{"baseline", "baseline = true\nkl_coef = 0.1\nkl_estimator = 'k2'"}, {"discounted", "gamma = 0.9\nkl_loss_coef = 0.1"}}},
+    {"maxrl", {{"sequence_means", "loss_type = 'grpo'"}}},
+    {"rft", {{"reward", "weight = 'reward'"}}},
+    {"ppo",
+     {{"all_of_it",
+       "kl_coef = 0.1\nkl_estimator = 'k3'\nkl_ctrl = 'adaptive'\nkl_loss_coef = 0.1\nkl_loss_type = 'k2'\nentropy_coef = 0.01\ndelta = 1.3\n"
+       "whiten_rewards = true\nloss_type = 'grpo'\ncliprange_value = 0.1\nvf_coef = 0.5"},
+      {"no_reference", "kl_coef = 0\nwhiten_advantages = false\nimportance_sampling_mode = 'token_truncate'"}}},
+};
+
+struct Variant {
+  std::string objective;
+  Setting setting;
+};
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.objective << " with " << variant.setting.toml; }
+
+std::vector<Variant> variants() {
+  std::vector<Variant> out;
+  for (const std::string& name : objectives().names()) {
+    out.push_back({name, {"default", "", false}});
+    if (const auto found = settings.find(name); found != settings.end())
+      for (const Setting& setting : found->second) out.push_back({name, setting});
+  }
+  return out;
+}
+
+std::unique_ptr<Objective> make(const Variant& variant) {
+  std::unique_ptr<Objective> out = objectives().at(variant.objective)();
+  Config::from_text(variant.setting.toml, variant.setting.name).read([&](Fields& f) { out->fields(f); });
+  out->prepare();
+  return out;
+}
+
+TEST(Objectives, SettingsAreOfRegisteredOnes) {
+  for (const auto& [name, unused] : settings) EXPECT_TRUE(objectives().contains(name)) << name;
+}
+
+// Random sequences with every column an objective may ask for. Values are multiples of 2^-12, so that a finite difference perturbs them exactly.
+struct Columns {
+  std::vector<int32_t> offsets{0};
+  std::vector<float> logp, old_logp, behavior_logp, reference_logp, advantage, mask, entropy, value, old_value, returns;
+
+  explicit Columns(std::span<const int> lengths, uint64_t seed = 1) {
+    Rng rng(seed);
+    const auto draw = [&](double low, double high) { return static_cast<float>(std::round((low + (high - low) * rng.uniform()) * 4096) / 4096); };
+    for (const int length : lengths) {
+      const float sequence_advantage = draw(-2, 2);
+      for (int t = 0; t < length; ++t) {
+        logp.push_back(draw(-4, -0.25));
+        old_logp.push_back(logp.back() + draw(-0.4, 0.4));
+        behavior_logp.push_back(old_logp.back() + draw(-0.4, 0.4));
+        reference_logp.push_back(logp.back() + draw(-0.5, 0.5));
+        advantage.push_back(sequence_advantage);
+        mask.push_back(t > 0 && rng.uniform() < 0.8);
+        entropy.push_back(draw(0.1, 3));
+        value.push_back(draw(-1, 1));
+        old_value.push_back(value.back() + draw(-0.4, 0.4));
+        returns.push_back(draw(-1, 1));
+      }
+      if (length > 1) mask.back() = 1;
+      offsets.push_back(offsets.back() + length);
+    }
+  }
+  double count(Per per) const {
+    double sum = 0;
+    for (size_t s = 0; s + 1 < offsets.size(); ++s)
+      sum += count_of(per, std::span(mask).subspan(static_cast<size_t>(offsets[s]), static_cast<size_t>(offsets[s + 1] - offsets[s])));
+    return sum;
+  }
+  // Sequences [begin, end), with their offsets from 0.
+  TokenBatch batch(size_t begin, size_t end, std::vector<int32_t>& part_offsets, double scale) const {
+    part_offsets.clear();
+    for (size_t s = begin; s <= end; ++s) part_offsets.push_back(offsets[s] - offsets[begin]);
+    const auto part = [&](const std::vector<float>& c) {
+      return std::span<const float>(c).subspan(static_cast<size_t>(offsets[begin]), static_cast<size_t>(part_offsets.back()));
+    };
+    return {.offsets = part_offsets,
+            .logp = part(logp),
+            .old_logp = part(old_logp),
+            .behavior_logp = part(behavior_logp),
+            .reference_logp = part(reference_logp),
+            .advantage = part(advantage),
+            .mask = part(mask),
+            .entropy = part(entropy),
+            .value = part(value),
+            .old_value = part(old_value),
+            .returns = part(returns),
+            .scale = scale};
+  }
+};
+
+struct Evaluated {
+  double loss = 0;
+  std::vector<float> logp, entropy, value;
+  MetricSums metrics;
+};
+
+// Of sequences [begin, end); metrics are added to.
+Evaluated evaluate(const Objective& objective, const Columns& columns, size_t begin, size_t end, double scale, MetricSums metrics = {}) {
+  std::vector<int32_t> offsets;
+  const TokenBatch batch = columns.batch(begin, end, offsets, scale);
+  check_batch(objective.needs(), batch);
+  Evaluated out;
+  out.metrics = std::move(metrics);
+  const size_t n = batch.num_tokens();
+  out.logp.resize(n), out.entropy.resize(n), out.value.resize(n);
+  out.loss = objective.loss(batch, {.logp = out.logp, .entropy = out.entropy, .value = out.value}, out.metrics);
+  return out;
+}
+
+Evaluated evaluate(const Objective& objective, const Columns& columns) {
+  return evaluate(objective, columns, 0, columns.offsets.size() - 1, scale_of(columns.count(objective.needs().per)));
+}
+
+constexpr int lengths[] = {5, 7, 2, 9, 6, 3};
+
+class ObjectiveContract : public testing::TestWithParam<Variant> {
+ protected:
+  std::unique_ptr<Objective> objective_ = make(GetParam());
+};
+
+TEST_P(ObjectiveContract, GradientIsTheLosssFiniteDifference) {
+  Columns columns(lengths);
+  const Evaluated at = evaluate(*objective_, columns);
+  if (GetParam().setting.holds) {  // the loss is linear in logp, but for the factors: it is its gradient times logp
+    double sum = 0;
+    for (size_t t = 0; t < columns.logp.size(); ++t) sum += double{at.logp[t]} * columns.logp[t];
+    EXPECT_NEAR(sum, at.loss, 1e-6 * (1 + std::abs(at.loss)));
+    return;
+  }
+  const auto check = [&](std::vector<float>& column, const std::vector<float>& grad, const char* name) {
+    constexpr float h = 0x1p-12f;
+    for (size_t t = 0; t < column.size(); ++t) {
+      const float centre = column[t];
+      column[t] = centre + h;
+      const double above = evaluate(*objective_, columns).loss;
+      column[t] = centre - h;
+      const double below = evaluate(*objective_, columns).loss;
+      column[t] = centre;
+      EXPECT_NEAR(grad[t], (above - below) / (2 * h), 1e-6 + 1e-5 * std::abs(grad[t])) << name << "[" << t << "]";
+    }
+  };
+  check(columns.logp, at.logp, "logp");
+  check(columns.entropy, at.entropy, "entropy");
+  check(columns.value, at.value, "value");
+}
+
+TEST_P(ObjectiveContract, SaysTrulyWhetherItsGradientIsConstant) {
+  Columns columns(lengths);
+  const Evaluated before = evaluate(*objective_, columns);
+  std::fill(columns.logp.begin(), columns.logp.end(), 0.f);
+  const bool constant = before.logp == evaluate(*objective_, columns).logp;
+  const bool reads_values_alone = std::ranges::all_of(before.logp, [](float g) { return g == 0; });
+  // A loss of straight pieces (a hinge) may have the same slope here and there.
+  EXPECT_TRUE(constant == objective_->needs().linear || reads_values_alone || GetParam().setting.name == "hinge");
+}
+
+TEST_P(ObjectiveContract, MaskedOutTokensDoNotCount) {
+  Columns columns(lengths);
+  const Evaluated before = evaluate(*objective_, columns);
+  for (size_t t = 0; t < columns.mask.size(); ++t) {
+    if (columns.mask[t] != 0) continue;
+    EXPECT_EQ(before.logp[t], 0) << t;
+    EXPECT_EQ(before.entropy[t], 0) << t;
+    EXPECT_EQ(before.value[t], 0) << t;
+    columns.logp[t] = -50, columns.old_logp[t] = 3, columns.behavior_logp[t] = 5, columns.reference_logp[t] = -7;
+    columns.value[t] = 99, columns.entropy[t] = 12, columns.advantage[t] = 40, columns.returns[t] = -60, columns.old_value[t] = 7;
+  }
+  const Evaluated after = evaluate(*objective_, columns);
+  EXPECT_EQ(before.loss, after.loss);
+  EXPECT_EQ(before.logp, after.logp);
+  EXPECT_EQ(before.metrics.means(), after.metrics.means());
+}
+
+TEST_P(ObjectiveContract, SplittingAStepChangesNothing) {
+  const Columns columns(lengths);
+  const double scale = scale_of(columns.count(objective_->needs().per));
+  const Evaluated whole = evaluate(*objective_, columns);
+  double loss = 0;
+  std::vector<float> grad;
+  MetricSums metrics;
+  for (size_t s = 0; s < std::size(lengths); s += 2) {
+    const Evaluated part = evaluate(*objective_, columns, s, s + 2, scale, metrics);
+    loss += part.loss;
+    grad.insert(grad.end(), part.logp.begin(), part.logp.end());
+    metrics = part.metrics;
+  }
+  EXPECT_NEAR(loss, whole.loss, 1e-12 * (1 + std::abs(whole.loss)));
+  EXPECT_EQ(grad, whole.logp);
+  const Metrics split = metrics.means(), together = whole.metrics.means();
+  ASSERT_EQ(split.size(), together.size());
+  for (const auto& [name, value] : together) EXPECT_NEAR(split.at(name), value, 1e-9 * (1 + std::abs(value))) << name;
+}
+
+TEST_P(ObjectiveContract, AnEmptyMaskIsALossOfZeroOverTokens) {
+  Columns columns(lengths);
+  std::fill(columns.mask.begin(), columns.mask.end(), 0.f);
+  const Evaluated at = evaluate(*objective_, columns);
+  EXPECT_TRUE(std::isfinite(at.loss));
+  if (objective_->needs().per != Per::pair) {
+    EXPECT_EQ(at.loss, 0);
+  }
+  for (const float g : at.logp) EXPECT_EQ(g, 0);
+  for (const auto& [name, value] : at.metrics.means()) EXPECT_TRUE(std::isfinite(value)) << name;
+}
+
+TEST_P(ObjectiveContract, NoSequencesIsALossOfZero) {
+  const Columns columns(std::span<const int>{});
+  EXPECT_EQ(evaluate(*objective_, columns).loss, 0);
+}
+
+TEST_P(ObjectiveContract, StaysFiniteAtExtremeRatios) {
+  for (const auto column : {&Columns::logp, &Columns::behavior_logp, &Columns::reference_logp})
+    for (const float far : {-1e4f, -100.f, 100.f}) {
+      Columns columns(lengths);
+      for (float& logp : columns.*column) logp += far;
+      const Evaluated at = evaluate(*objective_, columns);
+      EXPECT_TRUE(std::isfinite(at.loss)) << far;
+      for (const float g : at.logp) EXPECT_TRUE(std::isfinite(g)) << far;
+      for (const auto& [name, value] : at.metrics.means()) EXPECT_TRUE(std::isfinite(value)) << name << " at " << far;
+    }
+}
+
+// Two groups of samples with every column; a prompt of two tokens.
+std::vector<Group> make_groups(std::span<const int> completion_lengths, double reward_step) {
+  std::vector<Group> groups(2);
+  Rng rng(7);
+  for (Group& group : groups)
+    for (size_t i = 0; i < completion_lengths.size(); ++i) {
+      Sample& sample = group.samples.emplace_back();
+      const auto n = static_cast<size_t>(2 + completion_lengths[i]);
+      const auto column = [&] {
+        std::vector<float> out(n);
+        for (float& v : out) v = static_cast<float>(-3 * rng.uniform());
+        return out;
+      };
+      sample.tokens.resize(n), sample.mask.assign(n, 1), sample.mask[0] = sample.mask[1] = 0;
+      sample.behavior_logp = column(), sample.reference_logp = column(), sample.value = column();
+      sample.reward = 0.5 + reward_step * static_cast<double>(i);
+      sample.completion.finish_reason = i == 1 ? "length" : "stop";
+      sample.judged = i != 2;
+    }
+  return groups;
+}
+
+TEST_P(ObjectiveContract, CreditIsFiniteForEqualRewardsAndOneTokenCompletions) {
+  for (const double reward_step : {0.0, 0.25})
+    for (const std::vector<int>& completions : {std::vector<int>{1, 1, 1}, std::vector<int>{4, 1, 0}, std::vector<int>{3}}) {
+      std::vector<Group> groups = make_groups(completions, reward_step);
+      MetricSums metrics;
+      objective_->credit(groups, metrics);
+      for (const Group& group : groups)
+        for (const Sample& sample : group.samples) {
+          EXPECT_TRUE(sample.advantage.empty() || sample.advantage.size() == sample.tokens.size());
+          for (const float a : sample.advantage) EXPECT_TRUE(std::isfinite(a));
+          for (const float r : sample.returns) EXPECT_TRUE(std::isfinite(r));
+        }
+      for (const auto& [name, value] : metrics.means()) EXPECT_TRUE(std::isfinite(value)) << name;
+    }
+}
+
+// What credit() leaves idle has a loss and a gradient of 0, whatever the policy has become.
+TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
+  for (const double reward_step : {0.0, 0.25}) {
+    std::vector<Group> groups = make_groups(std::vector<int>{4, 1, 3, 0}, reward_step);
+    MetricSums unused;
+    objective_->credit(groups, unused);
+    for (const Group& group : groups)
+      for (const Sample& sample : group.samples) {
+        if (!objective_->idle(sample)) continue;
+        const auto n = sample.tokens.size();
+        const int32_t offsets[] = {0, static_cast<int32_t>(n)};
+        const std::vector<float> logp(n, -1.5f), entropy(n, 0.5f);
+        std::vector<float> grad(n), grad_entropy(n), grad_value(n);
+        const TokenBatch batch{.offsets = offsets,
+                               .logp = logp,
+                               .old_logp = sample.behavior_logp,
+                               .behavior_logp = sample.behavior_logp,
+                               .reference_logp = sample.reference_logp,
+                               .advantage = sample.advantage,
+                               .mask = sample.mask,
+                               .entropy = entropy,
+                               .value = sample.value,
+                               .old_value = sample.value,
+                               .returns = sample.returns};
+        EXPECT_EQ(objective_->loss(batch, {.logp = grad, .entropy = grad_entropy, .value = grad_value}, unused), 0);
+        for (const std::vector<float>& column : {grad, grad_entropy, grad_value}) EXPECT_EQ(column, std::vector<float>(n));
+      }
+  }
+}
+
+// A run that is resumed gives the credit that it would have given.
+TEST_P(ObjectiveContract, StateIsSavedWhole) {
+  const std::vector<int> completions = {4, 1, 3};
+  const auto credit = [&](Objective& objective) {
+    std::vector<Group> groups = make_groups(completions, 0.25);
+    MetricSums metrics;
+    objective.credit(groups, metrics);
+    return metrics.means();
+  };
+  credit(*objective_);
+  StateSection section;
+  objective_->save_state(section);
+  const std::unique_ptr<Objective> resumed = make(GetParam());
+  resumed->load_state(section);
+  EXPECT_EQ(credit(*resumed), credit(*objective_));
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, ObjectiveContract, testing::ValuesIn(variants()),
+                         [](const auto& param) { return param.param.objective + "_" + param.param.setting.name; });
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,140 @@
+#include "rollout/kv/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace hone {
+namespace {
+
+class KvCacheTest : public ::testing::Test {
+ protected:
+  static ModelShape shape() {
+    ModelShape out;
+    out.num_blocks = 2, out.num_kv_heads = 1, out.head_dim = 3;
+    return out;
+  }
+  std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context{*device};
+  KvCache cache{context, shape(), DType::f32, 4, 15};  // three blocks: 15 tokens do not fill a fourth
+};
+
+TEST_F(KvCacheTest, HandsOutEachBlockOnce) {
+  EXPECT_EQ(cache.num_blocks(), 3);
+  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  EXPECT_EQ(blocks.size(), 3u);
+  EXPECT_EQ(cache.free_blocks(), 0);
+  EXPECT_THROW(cache.take(), Error);
+  cache.release(*blocks.begin());
+  EXPECT_EQ(cache.take(), *blocks.begin());
+}
+
+TEST_F(KvCacheTest, ASharedBlockIsFreeOnceItsLastHolderLetsGo) {
+  const int32_t block = cache.take();
+  cache.share(block);
+  cache.release(block);
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(block);
+  EXPECT_EQ(cache.free_blocks(), 3);
+}
+
+TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlaneOfEveryModelAndNoMore) {
+  ModelShape small = shape();
+  small.num_blocks = 1, small.head_dim = 2;
+  KvPlanes others(context, small, DType::f32, cache.block_size(), cache.num_blocks());
+  cache.join(others);
+  const int32_t block = cache.take();
+  std::vector<Tensor> planes;
+  for (const KvView& view : {cache.planes().view(), others.view()})
+    for (const auto* of : {&view.k, &view.v}) planes.insert(planes.end(), of->begin(), of->end());
+  EXPECT_EQ(planes.size(), 6u);
+  float next = 1;
+  for (const Tensor& plane : planes)
+    for (float& x : plane.rows(block * 4, 4).as<float>()) x = next++;
+  const int32_t fresh = cache.take();
+  cache.release(fresh);  // what is taken next
+  for (const Tensor& plane : planes) std::ranges::fill(plane.rows(fresh * 4, 4).as<float>(), -1);
+  const int32_t copy = cache.copy(block, 3);
+  ASSERT_EQ(copy, fresh);
+  for (const Tensor& plane : planes) {
+    EXPECT_TRUE(std::ranges::equal(plane.rows(copy * 4, 3).as<float>(), plane.rows(block * 4, 3).as<float>()));
+    EXPECT_TRUE(std::ranges::all_of(plane.rows(copy * 4 + 3, 1).as<float>(), [](float x) { return x == -1; }));
+  }
+}
+
+TEST_F(KvCacheTest, TheSpareBlockIsGivenToNobodyAndHasMemory) {
+  EXPECT_EQ(cache.planes().spare_block(), 3);
+  for (const Tensor& plane : cache.planes().view().k) EXPECT_EQ(plane.dim(0), 4 * 4);
+}
+
+TEST_F(KvCacheTest, ANamedBlockIsKeptUntilItsMemoryIsWantedTheLongestUnusedFirst) {
+  const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
+  const uint64_t root = cache.prefixes().root();
+  const int32_t first = cache.take(), second = cache.take();
+  cache.name(first, root, a);
+  cache.name(second, root, b);
+  cache.release(second);
+  cache.release(first);
+  EXPECT_EQ(cache.free_blocks(), 3);
+  cache.share(second);  // used again: the first one is the longest unused
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(second);
+  cache.take();  // the one that has no name
+  EXPECT_TRUE(cache.prefixes().has(first) && cache.prefixes().has(second));
+  EXPECT_EQ(cache.take(), first);
+  EXPECT_FALSE(cache.prefixes().has(first));
+  EXPECT_EQ(cache.prefixes().find(root, b)->block, second);
+  EXPECT_EQ(cache.take(), second);
+  EXPECT_THROW(cache.take(), Error);
+}
+
+TEST_F(KvCacheTest, ForgottenNamesLeaveTheBlocksFree) {
+  const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
+  const uint64_t root = cache.prefixes().root();
+  const int32_t idle = cache.take(), held = cache.take();
+  cache.name(idle, root, a);
+  cache.name(held, root, b);
+  cache.release(idle);
+  cache.forget_names();
+  EXPECT_EQ(cache.free_blocks(), 2);
+  cache.release(held);
+  EXPECT_EQ(cache.free_blocks(), 3);
+  EXPECT_FALSE(cache.prefixes().find(cache.prefixes().root(), a) || cache.prefixes().find(cache.prefixes().root(), b));
+  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  EXPECT_EQ(blocks.size(), 3u);
+}
+
+TEST_F(KvCacheTest, CountsBlocksUpward) {
+  EXPECT_EQ(cache.blocks_for(0), 0);
+  EXPECT_EQ(cache.blocks_for(1), 1);
+  EXPECT_EQ(cache.blocks_for(4), 1);
+  EXPECT_EQ(cache.blocks_for(5), 2);
+}
+
+// In fp8 a number takes a byte, each token and head a scale; a block that is copied has them, too.
+TEST_F(KvCacheTest, PlanesInFp8HaveScales) {
+  KvPlanes planes(context, shape(), DType::u8, 4, 3);
+  const int64_t slots = (3 + 1) * 4, heads = shape().num_kv_heads, dim = shape().head_dim;
+  EXPECT_EQ(planes.bytes(), static_cast<size_t>(2 * shape().num_blocks * slots * heads * (dim + 4)));
+  const KvView view = planes.view();
+  for (const auto* all : {&view.k, &view.v, &view.k_scale, &view.v_scale}) ASSERT_EQ(std::ssize(*all), shape().num_blocks);
+  for (size_t i = 0; i < view.k.size(); ++i)
+    for (int64_t at = 0; at < 3 * heads; ++at) {
+      view.k[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 1), view.v[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 2);
+      view.k_scale[i].row<float>(4)[at] = 0.5f + static_cast<float>(at), view.v_scale[i].row<float>(4)[at] = 0.25f + static_cast<float>(at);
+    }
+  planes.copy(2, 1, 3);
+  for (size_t i = 0; i < view.k.size(); ++i)
+    for (int64_t at = 0; at < 3 * heads; ++at) {
+      EXPECT_EQ(view.k[i].row<uint8_t>(8)[at * dim], at + 1);
+      EXPECT_EQ(view.v[i].row<uint8_t>(8)[at * dim], at + 2);
+      EXPECT_EQ(view.k_scale[i].row<float>(8)[at], 0.5f + static_cast<float>(at));
+      EXPECT_EQ(view.v_scale[i].row<float>(8)[at], 0.25f + static_cast<float>(at));
+    }
+}
+
+TEST_F(KvCacheTest, OneThatHoldsNoBlockIsAnError) { EXPECT_THROW(KvCache(context, shape(), DType::f32, 16, 15), Error); }
+
+}  // namespace
+}  // namespace hone

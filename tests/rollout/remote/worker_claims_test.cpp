@@ -1,0 +1,247 @@
+// What a worker may claim: one that says what no engine says, or that gets nowhere, is dropped, and its requests go to others.
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "core/base/stopwatch.h"
+#include "core/net/http_client.h"
+#include "tests/rollout/remote/dispatcher_fixture.h"
+#include "tests/rollout/remote/worker_fixture.h"
+#include "tests/support/http_server.h"
+
+namespace hone::test {
+namespace {
+
+class WorkerClaimsTest : public WorkerFixture {
+ protected:
+  // A worker in the protocol's words that writes replies as an engine does, and then changes what it says of them.
+  class Liar {
+   public:
+    using Change = std::function<void(WorkerReport&)>;
+    Liar(WorkerClaimsTest& test, Change change)
+        : test_(test), change_(std::move(change)), server_([this](const ReceivedRequest& request) { return answer(request); }) {}
+    int64_t port() const { return std::stoll(parse_url(server_.url()).port); }
+    std::atomic<int> joined = 0, asked = 0;
+
+   private:
+    std::string answer(const ReceivedRequest& request) {
+      const auto is = [&](const char* what) { return request.head.find(concat("/v1/worker/", what, " ")) != std::string::npos; };
+      Json body = JsonObject{};
+      if (is("join")) {
+        body = JsonObject{{"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
+        computed_ = 0;
+      } else if (is("commit")) {
+        body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};
+      } else if (is("turn")) {
+        body = turn(WorkerTurn::parse(parse_json(request.body, "turn"))).to_json();
+      }
+      const std::string text = body.dump();
+      return http_response(text, 200, concat(digest_header, ": ", base64(sha256(text)), "\r\n"));
+    }
+    WorkerReport turn(const WorkerTurn& turn) {
+      WorkerReport out{.number = turn.number, .version = turn.version, .computed_tokens = 0, .finished = {}};
+      for (const WorkerTurn::Ask& ask : turn.submit) {
+        ++asked;
+        out.finished.push_back({ask.ticket, test_.expected({ask.request}, turn.version)[0]});
+      }
+      out.computed_tokens = computed_;
+      change_(out);
+      computed_ = out.computed_tokens;
+      return out;
+    }
+    WorkerClaimsTest& test_;
+    const Change change_;
+    int64_t computed_ = 0;
+    HttpServer server_;
+  };
+  std::string failure_with(const Liar& liar, double timeout) {
+    const auto from = pool({liar.port()}, timeout);
+    from->publish(0);
+    try {
+      generate(*from, requests(4));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "it is believed";
+    return "";
+  }
+  static Reply& first_reply(WorkerReport& report) { return report.finished.front().replies.front(); }
+};
+
+TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
+  const Liar liar(*this, [](WorkerReport& report) {
+    report.computed_tokens += 5;
+    report.finished.clear();
+  });
+  const Stopwatch since;
+  const std::string failure = failure_with(liar, 1);
+  EXPECT_NE(failure.find("it claims to have computed"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("its requests have"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 30);
+}
+
+TEST_F(WorkerClaimsTest, OneThatStaysWhereItsRequestsCouldEndIsDropped) {
+  const Liar liar(*this, [](WorkerReport& report) {
+    report.computed_tokens = std::min<int64_t>(report.computed_tokens + 40, 100);
+    report.finished.clear();
+  });
+  const Stopwatch since;
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 30);
+}
+
+TEST_F(WorkerClaimsTest, OneThatFinishesWhatNobodyAskedIsDropped) {
+  const Liar liar(*this, [](WorkerReport& report) { report.finished = {{.ticket = 123456, .replies = {}}}; });
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
+}
+
+TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
+  const Liar liar(*this, [](WorkerReport& report) {
+    report.computed_tokens = report.computed_tokens > 0 ? -1 : 1;
+    report.finished.clear();
+  });
+  EXPECT_NE(failure_with(liar, 0.7).find("it claims to have computed -1 tokens"), std::string::npos);
+}
+
+TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) {
+  const std::vector<Request> asked = requests(12);
+  const Replies want = expected(asked, 0);
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const std::vector<std::pair<std::string, std::function<void(Reply&)>>> lies{
+      {"log-prob of 0.5", [](Reply& r) { r.logp[0] = 0.5; }},
+      {"log-prob of nan", [=](Reply& r) { r.logp[0] = nan; }},
+      {"log-prob of -inf", [=](Reply& r) { r.raw_logp[0] = -infinity; }},
+      {"log-prob of 1", [](Reply& r) { r.truncated_logp[0] = 1; }},
+      {"ended by 'done'", [](Reply& r) { r.finish_reason = "done"; }},
+      {"ended by ''", [](Reply& r) { r.finish_reason.clear(); }},
+      {"neither its last id nor its text",
+       [](Reply& r) {
+         r.finish_reason = "stop";
+         r.ids.back() = 'z';
+       }},
+      {"has id 258", [](Reply& r) { r.ids[0] = 258; }},
+      {"has id -1", [](Reply& r) { r.ids[0] = -1; }},
+      {"drawn by version 1", [](Reply& r) { r.versions[0] = 1; }},
+      {"drawn by version -1", [](Reply& r) { r.versions[0] = -1; }},
+      {"likeliest ids", [](Reply& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
+      {"log-probs of the prompt", [](Reply& r) { r.prompt_logp.push_back(0); }},
+      {"ended by length",
+       [](Reply& r) {
+         r.finish_reason = "length";
+         r.ids.pop_back();
+         r.versions.pop_back();
+         for (auto* column : {&r.logp, &r.truncated_logp, &r.raw_logp}) column->pop_back();
+         r.top_logprobs.clear();
+         r.forced.clear();
+       }},
+  };
+  start();
+  for (const auto& [what, lie] : lies) {
+    SCOPED_TRACE(what);
+    testing::internal::CaptureStderr();
+    const Liar liar(*this, [&lie](WorkerReport& report) {
+      if (!report.finished.empty()) lie(first_reply(report));
+    });
+    {
+      const auto from = pool({liar.port(), workers[0]->port()});
+      from->publish(0);
+      expect_bits(generate(*from, asked), want);
+    }
+    EXPECT_GT(liar.asked, 0);
+    const std::string log = testing::internal::GetCapturedStderr();
+    EXPECT_NE(log.find(concat("worker ", url(liar.port()), " is lost: ")), std::string::npos) << log;
+    EXPECT_NE(log.find(what), std::string::npos) << log;
+  }
+}
+
+TEST_F(WorkerClaimsTest, TextIsReadFromTheIdsWhateverTheWorkerSays) {
+  const std::vector<Request> asked = requests(12);
+  const Liar liar(*this, [](WorkerReport& report) {
+    for (WorkerReport::Done& done : report.finished)
+      for (Reply& reply : done.replies) reply.text = "The answer is 42.";
+  });
+  const Replies want = expected(asked, 0);
+  const auto from = pool({liar.port()});
+  from->publish(0);
+  expect_bits(generate(*from, asked), want);
+}
+
+void fail_all(WorkerReport& report) {
+  for (WorkerReport::Done& done : report.finished)
+    for (Reply& reply : done.replies) {
+      reply = {};
+      reply.failed = true;
+      reply.finish_reason = "no luck";
+    }
+}
+
+TEST_F(WorkerClaimsTest, WhatOneFailsAnotherWrites) {
+  const std::vector<Request> asked = requests(24);
+  const Replies want = expected(asked, 0);
+  start();
+  const Liar liar(*this, fail_all);
+  const auto from = pool({liar.port(), workers[0]->port()});
+  from->publish(0);
+  expect_bits(generate(*from, asked), want);
+  EXPECT_GT(liar.asked, 0);
+}
+
+TEST_F(WorkerClaimsTest, OneThatFailsEverythingIsDropped) {
+  const Liar liar(*this, fail_all);
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("requests one after the other, the last one: no luck"), std::string::npos) << failure;
+}
+
+using DispatcherTest = DispatcherFixture;
+
+TEST_F(DispatcherTest, ARequestThatWorkersFailAgainAndAgainHasFailed) {
+  make(2);
+  dispatcher->publish(weights(0));
+  dispatcher->joined(0), dispatcher->joined(1);
+  const uint64_t ticket = ask(10);
+  std::vector<Reply> failed = replies_of(0);
+  failed[0] = {};
+  failed[0].failed = true;
+  failed[0].finish_reason = "no luck";
+  std::vector<size_t> tried;
+  while (answers[0].empty() && tried.size() < 10) {
+    for (size_t worker = 0; worker < 2; ++worker)
+      if (!look(worker).submit.empty()) {
+        tried.push_back(worker);
+        EXPECT_FALSE(dispatcher->finished(worker, {ticket, failed}));
+      }
+    dispatcher->step();
+  }
+  EXPECT_EQ(tried, (std::vector<size_t>{0, 1, 0}));
+  ASSERT_EQ(answers[0].size(), 1u);
+  EXPECT_TRUE(answers[0][0].failed);
+}
+
+// It gets on for ever, and never finishes anything: once that is patience, then it is no worker.
+TEST_F(DispatcherTest, OneThatGetsOnAndIsLostAgainAndAgainIsNoWorker) {
+  make(1, {.timeout = 0.1});
+  dispatcher->publish(weights(0));
+  ask(10);
+  std::string failure;
+  const Stopwatch since;
+  while (failure.empty() && since.seconds() < 10) {
+    dispatcher->joined(0);
+    look(0);
+    for (const Stopwatch stay; stay.seconds() < 0.15;) {
+      dispatcher->step();
+      dispatcher->moved(0);
+    }
+    dispatcher->lost(0, "it counts");
+    try {
+      dispatcher->step();
+    } catch (const Error& error) {
+      failure = error.what();
+    }
+  }
+  EXPECT_NE(failure.find("it counts"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone::test

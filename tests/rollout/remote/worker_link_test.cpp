@@ -1,0 +1,300 @@
+// How weights reach the workers of a pool: over a link between devices, or streamed; and what happens where that breaks.
+#include "rollout/remote/worker_link.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "tests/rollout/remote/worker_fixture.h"
+#include "tests/support/http_client.h"
+#include "tests/support/local_link.h"
+#include "tests/support/support.h"
+#include "tests/support/tcp_proxy.h"
+
+namespace hone::test {
+namespace {
+
+class WorkerLinkTest : public WorkerFixture {
+ protected:
+  WorkerLinkTest() {
+    LocalLinks::join_registry();
+    LocalLinks::opened = LocalLinks::tried = LocalLinks::arrived = LocalLinks::waiting = 0;
+    transport = "auto";
+  }
+  ~WorkerLinkTest() override { LocalLinks::fault = LinkFault::none; }
+  static constexpr double patient = 60;  // seconds: a link has 30 of them for a transfer and 10 to open
+  static bool both_wait() {
+    return soon([] { return LocalLinks::waiting == 2; });
+  }
+  // Breaks the connection between two sides that wait for each other on the link, which takes no notice of it.
+  static void break_off(TcpProxy& cable) {
+    ASSERT_TRUE(both_wait());
+    cable.set(TcpProxy::Mode::refuse);
+    EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3)) << LocalLinks::waiting << " sides still wait";
+    LocalLinks::fault = LinkFault::none;
+    cable.set(TcpProxy::Mode::pass);
+  }
+  Replies generate_at(int64_t version, WorkerPool& from) {
+    from.publish(version);
+    return generate(from, requests(4));
+  }
+  // Three versions, each with the bits of the engine itself.
+  void expect_three_versions(WorkerPool& from, int64_t first = 0) {
+    for (int64_t version = first; version < first + 3; ++version) {
+      from.publish(version);
+      expect_bits(generate(from, requests()), expected(requests(), version));
+      change(static_cast<uint64_t>(version));
+    }
+  }
+};
+
+TEST_F(WorkerLinkTest, WeightsGoOverIt) {
+  for (int i = 0; i < 2; ++i) start();
+  const auto from = pool({workers[0]->port(), workers[1]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 4) << "two sides each";
+  EXPECT_EQ(LocalLinks::arrived, 6) << "three versions each";
+}
+
+TEST_F(WorkerLinkTest, UnderAdaptersTheBaseIsStreamed) {
+  use_adapters();
+  start();
+  const auto from = pool({workers[0]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::arrived, 3);
+}
+
+TEST_F(WorkerLinkTest, WhereItDoesNotOpenWeightsAreStreamed) {
+  LocalLinks::fault = LinkFault::never_opens;
+  WorkerConfig config;
+  config.lease = 1.8;  // which opening takes longer than, and a learner that has nothing to say does not
+  start(config);
+  const auto from = pool({workers[0]->port()}, 8);
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 0);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost")) << "the worker is as good without";
+}
+
+TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) {
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 4);
+  from->publish(0);
+  expect_bits(generate(*from, requests()), expected(requests(), 0));
+  LocalLinks::fault = LinkFault::breaks;
+  change(7);
+  expect_three_versions(*from, 1);
+  EXPECT_EQ(LocalLinks::arrived, 1);
+  LocalLinks::fault = LinkFault::none;
+  cable.set(TcpProxy::Mode::refuse);
+  ASSERT_TRUE(soon([&] { return from->metrics()["workers/alive"] == 0; }));
+  cable.set(TcpProxy::Mode::pass);
+  expect_three_versions(*from, 4);
+  EXPECT_GT(LocalLinks::arrived, 1);
+}
+
+TEST_F(WorkerLinkTest, ATransferIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, patient);
+  from->publish(0);
+  expect_bits(generate(*from, requests()), expected(requests(), 0));
+  LocalLinks::fault = LinkFault::stalls;
+  change(7);
+  const Stopwatch since;
+  from->publish(1);
+  break_off(cable);
+  expect_bits(generate(*from, requests()), expected(requests(), 1));
+  EXPECT_LT(since.seconds(), 5);
+  EXPECT_EQ(LocalLinks::opened, 4) << "the worker has joined again, with a link";
+}
+
+TEST_F(WorkerLinkTest, AnOpeningIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  const Stopwatch since;
+  auto made = std::async(std::launch::async, [&] { return pool({cable.port()}, patient); });
+  break_off(cable);
+  const auto from = made.get();
+  expect_three_versions(*from);
+  EXPECT_LT(since.seconds(), 5);
+  EXPECT_EQ(LocalLinks::arrived, 3);
+}
+
+TEST_F(WorkerLinkTest, ALearnerThatEndsDuringATransferLeavesTheWorkerFree) {
+  start();
+  auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::stalls;
+  from->publish(0);
+  ASSERT_TRUE(both_wait());
+  const Stopwatch since;
+  from.reset();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null());
+}
+
+TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree) {
+  start();
+  auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::loses;
+  from->publish(0);
+  ASSERT_TRUE(soon([] { return LocalLinks::waiting == 1; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
+  EXPECT_EQ(LocalLinks::waiting, 1);
+  const Stopwatch since;
+  from.reset();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 2));
+  EXPECT_TRUE(soon([&] { return parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null(); }, 1));
+}
+
+TEST_F(WorkerLinkTest, WhatDidNotLandIsStreamed) {
+  start();
+  const auto from = pool({workers[0]->port()}, 4);
+  LocalLinks::fault = LinkFault::loses;
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::arrived, 0);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
+TEST_F(WorkerLinkTest, AWorkerThatEndsDuringATransferEndsAtOnce) {
+  start();
+  const auto from = pool({workers[0]->port()}, patient);
+  LocalLinks::fault = LinkFault::stalls;
+  from->publish(0);
+  ASSERT_TRUE(both_wait());
+  const Stopwatch since;
+  workers.clear();
+  EXPECT_LT(since.seconds(), 3);
+  EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3));
+}
+
+TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 2);
+  for (int64_t life = 0; life < 4; ++life) {
+    from->publish(life);
+    expect_bits(generate(*from, requests(3)), expected(requests(3), life));
+    cable.set(TcpProxy::Mode::refuse);
+    ASSERT_TRUE(soon([&] { return from->metrics()["workers/alive"] == 0; }));
+    cable.set(TcpProxy::Mode::pass);
+  }
+  EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
+}
+
+TEST_F(WorkerLinkTest, OneWhoseOpeningBreaksTheConnectionIsTriedThreeTimes) {
+  LocalLinks::fault = LinkFault::never_opens;
+  start();
+  TcpProxy cable(workers[0]->port());
+  auto made = std::async(std::launch::async, [&] { return pool({cable.port()}, patient); });
+  for (int life = 0; life < 3; ++life) {
+    ASSERT_TRUE(both_wait());
+    cable.set(TcpProxy::Mode::refuse);
+    ASSERT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 3));
+    cable.set(TcpProxy::Mode::pass);
+  }
+  const auto from = made.get();
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::tried, 6) << "three times by each side";
+}
+
+TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
+  LocalLinks::fault = LinkFault::never_opens;
+  transport = "local";
+  start();
+  const auto from = pool({workers[0]->port()}, 0.5);
+  from->publish(0);
+  try {
+    generate(*from, requests(1));
+    ADD_FAILURE() << "there is a reply";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("weight_transport is local"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) {
+  transport = "stream";
+  use_blocks(13, 8192);
+  start();
+  TcpProxy proxy(workers[0]->port());
+  const auto from = pool({proxy.port()}, 10);
+  proxy.set_bytes_per_second(100'000'000);  // slow enough that eight meet
+  for (int64_t version = 0; version < 4; ++version) {
+    from->publish(version);
+    std::jthread network([&] {
+      for (int turn = 0; turn < 2 * static_cast<int>(version); ++turn) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10 + 7 * turn));
+        proxy.set(turn % 2 == 0 ? TcpProxy::Mode::refuse : TcpProxy::Mode::pass);
+      }
+    });
+    expect_bits(generate(*from, requests(4)), expected(requests(4), version));
+    network.join();
+    proxy.set_bytes_per_second(0);
+    EXPECT_EQ(proxy.most_asking(), 8) << "so many blocks at once";
+    change(static_cast<uint64_t>(version));
+  }
+}
+
+// A learner that waits for eight at once says nothing for longer than the lease.
+TEST_F(WorkerLinkTest, OnANarrowCableFewerBlocksTravelAtOnce) {
+  transport = "stream";
+  use_blocks(9, 5760);
+  WorkerConfig config;
+  config.lease = 3;
+  start(config);
+  TcpProxy narrow(workers[0]->port());
+  const auto from = pool({narrow.port()}, 10);
+  narrow.set_bytes_per_second(6'000'000);
+  expect_bits(generate_at(0, *from), expected(requests(4), 0));
+  EXPECT_LE(narrow.most_asking(), 3);
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
+TEST_F(WorkerLinkTest, ABlockThatWasLongOnItsWayIsSentAgain) {
+  transport = "stream";
+  use_two_blocks();
+  start();
+  TcpProxy cable(workers[0]->port());
+  const auto from = pool({cable.port()}, 20);
+  cable.set_bytes_per_second(1'000'000);
+  from->publish(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  cable.set(TcpProxy::Mode::refuse);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  cable.set_bytes_per_second(0);
+  cable.set(TcpProxy::Mode::pass);
+  expect_bits(generate(*from, requests(4)), expected(requests(4), 0));
+  const Metrics metrics = from->metrics();
+  EXPECT_FALSE(metrics.contains("workers/lost"));
+}
+
+TEST_F(WorkerLinkTest, WhereOneConnectionOfEightFailsBlocksArriveAllTheSame) {
+  transport = "stream";
+  use_blocks(13, 8192);
+  start();
+  TcpProxy proxy(workers[0]->port());
+  proxy.set_most_open(7);
+  const auto from = pool({proxy.port()}, 10);
+  proxy.set_bytes_per_second(100'000'000);
+  expect_bits(generate_at(0, *from), expected(requests(4), 0));
+  EXPECT_EQ(proxy.most_asking(), 7);
+}
+
+TEST_F(WorkerLinkTest, ByTheStreamAloneNoneIsOpened) {
+  transport = "stream";
+  start();
+  const auto from = pool({workers[0]->port()});
+  expect_three_versions(*from);
+  EXPECT_EQ(LocalLinks::opened, 0);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,288 @@
+// What a learner and its workers tell each other arrives bit for bit; what does not belong together is refused.
+#include "rollout/remote/worker_messages.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/base/rng.h"
+#include "tests/rollout/byte_model.h"
+#include "tests/support/errors.h"
+
+namespace hone::test {
+namespace {
+
+// Through the text that travels.
+Json sent(const Json& message) { return parse_json(message.dump(), "message"); }
+
+const std::string no_utf8("\xff\x00\xc3(\xe2\x82\"\n", 9);
+constexpr float denormal = std::numeric_limits<float>::denorm_min();
+constexpr float infinite = std::numeric_limits<float>::infinity();
+
+std::vector<uint32_t> bits(const std::vector<float>& of) {
+  std::vector<uint32_t> out;
+  for (const float value : of) out.push_back(std::bit_cast<uint32_t>(value));
+  return out;
+}
+
+void expect_bits(const std::vector<std::vector<TokenLogp>>& a, const std::vector<std::vector<TokenLogp>>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].size(), b[i].size());
+    for (size_t j = 0; j < a[i].size(); ++j) {
+      EXPECT_EQ(a[i][j].id, b[i][j].id);
+      EXPECT_EQ(std::bit_cast<uint32_t>(a[i][j].logp), std::bit_cast<uint32_t>(b[i][j].logp));
+    }
+  }
+}
+
+void expect_bits(const Reply& a, const Reply& b) {
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(bits(a.logp), bits(b.logp));
+  EXPECT_EQ(bits(a.truncated_logp), bits(b.truncated_logp));
+  EXPECT_EQ(bits(a.raw_logp), bits(b.raw_logp));
+  EXPECT_EQ(bits(a.prompt_logp), bits(b.prompt_logp));
+  EXPECT_EQ(a.forced, b.forced);
+  EXPECT_EQ(a.versions, b.versions);
+  expect_bits(a.top_logprobs, b.top_logprobs);
+  expect_bits(a.prompt_top_logprobs, b.prompt_top_logprobs);
+  EXPECT_EQ(a.text, b.text);
+  EXPECT_EQ(a.finish_reason, b.finish_reason);
+  EXPECT_EQ(a.failed, b.failed);
+}
+
+Reply odd_reply() {
+  Reply out;
+  out.ids = {0, std::numeric_limits<int32_t>::max(), 7};
+  out.logp = {-0.0f, denormal, -infinite};
+  out.truncated_logp = {std::nanf("5"), -denormal, std::numeric_limits<float>::max()};
+  out.raw_logp = {-1.1754942e-38f, 0.1f, -3.4028235e38f};
+  out.forced = {true, false, true};
+  out.versions = {-1, 0, std::numeric_limits<int64_t>::max()};
+  out.top_logprobs = {{{1, -0.0f}, {2, -infinite}}, {}, {{3, denormal}}};
+  out.prompt_logp = {0, -0.0f, -1e-42f};
+  out.prompt_top_logprobs = {{}, {{9, -7}}, {{8, -0.0f}}};
+  out.text = no_utf8;
+  out.finish_reason = "stop";
+  return out;
+}
+
+WorkerReport report() {
+  WorkerReport out{.number = 12, .version = 3, .computed_tokens = int64_t{1} << 60, .finished = {}};
+  Reply failed;
+  failed.finish_reason = "the prompt has 9 tokens, 4 fit";
+  failed.failed = true;
+  out.finished = {{.ticket = 1, .replies = {odd_reply(), failed}}, {.ticket = std::numeric_limits<uint64_t>::max() / 2, .replies = {}}};
+  return out;
+}
+
+WorkerTurn turn() {
+  WorkerTurn out{.number = 5, .wait = 0.05, .version = 9, .submit = {}, .cancel = {4, 1}};
+  Request request{.prompt = {5, 0, 61}, .n = 3, .id = 0xfedcba9876543210, .sampling = {}, .top_logprobs = 4, .prompt_logprobs = true};
+  Sampling& sampling = request.sampling;
+  sampling.temperature = 0.1 + 0.2;
+  sampling.top_p = 0.7, sampling.min_p = 1e-3, sampling.top_k = 12;
+  sampling.max_tokens = 99, sampling.min_tokens = 2, sampling.seed = -5;
+  sampling.repetition_penalty = 1.01, sampling.presence_penalty = -2, sampling.frequency_penalty = 0.3;
+  sampling.logit_bias = {{.id = 3, .bias = -100}, {.id = 4, .bias = 0.5}};
+  sampling.ignore_eos = true;
+  sampling.stop = {"\n\n", "é"}, sampling.stop_ids = {1, 2};
+  sampling.thinking_budget = 7, sampling.thinking_end = "</t>";
+  out.submit.push_back({.ticket = 77, .request = request});
+  out.submit.push_back({.ticket = 78, .request = {.prompt = {1}, .sampling = {}}});
+  return out;
+}
+
+WorkerSetup setup() {
+  const TinyModel tiny;
+  WorkerSetup out;
+  out.run = "/runs/é";
+  out.model = tiny.model->config();
+  out.lora = {.r = 4, .lora_alpha = 0.1, .target_modules = {"q_proj"}};
+  out.dtype = DType::bf16;
+  out.device = DeviceKind::cuda;
+  out.numerics = Numerics::fast;
+  out.engine = {.kv_block_size = 4, .kv_cache_tokens = 99, .max_batch_tokens = 7, .max_sequences = 3, .prefix_caching = false};
+  out.engine.speculative.method = "ngram";
+  out.tokenizer = {{"a.json", no_utf8}, {"empty", ""}};
+  return out;
+}
+
+TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
+  const WorkerReport there = report(), back = WorkerReport::parse(sent(there.to_json()));
+  EXPECT_EQ(back.number, there.number);
+  EXPECT_EQ(back.version, there.version);
+  EXPECT_EQ(back.computed_tokens, there.computed_tokens);
+  ASSERT_EQ(back.finished.size(), there.finished.size());
+  for (size_t i = 0; i < back.finished.size(); ++i) {
+    EXPECT_EQ(back.finished[i].ticket, there.finished[i].ticket);
+    ASSERT_EQ(back.finished[i].replies.size(), there.finished[i].replies.size());
+    for (size_t r = 0; r < back.finished[i].replies.size(); ++r) expect_bits(back.finished[i].replies[r], there.finished[i].replies[r]);
+  }
+}
+
+TEST(WorkerMessagesTest, ATurnArrivesAsItWasAsked) {
+  const WorkerTurn there = turn(), back = WorkerTurn::parse(sent(there.to_json()));
+  EXPECT_EQ(back.number, there.number);
+  EXPECT_EQ(back.wait, there.wait);
+  EXPECT_EQ(back.version, there.version);
+  EXPECT_EQ(back.cancel, there.cancel);
+  ASSERT_EQ(back.submit.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Request &a = there.submit[i].request, &b = back.submit[i].request;
+    EXPECT_EQ(back.submit[i].ticket, there.submit[i].ticket);
+    EXPECT_EQ(b.prompt, a.prompt);
+    EXPECT_EQ(b.n, a.n);
+    EXPECT_EQ(b.id, a.id);
+    EXPECT_EQ(b.top_logprobs, a.top_logprobs);
+    EXPECT_EQ(b.prompt_logprobs, a.prompt_logprobs);
+    EXPECT_EQ(b.sampling.temperature, a.sampling.temperature);
+    EXPECT_EQ(b.sampling.stop, a.sampling.stop);
+    EXPECT_EQ(b.sampling.logit_bias.size(), a.sampling.logit_bias.size());
+  }
+  EXPECT_EQ(back.to_json(), there.to_json()) << "every setting of the sampling";
+}
+
+TEST(WorkerMessagesTest, ASetupArrivesAsItWas) {
+  const WorkerSetup there = setup(), back = WorkerSetup::parse(sent(there.to_json()));
+  EXPECT_EQ(back.run, there.run);
+  EXPECT_EQ(back.model, there.model);
+  EXPECT_EQ(back.dtype, there.dtype);
+  EXPECT_EQ(back.device, there.device);
+  EXPECT_EQ(back.numerics, there.numerics);
+  EXPECT_EQ(back.tokenizer, there.tokenizer);
+  EXPECT_EQ(back.lora.r, 4);
+  EXPECT_EQ(back.engine.kv_cache_tokens, 99);
+  EXPECT_EQ(back.to_json(), there.to_json()) << "every setting of adapters and engine";
+}
+
+TEST(WorkerMessagesTest, ATokenizerArrivesWithItsStopsAndItsSpelling) {
+  const Tokenizer there = byte_tokenizer(), back = tokenizer_of(tokenizer_files(there));
+  EXPECT_EQ(back.vocab_size(), there.vocab_size());
+  EXPECT_EQ(back.stop_ids(), there.stop_ids());
+  EXPECT_EQ(tokenizer_files(back), tokenizer_files(there));
+  for (const char* name : {"", ".", "..", "a/b", "/etc/x"}) EXPECT_THROW(tokenizer_of({{name, "{}"}}), Error) << name;
+}
+
+TEST(WorkerMessagesTest, AnotherProtocolIsRefusedByName) {
+  Json json = setup().to_json();
+  json.set("protocol", 2);
+  EXPECT_EQ(error_of([&] { WorkerSetup::parse(json); }), "the learner speaks protocol 2, this worker 1: both must be the same hone");
+}
+
+TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
+  const auto check = [](const Json& whole, const auto& parse) {
+    parse(whole);
+    for (const auto& [name, value] : whole.as_object()) {
+      Json part = JsonObject{};
+      for (const auto& [other, kept] : whole.as_object())
+        if (other != name) part.set(other, kept);
+      EXPECT_NE(error_of([&] { parse(part); }).find("'" + name + "' is missing"), std::string::npos) << name;
+      part.set(name, nullptr);
+      EXPECT_NE(error_of([&] { parse(part); }).find("null"), std::string::npos) << name;
+    }
+  };
+  // Of the model, which may be anything here, the engine says what is wrong with it.
+  Json settings = setup().to_json();
+  std::erase_if(settings.object_ref(), [](const auto& member) { return member.first == "model"; });
+  EXPECT_NE(error_of([&] { WorkerSetup::parse(settings); }).find("'model' is missing"), std::string::npos);
+  check(turn().to_json(), [](const Json& json) { WorkerTurn::parse(json); });
+  check(report().to_json(), [](const Json& json) { WorkerReport::parse(json); });
+  check(report().to_json().at("finished").as_array()[0].at("replies").as_array()[0], [](const Json& json) {
+    WorkerReport::parse(JsonObject{
+        {"turn", 1}, {"version", 0}, {"computed_tokens", 0}, {"finished", JsonArray{JsonObject{{"ticket", 1}, {"replies", JsonArray{json}}}}}});
+  });
+  check(turn().to_json().at("submit").as_array()[0].at("request"), [](const Json& json) {
+    WorkerTurn::parse(JsonObject{
+        {"turn", 1}, {"wait", 0}, {"version", 0}, {"submit", JsonArray{JsonObject{{"ticket", 1}, {"request", json}}}}, {"cancel", JsonArray{}}});
+  });
+}
+
+TEST(WorkerMessagesTest, ColumnsThatDoNotBelongTogetherAreRefused) {
+  const auto refused = [](const std::function<void(Reply&)>& spoil, const char* what) {
+    WorkerReport spoilt = report();
+    spoil(spoilt.finished[0].replies[0]);
+    const std::string error = error_of([&] { WorkerReport::parse(sent(spoilt.to_json())); });
+    EXPECT_NE(error.find(what), std::string::npos) << error;
+  };
+  refused([](Reply& of) { of.logp.pop_back(); }, "a reply of 3 ids has 2 numbers in logp");
+  refused([](Reply& of) { of.logp.clear(); }, "0 numbers in logp");
+  refused([](Reply& of) { of.truncated_logp.push_back(0); }, "4 numbers in truncated_logp");
+  refused([](Reply& of) { of.raw_logp.pop_back(); }, "raw_logp");
+  refused([](Reply& of) { of.versions.pop_back(); }, "versions");
+  refused([](Reply& of) { of.forced.pop_back(); }, "forced");
+  refused([](Reply& of) { of.top_logprobs.pop_back(); }, "top_logprobs");
+  refused([](Reply& of) { of.ids.push_back(1); }, "a reply of 4 ids");
+}
+
+TEST(WorkerMessagesTest, AColumnOfHalfANumberIsRefused) {
+  for (const char* column : {"ids", "logp", "versions", "prompt_logp"}) {
+    Json json = report().to_json();
+    Json& reply = json.object_ref().back().second.array_ref()[0].object_ref().back().second.array_ref()[0];
+    reply.set(column, "AAAAAAA=");  // five bytes
+    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos) << column;
+    reply.set(column, "AAAA*A==");
+    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": this is no base64")), std::string::npos) << column;
+  }
+}
+
+TEST(WorkerMessagesTest, AWaitWithoutAnEndIsRefused) {
+  for (const char* wait : {"-1", "61", "1e300"}) {
+    Json json = turn().to_json();
+    json.set("wait", parse_json(wait, "test"));
+    EXPECT_THROW(WorkerTurn::parse(json), Error) << wait;
+  }
+}
+
+TEST(WorkerMessagesTest, DigestsOfAnotherLengthAreRefused) {
+  const Digest digest = sha256("x");
+  EXPECT_EQ(digest_of(base64(digest), "test"), digest);
+  EXPECT_THROW(digest_of("", "test"), Error);
+  EXPECT_THROW(digest_of("AAAA", "test"), Error);
+  EXPECT_THROW(digest_of(base64(digest) + "AAAA", "test"), Error);
+}
+
+// Text with bytes replaced, cut out and doubled: whatever comes of it, it is a value or an Error.
+TEST(WorkerMessagesTest, SpoiltTextIsAnErrorOrAValue) {
+  const std::string pieces[] = {"0", "-1", "1e99", "9223372036854775807", "null", "[]", "{}", "\"", ",", "\"AAAA\"", "true", "=", "\\u0000"};
+  int64_t errors = 0, values = 0;
+  const auto spoil = [&](const std::string& text, uint64_t stream, const auto& parse) {
+    for (uint64_t round = 0; round < 1500; ++round) {
+      Rng random(stream, round);
+      std::string spoilt = text;
+      for (uint64_t change = 0; change <= random.below(3); ++change) {
+        const size_t at = random.below(spoilt.size()), length = 1 + random.below(12);
+        switch (random.below(4)) {
+          case 0:
+            spoilt[at] = static_cast<char>(random.below(256));
+            break;
+          case 1:
+            spoilt.erase(at, length);
+            break;
+          case 2:
+            spoilt.insert(at, spoilt.substr(random.below(spoilt.size()), length));
+            break;
+          default:
+            spoilt.replace(at, length, pieces[random.below(std::size(pieces))]);
+        }
+        if (spoilt.empty()) spoilt = "x";
+      }
+      try {
+        parse(parse_json(spoilt, "test"));
+        ++values;
+      } catch (const Error&) {
+        ++errors;
+      }
+    }
+  };
+  spoil(setup().to_json().dump(), 1, [](const Json& json) { WorkerSetup::parse(json); });
+  spoil(turn().to_json().dump(), 2, [](const Json& json) { WorkerTurn::parse(json); });
+  spoil(report().to_json().dump(), 3, [](const Json& json) { WorkerReport::parse(json); });
+  EXPECT_GT(errors, 1000);
+  EXPECT_GT(values, 100);
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,214 @@
+#include "run/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/config/config.h"
+#include "tests/model/characters.h"
+#include "tests/rollout/tiny_draft.h"
+#include "tests/support/errors.h"
+#include "tests/support/support.h"
+
+namespace hone {
+namespace {
+
+constexpr const char* recipe = R"(
+[model]
+hidden_size = 32
+intermediate_size = 64
+num_hidden_layers = 2
+num_attention_heads = 2
+max_position_embeddings = 64
+[[stage]]
+kind = "tokenizer"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+vocab_size = 270
+[[stage]]
+kind = "pretrain"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+max_length = 32
+batch_size = 8
+steps = 10
+[[stage]]
+kind = "rl"
+generator = { kind = "arithmetic", digits = 1, heldout = 20 }
+prompts_per_step = 4
+num_generations = 4
+mini_batches = 2
+num_iterations = 3
+steps = 10
+beta = 0.1
+reward = { kind = "number" }
+)";
+
+Recipe read(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>(); }
+
+std::string error_of(const std::vector<std::string>& overrides) {
+  return test::error_of([&] { check_recipe(read(overrides)); });
+}
+
+TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
+  const Json plan = plan_recipe(read());
+  const int64_t block = 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32;  // attention, MLP, norms
+  EXPECT_EQ(plan.at("params").as_int(), 270 * 32 + 2 * block + 32);
+  const JsonArray& stages = plan.at("stages").as_array();
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].at("tokens_per_step").as_int(), 8 * 32);
+  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(), 3 * 4 * 4 * 64);  // three passes over 16 replies of 64 tokens at most
+  const Json& memory = stages[1].at("memory");
+  EXPECT_EQ(memory.at("weights").as_int(), memory.at("reference").as_int());
+  EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
+  EXPECT_GT(memory.at("kv_cache").as_int(), 0);
+  EXPECT_EQ(stages[0].at("memory").at("kv_cache").as_int(), 0);
+}
+
+TEST(PlanRecipe, SamplesLongerThanAMicroBatchArePlannedFor) {
+  const auto activations = [](const std::vector<std::string>& overrides, size_t stage) {
+    return plan_recipe(read(overrides)).at("stages").as_array()[stage].at("memory").at("activations").as_int();
+  };
+  for (const size_t stage : {0u, 1u}) {
+    const std::string name = concat("stage.", stage + 1, ".micro_batch_tokens=");
+    const int64_t longest = stage == 0 ? 32 : 64;  // max_length; the model's positions, since there is no tokenizer yet
+    EXPECT_EQ(activations({name + "1"}, stage), activations({concat(name, longest)}, stage));
+    EXPECT_LT(activations({concat(name, longest)}, stage), activations({concat(name, 2 * longest)}, stage));
+    const Json plan = plan_recipe(read({name + "1"}));
+    EXPECT_EQ(plan.at("stages").as_array()[stage].at("tokens_per_step").as_int(),
+              plan_recipe(read()).at("stages").as_array()[stage].at("tokens_per_step").as_int());
+  }
+}
+
+TEST(PlanRecipe, ALongestSampleIsTheLongestPromptAndMaxTokens) {
+  const test::TemporaryFolder folder;
+  const Tokenizer tokenizer = test::character_tokenizer(folder.path());
+  std::ofstream(folder.path() / "tasks.jsonl") << R"({"prompt": "ab", "answer": ""})"
+                                               << "\n"
+                                               << R"({"prompt": "abcabcabc", "answer": ""})"
+                                               << "\n";
+  const std::string rl = concat("tokenizer = \"", folder.path().string(), R"("
+[model]
+hidden_size = 32
+num_attention_heads = 2
+max_position_embeddings = 4096
+[[stage]]
+kind = "rl"
+files = [")",
+                                (folder.path() / "tasks.jsonl").string(), R"("]
+prompts_per_step = 4
+num_generations = 4
+reward = { kind = "number" }
+sampling = { max_tokens = 20 }
+)");
+  const auto tokens = [&](const std::vector<std::string>& overrides) {
+    const Recipe read = Config::from_text(rl, "recipe.toml", overrides).as<Recipe>();
+    return plan_recipe(read).at("stages").as_array().at(0).at("tokens_per_step").as_int();
+  };
+  const auto prompt = static_cast<int64_t>(tokenizer.encode_document("abcabcabc").size());
+  EXPECT_EQ(tokens({}), 16 * (prompt + 20));
+  EXPECT_EQ(tokens({"model.max_position_embeddings=24"}), 16 * 24);
+}
+
+TEST(PlanRecipe, EpochsAreStepsWhereTheRowsTellHowMany) {
+  const Json plan = plan_recipe(read({"stage.pretrain.steps=0", "stage.pretrain.num_train_epochs=2"}));
+  EXPECT_EQ(plan.at("stages").as_array()[0].at("steps").as_int(), 0);
+  EXPECT_NE(plan_text(plan).find("as many as num_train_epochs makes"), std::string::npos) << plan_text(plan);
+}
+
+TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
+  const test::TemporaryFolder folder;
+  const std::unique_ptr<Device> device = devices().at("cpu")(0);
+  Context context(*device);
+  test::save_stranger(context, 270, 40, folder.path());
+  const Json plan = plan_recipe(read({"rollout.speculative.method=draft_model", "rollout.speculative.model=" + folder.path().string()}));
+  const Json &rl = plan.at("stages").as_array()[1].at("memory"), plain = plan_recipe(read()).at("stages").as_array()[1].at("memory");
+  const int64_t cache = 2 * 65536 * 16 * 4, weights = (270 + 40) * 16 * 4;  // of one layer of 16; the embeddings alone
+  EXPECT_EQ(plain.at("draft_model").as_int(), 0);
+  EXPECT_GT(rl.at("draft_model").as_int(), cache + weights);
+  EXPECT_LT(rl.at("draft_model").as_int(), cache + 2 * weights);
+  EXPECT_EQ(rl.at("total").as_int(), plain.at("total").as_int() + rl.at("draft_model").as_int());
+}
+
+// A byte a number of the blocks' matrices and their scales, beside everything else.
+TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
+  const Json plain = plan_recipe(read()), plan = plan_recipe(read({"rollout.quantization=\"int8\""}));
+  const Json &memory = plan.at("stages").as_array()[1].at("memory"), &before = plain.at("stages").as_array()[1].at("memory");
+  const int64_t numbers = 2 * (4 * 32 * 32 + 3 * 32 * 64), rows = 2 * (3 * 32 + 32 + 2 * 64 + 32), copies = memory.at("rollout_weights").as_int();
+  EXPECT_GE(copies, numbers + 4 * rows);
+  EXPECT_LE(copies, numbers + 4 * rows + 16 * 256);
+  EXPECT_EQ(memory.at("total").as_int(), before.at("total").as_int() + copies);
+  EXPECT_EQ(plan.at("stages").as_array()[0].dump(), plain.at("stages").as_array()[0].dump());
+  EXPECT_NE(plan_text(plan).find("rollout_weights"), std::string::npos);
+  EXPECT_NE(error_of({"rollout.quantization=\"int4\""}).find("unknown quantization 'int4'; did you mean 'int8'?"), std::string::npos)
+      << error_of({"rollout.quantization=\"int4\""});
+}
+
+// The frozen model is the reference; gradients and optimizer have the adapters alone.
+TEST(PlanRecipe, AdaptersTakeWhatTheyTrain) {
+  const Json whole = plan_recipe(read()), plan = plan_recipe(read({"model.lora.r=2"}));
+  const Json &pretrain = plan.at("stages").as_array()[0], &rl = plan.at("stages").as_array()[1];
+  EXPECT_EQ(pretrain.dump(), whole.at("stages").as_array()[0].dump());
+  const int64_t adapters = 2 * 2 * 2 * (32 + 32);  // two blocks' q and v
+  EXPECT_EQ(rl.at("trained_params").as_int(), adapters);
+  EXPECT_EQ(rl.at("memory").at("gradients").as_int(), 4 * adapters);
+  EXPECT_EQ(rl.at("memory").at("optimizer").as_int(), 8 * adapters);
+  EXPECT_EQ(rl.at("memory").at("reference").as_int(), 0);
+  EXPECT_EQ(rl.at("memory").at("weights").as_int(), pretrain.at("memory").at("weights").as_int() + 4 * adapters);
+  EXPECT_NE(plan_text(plan).find("512 parameters trained"), std::string::npos) << plan_text(plan);
+}
+
+TEST(PlanRecipe, RepliesWrittenWhileTheLearnerLearnsTakeCopiesOfTheWeights) {
+  const auto copies = [](const std::vector<std::string>& overrides) {
+    const Json plan = plan_recipe(read(overrides));
+    const Json& memory = plan.at("stages").as_array()[1].at("memory");
+    return std::pair(memory.at("weight_copies").as_int(), memory.at("weights").as_int());
+  };
+  EXPECT_EQ(copies({}).first, 0);
+  const int64_t weights = copies({}).second, adapters = 4 * 512;
+  EXPECT_EQ(copies({"stage.rl.max_staleness=1"}).first, 3 * weights);
+  EXPECT_EQ(copies({"stage.rl.max_staleness=3"}).first, 5 * weights);
+  EXPECT_EQ(copies({"stage.rl.max_staleness=3", "stage.rl.deterministic=false"}).first, 4 * weights);
+  EXPECT_EQ(copies({"stage.rl.max_staleness=1", "rollout.device=\"cpu:1\""}).first, 2 * weights);
+  EXPECT_EQ(copies({"stage.rl.max_staleness=1", "model.lora.r=2"}).first, weights + adapters + 2 * adapters);
+}
+
+TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
+  EXPECT_EQ(error_of({"model.lora.r=2"}), "no error");
+  EXPECT_NE(error_of({"model.lora.r=2", "stage.pretrain.kind=\"sft\""}).find("adapts weights that were trained"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=2", "model.lora.target_modules=\"q_prj\""}).find("did you mean 'q_proj'"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=-1"}).find("r must be in"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.lora_dropout=1"}).find("lora_dropout must be in [0, 1)"), std::string::npos);
+}
+
+TEST(PlanRecipe, AnEngineElsewhereWantsALearnerThatGoesOn) {
+  EXPECT_NE(error_of({"rollout.device=\"cpu:1\""}).find("max_staleness must be above 0"), std::string::npos);
+  EXPECT_EQ(error_of({"rollout.device=\"cpu:1\"", "stage.rl.max_staleness=1", "device=cpu"}), "no error");
+  EXPECT_NE(error_of({"rollout.device=\"meta\"", "stage.rl.max_staleness=1", "device=cpu"}).find("of one kind"), std::string::npos);
+  EXPECT_THROW(read({"rollout.device=\"gpu:1\""}), Error);
+}
+
+TEST(PlanRecipe, TimesFollowFromTheMachinesArithmetic) {
+  Json plan = plan_recipe(read()), twice = plan;
+  add_times(plan, 1e9);
+  add_times(twice, 2e9);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& stage = plan.at("stages").as_array()[i];
+    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double() * plan.at("flops_per_second").as_double(), stage.at("flops").as_double());
+    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double(), 2 * twice.at("stages").as_array()[i].at("seconds").as_double());
+  }
+  EXPECT_NE(plan_text(plan).find("estimates"), std::string::npos);
+}
+
+TEST(PlanRecipe, MistakesAreFoundBeforeAnythingIsWritten) {
+  EXPECT_EQ(error_of({}), "no error");
+  EXPECT_NE(error_of({"device=\"tpu\""}).find("unknown device 'tpu'"), std::string::npos);
+  EXPECT_NE(error_of({"threads=-1"}).find("threads"), std::string::npos);
+  EXPECT_NE(error_of({"name=\"a/b\""}).find("without /"), std::string::npos);
+  EXPECT_NE(error_of({"stage.pretrain.batch_size=9223372036854775807"}).find("batch_size"), std::string::npos);
+  EXPECT_NE(error_of({"stage.rl.prompts_per_step=9223372036854775807"}).find("prompts_per_step"), std::string::npos);
+  EXPECT_NE(error_of({"model.hidden_size=9223372036854775807"}).find("hidden_size"), std::string::npos);
+  EXPECT_NE(error_of({"model.path=\"/nowhere\""}).find("/nowhere"), std::string::npos);
+  EXPECT_NE(error_of({"tokenizer=\"/nowhere\""}).find("/nowhere"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,167 @@
+#include "serve/openai_request.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/serve/tiny_server.h"
+
+namespace hone {
+namespace {
+
+class ServeRequestTest : public ::testing::Test {
+ protected:
+  ServeRequest completion(const std::string& body) const { return parse_completion(parse_json(body, "body"), model.served()); }
+  ServeRequest chat(const std::string& body) const { return parse_chat(parse_json(body, "body"), model.served()); }
+  // Turned down, naming the member, with words of the message.
+  void expect_refused(bool is_chat, const std::string& body, const std::string& param, const std::string& words, int status = 400) const {
+    try {
+      is_chat ? chat(body) : completion(body);
+      ADD_FAILURE() << body << " was taken";
+    } catch (const ServeError& error) {
+      EXPECT_EQ(error.status, status) << body;
+      EXPECT_EQ(error.param, param) << body;
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << body << ": " << error.what();
+    }
+  }
+  test::TinyServedModel model;
+};
+
+TEST_F(ServeRequestTest, ACompletionHasOpenAIsDefaults) {
+  const ServeRequest request = completion(R"({"prompt": "hi"})");
+  EXPECT_EQ(request.prompts.size(), 1u);
+  EXPECT_EQ(request.prompts[0].ids, (std::vector<int32_t>{'h', 'i'}));
+  EXPECT_EQ(request.sampling.max_tokens, 16);
+  EXPECT_EQ(request.sampling.temperature, 1);
+  EXPECT_FALSE(request.stream || request.echo || request.logprobs || request.seeded);
+  const std::vector<Request> asked = request.requests(7);
+  EXPECT_EQ(asked[0].id, 7u);
+  EXPECT_EQ(asked[0].n, 1);
+  EXPECT_FALSE(asked[0].prompt_logprobs);
+}
+
+TEST_F(ServeRequestTest, EveryMemberArrives) {
+  const ServeRequest request = completion(R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,
+      "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": true,
+      "seed": 9, "stop": ["a", "b"], "stop_token_ids": [4], "logit_bias": {"5": -100, "6": 1.5}, "logprobs": 2, "echo": true, "stream": true,
+      "stream_options": {"include_usage": true}, "best_of": 3, "suffix": null, "user": "me", "return_token_ids": true})");
+  const std::vector<Request> asked = request.requests(1000);
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].prompt, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(asked[1].prompt, (std::vector<int32_t>{3}));
+  EXPECT_EQ(asked[0].id, 0u);  // a seed of its own: the same request, the same answer
+  EXPECT_EQ(asked[1].id, 1u);
+  EXPECT_EQ(asked[1].n, 3);
+  EXPECT_EQ(asked[1].top_logprobs, 2);
+  EXPECT_TRUE(asked[1].prompt_logprobs);
+  const Sampling& s = asked[1].sampling;
+  EXPECT_EQ(s.max_tokens, 20);
+  EXPECT_EQ(s.temperature, 0.5);
+  EXPECT_EQ(s.top_p, 0.9);
+  EXPECT_EQ(s.top_k, 5);
+  EXPECT_EQ(s.min_p, 0.1);
+  EXPECT_EQ(s.presence_penalty, 1);
+  EXPECT_EQ(s.frequency_penalty, -1);
+  EXPECT_EQ(s.repetition_penalty, 1.5);
+  EXPECT_EQ(s.min_tokens, 2);
+  EXPECT_TRUE(s.ignore_eos);
+  EXPECT_EQ(s.seed, 9);
+  EXPECT_EQ(s.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(s.stop_ids, std::vector<int64_t>{4});
+  ASSERT_EQ(s.logit_bias.size(), 2u);
+  EXPECT_EQ(s.logit_bias[1].id, 6);
+  EXPECT_EQ(s.logit_bias[1].bias, 1.5);
+  EXPECT_TRUE(request.include_usage && request.return_token_ids);
+}
+
+TEST_F(ServeRequestTest, PromptsComeAsTextsOrIds) {
+  EXPECT_EQ(completion(R"({"prompt": [104, 105]})").prompts[0].text, "hi");
+  EXPECT_EQ(completion(R"({"prompt": ["a", "b"]})").prompts[1].ids, std::vector<int32_t>{'b'});
+  EXPECT_EQ(completion(R"({"prompt": "<|im_end|>"})").prompts[0].ids, std::vector<int32_t>{257});
+  for (const char* wrong : {"5", "{}", "[]", "[true]", "[\"a\", [1]]", "[[1], \"a\"]", "[null]"})
+    expect_refused(false, concat("{\"prompt\": ", wrong, "}"), "prompt", "prompt must be a string");
+  expect_refused(false, R"({"prompt": [1, 258]})", "prompt", "258 is no token id");
+  expect_refused(false, R"({"prompt": [1, -1]})", "prompt", "-1 is no token id");
+  expect_refused(false, R"({"prompt": [1, 2.5]})", "prompt", "2.5 is no token id");
+  expect_refused(false, R"({"prompt": [1, "a"]})", "prompt", "\"a\" is no token id");
+  expect_refused(false, R"({"prompt": ""})", "prompt", "has no tokens");
+  expect_refused(false, "{}", "prompt", "missing");
+}
+
+TEST_F(ServeRequestTest, WhatIsWrongIsNamed) {
+  expect_refused(false, "[]", "", "must be a JSON object");
+  expect_refused(false, R"({"prompt": "a", "temprature": 1})", "temprature", "did you mean 'temperature'");
+  expect_refused(false, R"({"prompt": "a", "temperature": "hot"})", "temperature", "must be a number, not");
+  expect_refused(false, R"({"prompt": "a", "temperature": -1})", "temperature", "temperature must be in");
+  expect_refused(false, R"({"prompt": "a", "top_p": 0})", "top_p", "top_p must be in (0, 1]");
+  expect_refused(false, R"({"prompt": "a", "n": 1.5})", "n", "must be a whole number");
+  expect_refused(false, R"({"prompt": "a", "n": 0})", "n", "must be positive");
+  expect_refused(false, R"({"prompt": "a", "n": 9223372036854775807})", "n", "takes 1024 replies");
+  expect_refused(false, R"({"prompt": ["a", "b"], "n": 513})", "n", "takes 1024 replies");
+  expect_refused(false, R"({"prompt": "a", "max_tokens": 0})", "max_tokens", "max_tokens must be in");
+  expect_refused(false, R"({"prompt": "a", "echo": 1})", "echo", "must be true or false");
+  expect_refused(false, R"({"prompt": "a", "presence_penalty": 3})", "presence_penalty", "in [-2, 2]");
+  expect_refused(false, R"({"prompt": "a", "logit_bias": {"5": 200}})", "logit_bias", "bias must be in [-100, 100]");
+  expect_refused(false, R"({"prompt": "a", "logit_bias": {"x": 1}})", "logit_bias", "'x'");
+  expect_refused(false, R"({"prompt": "a", "logit_bias": {"258": 1}})", "logit_bias", "258 is no token id");
+  expect_refused(false, R"({"prompt": "a", "logit_bias": {"5": 1, "05": 1}})", "logit_bias", "twice");
+  expect_refused(false, R"({"prompt": "a", "logprobs": 65})", "logprobs", "in [0, 64]");
+  expect_refused(false, R"({"prompt": "a", "stop": [""]})", "stop", "none of them empty");
+  expect_refused(false, R"({"prompt": "a", "stop": 5})", "stop", "a string or a list");
+  expect_refused(false, R"({"prompt": "a", "best_of": 4})", "best_of", "n replies");
+  expect_refused(false, R"({"prompt": "a", "suffix": "b"})", "suffix", "suffix");
+  expect_refused(false, R"({"prompt": "a", "stream_options": {}})", "stream_options", "stream = true");
+  expect_refused(false, R"({"prompt": "a", "model": "gpt-4"})", "model", "there is 'tiny'", 404);
+  expect_refused(false, concat("{\"prompt\": \"", std::string(512, 'x'), "\"}"), "prompt", "the model takes 512");
+  EXPECT_EQ(completion(R"({"prompt": "a", "model": "/models/tiny"})").n, 1);
+}
+
+TEST_F(ServeRequestTest, APromptCanBeScoredWithoutAReply) {
+  const ServeRequest request = completion(concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));
+  EXPECT_EQ(request.requests(0)[0].sampling.max_tokens, 0);
+  EXPECT_TRUE(request.requests(0)[0].prompt_logprobs);
+  expect_refused(false, concat("{\"prompt\": \"", std::string(513, 'x'), R"(", "max_tokens": 0, "echo": true})"), "prompt", "513 tokens");
+}
+
+TEST_F(ServeRequestTest, AChatIsRenderedByTheModelsFormat) {
+  const ServeRequest request = chat(R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})");
+  std::vector<int32_t> expected{256};
+  for (const char c : std::string("user\nhi")) expected.push_back(c);
+  for (const int32_t id : {257, int32_t{'\n'}, 256}) expected.push_back(id);
+  for (const char c : std::string("assistant\n")) expected.push_back(c);
+  EXPECT_EQ(request.prompts[0].ids, expected);
+  EXPECT_EQ(request.sampling.max_tokens, 512 - static_cast<int64_t>(expected.size()));
+  EXPECT_EQ(request.sampling.stop_ids, std::vector<int64_t>{257});
+  EXPECT_EQ(request.top_logprobs, 3);
+  const ServeRequest parts = chat(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}],
+                                      "max_completion_tokens": 5, "tools": [], "response_format": {"type": "text"}})");
+  EXPECT_EQ(parts.prompts[0].ids, expected);
+  EXPECT_EQ(parts.sampling.max_tokens, 5);
+}
+
+TEST_F(ServeRequestTest, ChatsThatCannotBe) {
+  expect_refused(true, "{}", "messages", "missing");
+  expect_refused(true, R"({"messages": []})", "messages", "empty");
+  expect_refused(true, R"({"messages": "hi"})", "messages", "must be a list");
+  expect_refused(true, R"({"messages": [{"role": "king", "content": "hi"}]})", "messages", "messages[0].role is 'king'");
+  expect_refused(true, R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages", "messages[0].content: only parts");
+  const std::string said = R"({"messages": [{"role": "user", "content": "a"}], )";
+  expect_refused(true, said + R"("top_logprobs": 2})", "top_logprobs", "logprobs = true");
+  expect_refused(true, said + R"("tools": [{}]})", "tools", "not called");
+  expect_refused(true, said + R"("response_format": {"type": "json_object"}})", "response_format", "free text");
+  expect_refused(true, said + R"("max_completion_tokens": 0})", "max_completion_tokens", "max_tokens must be in");
+  expect_refused(true, said + R"("prompt": "a"})", "prompt", "unknown member");
+  ServedModel bare = model.served();
+  bare.tokenizer = nullptr, bare.chat = nullptr;
+  EXPECT_THROW(parse_chat(parse_json(said + "\"n\": 1}", ""), bare), ServeError);
+  EXPECT_THROW(parse_completion(parse_json(R"({"prompt": "a"})", ""), bare), ServeError);
+  EXPECT_EQ(parse_completion(parse_json(R"({"prompt": [5]})", ""), bare).prompts[0].text, "");
+}
+
+TEST(ErrorJson, HasOpenAIsShape) {
+  EXPECT_EQ(error_json(400, "wrong", "n", "").dump(),
+            R"({"error": {"message": "wrong", "type": "invalid_request_error", "param": "n", "code": null}})");
+  EXPECT_EQ(error_json(429, "full").at("error").at("type").as_string(), "rate_limit_error");
+  EXPECT_EQ(error_json(503, "down").at("error").at("type").as_string(), "server_error");
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,21 @@
+#pragma once
+// The small model as a server serves it.
+#include "serve/server.h"
+#include "tests/rollout/byte_model.h"
+
+namespace hone::test {
+
+struct TinyServedModel : TinyModel {
+  ServedModel served() const {
+    return {.names = {"tiny", "/models/tiny"},
+            .tokenizer = &tokenizer,
+            .chat = &chat,
+            .chat_stop_ids = {257},
+            .vocab_size = 258,
+            .max_positions = 512,
+            .kv_cache_tokens = 65536,
+            .max_replies = 1024};
+  }
+};
+
+}  // namespace hone::test

@@ -1,0 +1,142 @@
+#include "train/loop.h"
+
+#include <gtest/gtest.h>
+
+#include "core/config/config.h"
+#include "core/io/file.h"
+#include "tests/model/tiny_model.h"
+#include "tests/support/errors.h"
+#include "tests/support/support.h"
+#include "tests/train/rig.h"
+
+namespace hone::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A place in the data: what a stage must put back if a step fails.
+struct Place : Stateful {
+  int64_t at = 0;
+  void save_state(StateSection& section) const override { section.values.set("at", at); }
+  void load_state(const StateSection& section) override { at = section.values.at("at").as_int(); }
+};
+
+class TrainLoopTest : public ::testing::Test {
+ protected:
+  TrainLoopTest() : device_(cpu_device()), context_(*device_), samples_(make_samples(std::array<size_t, 2>{6, 9})) {
+    recipe_ = Config::from_text("[[stage]]\nkind = \"pretrain\"\n", "test").as<Recipe>();
+    config_.steps = 6;
+    config_.save_total_limit = 0;
+  }
+
+  // A run in `folder`, to its end, or as far as fail_at(step, trainer) lets it come. Returns what it says when it ends.
+  std::string run(const std::string& name, const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
+    folder_ = root_.path() / name;
+    make_folder(folder_);
+    RunLog log(folder_);
+    hone::Run out{.recipe = recipe_,
+                  .folder = folder_,
+                  .device = *device_,
+                  .context = context_,
+                  .log = log,
+                  .tokenizer = {},
+                  .model = {},
+                  .stage_name = "stage",
+                  .report = {},
+                  .start_folder = {}};
+    const fs::path newest = newest_checkpoint(out.checkpoints());
+    out.model = newest.empty() ? make_tiny(context_, tiny_config("llama"), true) : load_model(context_, newest, {.gradients = true});
+    Trainer trainer(context_, *out.model, {});
+    Place place;
+    const std::unique_ptr<Objective> objective = objectives().at("sft")();
+    const std::string end = error_of([&] {
+      train_loop(out, config_, trainer, {{"place", &place}}, [&](int64_t step, double rate) {
+        const Rollback undo(place);
+        EXPECT_EQ(place.at, step);
+        ++place.at;
+        if (fail_at) fail_at(step, trainer);
+        return trainer.step(pointers(samples_), *objective, rate);
+      });
+    });
+    weights_ = weights_of(*out.model);
+    report_ = out.report;
+    return end;
+  }
+  bool saved(int64_t step) const { return fs::exists(folder_ / "checkpoints" / "stage" / concat("step-", step) / "manifest.json"); }
+
+  std::unique_ptr<Device> device_;
+  Context context_;
+  TemporaryFolder root_;
+  std::vector<Sample> samples_;
+  Recipe recipe_;
+  LoopConfig config_;
+  fs::path folder_;
+  std::vector<float> weights_;
+  StageReport report_;
+};
+
+TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheSame) {
+  ASSERT_EQ(run("whole"), "no error");
+  const std::vector<float> whole = weights_;
+  const auto fails = [](int64_t step, Trainer&) {
+    if (step == 3) throw std::runtime_error("the device is lost");
+  };
+  const std::string end = run("stopped", fails);
+  EXPECT_NE(end.find("the device is lost"), std::string::npos) << end;
+  EXPECT_NE(end.find("stopped after step 3 of stage stage, everything is saved; go on with: hone run --resume"), std::string::npos) << end;
+  EXPECT_TRUE(saved(3));
+  ASSERT_EQ(run("stopped"), "no error");
+  EXPECT_EQ(weights_, whole);
+}
+
+// The next stage's rows of metrics begin behind the steps that were made.
+TEST_F(TrainLoopTest, FewerStepsThanWereMadeCountAsThoseThatWereMade) {
+  ASSERT_EQ(run("shortened"), "no error");
+  config_.steps = 4;
+  ASSERT_EQ(run("shortened"), "no error");
+  EXPECT_EQ(report_.steps, 6);
+  EXPECT_EQ(report_.planned_steps, 6);
+}
+
+TEST_F(TrainLoopTest, OutOfMemoryIsAnErrorLikeAnyOther) {
+  const std::string end = run("stopped", [](int64_t step, Trainer&) {
+    if (step == 2) throw std::bad_alloc();
+  });
+  EXPECT_NE(end.find("stopped after step 2"), std::string::npos) << end;
+  EXPECT_TRUE(saved(2));
+}
+
+TEST_F(TrainLoopTest, AHalfUpdatedStateIsNotSaved) {
+  const std::string end = run("stopped", [&](int64_t step, Trainer& trainer) {
+    if (step < 2) return;
+    trainer.step(pointers(samples_), *objectives().at("sft")(), 1);
+    fail("the second update fails");
+  });
+  EXPECT_NE(end.find("the second update fails; step 3 of stage stage had begun to change the weights, which are not saved"), std::string::npos)
+      << end;
+  EXPECT_FALSE(saved(2));
+  EXPECT_FALSE(saved(3));
+}
+
+TEST_F(TrainLoopTest, AnErrorThatCannotBeSavedAfterIsStillTheError) {
+  const std::string end = run("stopped", [&](int64_t step, Trainer&) {
+    if (step < 2) return;
+    write_file_atomic(folder_ / "checkpoints", "a file where the folder should be");
+    fail("the reward is lost");
+  });
+  EXPECT_TRUE(end.starts_with("the reward is lost; and step 2 of stage stage could not be saved: ")) << end;
+}
+
+TEST_F(TrainLoopTest, ACheckpointByTheClockChangesNothing) {
+  config_.save_minutes = 0;
+  ASSERT_EQ(run("never"), "no error");
+  const std::vector<float> never = weights_;
+  EXPECT_FALSE(saved(3));
+  config_.save_minutes = 1e-9;
+  ASSERT_EQ(run("always"), "no error");
+  EXPECT_EQ(weights_, never);
+  for (int64_t step = 1; step <= 6; ++step) EXPECT_TRUE(saved(step)) << step;
+}
+
+}  // namespace
+}  // namespace hone::test

@@ -1,0 +1,65 @@
+#include "train/objective.h"
+
+#include <gtest/gtest.h>
+
+namespace hone {
+namespace {
+
+TEST(MetricSums, MeansAreWeightedAndMaximaKept) {
+  MetricSums sums;
+  sums.add("loss", 6, 3);
+  sums.add("loss", 4, 1);
+  sums.add("never", 0, 0);
+  sums.maximum("max", -3);
+  sums.maximum("max", -5);
+  sums.minimum("min", 2);
+  sums.minimum("min", 7);
+  EXPECT_EQ(sums.means(), (Metrics{{"loss", 2.5}, {"max", -3}, {"min", 2}}));
+}
+
+TEST(FoldMetrics, KeepsExtremesAndMeansOfWhatIsThere) {
+  const Metrics updates[] = {{{"kl", 1}, {"clip_ratio/low_min", 0.5}, {"ratio/max", 2}}, {{"kl", 3}, {"clip_ratio/low_min", 0.25}, {"late", 7}}};
+  EXPECT_EQ(fold_metrics(updates), (Metrics{{"kl", 2}, {"clip_ratio/low_min", 0.25}, {"ratio/max", 2}, {"late", 7}}));
+  EXPECT_TRUE(fold_metrics({}).empty());
+}
+
+TEST(Objective, CountsTokensSequencesAndPairs) {
+  const float mask[] = {0, 1, 1, 0};
+  EXPECT_EQ(count_of(Per::token, mask), 2);
+  EXPECT_EQ(count_of(Per::sequence, mask), 1);
+  EXPECT_EQ(count_of(Per::pair, mask), 0.5);
+  EXPECT_EQ(scale_of(0), 1);
+  EXPECT_EQ(scale_of(8), 0.125);
+}
+
+TEST(Objective, AMissingOrShortColumnIsNamed) {
+  const int32_t offsets[] = {0, 3};
+  const float three[3] = {}, two[2] = {};
+  const auto message = [&](const Needs& needs, TokenBatch batch) -> std::string {
+    batch.offsets = offsets, batch.logp = three, batch.mask = three;
+    try {
+      check_batch(needs, batch);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({}, {}), "");
+  EXPECT_NE(message({.reference = true}, {}).find("reference_logp"), std::string::npos);
+  EXPECT_NE(message({.behavior = true}, {}).find("behavior_logp"), std::string::npos);
+  EXPECT_NE(message({.critic = true}, {}).find("value"), std::string::npos);
+  EXPECT_NE(message({.per = Per::pair}, {}).find("pairs"), std::string::npos);
+  TokenBatch with_old;
+  with_old.old_logp = three;
+  EXPECT_EQ(message({.behavior = true}, with_old), "");
+  EXPECT_NE(message({.behavior = true, .old = true}, with_old).find("behavior_logp"), std::string::npos);
+  TokenBatch with_behavior;
+  with_behavior.behavior_logp = three;
+  EXPECT_NE(message({.old = true}, with_behavior).find("old_logp"), std::string::npos);
+  TokenBatch short_column;
+  short_column.advantage = two;
+  EXPECT_NE(message({}, short_column).find("advantage has 2"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace hone

@@ -1,0 +1,161 @@
+#include "train/critic.h"
+
+#include <algorithm>
+
+#include "core/io/file.h"
+#include "kernels/elementwise/cast.h"
+#include "kernels/gemm/gemm.h"
+#include "model/io/adapter.h"
+#include "model/lora.h"
+
+namespace hone {
+
+void CriticConfig::fields(Fields& f) {
+  f("trunk", trunk, "shared: a value head on the policy | separate: a second model with an optimizer and a gradient norm of its own");
+  f("path", path, "separate: the model folder it starts from, a reward model's with its head; empty: the policy as the stage finds it");
+  f("learning_rate_factor", learning_rate_factor, "its learning rate as a multiple of the policy's");
+  f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
+  f.require("path", path.empty() || separate(), "path is of a separate trunk (trunk = \"separate\")");
+  f.require("learning_rate_factor", learning_rate_factor > 0, "learning_rate_factor must be above 0");
+}
+
+static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
+  const std::filesystem::path folder = expand_path(path);
+  const LoraConfig lora = policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy of adapters has a critic of adapters
+  std::unique_ptr<Model> out;
+  if (!path.empty() && context.kind() != DeviceKind::meta) {
+    out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
+  } else {
+    const std::string config = (base_folder(folder) / "config.json").string();
+    out = path.empty() ? policy.same_shape() : make_model(parse_json(read_file(config), config), config);
+    if (!path.empty() && lora.r > 0) out->add_lora(lora);
+    out->allocate(context, policy.dtype(), true);
+    if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
+  }
+  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ", out->shape().vocab_size,
+             " entries, the policy's has ", policy.shape().vocab_size);
+  if (!out->head().lookup) out->head().trainable = false;  // no value reads it; a tied one is the embedding
+  return out;
+}
+
+Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute, std::unique_ptr<Optimizer> optimizer)
+    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor), optimizer_(std::move(optimizer)) {
+  if (config.separate()) trunk_ = std::make_unique<Trunk>(context, make_trunk(context, policy, config.path), recompute);
+  const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
+  bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
+  const Tensor all(bytes_.data(), DType::f32, context.kind(), {2, width});
+  context.zero(all);
+  head_.blocks = {{"score.weight", 1}};
+  head_.shape = {1, width};
+  head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
+  if (!config.path.empty() && context.kind() != DeviceKind::meta)
+    if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty()) set_head(head);
+  std::vector<Param*> params;
+  if (trunk_) params = trunk_->model->params();
+  params.push_back(&head_);
+  optimizer_->attach(context, params);
+}
+
+Tensor Critic::in_f32(Tensor x) {
+  if (x.dtype == DType::f32) return x;
+  const Tensor out = context_.scratch().take(DType::f32, x.dims());
+  cast(context_, out, x);
+  return out;
+}
+
+void Critic::apply_head(Tensor value, Tensor hidden) {
+  const ScratchScope scope(context_);
+  gemm_forward(context_, value, in_f32(hidden), head_.value, Tensor(), Tensor());
+}
+
+void Critic::forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden) {
+  if (trunk_) trunk_->hidden = trunk_->pass.forward(batch, rows);
+  apply_head(value, trunk_ ? trunk_->hidden : hidden);
+}
+
+void Critic::score(Tensor value, const Batch& batch, Tensor rows) {
+  apply_head(value, infer(context_, trunk_ ? *trunk_->model : policy_, batch, rows, nullptr));
+}
+
+void Critic::backward(Tensor dhidden, Tensor dvalue, Tensor hidden) {
+  const ScratchScope scope(context_);
+  const Tensor read = trunk_ ? trunk_->hidden : hidden;
+  gemm_backward_weight(context_, head_.grad, Tensor(), dvalue, in_f32(read));
+  Tensor dread = context_.scratch().take(DType::f32, read.dims());
+  gemm_backward_input(context_, dread, dvalue, head_.value);
+  if (!trunk_) {
+    const Tensor total = in_f32(dhidden);
+    add_into(context_, total, dread);
+    if (dhidden.dtype != DType::f32) cast(context_, dhidden, total);
+    return;
+  }
+  if (read.dtype != DType::f32) {
+    const Tensor rounded = context_.scratch().take(read.dtype, read.dims());
+    cast(context_, rounded, dread);
+    dread = rounded;
+  }
+  trunk_->pass.backward(dread);
+}
+
+void Critic::zero_grad() {
+  context_.zero(head_.grad);
+  if (trunk_) trunk_->model->zero_grad(context_);
+}
+
+void Critic::update(Tensor clip, int64_t step, double learning_rate) {
+  optimizer_->update(context_, clip, step, learning_rate_factor_ * learning_rate);
+}
+
+std::vector<float> Critic::head() const {
+  std::vector<float> out(static_cast<size_t>(head_.value.size()));
+  context_.copy(host_view(std::span(out)), head_.value.view({head_.value.size()}));
+  return out;
+}
+
+void Critic::set_head(std::span<const float> weight) {
+  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(), " numbers on a trunk that is ",
+             head_.value.size(), " wide");
+  std::vector<float> copy(weight.begin(), weight.end());
+  context_.copy(head_.value.view({head_.value.size()}), host_view(std::span(copy)));
+}
+
+int64_t Critic::weight_bytes() const {
+  int64_t out = static_cast<int64_t>(bytes_.size());
+  if (trunk_) out += static_cast<int64_t>(trunk_->model->flat_values().bytes() + trunk_->model->flat_grads().bytes());
+  return out;
+}
+
+void Critic::reserve(size_t bytes) {
+  if (trunk_) trunk_->pass.reserve(bytes);
+}
+
+std::vector<NamedTensor> Critic::values() const {
+  std::vector<NamedTensor> out{{"value.head", head_.value.view({head_.value.size()})}};
+  if (trunk_) out.push_back({"value.trunk", trunk_->model->flat_values()});
+  return out;
+}
+
+void Critic::save_state(StateSection& section) const {
+  host_copies_.clear();
+  for (const NamedTensor& named : values()) {
+    std::vector<std::byte>& bytes = host_copies_.emplace_back(named.tensor.bytes());
+    const Tensor host(bytes.data(), named.tensor.dtype, DeviceKind::cpu, named.tensor.dims());
+    context_.copy(host, named.tensor);
+    section.tensors.push_back({named.name, host});
+  }
+  optimizer_->save_state(section);
+}
+
+void Critic::load_state(const StateSection& section) {
+  for (const NamedTensor& own : values()) {
+    const auto saved = std::ranges::find(section.tensors, own.name, &NamedTensor::name);
+    HONE_CHECK(saved != section.tensors.end(), "critic state: ", own.name, " is missing");
+    HONE_CHECK(saved->tensor.dtype == own.tensor.dtype && saved->tensor.size() == own.tensor.size(), "critic state: ", own.name, " has ",
+               saved->tensor.size(), " ", name_of(saved->tensor.dtype), " numbers; this critic has ", own.tensor.size(), " ",
+               name_of(own.tensor.dtype));
+    context_.copy(own.tensor, saved->tensor);
+  }
+  optimizer_->load_state(section);
+}
+
+}  // namespace hone

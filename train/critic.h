@@ -1,0 +1,78 @@
+#pragma once
+// Critic: what a state is worth, a linear head on a trunk's final hidden state: the policy's trunk, or one of its own.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config/fields.h"
+#include "model/forward.h"
+#include "train/optim/optimizer.h"
+
+namespace hone {
+
+struct CriticConfig {
+  std::string trunk = "shared";
+  std::string path;  // of a trunk of its own; empty: the policy as it is when the critic is made
+  double learning_rate_factor = 1;
+  void fields(Fields& f);
+  bool separate() const { return trunk == "separate"; }
+};
+
+// The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), f32 whatever the trunk's dtype. It starts at zero, so
+// that every value is 0 until it has learnt, unless the folder a trunk of its own comes from has one. A critic owns its parameters and their
+// optimizer. A shared trunk gets the value's gradient added to the policy's; one of its own is a second model with a gradient norm and clip of its
+// own.
+class Critic : public Stateful {
+ public:
+  Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute, std::unique_ptr<Optimizer> optimizer);
+
+  bool separate() const { return trunk_ != nullptr; }
+
+  // value [R, 1] of the token rows is written. hidden [R, D]: the policy's at these rows, which a shared trunk reads.
+  void forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden);
+  // Of the last forward. dvalue [R, 1]; the parameters' gradients are added to, and with a shared trunk dhidden [R, D] too.
+  void backward(Tensor dhidden, Tensor dvalue, Tensor hidden);
+  // value [R, 1] without a tape, inside the caller's ScratchScope.
+  void score(Tensor value, const Batch& batch, Tensor rows);
+
+  void zero_grad();
+  void add_squares(Tensor sum) { optimizer_->add_squares(context_, sum); }
+  void update(Tensor clip, int64_t step, double learning_rate);
+
+  // The head's weight, D numbers.
+  std::vector<float> head() const;
+  void set_head(std::span<const float> weight);
+
+  // Bytes: weights with gradients, the optimizer's states, a trunk's activations.
+  int64_t weight_bytes() const;
+  int64_t state_bytes() const { return optimizer_->state_bytes(); }
+  size_t peak_bytes() const { return trunk_ ? trunk_->pass.peak_bytes() : 0; }
+  size_t capacity_bytes() const { return trunk_ ? trunk_->pass.capacity_bytes() : 0; }
+  void reserve(size_t bytes);
+
+  void save_state(StateSection& section) const override;
+  void load_state(const StateSection& section) override;
+
+ private:
+  struct Trunk {
+    Trunk(Context& context, std::unique_ptr<Model> made, Recompute recompute) : model(std::move(made)), pass(context, *model, recompute) {}
+    std::unique_ptr<Model> model;
+    Pass pass;
+    Tensor hidden;  // of the last forward
+  };
+  // x itself, or a copy in scratch.
+  Tensor in_f32(Tensor x);
+  void apply_head(Tensor value, Tensor hidden);
+  std::vector<NamedTensor> values() const;  // on the device, by name
+
+  Context& context_;
+  Model& policy_;
+  double learning_rate_factor_;
+  std::unique_ptr<Trunk> trunk_;
+  Buffer bytes_;
+  Param head_;
+  std::unique_ptr<Optimizer> optimizer_;
+  mutable std::vector<std::vector<std::byte>> host_copies_;  // of the values, while they are saved
+};
+
+}  // namespace hone

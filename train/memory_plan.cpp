@@ -1,0 +1,51 @@
+#include "train/memory_plan.h"
+
+#include <algorithm>
+
+#include "train/trainer.h"
+
+namespace hone {
+namespace {
+
+// A step on `sequences` samples of so many tokens in all, each trained on whole, as the device of `context` would take it.
+StepPeak count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective, size_t sequences, int64_t tokens) {
+  const std::unique_ptr<Device> device = devices().at("meta")(0);
+  Context counting(*device);
+  counting.stand_for(context.kind());
+  counting.set_numerics(context.numerics());
+  const std::unique_ptr<Model> shape = model.same_shape();
+  shape->allocate(counting, model.dtype(), true);
+  config.micro_batch_tokens = tokens;
+  Trainer trainer(counting, *shape, config);
+  std::vector<Sample> widest(sequences);
+  std::vector<const Sample*> batch;
+  for (size_t i = 0; i < sequences; ++i) {
+    const auto count = static_cast<int64_t>(sequences), at = static_cast<int64_t>(i);
+    widest[i].tokens.assign(static_cast<size_t>(tokens * (at + 1) / count - tokens * at / count), 0);
+    widest[i].mask.assign(widest[i].tokens.size(), 1);
+    if (!widest[i].mask.empty()) widest[i].mask[0] = 0;
+    batch.push_back(&widest[i]);
+  }
+  trainer.step(batch, objective, 0);
+  return trainer.peak();
+}
+
+}  // namespace
+
+std::optional<StepPeak> Reservation::widen(Context& context, const Model& model, const TrainerConfig& config, const Objective& objective,
+                                           std::span<const Sample* const> samples, std::span<const MicroBatch> micro_batches) {
+  if (context.kind() == DeviceKind::meta) return std::nullopt;
+  int64_t tokens = 0;
+  size_t sequences = 0;
+  for (const MicroBatch& micro : micro_batches) {
+    int64_t sum = 0;
+    for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin)) sum += static_cast<int64_t>(sample->tokens.size());
+    tokens = std::max(tokens, sum), sequences = std::max(sequences, micro.end - micro.begin);
+  }
+  if (tokens <= tokens_) return std::nullopt;
+  if (tokens_ > 0) tokens = std::max(tokens, std::min(config.micro_batch_tokens, tokens + tokens / 4));  // sizes vary
+  tokens_ = tokens;
+  return count_step(context, model, config, objective, sequences, tokens);
+}
+
+}  // namespace hone

@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+
+#include "core/io/checkpoint.h"
+#include "core/io/jsonl.h"
+#include "core/io/metrics.h"
+
+namespace hone {
+
+// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint does not know of is cut on
+// resuming.
+class RunLog : public Stateful {
+ public:
+  explicit RunLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  void metrics(int64_t step, const Metrics& row);
+  void sample(const Json& row);
+  void save_state(StateSection& section) const override;  // flushes
+  void load_state(const StateSection& section) override;  // cuts
+
+ private:
+  void open(int64_t step);
+  std::filesystem::path folder_;
+  std::unique_ptr<MetricsSink> metrics_, tensorboard_;
+  std::unique_ptr<JsonlWriter> samples_;
+};
+
+}  // namespace hone

@@ -1,0 +1,48 @@
+#pragma once
+// Where a step's time goes on its device: marks in its queue of work, read when the queue has been waited for anyway.
+#include <cstdint>
+#include <vector>
+
+#include "core/device/device.h"
+
+namespace hone {
+
+enum class Phase : uint8_t { data, forward, head, backward, optimizer };  // data: the device waits for the host
+
+// Seconds of each phase.
+struct StepTimes {
+  double data = 0, forward = 0, head = 0, backward = 0, optimizer = 0;
+  StepTimes& operator+=(const StepTimes& other) {
+    data += other.data, forward += other.forward, head += other.head, backward += other.backward, optimizer += other.optimizer;
+    return *this;
+  }
+};
+
+class Phases {
+ public:
+  explicit Phases(Context& context) : context_(context) {}
+  // A step begins: what is queued next belongs to the phases that mark() names.
+  void begin() {
+    count_ = 0;
+    mark(Phase::data);
+  }
+  // What was queued since the mark before is `phase`.
+  void mark(Phase phase) {
+    if (count_ == marks_.size()) marks_.push_back({context_.device().make_event(true), phase});
+    marks_[count_].phase = phase;
+    marks_[count_++].event->record(context_.stream());
+  }
+  // Once the marks so far have been reached.
+  StepTimes read() const;
+
+ private:
+  struct Mark {
+    std::unique_ptr<Event> event;
+    Phase phase;
+  };
+  Context& context_;
+  std::vector<Mark> marks_;  // kept from step to step
+  size_t count_ = 0;
+};
+
+}  // namespace hone

@@ -1,0 +1,43 @@
+#pragma once
+// A micro-batch on the host: what the model is fed, and the columns that the objective sees. Its memory is kept from one micro-batch to the next.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/sample.h"
+#include "model/batch.h"
+#include "train/objective.h"
+
+namespace hone {
+
+class Staging {
+ public:
+  // A column that some samples have and others do not is an Error. The samples must outlive what parts() gives.
+  void fill(std::span<const Sample* const> samples);
+
+  std::span<const BatchPart> parts() const { return parts_; }
+  // The head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token of entry rows()[r] + 1.
+  std::span<const int32_t> rows() const { return rows_; }
+  std::span<const int32_t> targets() const { return targets_; }
+
+  // Numbers of rows to their tokens' entries (the others 0), and back.
+  void to_tokens(std::span<const float> rows, std::vector<float>& tokens) const;
+  void to_rows(std::span<const float> tokens, std::vector<float>& rows) const;
+
+  // Views of the columns; `entropy` and `value` are left out when empty.
+  TokenBatch batch(double scale) const;
+  // Gradients set to zero, as an objective expects them.
+  TokenGrad zeroed_grad();
+
+  std::vector<float> logp, entropy, value;                 // [T]; the trainer's to fill
+  std::vector<float> grad_logp, grad_entropy, grad_value;  // [T]
+
+ private:
+  void append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample, bool first);
+
+  std::vector<BatchPart> parts_;
+  std::vector<int32_t> offsets_, rows_, targets_;
+  std::vector<float> mask_, old_logp_, behavior_logp_, reference_logp_, advantage_, old_value_, returns_;
+};
+
+}  // namespace hone
