@@ -12,10 +12,14 @@ namespace {
 
 class BenchCommand : public Command {
  public:
-  std::string summary() const override { return "speeds of operations and models beside this machine's limits, and of rewards"; }
+  std::string summary() const override {
+    return "speeds of operations and models beside this machine's limits, and of rewards";
+  }
   std::string example() const override {
-    return "hone bench ops --filter gemm\n  hone bench train --shape qwen2.5-0.5b --batch 16 --tokens 1024 --device cuda --recompute selective "
-           "--json\n  hone bench rollout --shape qwen2.5-0.5b --prompts 256 --prompt-tokens 128 --new-tokens 256 --device cuda --peer peers.jsonl";
+    return "hone bench ops --filter gemm\n  hone bench train --shape qwen2.5-0.5b --batch 16 --tokens 1024 --device "
+           "cuda --recompute selective "
+           "--json\n  hone bench rollout --shape qwen2.5-0.5b --prompts 256 --prompt-tokens 128 --new-tokens 256 "
+           "--device cuda --peer peers.jsonl";
   }
   void arguments(Arguments& a) override {
     std::vector<std::string> kinds = model_benches().names();
@@ -23,7 +27,8 @@ class BenchCommand : public Command {
     a.choice("what", what_, kinds, join(kinds).c_str());
     a.option("filter", filter_, "operations or rewards whose name holds this");
     a.option("seconds", seconds_, "time for each body of each operation's case, or each case of a reward");
-    a.option("shape", model_.shape, ("model: " + join(model_bench_shapes()) + ", a config.json, or a folder with weights").c_str());
+    a.option("shape", model_.shape,
+             ("model: " + join(model_bench_shapes()) + ", a config.json, or a folder with weights").c_str());
     a.option("batch", model_.batch, "sequences");
     a.option("tokens", model_.tokens, "tokens of a sequence, prompt or context");
     a.option("repeats", model_.repeats, "the median counts");
@@ -34,9 +39,12 @@ class BenchCommand : public Command {
     a.option("num-generations", model_.num_generations, "replies to each of them; 0 = 1, and 16 of grpo");
     a.option("prompt-tokens", model_.prompt_tokens, "of each of them");
     a.option("new-tokens", model_.new_tokens, "of each reply");
-    a.options("engine", model_.engine, "key=value of a recipe's [rollout], of rollout, grpo and decode (may be repeated)");
-    a.option("peer", model_.peer, "JSON Lines of other programs' figures, printed beside ours where they measured the same");
-    a.option("micro-batch-tokens", model_.micro_batch_tokens, "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
+    a.options("engine", model_.engine,
+              "key=value of a recipe's [rollout], of rollout, grpo and decode (may be repeated)");
+    a.option("peer", model_.peer,
+             "JSON Lines of other programs' figures, printed beside ours where they measured the same");
+    a.option("micro-batch-tokens", model_.micro_batch_tokens,
+             "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
     a.option("recompute", model_.recompute, "of training: none | selective | block");
     a.option("moments", model_.moments, "of training: f32 | bf16");
     a.flag("profile", model_.profile, "of training: the time of each op in a step, too");
@@ -49,11 +57,13 @@ class BenchCommand : public Command {
                                       {"repeats", model_.repeats},
                                       {"prompt-tokens", model_.prompt_tokens},
                                       {"new-tokens", model_.new_tokens}})
-      require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count, ", it must be in [1, 1048576]");
-    for (const auto& [name, count] : {std::pair{"prompts", model_.prompts}, {"num-generations", model_.num_generations}})
+      require_usage(count > 0 && count <= int64_t{1} << 20, "bench: --", name, " is ", count,
+                    ", it must be in [1, 1048576]");
+    for (const auto& [name, count] :
+         {std::pair{"prompts", model_.prompts}, {"num-generations", model_.num_generations}})
       require_usage(count >= 0 && count <= 65536, "bench: --", name, " is ", count, ", it must be in [0, 65536]");
-    require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24, "bench: --micro-batch-tokens is ",
-                  model_.micro_batch_tokens, ", it must be in [0, 16777216]");
+    require_usage(model_.micro_batch_tokens >= 0 && model_.micro_batch_tokens <= int64_t{1} << 24,
+                  "bench: --micro-batch-tokens is ", model_.micro_batch_tokens, ", it must be in [0, 16777216]");
     if (what_ == "rewards") return judgements();
     const std::unique_ptr<Device> device = open_device(device_);
     Context context(*device);
@@ -68,7 +78,11 @@ class BenchCommand : public Command {
     HONE_CHECK(!rows.empty(), "bench: no reward's name holds '", filter_, "'");
     for (const RewardBench& row : rows)
       if (json_)
-        std::printf("%s\n", Json(JsonObject{{"reward", row.reward}, {"case", row.what}, {"judgements_per_second", row.per_second}}).dump().c_str());
+        std::printf(
+            "%s\n",
+            Json(JsonObject{{"reward", row.reward}, {"case", row.what}, {"judgements_per_second", row.per_second}})
+                .dump()
+                .c_str());
       else
         std::printf("%-10s %-26s %10.0f judgements/s\n", row.reward.c_str(), row.what.c_str(), row.per_second);
     return 0;

@@ -33,7 +33,8 @@ class ChatCommand : public Command {
     if (!system_.empty()) history.push_back({"system", system_, {}});
     std::vector<int32_t> ids;
     std::string line;
-    for (uint64_t turn = 0; std::printf("> "), std::fflush(stdout), std::getline(std::cin, line) && !line.empty(); ++turn) {
+    for (uint64_t turn = 0; std::printf("> "), std::fflush(stdout), std::getline(std::cin, line) && !line.empty();
+         ++turn) {
       std::vector<Message> shown = history;
       shown.push_back({"user", line, {}});
       const std::vector<int32_t> prompt = extend(format, tokenizer, history, shown, ids);
@@ -49,12 +50,15 @@ class ChatCommand : public Command {
   }
 
  private:
-  // The ids so far, then what the format writes behind the last reply. Where that reply was cut off, or the format now writes the conversation in
-  // another way (Qwen3 drops the thinking of earlier turns), all of it is encoded anew.
-  static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer, const std::vector<Message>& history,
-                                     const std::vector<Message>& shown, const std::vector<int32_t>& ids) {
+  // The ids so far, then what the format writes behind the last reply. Where that reply was cut off, or the format now
+  // writes the conversation in another way (Qwen3 drops the thinking of earlier turns), all of it is encoded anew.
+  static std::vector<int32_t> extend(const ChatFormat& format, const Tokenizer& tokenizer,
+                                     const std::vector<Message>& history, const std::vector<Message>& shown,
+                                     const std::vector<int32_t>& ids) {
     const std::vector<int32_t> ends = tokenizer.stop_ids(), own = format.stop_ids(tokenizer);
-    const auto is_end = [&](int32_t id) { return std::ranges::find(ends, id) != ends.end() || std::ranges::find(own, id) != own.end(); };
+    const auto is_end = [&](int32_t id) {
+      return std::ranges::find(ends, id) != ends.end() || std::ranges::find(own, id) != own.end();
+    };
     const std::string before = ids.empty() || !is_end(ids.back()) ? "" : up_to_last_reply(format, history);
     std::string after;
     for (const ChatPiece& piece : format.render(shown, true)) after += piece.text;

@@ -1,6 +1,7 @@
 #pragma once
 // Commands of the hone program: one file each. A command joins with one line:
-//   [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
+//   [[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand);
+//   });
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -25,7 +26,8 @@ void require_usage(bool fact, const Words&... words) {
 // A UsageError where the settings, given as options, fail a check of their fields().
 void require_valid(const std::function<void(Fields&)>& fields);
 
-// What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are the variables' values.
+// What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are
+// the variables' values.
 class Arguments {
  public:
   virtual ~Arguments() = default;
@@ -35,7 +37,8 @@ class Arguments {
   virtual void options(const char* name, std::vector<std::string>& values, const char* doc) = 0;  // may be repeated
   virtual void flag(const char* name, bool& value, const char* doc) = 0;
   virtual void positional(const char* name, std::string& value, const char* doc, bool required = true) = 0;
-  virtual void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) = 0;  // positional, required
+  virtual void choice(const char* name, std::string& value, const std::vector<std::string>& choices,
+                      const char* doc) = 0;  // positional, required
   virtual void rest(const char* name, std::vector<std::string>& values, const char* doc) = 0;
 };
 

@@ -15,8 +15,10 @@ class DataCommand : public Command {
     return "draw problems from a generator, turn text into a token file, or find a task's rows in a training set";
   }
   std::string example() const override {
-    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out problems.jsonl\n  hone data tokenize --in "
-           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl --out rows.jsonl";
+    return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
+           "problems.jsonl\n  hone data tokenize --in "
+           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl "
+           "--out rows.jsonl";
   }
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"generate", "tokenize", "overlap"}, "generate | tokenize | overlap");
@@ -25,7 +27,8 @@ class DataCommand : public Command {
     a.option("split", split_, "train | test");
     a.option("limit", limit_, "problems; 0 = all");
     a.options("in", inputs_, "text: .jsonl, plain, or a token file where overlaps are looked for (may be repeated)");
-    a.option("text-key", text_key_, "member of a JSON Lines row that holds the text; overlap takes all strings of a row without it");
+    a.option("text-key", text_key_,
+             "member of a JSON Lines row that holds the text; overlap takes all strings of a row without it");
     a.option("tokenizer", tokenizer_, "tokenizer folder or file; overlap needs it for token files");
     a.option("task", task_, "whose rows are looked for: a task's name or file (overlap)");
     a.option("ngram", ngram_, "words of an overlap");
@@ -48,11 +51,16 @@ class DataCommand : public Command {
     return 0;
   }
   int tokenize() {
-    require_usage(!inputs_.empty() && !tokenizer_.empty() && !out_.empty(), "data tokenize: needs --in, --tokenizer and --out");
+    require_usage(!inputs_.empty() && !tokenizer_.empty() && !out_.empty(),
+                  "data tokenize: needs --in, --tokenizer and --out");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
-    const TokenizeReport report = write_token_file(expand_path(out_), paths, text_key_, Tokenizer::load(expand_path(tokenizer_)));
-    std::printf("%s\n", Json(JsonObject{{"documents", report.documents}, {"tokens", report.tokens}, {"bytes", report.bytes}}).dump().c_str());
+    const TokenizeReport report =
+        write_token_file(expand_path(out_), paths, text_key_, Tokenizer::load(expand_path(tokenizer_)));
+    std::printf("%s\n",
+                Json(JsonObject{{"documents", report.documents}, {"tokens", report.tokens}, {"bytes", report.bytes}})
+                    .dump()
+                    .c_str());
     return 0;
   }
   int overlap() {
@@ -62,7 +70,8 @@ class DataCommand : public Command {
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     std::optional<Tokenizer> tokenizer;
     if (!tokenizer_.empty()) tokenizer = Tokenizer::load(expand_path(tokenizer_));
-    const Contamination found = find_overlaps(load_eval_task(task_), paths, text_key_, tokenizer ? &*tokenizer : nullptr, ngram_);
+    const Contamination found =
+        find_overlaps(load_eval_task(task_), paths, text_key_, tokenizer ? &*tokenizer : nullptr, ngram_);
     if (!out_.empty()) {
       JsonlWriter out(expand_path(out_));
       for (const Contamination::Row& row : found.rows())

@@ -19,24 +19,29 @@ class DoctorCommand : public Command {
   void arguments(Arguments&) override {}
   int run() override {
     say(true, "processor", processor(), "");
-    say(true, "threads", concat(num_threads(), " of ", std::thread::hardware_concurrency()), "HONE_NUM_THREADS or threads = N changes it");
+    say(true, "threads", concat(num_threads(), " of ", std::thread::hardware_concurrency()),
+        "HONE_NUM_THREADS or threads = N changes it");
     for (const std::string& name : devices().names()) {
       if (name == "meta") continue;
       try {
         const std::unique_ptr<Device> device = devices().at(name)(0);
         say(true, "device " + name, concat(device->description(), ", ", device->free_bytes() >> 20, " MiB free"), "");
       } catch (const Error& error) {
-        say(false, "device " + name, error.what(), "the cuda preset needs a working driver: nvidia-smi should list the GPU");
+        say(false, "device " + name, error.what(),
+            "the cuda preset needs a working driver: nvidia-smi should list the GPU");
       }
     }
-    if (!devices().find("cuda")) say(false, "device cuda", "this binary was built without it", "./dev build --preset cuda, where nvcc is");
+    if (!devices().find("cuda"))
+      say(false, "device cuda", "this binary was built without it", "./dev build --preset cuda, where nvcc is");
     const char* data = std::getenv("HONE_DATA");
-    say(data != nullptr, "HONE_DATA", data ? data : "not set", "export HONE_DATA=FOLDER: recipes on real data read from it");
+    say(data != nullptr, "HONE_DATA", data ? data : "not set",
+        "export HONE_DATA=FOLDER: recipes on real data read from it");
     const size_t tasks = known_eval_tasks().size();
     const GuardReport& guards = available_guards();
     for (size_t i = 0; i < guard_kinds().size(); ++i) {
       const GuardKind& kind = guard_kinds()[i];
-      say(guards.guards.*kind.flag, concat("guard ", kind.name), guards.guards.*kind.flag ? kind.does : concat(kind.does, ": ", guards.why_not[i]),
+      say(guards.guards.*kind.flag, concat("guard ", kind.name),
+          guards.guards.*kind.flag ? kind.does : concat(kind.does, ": ", guards.why_not[i]),
           "the reward code refuses without it unless sandbox.allow_missing names it: docs/sandbox.md");
     }
     say(tasks > 0, "tasks", concat(tasks, " task files"), "run hone from the source tree, or name a task's file");
@@ -56,7 +61,8 @@ class DoctorCommand : public Command {
   }
 };
 
-[[maybe_unused]] const bool added = commands().add("doctor", [] { return std::unique_ptr<Command>(new DoctorCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("doctor", [] { return std::unique_ptr<Command>(new DoctorCommand); });
 
 }  // namespace
 }  // namespace hone

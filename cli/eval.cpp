@@ -31,7 +31,8 @@ class EvalCommand : public Command {
  public:
   std::string summary() const override { return "evaluate a model on tasks, or compare two evaluations"; }
   std::string example() const override {
-    return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare evaluation other";
+    return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare "
+           "evaluation other";
   }
   void arguments(Arguments& a) override {
     model_.arguments(a, false);
@@ -40,12 +41,14 @@ class EvalCommand : public Command {
     a.option("num-fewshot", options_.num_fewshot, "examples before each question; -1 = as the task says");
     a.flag("apply-chat-template", options_.apply_chat_template, "ask in the model's chat format");
     a.flag("fewshot-as-multiturn", options_.fewshot_as_multiturn, "in a chat, each example is a message and its reply");
-    a.option("system-instruction", options_.system_instruction, "system message, or the text's beginning where there is no chat format");
+    a.option("system-instruction", options_.system_instruction,
+             "system message, or the text's beginning where there is no chat format");
     a.option("samples", options_.samples, "replies drawn for each problem besides the greedy one");
     a.option("temperature", options_.temperature, "of those");
     a.option("seed", options_.seed, "of the draws and of the bootstrap");
     a.option("bootstrap-iters", options_.bootstrap_iters, "resamples for intervals; 0 = none");
-    a.option("max-batch-tokens", engine_.max_batch_tokens, "of one pass when replies are drawn; does not change the results");
+    a.option("max-batch-tokens", engine_.max_batch_tokens,
+             "of one pass when replies are drawn; does not change the results");
     a.option("max-sequences", engine_.max_sequences, "replies written at the same time; does not change the results");
     speculative_arguments(a, engine_.speculative);
     precision_arguments(a, engine_);
@@ -61,13 +64,15 @@ class EvalCommand : public Command {
 
  private:
   int evaluate() {
-    require_usage(compared_.empty(), "eval: what is '", compared_.front(), "'? (two evaluations are named with --compare)");
+    require_usage(compared_.empty(), "eval: what is '", compared_.front(),
+                  "'? (two evaluations are named with --compare)");
     require_usage(!tasks_.empty(), "eval: --tasks is required; known: ", join(known_eval_tasks()));
     std::vector<EvalTaskSpec> specs;
     for (const std::string& name : split_names(tasks_)) specs.push_back(load_eval_task(name));
     for (const EvalTaskSpec& spec : specs) spec.task->check();
     for (size_t i = 0; i < specs.size(); ++i)
-      for (size_t j = 0; j < i; ++j) require_usage(specs[i].name != specs[j].name, "eval: two tasks are named '", specs[i].name, "'");
+      for (size_t j = 0; j < i; ++j)
+        require_usage(specs[i].name != specs[j].name, "eval: two tasks are named '", specs[i].name, "'");
     std::optional<FolderLock> lock;  // taken before the work
     if (!out_.empty()) {
       make_folder(expand_path(out_));
@@ -77,7 +82,8 @@ class EvalCommand : public Command {
     std::optional<QuantizedModel> quantized;  // of which replies are drawn, and texts are scored by
     EngineConfig engine = engine_;
     if (engine.quantization != "none") {
-      quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization), QuantizedModel::Source::shrinks);
+      quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization),
+                        QuantizedModel::Source::shrinks);
       engine.quantization = "none";
     }
     EvalModel on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};
@@ -96,7 +102,8 @@ class EvalCommand : public Command {
   int compare() {
     require_usage(compared_.size() == 2, "eval: --compare takes two evaluations, ", compared_.size(), " are named");
     require_usage(options_.bootstrap_iters > 0, "eval: --compare needs --bootstrap-iters above 0");
-    const auto comparisons = compare_evaluations(expand_path(compared_[0]), expand_path(compared_[1]), options_.bootstrap_iters, options_.seed);
+    const auto comparisons = compare_evaluations(expand_path(compared_[0]), expand_path(compared_[1]),
+                                                 options_.bootstrap_iters, options_.seed);
     if (!json_) std::printf("%s", comparison_table(comparisons).c_str());
     for (const MetricComparison& one : comparisons)
       if (json_) std::printf("%s\n", one.to_json().dump().c_str());
@@ -115,13 +122,17 @@ class EvalCommand : public Command {
 
   static void print(const std::vector<EvalResult>& results) {
     for (const EvalResult& result : results) {
-      std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems), result.seconds);
+      std::printf("%s: %lld problems in %.1f s\n", result.task.c_str(), static_cast<long long>(result.num_problems),
+                  result.seconds);
       const auto line = [](const char* what, double value, const std::optional<Interval>& interval) {
-        const std::string ends = interval ? format_text("  [%.2f, %.2f]", 100 * interval->low, 100 * interval->high) : "";
+        const std::string ends =
+            interval ? format_text("  [%.2f, %.2f]", 100 * interval->low, 100 * interval->high) : "";
         std::printf("  %-24s %6.2f%%%s\n", what, 100 * value, ends.c_str());
       };
-      if (result.accuracy) line("accuracy", result.accuracy->value, Interval{result.accuracy->low, result.accuracy->high});
-      if (result.sampled_accuracy) line("sampled accuracy", result.sampled_accuracy->value, result.sampled_accuracy->interval);
+      if (result.accuracy)
+        line("accuracy", result.accuracy->value, Interval{result.accuracy->low, result.accuracy->high});
+      if (result.sampled_accuracy)
+        line("sampled accuracy", result.sampled_accuracy->value, result.sampled_accuracy->interval);
       for (const auto& [name, value] : result.metrics)
         if (!result.figures.contains(name)) std::printf("  %-24s %.6g\n", name.c_str(), value);
     }

@@ -10,7 +10,9 @@ namespace {
 
 class ExportCommand : public Command {
  public:
-  std::string summary() const override { return "write a model folder without adapters: LoRA is merged into the weights"; }
+  std::string summary() const override {
+    return "write a model folder without adapters: LoRA is merged into the weights";
+  }
   std::string example() const override { return "hone export --model runs/lora/checkpoints/sft/step-100 --out merged"; }
   void arguments(Arguments& a) override {
     a.option("model", model_, "model folder, or a PEFT adapter's", true);
@@ -22,7 +24,8 @@ class ExportCommand : public Command {
     const std::filesystem::path from = expand_path(model_), to = expand_path(out_);
     HONE_CHECK(!std::filesystem::exists(to), to.string(), ": exists; give a new folder");
     export_model(from, to, dtype_ == "auto" ? std::nullopt : std::optional(dtype_ == "f32" ? DType::f32 : DType::bf16));
-    if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer)) Tokenizer::load(tokenizer).save(to);
+    if (const std::filesystem::path tokenizer = tokenizer_folder(from); Tokenizer::is_in(tokenizer))
+      Tokenizer::load(tokenizer).save(to);
     std::printf("%s\n", to.c_str());
     return 0;
   }
@@ -31,7 +34,8 @@ class ExportCommand : public Command {
   std::string model_, out_, dtype_ = "auto";
 };
 
-[[maybe_unused]] const bool added = commands().add("export", [] { return std::unique_ptr<Command>(new ExportCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("export", [] { return std::unique_ptr<Command>(new ExportCommand); });
 
 }  // namespace
 }  // namespace hone

@@ -30,7 +30,9 @@ class GenerateCommand : public Command {
     require_usage(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
     model_.open();
     std::vector<Request> requests;
-    const auto add = [&](std::vector<int32_t> ids) { requests.push_back({std::move(ids), 1, requests.size(), sampling_}); };
+    const auto add = [&](std::vector<int32_t> ids) {
+      requests.push_back({std::move(ids), 1, requests.size(), sampling_});
+    };
     if (!prompt_.empty()) add(model_.tokenizer().encode_document(prompt_));
     if (!prompts_.empty())
       read_jsonl(expand_path(prompts_), [&](const Json& row, int64_t line) {
@@ -63,8 +65,10 @@ class GenerateCommand : public Command {
 
  private:
   Json row_of(const std::vector<int32_t>& prompt, const Reply& reply) const {
-    Json row = JsonObject{
-        {"prompt_ids", Json::array(prompt)}, {"ids", Json::array(reply.ids)}, {"text", reply.text}, {"finish_reason", reply.finish_reason}};
+    Json row = JsonObject{{"prompt_ids", Json::array(prompt)},
+                          {"ids", Json::array(reply.ids)},
+                          {"text", reply.text},
+                          {"finish_reason", reply.finish_reason}};
     if (logprobs_) row.set("logp", Json::array(reply.logp));
     return row;
   }
@@ -75,7 +79,8 @@ class GenerateCommand : public Command {
   bool logprobs_ = false, json_ = false;
 };
 
-[[maybe_unused]] const bool added = commands().add("generate", [] { return std::unique_ptr<Command>(new GenerateCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("generate", [] { return std::unique_ptr<Command>(new GenerateCommand); });
 
 }  // namespace
 }  // namespace hone

@@ -12,7 +12,8 @@ inline std::vector<int32_t> parse_ids(const Json& ids, int64_t vocab_size, const
   std::vector<int32_t> out;
   for (const Json& id : ids.as_array(where)) {
     const int64_t value = id.as_int(where);
-    HONE_CHECK(value >= 0 && value < vocab_size, where, ": id ", value, " is not in the model's vocabulary of ", vocab_size);
+    HONE_CHECK(value >= 0 && value < vocab_size, where, ": id ", value, " is not in the model's vocabulary of ",
+               vocab_size);
     out.push_back(static_cast<int32_t>(value));
   }
   return out;

@@ -42,14 +42,18 @@ class CliArguments : public Arguments {
   void options(const char* name, std::vector<std::string>& values, const char* doc) override {
     app_.add_option(std::string("--") + name, values, doc)->allow_extra_args(false);
   }
-  void flag(const char* name, bool& value, const char* doc) override { app_.add_flag(std::string("--") + name, value, doc); }
+  void flag(const char* name, bool& value, const char* doc) override {
+    app_.add_flag(std::string("--") + name, value, doc);
+  }
   void positional(const char* name, std::string& value, const char* doc, bool required) override {
     app_.add_option(name, value, doc)->required(required);
   }
   void choice(const char* name, std::string& value, const std::vector<std::string>& choices, const char* doc) override {
     app_.add_option(name, value, doc)->required()->check(CLI::IsMember(choices));
   }
-  void rest(const char* name, std::vector<std::string>& values, const char* doc) override { app_.add_option(name, values, doc); }
+  void rest(const char* name, std::vector<std::string>& values, const char* doc) override {
+    app_.add_option(name, values, doc);
+  }
 
  private:
   CLI::App& app_;

@@ -12,11 +12,15 @@ namespace {
 
 class ObjectiveCommand : public Command {
  public:
-  std::string summary() const override { return "a loss and its gradient on given numbers, to check against another framework"; }
+  std::string summary() const override {
+    return "a loss and its gradient on given numbers, to check against another framework";
+  }
   std::string example() const override { return "hone objective grpo --in batch.json"; }
   void arguments(Arguments& a) override {
     a.positional("name", name_, "objective (hone list objectives)");
-    a.option("in", in_, "one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, config", true);
+    a.option("in", in_,
+             "one JSON object: logp, behavior_logp, reference_logp, mask, rewards or advantages, group_size, config",
+             true);
   }
   int run() override {
     HONE_CHECK(objectives().contains(name_), objectives().unknown(name_));
@@ -29,7 +33,8 @@ class ObjectiveCommand : public Command {
   std::string name_, in_;
 };
 
-[[maybe_unused]] const bool added = commands().add("objective", [] { return std::unique_ptr<Command>(new ObjectiveCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("objective", [] { return std::unique_ptr<Command>(new ObjectiveCommand); });
 
 }  // namespace
 }  // namespace hone

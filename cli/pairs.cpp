@@ -14,9 +14,12 @@ namespace {
 class PairsCommand : public Command {
  public:
   std::string summary() const override { return "sample replies, judge them, and write preference pairs"; }
-  std::string example() const override { return "hone pairs configs/experiment/pairs.toml --model DIR --out pairs.jsonl num_generations=8"; }
+  std::string example() const override {
+    return "hone pairs configs/experiment/pairs.toml --model DIR --out pairs.jsonl num_generations=8";
+  }
   void arguments(Arguments& a) override {
-    a.positional("file", file_, "TOML: tasks, sampling and reward as an rl stage has them, and margin, pairs_per_prompt");
+    a.positional("file", file_,
+                 "TOML: tasks, sampling and reward as an rl stage has them, and margin, pairs_per_prompt");
     model_.arguments(a);
     a.option("out", out_, "JSON Lines of {prompt, chosen, rejected, ...}; - is standard output", true);
     a.rest("settings", settings_, "key=value that override the file's");
@@ -25,12 +28,14 @@ class PairsCommand : public Command {
     const auto source = Config::from_file(file_, settings_).as<PairSource>();
     model_.open();
     JsonlWriter out(out_ == "-" ? out_ : expand_path(out_));
-    const PairReport report = sample_pairs(model_.context(), model_.model(), model_.tokenizer(), source, [&](const Json& row) { out.write(row); });
+    const PairReport report = sample_pairs(model_.context(), model_.model(), model_.tokenizer(), source,
+                                           [&](const Json& row) { out.write(row); });
     out.flush();
     std::fprintf(stderr, "%lld pairs of %lld prompts, mean reward %.4f\n", static_cast<long long>(report.pairs),
                  static_cast<long long>(report.prompts), report.reward);
     if (report.judged < report.replies)
-      log::warning("pairs: ", report.replies - report.judged, " of ", report.replies, " replies were not judged and are in no pair");
+      log::warning("pairs: ", report.replies - report.judged, " of ", report.replies,
+                   " replies were not judged and are in no pair");
     return 0;
   }
 

@@ -11,10 +11,12 @@ class Plot : public Command {
  public:
   std::string summary() const override { return "curves of several runs' metrics, as an SVG file"; }
   std::string example() const override {
-    return "hone plot --metric eval/gsm8k/accuracy --metric kl --out compare.svg grpo=runs/grpo_1,runs/grpo_2 ppo=runs/ppo_1,runs/ppo_2";
+    return "hone plot --metric eval/gsm8k/accuracy --metric kl --out compare.svg grpo=runs/grpo_1,runs/grpo_2 "
+           "ppo=runs/ppo_1,runs/ppo_2";
   }
   void arguments(Arguments& a) override {
-    a.rest("curves", curves_, "NAME=RUN,RUN,...: the mean of these runs, and the band between the least and the largest");
+    a.rest("curves", curves_,
+           "NAME=RUN,RUN,...: the mean of these runs, and the band between the least and the largest");
     a.options("metric", metrics_, "a member of metrics.jsonl; each has a chart of its own, of the curves that have it");
     a.option("out", out_, "file", true);
     a.option("smooth", smooth_, "rows that each value is averaged over");
@@ -27,8 +29,8 @@ class Plot : public Command {
     for (const std::string& metric : metrics_) {
       Chart chart{.title = metric, .x_label = "step", .curves = {}};
       for (const std::string& curve : curves_) chart.curves.push_back(read(curve, metric));
-      HONE_CHECK(std::ranges::any_of(chart.curves, [](const Curve& curve) { return !curve.points.empty(); }), "plot: no row of these runs has '",
-                 metric, "'");
+      HONE_CHECK(std::ranges::any_of(chart.curves, [](const Curve& curve) { return !curve.points.empty(); }),
+                 "plot: no row of these runs has '", metric, "'");
       charts.push_back(std::move(chart));
     }
     write_file_atomic(expand_path(out_), svg_charts(charts));

@@ -13,11 +13,14 @@ namespace {
 struct Arithmetic {
   const char *quantization, *kv_cache_dtype;
 };
-constexpr Arithmetic arithmetics[] = {{"int8", "auto"}, {"fp8", "auto"}, {"none", "fp8"}, {"int8", "fp8"}, {"fp8", "fp8"}};
+constexpr Arithmetic arithmetics[] = {
+    {"int8", "auto"}, {"fp8", "auto"}, {"none", "fp8"}, {"int8", "fp8"}, {"fp8", "fp8"}};
 
 class QuantizationCommand : public Command {
  public:
-  std::string summary() const override { return "how far int8 and fp8 rollouts are from the model itself, on given texts"; }
+  std::string summary() const override {
+    return "how far int8 and fp8 rollouts are from the model itself, on given texts";
+  }
   std::string example() const override { return "hone quantization --model DIR --in texts.jsonl"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
@@ -26,7 +29,8 @@ class QuantizationCommand : public Command {
     a.flag("json", json_, "a JSON object for each kind of arithmetic");
   }
   int run() override {
-    require_usage(max_length_ == 0 || max_length_ > 1, "quantization: --max-length is ", max_length_, ", it must be 0, or 2 or more");
+    require_usage(max_length_ == 0 || max_length_ > 1, "quantization: --max-length is ", max_length_,
+                  ", it must be 0, or 2 or more");
     model_.open();
     const int64_t positions = model_.model().shape().max_positions;
     const auto length = static_cast<size_t>(max_length_ == 0 ? positions : std::min(max_length_, positions));
@@ -41,8 +45,8 @@ class QuantizationCommand : public Command {
       sequences.push_back(std::move(sequence));
     });
     if (!json_)
-      std::printf("%-12s %-8s %8s %12s %12s %12s %9s %11s %11s\n", "quantization", "kv cache", "tokens", "max |dlogp|", "mean |dlogp|", "KL",
-                  "same top", "perplexity", "its own");
+      std::printf("%-12s %-8s %8s %12s %12s %12s %9s %11s %11s\n", "quantization", "kv cache", "tokens", "max |dlogp|",
+                  "mean |dlogp|", "KL", "same top", "perplexity", "its own");
     for (const Arithmetic& of : arithmetics) {
       EngineConfig config;
       config.quantization = of.quantization, config.kv_cache_dtype = of.kv_cache_dtype;
@@ -67,8 +71,8 @@ class QuantizationCommand : public Command {
                               .c_str());
     else
       std::printf("%-12s %-8s %8lld %12.3g %12.3g %12.3g %8.2f%% %11.4f %11.4f\n", of.quantization, of.kv_cache_dtype,
-                  static_cast<long long>(error.tokens), error.max_difference, error.mean_difference, error.kl, 100 * error.same_top, error.perplexity,
-                  error.engine_perplexity);
+                  static_cast<long long>(error.tokens), error.max_difference, error.mean_difference, error.kl,
+                  100 * error.same_top, error.perplexity, error.engine_perplexity);
   }
 
   ModelArguments model_;
@@ -77,7 +81,8 @@ class QuantizationCommand : public Command {
   bool json_ = false;
 };
 
-[[maybe_unused]] const bool added = commands().add("quantization", [] { return std::unique_ptr<Command>(new QuantizationCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("quantization", [] { return std::unique_ptr<Command>(new QuantizationCommand); });
 
 }  // namespace
 }  // namespace hone

@@ -45,10 +45,12 @@ class RewardCommand : public Command {
     out.flush();
     HONE_CHECK(rows || totals.rows > 0, in_, ": there are no rows to judge");
     if (!rows && totals.scored > 0)
-      std::printf("mean score %s over %lld rows\n", number_text(totals.sum / static_cast<double>(totals.scored)).c_str(),
+      std::printf("mean score %s over %lld rows\n",
+                  number_text(totals.sum / static_cast<double>(totals.scored)).c_str(),
                   static_cast<long long>(totals.scored));
     if (!rows && totals.skipped > 0) std::printf("%lld rows were skipped\n", static_cast<long long>(totals.skipped));
-    HONE_CHECK(totals.failed == 0, totals.failed, " of ", totals.rows, " rows could not be judged; the first, ", totals.first_failure);
+    HONE_CHECK(totals.failed == 0, totals.failed, " of ", totals.rows, " rows could not be judged; the first, ",
+               totals.first_failure);
     return 0;
   }
 
@@ -106,7 +108,8 @@ class RewardCommand : public Command {
   bool json_ = false;
 };
 
-[[maybe_unused]] const bool added = commands().add("reward", [] { return std::unique_ptr<Command>(new RewardCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("reward", [] { return std::unique_ptr<Command>(new RewardCommand); });
 
 }  // namespace
 }  // namespace hone

@@ -14,7 +14,9 @@ namespace {
 class RunCommand : public Command {
  public:
   std::string summary() const override { return "run a recipe, or go on with a run"; }
-  std::string example() const override { return "hone run configs/quickstart.toml seed=2 stage.grpo.steps=50\n  hone run --resume runs/quickstart"; }
+  std::string example() const override {
+    return "hone run configs/quickstart.toml seed=2 stage.grpo.steps=50\n  hone run --resume runs/quickstart";
+  }
   void arguments(Arguments& a) override {
     a.positional("recipe", recipe_, "recipe (TOML)", false);
     a.rest("overrides", overrides_, "key=value, as in the recipe: stage.grpo.steps=50");
@@ -30,14 +32,16 @@ class RunCommand : public Command {
     Recipe recipe = read_recipe(recipe_, overrides_);
     if (!dry_run_) return finish(run_recipe(recipe));
     check_recipe(recipe);
-    std::printf("%s\n%s", to_toml([&](Fields& f) { recipe.fields(f); }).c_str(), plan_text(plan_recipe(recipe)).c_str());
+    std::printf("%s\n%s", to_toml([&](Fields& f) { recipe.fields(f); }).c_str(),
+                plan_text(plan_recipe(recipe)).c_str());
     return 0;
   }
 
  private:
   static int finish(const std::filesystem::path& folder) {
     const std::string report = (folder / "report.json").string();
-    std::printf("%s\nreport: %s\n", report_table(parse_json(read_file(report), report)).c_str(), (folder / "report.md").c_str());
+    std::printf("%s\nreport: %s\n", report_table(parse_json(read_file(report), report)).c_str(),
+                (folder / "report.md").c_str());
     return 0;
   }
   std::string recipe_, resume_;

@@ -28,7 +28,8 @@ class ScoreCommand : public Command {
     int64_t tokens = 0;
     const auto flush = [&] {
       const std::vector<TokenScores> scores = score_sequences(model_.context(), model_.model(), sequences, options_);
-      for (size_t i = 0; i < rows.size(); ++i) out.write(scored(std::move(rows[i]), sequences[i], prompt_lengths[i], scores[i]));
+      for (size_t i = 0; i < rows.size(); ++i)
+        out.write(scored(std::move(rows[i]), sequences[i], prompt_lengths[i], scores[i]));
       rows.clear(), sequences.clear(), prompt_lengths.clear();
       tokens = 0;
     };
@@ -36,8 +37,8 @@ class ScoreCommand : public Command {
       const std::string where = concat(in_, ":", line);
       auto [ids, prompt_length] = ids_of(row, where);
       HONE_CHECK(!ids.empty(), where, ": there is nothing to score");
-      HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(), " tokens, the model takes ",
-                 model_.model().shape().max_positions);
+      HONE_CHECK(static_cast<int64_t>(ids.size()) <= model_.model().shape().max_positions, where, ": ", ids.size(),
+                 " tokens, the model takes ", model_.model().shape().max_positions);
       tokens += static_cast<int64_t>(ids.size());
       rows.push_back(row), sequences.push_back(std::move(ids)), prompt_lengths.push_back(prompt_length);
       if (tokens >= 65536) flush();
@@ -57,7 +58,8 @@ class ScoreCommand : public Command {
     ids.insert(ids.end(), completion.begin(), completion.end());
     return {std::move(ids), prompt};
   }
-  // nll sums the tokens after the prompt (after the first token where there is no prompt). A first token has no log-probability: null.
+  // nll sums the tokens after the prompt (after the first token where there is no prompt). A first token has no
+  // log-probability: null.
   static Json scored(Json row, const std::vector<int32_t>& ids, size_t prompt_length, const TokenScores& scores) {
     double nll = 0;
     for (size_t t = std::max<size_t>(prompt_length, 1); t < ids.size(); ++t) nll -= scores.logp[t];

@@ -29,11 +29,15 @@ class ServeCommand : public Command {
     a.option("served-model-name", name_, "what the model is called (default: its folder's name)");
     a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
     a.option("seed", seed_, "of requests that have none");
-    a.option("max-replies", config_.max_replies, "waiting or being written; requests that would be more are answered 429");
+    a.option("max-replies", config_.max_replies,
+             "waiting or being written; requests that would be more are answered 429");
     a.option("max-answer-bytes", config_.max_answer_bytes, "longest answer that one request may ask for");
-    a.option("max-pending-bytes", config_.max_pending_bytes, "of all answers under way; requests that would be more are answered 429");
-    a.options("allowed-origins", config_.access.allowed_origins, "origin whose pages may ask from a browser, https://host:port or * (repeatable)");
-    a.options("allowed-hosts", config_.access.allowed_hosts, "name by which requests may call the server, besides localhost, or * (repeatable)");
+    a.option("max-pending-bytes", config_.max_pending_bytes,
+             "of all answers under way; requests that would be more are answered 429");
+    a.options("allowed-origins", config_.access.allowed_origins,
+              "origin whose pages may ask from a browser, https://host:port or * (repeatable)");
+    a.options("allowed-hosts", config_.access.allowed_hosts,
+              "name by which requests may call the server, besides localhost, or * (repeatable)");
     a.option("max-body-bytes", config_.http.max_body_bytes, "longest body of a request");
     a.option("max-header-bytes", config_.http.max_header_bytes, "longest header of a request");
     a.option("max-connections", config_.http.max_connections, "open at the same time; further ones wait");
@@ -41,7 +45,8 @@ class ServeCommand : public Command {
     a.option("body-timeout", config_.http.body_timeout, "seconds its body may take after that");
     a.option("idle-timeout", config_.http.idle_timeout, "seconds a connection may be without a request");
     a.option("write-timeout", config_.http.write_timeout, "seconds a client may take to accept a piece of an answer");
-    a.option("peer-timeout", config_.http.peer_timeout, "seconds until a client that vanished without a word counts as gone");
+    a.option("peer-timeout", config_.http.peer_timeout,
+             "seconds until a client that vanished without a word counts as gone");
     a.option("drain-seconds", drain_seconds_, "that requests under way have to end after SIGTERM");
     a.option("kv-cache-tokens", engine_.kv_cache_tokens, "tokens the KV cache holds");
     a.option("max-batch-tokens", engine_.max_batch_tokens, "tokens of one forward pass");
@@ -59,19 +64,21 @@ class ServeCommand : public Command {
     const Tokenizer* tokenizer = model_.has_tokenizer() ? &model_.tokenizer() : nullptr;
     std::optional<ChatFormat> chat;
     if (tokenizer) chat = ChatFormat::make(format_, *tokenizer);
-    ServedModel served{.names = names(),
-                       .tokenizer = tokenizer,
-                       .chat = chat ? &*chat : nullptr,
-                       .vocab_size = model_.model().shape().vocab_size,
-                       .max_positions = model_.model().shape().max_positions,
-                       .kv_cache_tokens = engine_.kv_cache_tokens / engine_.kv_block_size * engine_.kv_block_size,  // whole blocks
-                       .seed = seed_};
+    ServedModel served{
+        .names = names(),
+        .tokenizer = tokenizer,
+        .chat = chat ? &*chat : nullptr,
+        .vocab_size = model_.model().shape().vocab_size,
+        .max_positions = model_.model().shape().max_positions,
+        .kv_cache_tokens = engine_.kv_cache_tokens / engine_.kv_block_size * engine_.kv_block_size,  // whole blocks
+        .seed = seed_};
     if (chat)
       for (const int32_t id : chat->stop_ids(*tokenizer)) served.chat_stop_ids.push_back(id);
     engine_.owns_model = true;
     Engine engine(model_.context(), model_.model(), tokenizer, engine_);
     Server server(engine, std::move(served), config_);
-    log::info("serving ", names().front(), " at ", config_.http.tls_cert.empty() ? "http://" : "https://", config_.http.host, ":", server.port());
+    log::info("serving ", names().front(), " at ", config_.http.tls_cert.empty() ? "http://" : "https://",
+              config_.http.host, ":", server.port());
     while (!interrupted() && server.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     drain(server);
     return server.failure().empty() ? 0 : 1;

@@ -18,7 +18,8 @@ class TokenizerCommand : public Command {
  public:
   std::string summary() const override { return "train a tokenizer, or apply one to standard input"; }
   std::string example() const override {
-    return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer encode --tokenizer tok --json\n  "
+    return "hone tokenizer train --in stories.jsonl --vocab-size 4096 --out tok\n  echo -n 'Hello' | hone tokenizer "
+           "encode --tokenizer tok --json\n  "
            "echo '[15496]' | hone tokenizer decode --tokenizer tok";
   }
   void arguments(Arguments& a) override {
@@ -27,7 +28,8 @@ class TokenizerCommand : public Command {
     a.options("in", corpus_.files, "text to train on: .jsonl or plain (may be repeated)");
     a.option("text-key", corpus_.text_key, "member of a JSON Lines row that holds the text");
     a.option("vocab-size", options_.vocab_size, "of the trained tokenizer");
-    a.options("special-token", options_.special_tokens, "a special token (may be repeated; the first ends documents; default <|endoftext|>)");
+    a.options("special-token", options_.special_tokens,
+              "a special token (may be repeated; the first ends documents; default <|endoftext|>)");
     a.option("pattern", options_.pattern, "pre-tokenisation regex; empty = GPT-2's");
     a.option("out", out_, "folder of the trained tokenizer");
     a.flag("json", json_, "ids as a JSON list");
@@ -80,7 +82,8 @@ class TokenizerCommand : public Command {
   bool json_ = false;
 };
 
-[[maybe_unused]] const bool added = commands().add("tokenizer", [] { return std::unique_ptr<Command>(new TokenizerCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("tokenizer", [] { return std::unique_ptr<Command>(new TokenizerCommand); });
 
 }  // namespace
 }  // namespace hone

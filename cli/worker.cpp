@@ -12,15 +12,22 @@ namespace {
 
 class WorkerCommand : public Command {
  public:
-  std::string summary() const override { return "write replies for a learner elsewhere (rollout.workers of its recipe)"; }
-  std::string example() const override { return "hone worker --listen 0.0.0.0:7001 --api-key-file keys.txt --device cuda"; }
+  std::string summary() const override {
+    return "write replies for a learner elsewhere (rollout.workers of its recipe)";
+  }
+  std::string example() const override {
+    return "hone worker --listen 0.0.0.0:7001 --api-key-file keys.txt --device cuda";
+  }
   void arguments(Arguments& a) override {
-    a.option("listen", listen_, "HOST:PORT to listen at; port 0 = any free one; one that other machines reach needs a key");
+    a.option("listen", listen_,
+             "HOST:PORT to listen at; port 0 = any free one; one that other machines reach needs a key");
     a.option("device", device_, "cpu | cuda | cuda:1 | auto");
-    a.option("api-key-file", config_.api_key_file, "file with one key a line, one of which the learner must bear (rollout.worker_key_file)");
+    a.option("api-key-file", config_.api_key_file,
+             "file with one key a line, one of which the learner must bear (rollout.worker_key_file)");
     a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate and its chain");
     a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's key");
-    a.options("allowed-hosts", config_.access.allowed_hosts, "name by which requests may call the worker, besides localhost, or * (repeatable)");
+    a.options("allowed-hosts", config_.access.allowed_hosts,
+              "name by which requests may call the worker, besides localhost, or * (repeatable)");
     a.option("lease", config_.lease, "seconds without a word after which a learner counts as gone");
     a.option("max-body-bytes", config_.http.max_body_bytes, "longest message of a learner");
   }
@@ -29,12 +36,13 @@ class WorkerCommand : public Command {
     take_address();
     require_valid([&](Fields& f) { config_.fields(f), config_.http.fields(f); });
     require_usage(is_loopback(config_.http.host) || !config_.api_key_file.empty(),
-                  "--listen " + listen_ + " is open to other machines, and who joins says what is computed: --api-key-file is needed");
+                  "--listen " + listen_ +
+                      " is open to other machines, and who joins says what is computed: --api-key-file is needed");
     install_interrupt_handlers();
     const std::unique_ptr<Device> device = open_device(device_);
     Worker worker(*device, config_);
-    log::info("waiting for a learner at ", config_.http.tls_cert.empty() ? "http://" : "https://", config_.http.host, ":", worker.port(), " with ",
-              device->description());
+    log::info("waiting for a learner at ", config_.http.tls_cert.empty() ? "http://" : "https://", config_.http.host,
+              ":", worker.port(), " with ", device->description());
     while (!interrupted()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return 0;
   }
@@ -42,19 +50,22 @@ class WorkerCommand : public Command {
  private:
   void take_address() {
     const size_t colon = listen_.rfind(':');
-    require_usage(colon != std::string::npos && colon > 0 && colon + 1 < listen_.size() && listen_.size() - colon <= 6 &&
+    require_usage(colon != std::string::npos && colon > 0 && colon + 1 < listen_.size() &&
+                      listen_.size() - colon <= 6 &&
                       listen_.find_first_not_of("0123456789", colon + 1) == std::string::npos,
                   "--listen is '" + listen_ + "', it must be HOST:PORT");
     config_.http.port = std::stoll(listen_.substr(colon + 1));
     config_.http.host = listen_.substr(0, colon);
-    if (config_.http.host.starts_with('[') && config_.http.host.ends_with(']')) config_.http.host = config_.http.host.substr(1, colon - 2);
+    if (config_.http.host.starts_with('[') && config_.http.host.ends_with(']'))
+      config_.http.host = config_.http.host.substr(1, colon - 2);
   }
 
   std::string listen_ = "127.0.0.1:7001", device_ = "auto";
   WorkerConfig config_;
 };
 
-[[maybe_unused]] const bool added = commands().add("worker", [] { return std::unique_ptr<Command>(new WorkerCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("worker", [] { return std::unique_ptr<Command>(new WorkerCommand); });
 
 }  // namespace
 }  // namespace hone

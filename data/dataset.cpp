@@ -29,8 +29,10 @@ void SampleFormat::fields(Fields& f) {
   format.fields(f);
   f("max_length", max_length, "longest sample in tokens");
   f("too_long", too_long, "what happens to a longer one: skip | truncate | error");
-  f.require("max_length", max_length >= 2 && max_length <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
-  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error", "too_long must be skip, truncate or error");
+  f.require("max_length", max_length >= 2 && max_length <= max_sample_length,
+            concat("max_length must be in [2, ", max_sample_length, "]"));
+  f.require("too_long", too_long == "skip" || too_long == "truncate" || too_long == "error",
+            "too_long must be skip, truncate or error");
 }
 
 void SftSource::fields(Fields& f) {
@@ -38,7 +40,8 @@ void SftSource::fields(Fields& f) {
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
   f("completion_only_loss", completion_only_loss, "train on the completion alone, not on the prompt");
-  f("assistant_only_loss", assistant_only_loss, "of rows with `messages`: train on what the assistant says alone, not on the whole conversation");
+  f("assistant_only_loss", assistant_only_loss,
+    "of rows with `messages`: train on what the assistant says alone, not on the whole conversation");
   sample.fields(f);
 }
 
@@ -69,8 +72,8 @@ void read_rows(const RowSource& source, const std::function<void(const Json&, co
       give(value, where);
     }
   }
-  HONE_CHECK(met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files), " has no rows",
-             source.offset > 0 ? concat(" after the first ", source.offset) : "");
+  HONE_CHECK(met > source.offset, "data: ", source.files.empty() ? source.generator.kind : join(source.files),
+             " has no rows", source.offset > 0 ? concat(" after the first ", source.offset) : "");
 }
 
 std::vector<Task> load_tasks(const TaskSource& source) {
@@ -104,8 +107,9 @@ static Sample sample_of_row(const std::string& where, const Make& make) {
 Sample SampleReader::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
   return sample_of_row(where, [&] {
     if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
-    return encoder_.sample(prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
-                           completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
+    return encoder_.sample(
+        prompt.messages.empty() ? encoder_.conversation(prompt.text) : prompt.messages,
+        completion.messages.empty() ? std::vector<Message>{{"assistant", completion.text, {}}} : completion.messages);
   });
 }
 
@@ -131,10 +135,11 @@ bool SampleReader::fit(std::span<Sample> samples, const std::string& where) {
 }
 
 void SampleReader::report(size_t kept) const {
-  HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", format_.max_length, " tokens (the first: ", first_left_out_, ")");
+  HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", format_.max_length,
+             " tokens (the first: ", first_left_out_, ")");
   if (left_out_ > 0)
-    log::warning("data: ", left_out_, " rows longer than max_length = ", format_.max_length, " tokens are left out (the first: ", first_left_out_,
-                 "), ", kept, " kept");
+    log::warning("data: ", left_out_, " rows longer than max_length = ", format_.max_length,
+                 " tokens are left out (the first: ", first_left_out_, "), ", kept, " kept");
 }
 
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
@@ -143,8 +148,9 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
     const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;
-    Sample sample = messages ? reader.conversation(parse_messages(*messages, where), partly, where)
-                             : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
+    Sample sample =
+        messages ? reader.conversation(parse_messages(*messages, where), partly, where)
+                 : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
     if (!partly && !sample.mask.empty()) std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });

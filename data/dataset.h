@@ -1,6 +1,6 @@
 #pragma once
-// Rows of data as tasks and training samples, by templates that name a row's members (data/row_template.h). Every row that cannot be used is an
-// Error file:line, or, where the recipe says skip, is counted and reported.
+// Rows of data as tasks and training samples, by templates that name a row's members (data/row_template.h). Every row
+// that cannot be used is an Error file:line, or, where the recipe says skip, is counted and reported.
 #include <functional>
 #include <span>
 #include <string>
@@ -44,12 +44,16 @@ struct SampleFormat {
 // Makes samples of one data set. Completions end with the tokenizer's eos (or the chat format's end of turn).
 class SampleReader {
  public:
-  SampleReader(const SampleFormat& format, const Tokenizer& tokenizer) : format_(format), encoder_(format.format, tokenizer) {}
-  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message. Errors name the row (`where`).
+  SampleReader(const SampleFormat& format, const Tokenizer& tokenizer)
+      : format_(format), encoder_(format.format, tokenizer) {}
+  // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message. Errors
+  // name the row (`where`).
   Sample reply(const RowText& prompt, const RowText& completion, const std::string& where);
-  // Mask 1 on what the assistant says; with tell_apart off nowhere, and the template need not show which text is the assistant's.
+  // Mask 1 on what the assistant says; with tell_apart off nowhere, and the template need not show which text is the
+  // assistant's.
   Sample conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where);
-  // Whether the samples, cut where the format says so, are short enough and have something to train on; if not, the row is counted as left out.
+  // Whether the samples, cut where the format says so, are short enough and have something to train on; if not, the row
+  // is counted as left out.
   bool fit(std::span<Sample> samples, const std::string& where);
   // Tells how many rows were left out and why; an Error if nothing is kept.
   void report(size_t kept) const;
@@ -71,8 +75,8 @@ struct SftSource {
   SampleFormat sample;
   void fields(Fields& f);
 };
-// Mask 1 on the completion, or with completion_only_loss off on everything; of a conversation on everything, or with assistant_only_loss on what the
-// assistant says. A sample's first token is never trained on.
+// Mask 1 on the completion, or with completion_only_loss off on everything; of a conversation on everything, or with
+// assistant_only_loss on what the assistant says. A sample's first token is never trained on.
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer);
 
 }  // namespace hone

@@ -1,7 +1,9 @@
 #pragma once
-// Generators draw problems instead of reading them. A split is numbered: `heldout` problems for the test split, which no setting of seeds changes,
-// the train split's in an order of a seed. The two are disjoint by construction, whatever the seed. One file each; it joins with one line:
-//   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
+// Generators draw problems instead of reading them. A split is numbered: `heldout` problems for the test split, which
+// no setting of seeds changes, the train split's in an order of a seed. The two are disjoint by construction, whatever
+// the seed. One file each; it joins with one line:
+//   [[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new
+//   Arithmetic); });
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -29,7 +29,9 @@ class IndexLoader : public Stateful {
   int64_t epoch() const { return epoch_; }  // of the last index given
   int64_t drawn() const { return epoch_ * count_ + index_; }
   int64_t count() const { return count_; }
-  double epochs_done() const { return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_); }
+  double epochs_done() const {
+    return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_);
+  }
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 
@@ -39,8 +41,8 @@ class IndexLoader : public Stateful {
   bool shuffle_;
 };
 
-// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is left past the last whole window
-// is not used.
+// Windows of `length` tokens of a token file, end to end, as samples whose mask is 1 but for the first token. What is
+// left past the last whole window is not used.
 class TokenLoader : public Stateful {
  public:
   TokenLoader(const TokenFile& file, int64_t length, uint64_t seed);

@@ -15,7 +15,8 @@ void PromptFormat::fields(Fields& f) {
   f.require("system", system.empty() || !chat.empty(), "a system message needs a chat format (chat = \"auto\", ...)");
 }
 
-PromptEncoder::PromptEncoder(PromptFormat format, const Tokenizer& tokenizer) : format_(std::move(format)), tokenizer_(tokenizer) {
+PromptEncoder::PromptEncoder(PromptFormat format, const Tokenizer& tokenizer)
+    : format_(std::move(format)), tokenizer_(tokenizer) {
   if (!format_.chat.empty()) chat_ = ChatFormat::make(format_.chat, tokenizer_);
 }
 
@@ -76,6 +77,8 @@ Sample PromptEncoder::sample(const std::vector<Message>& prompt, const std::vect
   return out;
 }
 
-std::vector<int32_t> PromptEncoder::stop_ids(const Task& task) { return is_chat(task) ? chat().stop_ids(tokenizer_) : std::vector<int32_t>{}; }
+std::vector<int32_t> PromptEncoder::stop_ids(const Task& task) {
+  return is_chat(task) ? chat().stop_ids(tokenizer_) : std::vector<int32_t>{};
+}
 
 }  // namespace hone

@@ -17,13 +17,14 @@ struct PromptFormat {
   void fields(Fields& f);
 };
 
-// Prompts and completions as ids. The chat template is parsed once. The tokenizer is the caller's and must outlive it. One thread.
+// Prompts and completions as ids. The chat template is parsed once. The tokenizer is the caller's and must outlive it.
+// One thread.
 class PromptEncoder {
  public:
   PromptEncoder(PromptFormat format, const Tokenizer& tokenizer);
 
-  // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto" where no format is named).
-  // Errors name the task.
+  // A task's prompt as the model reads it, up to where the reply begins. Messages are always rendered as chat ("auto"
+  // where no format is named). Errors name the task.
   std::vector<int32_t> prompt(const Task& task);
   // Prompt and completion, mask 1 on the completion, which ends with the tokenizer's eos or the format's end of turn.
   Sample sample(const std::string& prompt, const std::string& completion);

@@ -28,9 +28,13 @@ const Json* find_path(const Json& row, std::string_view path) {
   return at;
 }
 
-std::string text_of(const Json& value) { return value.is_string() ? value.as_string() : value.is_null() ? "" : value.dump(); }
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.as_string() : value.is_null() ? "" : value.dump();
+}
 
-bool has_text(const Json* value) { return value && !value->is_null() && !(value->is_string() && value->as_string().empty()); }
+bool has_text(const Json* value) {
+  return value && !value->is_null() && !(value->is_string() && value->as_string().empty());
+}
 
 std::string members(const Json& row) {
   std::string out;

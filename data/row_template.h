@@ -3,8 +3,8 @@
 //
 //   {name}         the member; numbers and arrays as JSON, null as nothing
 //   {a.b} {a.0}    a member of a member, an element of a list (counted from 0)
-//   {name?text}    text, as it is, if the member is there and not empty; otherwise nothing: "{instruction}{input?\nInput: }{input}"
-//   {name|words}   the member with its underscores as spaces
+//   {name?text}    text, as it is, if the member is there and not empty; otherwise nothing:
+//   "{instruction}{input?\nInput: }{input}" {name|words}   the member with its underscores as spaces
 //   {{ and }}      braces
 #include <string>
 #include <string_view>

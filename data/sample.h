@@ -30,8 +30,8 @@ struct Completion {
   std::string finish_reason;  // "stop", "length", or why it failed
 };
 
-// One sequence as a learner sees it: prompt then completion, T tokens. Every column is [T] or empty ("this run does not have it"); entry t
-// belongs to tokens[t], given the tokens before it.
+// One sequence as a learner sees it: prompt then completion, T tokens. Every column is [T] or empty ("this run does not
+// have it"); entry t belongs to tokens[t], given the tokens before it.
 struct Sample {
   std::vector<int32_t> tokens;
   std::vector<float> mask;           // 1 where trained on; the first token has 0
@@ -39,8 +39,8 @@ struct Sample {
   std::vector<float> old_logp;       // when this step's epochs began
   std::vector<float> reference_logp;
   std::vector<float> advantage, value, returns;
-  // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0 and its mask empty: it is no
-  // part of its group's mean and deviation and trains nothing.
+  // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0
+  // and its mask empty: it is no part of its group's mean and deviation and trains nothing.
   bool judged = true;
   double reward = 0;
   Metrics reward_parts;  // by reward name
@@ -50,7 +50,8 @@ struct Sample {
   int64_t weight_version = 0;          // the oldest of them
 };
 
-// Samples of one task that are judged against each other: G completions of a prompt, or a preference pair (chosen, rejected).
+// Samples of one task that are judged against each other: G completions of a prompt, or a preference pair (chosen,
+// rejected).
 struct Group {
   Task task;
   std::vector<Sample> samples;

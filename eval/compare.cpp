@@ -36,8 +36,9 @@ std::vector<Row> read_rows_of(const fs::path& path) {
     }
   }
   HONE_CHECK(!out.empty(), path.string(), ": there are no samples");
-  std::sort(out.begin(), out.end(),
-            [](const Row& a, const Row& b) { return std::tie(a.subtask, a.hash, a.doc_id) < std::tie(b.subtask, b.hash, b.doc_id); });
+  std::sort(out.begin(), out.end(), [](const Row& a, const Row& b) {
+    return std::tie(a.subtask, a.hash, a.doc_id) < std::tie(b.subtask, b.hash, b.doc_id);
+  });
   return out;
 }
 
@@ -52,7 +53,8 @@ std::map<std::string, fs::path> sample_files(const fs::path& path) {
   }
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string name = entry.path().stem().string();
-    if (name.starts_with(prefix) && entry.path().extension() == ".jsonl") out[name.substr(prefix.size())] = entry.path();
+    if (name.starts_with(prefix) && entry.path().extension() == ".jsonl")
+      out[name.substr(prefix.size())] = entry.path();
   }
   HONE_CHECK(!out.empty(), path.string(), ": the folder has no samples_TASK.jsonl");
   return out;
@@ -61,21 +63,24 @@ std::map<std::string, fs::path> sample_files(const fs::path& path) {
 void check_match(const std::vector<Row>& first, const std::vector<Row>& second, const std::string& task) {
   for (size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
     const Row &a = first[i], &b = second[i];
-    HONE_CHECK(a.hash == b.hash && a.subtask == b.subtask, task, ": the samples are not of the same rows: ", std::min(a.where, b.where), " (",
-               a.hash < b.hash ? a.hash : b.hash, ") has no match in the other; evaluate both on the same data with the same limit");
+    HONE_CHECK(a.hash == b.hash && a.subtask == b.subtask, task,
+               ": the samples are not of the same rows: ", std::min(a.where, b.where), " (",
+               a.hash < b.hash ? a.hash : b.hash,
+               ") has no match in the other; evaluate both on the same data with the same limit");
   }
   HONE_CHECK(first.size() == second.size(), task, ": ", first.size(), " samples and ", second.size(),
              "; a paired test needs the same rows: evaluate both with the same limit");
 }
 
-MetricComparison compare(const std::string& task, const std::string& metric, const std::vector<Row>& first, const std::vector<Row>& second,
-                         int64_t iterations, int64_t seed) {
+MetricComparison compare(const std::string& task, const std::string& metric, const std::vector<Row>& first,
+                         const std::vector<Row>& second, int64_t iterations, int64_t seed) {
   MetricComparison out{.task = task, .metric = metric.ends_with("perplexity") ? "log " + metric : metric, .paired = {}};
   ProblemParts a, b;
   const Row* before = nullptr;
   for (size_t i = 0; i < first.size(); ++i) {
     const auto in_first = first[i].metrics.find(metric), in_second = second[i].metrics.find(metric);
-    if (in_first == first[i].metrics.end() || in_second == second[i].metrics.end()) continue;  // a group's tasks have different metrics
+    if (in_first == first[i].metrics.end() || in_second == second[i].metrics.end())
+      continue;  // a group's tasks have different metrics
     const bool same_problem = before && before->hash == first[i].hash && before->subtask == first[i].subtask;
     a.add(in_first->second, same_problem);
     b.add(in_second->second, same_problem);
@@ -84,7 +89,8 @@ MetricComparison compare(const std::string& task, const std::string& metric, con
   const auto binary = [](const Observation& one) { return one.weight == 1 && (one.value == 0 || one.value == 1); };
   out.num_problems = static_cast<int64_t>(a.parts.size());
   out.paired = paired_bootstrap(a, b, iterations, seed);
-  out.yes_or_no = std::all_of(a.parts.begin(), a.parts.end(), binary) && std::all_of(b.parts.begin(), b.parts.end(), binary);
+  out.yes_or_no =
+      std::all_of(a.parts.begin(), a.parts.end(), binary) && std::all_of(b.parts.begin(), b.parts.end(), binary);
   if (!out.yes_or_no) return out;
   for (size_t i = 0; i < a.parts.size(); ++i) {
     out.only_first += a.parts[i].value > b.parts[i].value;
@@ -105,15 +111,17 @@ std::vector<std::string> metrics_of(const std::vector<Row>& rows) {
 
 }  // namespace
 
-std::vector<MetricComparison> compare_evaluations(const fs::path& first, const fs::path& second, int64_t iterations, int64_t seed) {
+std::vector<MetricComparison> compare_evaluations(const fs::path& first, const fs::path& second, int64_t iterations,
+                                                  int64_t seed) {
   const auto firsts = sample_files(first), seconds = sample_files(second);
   const auto task_names = [](const std::map<std::string, fs::path>& files) {
     std::vector<std::string> out;
     for (const auto& [task, file] : files) out.push_back(task);
     return out;
   };
-  HONE_CHECK(task_names(firsts) == task_names(seconds), first.string(), " has samples of ", join(task_names(firsts)), "; ", second.string(), " of ",
-             join(task_names(seconds)), ": the tasks must be the same (or name one samples file each)");
+  HONE_CHECK(task_names(firsts) == task_names(seconds), first.string(), " has samples of ", join(task_names(firsts)),
+             "; ", second.string(), " of ", join(task_names(seconds)),
+             ": the tasks must be the same (or name one samples file each)");
   std::vector<MetricComparison> out;
   for (const auto& [task, file] : firsts) {
     const std::vector<Row> a = read_rows_of(file), b = read_rows_of(seconds.at(task));
@@ -121,7 +129,8 @@ std::vector<MetricComparison> compare_evaluations(const fs::path& first, const f
     const std::vector<std::string> others = metrics_of(b);
     const size_t before = out.size();
     for (const std::string& metric : metrics_of(a))
-      if (std::binary_search(others.begin(), others.end(), metric)) out.push_back(compare(task, metric, a, b, iterations, seed));
+      if (std::binary_search(others.begin(), others.end(), metric))
+        out.push_back(compare(task, metric, a, b, iterations, seed));
     HONE_CHECK(out.size() > before, task, ": the two have no metric in common");
   }
   return out;
@@ -138,21 +147,23 @@ Json MetricComparison::to_json() const {
                         {"stderr", number(paired.stderr_value)},
                         {"bootstrap95", interval_json(paired.interval)},
                         {"p", number(paired.p)}};
-  if (yes_or_no) out.set("mcnemar", JsonObject{{"only_first", only_first}, {"only_second", only_second}, {"p", mcnemar_p}});
+  if (yes_or_no)
+    out.set("mcnemar", JsonObject{{"only_first", only_first}, {"only_second", only_second}, {"p", mcnemar_p}});
   return out;
 }
 
 std::string comparison_table(const std::vector<MetricComparison>& comparisons) {
-  std::string out = format_text("%-20s %-30s %6s %9s %9s %10s  %-20s %8s  %s\n", "task", "metric", "n", "first", "second", "difference",
-                                "95% interval", "p", "McNemar");
+  std::string out = format_text("%-20s %-30s %6s %9s %9s %10s  %-20s %8s  %s\n", "task", "metric", "n", "first",
+                                "second", "difference", "95% interval", "p", "McNemar");
   for (const MetricComparison& one : comparisons) {
     const PairedDifference& d = one.paired;
     const std::string interval = d.interval ? format_text("[%+.4f, %+.4f]", d.interval->low, d.interval->high) : "-";
     const std::string p = d.p ? format_text("%.4f", *d.p) : "-";
     out += format_text("%-20s %-30s %6lld %9.4f %9.4f %+10.4f  %-20s %8s  ", one.task.c_str(), one.metric.c_str(),
-                       static_cast<long long>(one.num_problems), d.first, d.second, d.difference, interval.c_str(), p.c_str());
-    out += one.yes_or_no ? format_text("%lld : %lld, p = %.4f\n", static_cast<long long>(one.only_first), static_cast<long long>(one.only_second),
-                                       one.mcnemar_p)
+                       static_cast<long long>(one.num_problems), d.first, d.second, d.difference, interval.c_str(),
+                       p.c_str());
+    out += one.yes_or_no ? format_text("%lld : %lld, p = %.4f\n", static_cast<long long>(one.only_first),
+                                       static_cast<long long>(one.only_second), one.mcnemar_p)
                          : "-\n";
   }
   return out;

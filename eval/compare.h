@@ -19,9 +19,11 @@ struct MetricComparison {
   Json to_json() const;
 };
 
-// first, second: files of samples, or folders that `hone eval --out` wrote, whose tasks must be the same. Metrics that both have are compared. An
-// Error names the first sample that does not match: same rows (by their hash), as often, in each subtask.
-std::vector<MetricComparison> compare_evaluations(const std::filesystem::path& first, const std::filesystem::path& second, int64_t iterations,
+// first, second: files of samples, or folders that `hone eval --out` wrote, whose tasks must be the same. Metrics that
+// both have are compared. An Error names the first sample that does not match: same rows (by their hash), as often, in
+// each subtask.
+std::vector<MetricComparison> compare_evaluations(const std::filesystem::path& first,
+                                                  const std::filesystem::path& second, int64_t iterations,
                                                   int64_t seed);
 // For a terminal.
 std::string comparison_table(const std::vector<MetricComparison>& comparisons);

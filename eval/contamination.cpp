@@ -28,7 +28,8 @@ void each_word(std::string_view text, FunctionRef<void(uint64_t)> word) {
       if (hash != start) word(mixed(hash));
       hash = start;
     } else if (is_word(c.value)) {
-      for (const char byte : text.substr(at, c.length)) hash = (hash ^ static_cast<uint8_t>(to_lower(byte))) * 0x100000001b3u;
+      for (const char byte : text.substr(at, c.length))
+        hash = (hash ^ static_cast<uint8_t>(to_lower(byte))) * 0x100000001b3u;
     }
     at += c.length;
   }
@@ -55,7 +56,8 @@ bool Contamination::Window::push(uint64_t word) {
   return ++count_ >= words_.size();
 }
 
-Contamination::Contamination(int64_t n) : n_(static_cast<size_t>(n)), window_(static_cast<size_t>(std::max<int64_t>(n, 1))) {
+Contamination::Contamination(int64_t n)
+    : n_(static_cast<size_t>(n)), window_(static_cast<size_t>(std::max<int64_t>(n, 1))) {
   HONE_CHECK(n >= 1 && n <= 1024, "contamination: n-grams of ", n, " words; n must be in [1, 1024]");
 }
 
@@ -103,10 +105,16 @@ void Contamination::found(const std::vector<Place>& places) {
   }
 }
 
-static double share(int64_t part, int64_t whole) { return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0; }
+static double share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
 
 Json Contamination::Row::to_json() const {
-  return JsonObject{{"row", where}, {"share", share(num_covered, num_words)}, {"words", num_words}, {"covered", num_covered}, {"found_in", found_in}};
+  return JsonObject{{"row", where},
+                    {"share", share(num_covered, num_words)},
+                    {"words", num_words},
+                    {"covered", num_covered},
+                    {"found_in", found_in}};
 }
 
 Json Contamination::summary() const {

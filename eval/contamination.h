@@ -1,7 +1,8 @@
 #pragma once
-// Contamination: which of a task's rows have word n-grams that a training set has too. Words are what white space parts, in lower case (ASCII) and
-// without punctuation (Brown et al. 2020, appendix C, with n = 13); a row's share is that of its words that lie in shared n-grams (Touvron et al.
-// 2023, appendix A.6). Memory grows with the task, not with the training set, which is read once, as a stream.
+// Contamination: which of a task's rows have word n-grams that a training set has too. Words are what white space
+// parts, in lower case (ASCII) and without punctuation (Brown et al. 2020, appendix C, with n = 13); a row's share is
+// that of its words that lie in shared n-grams (Touvron et al. 2023, appendix A.6). Memory grows with the task, not
+// with the training set, which is read once, as a stream.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -31,8 +32,8 @@ class Contamination {
     Json to_json() const;                    // with `share`, num_covered / num_words
   };
   const std::vector<Row>& rows() const { return rows_; }
-  // rows, checked (those with a string of n words), flagged, flagged_share (of those checked), word_share (of all their words), mostly_covered (rows
-  // with 80% or more of their words), n, documents, words (of the training set).
+  // rows, checked (those with a string of n words), flagged, flagged_share (of those checked), word_share (of all their
+  // words), mostly_covered (rows with 80% or more of their words), n, documents, words (of the training set).
   Json summary() const;
 
  private:

@@ -8,7 +8,10 @@
 namespace hone {
 
 ContinuationEncoder::ContinuationEncoder(const PromptRenderer& renderer, const Tokenizer& tokenizer, int64_t longest)
-    : renderer_(renderer), tokenizer_(tokenizer), chat_(renderer.format(), tokenizer), longest_(static_cast<size_t>(longest)) {}
+    : renderer_(renderer),
+      tokenizer_(tokenizer),
+      chat_(renderer.format(), tokenizer),
+      longest_(static_cast<size_t>(longest)) {}
 
 Continuation ContinuationEncoder::encode(const EvalDoc& doc, const std::string& tail, const std::string& continuation) {
   Continuation out;
@@ -31,8 +34,8 @@ Continuation ContinuationEncoder::encode(const EvalDoc& doc, const std::string& 
   }
   HONE_CHECK(out.ids.size() >= 2, doc.where, ": '", excerpt(continuation), "' has no token to score");
   out.first = std::clamp<size_t>(out.first, 1, out.ids.size() - 1);
-  HONE_CHECK(out.ids.size() - out.first < longest_, doc.where, ": a continuation of ", out.ids.size() - out.first, " tokens, the model takes ",
-             longest_);
+  HONE_CHECK(out.ids.size() - out.first < longest_, doc.where, ": a continuation of ", out.ids.size() - out.first,
+             " tokens, the model takes ", longest_);
   if (const size_t excess = out.ids.size() - std::min(out.ids.size(), longest_); excess > 0) {
     out.ids.erase(out.ids.begin(), out.ids.begin() + static_cast<std::ptrdiff_t>(excess));
     out.first -= excess;

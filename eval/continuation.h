@@ -21,10 +21,11 @@ class ContinuationEncoder {
  public:
   // longest: of a sequence.
   ContinuationEncoder(const PromptRenderer& renderer, const Tokenizer& tokenizer, int64_t longest);
-  // Text: spaces that end the context begin the continuation instead; context and continuation are encoded together, and the continuation is what
-  // that is longer than the context alone. An empty context is the tokenizer's BOS, else its EOS, else nothing, and then the first token has no
-  // likelihood. Chat: the conversation up to where the reply begins, then the continuation without its leading spaces, encoded by itself.
-  // `tail` is more text of the context (the choice that a shared continuation follows).
+  // Text: spaces that end the context begin the continuation instead; context and continuation are encoded together,
+  // and the continuation is what that is longer than the context alone. An empty context is the tokenizer's BOS, else
+  // its EOS, else nothing, and then the first token has no likelihood. Chat: the conversation up to where the reply
+  // begins, then the continuation without its leading spaces, encoded by itself. `tail` is more text of the context
+  // (the choice that a shared continuation follows).
   Continuation encode(const EvalDoc& doc, const std::string& tail, const std::string& continuation);
 
  private:

@@ -19,7 +19,8 @@ static std::shared_ptr<const BoundedRegex> make_regex(Fields& f, const char* key
 
 void AnswerFilter::fields(Fields& f) {
   f("name", name, "of the filter in metrics: exact_match,NAME");
-  f("pattern", pattern, "regular expression of the answer; its first group that holds something, or all of it; empty = the whole reply");
+  f("pattern", pattern,
+    "regular expression of the answer; its first group that holds something, or all of it; empty = the whole reply");
   f("group_select", group_select, "which of the matches: 0 the first, -1 the last");
   f("fallback", fallback, "the answer where nothing matches");
   if (f.reading() && !pattern.empty()) regex = make_regex(f, "pattern", pattern);
@@ -30,10 +31,12 @@ std::string AnswerFilter::extract(std::string_view reply) const {
   std::vector<std::string_view> matches;
   const auto result = regex->each(reply, [&](std::span<const std::string_view> groups) {
     const auto candidates = groups.size() > 1 ? groups.subspan(1) : groups;
-    const auto held = std::find_if(candidates.begin(), candidates.end(), [](std::string_view group) { return !group.empty(); });
+    const auto held =
+        std::find_if(candidates.begin(), candidates.end(), [](std::string_view group) { return !group.empty(); });
     matches.push_back(held == candidates.end() ? std::string_view() : *held);
   });
-  const int64_t count = static_cast<int64_t>(matches.size()), index = group_select < 0 ? count + group_select : group_select;
+  const int64_t count = static_cast<int64_t>(matches.size()),
+                index = group_select < 0 ? count + group_select : group_select;
   if (result == BoundedRegex::Result::gave_up || index < 0 || index >= count) return fallback;
   return std::string(trimmed(matches[static_cast<size_t>(index)]));
 }
@@ -47,7 +50,9 @@ void ExactMatch::fields(Fields& f) {
   for (const std::string& pattern : regexes_to_ignore) ignored.push_back(make_regex(f, "regexes_to_ignore", pattern));
 }
 
-static bool is_punctuation(char c) { return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~'); }
+static bool is_punctuation(char c) {
+  return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
 
 std::string ExactMatch::cleaned(std::string_view text) const {
   std::string out(text);

@@ -1,6 +1,6 @@
 #pragma once
-// How an answer is read out of a reply and compared with the reference, as lm-evaluation-harness's regex filters and exact_match do, so that figures
-// have the same names ("exact_match,strict-match") and mean the same.
+// How an answer is read out of a reply and compared with the reference, as lm-evaluation-harness's regex filters and
+// exact_match do, so that figures have the same names ("exact_match,strict-match") and mean the same.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,8 +11,9 @@
 
 namespace hone {
 
-// Reads a reply's answer. With a pattern: the group_select-th of its matches (-1: the last), of which the first group that holds something (the whole
-// where the pattern has no groups), without spaces at its ends; `fallback` where there is none, or where the search takes too long.
+// Reads a reply's answer. With a pattern: the group_select-th of its matches (-1: the last), of which the first group
+// that holds something (the whole where the pattern has no groups), without spaces at its ends; `fallback` where there
+// is none, or where the search takes too long.
 struct AnswerFilter {
   std::string name = "none", pattern, fallback = "[invalid]";
   int64_t group_select = 0;
@@ -30,7 +31,9 @@ struct ExactMatch {
   std::vector<std::shared_ptr<const BoundedRegex>> ignored;  // made while fields() reads
   void fields(Fields& f);
   std::string cleaned(std::string_view text) const;
-  bool operator()(std::string_view prediction, std::string_view reference) const { return cleaned(prediction) == cleaned(reference); }
+  bool operator()(std::string_view prediction, std::string_view reference) const {
+    return cleaned(prediction) == cleaned(reference);
+  }
 };
 
 }  // namespace hone

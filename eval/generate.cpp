@@ -1,5 +1,5 @@
-// Prompt, reply, verdict. A reply is judged by the task's reward, by answer filters (exact_match,NAME), or both; the accuracy is the reward's where
-// there is one, else the first filter's. Of drawn replies: pass@k, maj@k and mean@k.
+// Prompt, reply, verdict. A reply is judged by the task's reward, by answer filters (exact_match,NAME), or both; the
+// accuracy is the reward's where there is one, else the first filter's. Of drawn replies: pass@k, maj@k and mean@k.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -53,11 +53,15 @@ class Generate : public EvalTask {
               "the task needs a reward ([reward] kind = \"...\") or filters");
   }
   void check() const override { reward_.check(); }
-  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(source_.rows, row); }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
+    read_rows(source_.rows, row);
+  }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalModel& on, const EvalOptions& options) const override {
-    const auto target_of = [&](const Json& row, const std::string& where) { return " " + fill_template(answer_, row, where); };
+    const auto target_of = [&](const Json& row, const std::string& where) {
+      return " " + fill_template(answer_, row, where);
+    };
     const std::vector<EvalDoc> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
     EvalRun out;
@@ -70,15 +74,17 @@ class Generate : public EvalTask {
       sample.prompt = PromptRenderer::shown(tasks[i]);
       sample.target = tasks[i].answer;
     }
-    ask(on, docs, tasks, greedy, "greedy", out, [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
+    ask(on, docs, tasks, greedy, "greedy", out,
+        [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
     if (options.samples > 0) {
       ActorConfig drawn = greedy;
       drawn.num_generations = options.samples;
       drawn.sampling.temperature = options.temperature;
       drawn.sampling.seed = options.seed;
       out.sampled = "mean@" + std::to_string(options.samples);
-      ask(on, docs, tasks, drawn, "sampled", out,
-          [&](EvalSample& sample, const Group& group) { take_drawn(sample, group, *drawn.reward.reward, out.sampled); });
+      ask(on, docs, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) {
+        take_drawn(sample, group, *drawn.reward.reward, out.sampled);
+      });
     }
     out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
     return out;
@@ -94,7 +100,8 @@ class Generate : public EvalTask {
   }
 
   // A prompt that leaves no room for the reply loses its first examples, whole.
-  std::vector<Task> fitting_tasks(const EvalModel& on, const std::vector<EvalDoc>& docs, const PromptRenderer& renderer, EvalRun& out) const {
+  std::vector<Task> fitting_tasks(const EvalModel& on, const std::vector<EvalDoc>& docs, const PromptRenderer& renderer,
+                                  EvalRun& out) const {
     PromptEncoder encoder(renderer.format(), on.tokenizer);
     const int64_t room = std::max<int64_t>(1, on.model.shape().max_positions - sampling_.max_tokens);
     std::vector<Task> tasks;
@@ -108,15 +115,17 @@ class Generate : public EvalTask {
     }
     if (cut > 0) {
       out.facts["cut"] = static_cast<double>(cut);
-      log::warning("eval: ", cut, " of ", docs.size(), " prompts lost examples to fit into the model's ", on.model.shape().max_positions,
-                   " positions");
+      log::warning("eval: ", cut, " of ", docs.size(), " prompts lost examples to fit into the model's ",
+                   on.model.shape().max_positions, " positions");
     }
     return tasks;
   }
 
-  // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for each.
-  static void ask(EvalModel& on, const std::vector<EvalDoc>& docs, const std::vector<Task>& tasks, const ActorConfig& config, const std::string& how,
-                  EvalRun& out, const std::function<void(EvalSample&, const Group&)>& take) {
+  // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for
+  // each.
+  static void ask(EvalModel& on, const std::vector<EvalDoc>& docs, const std::vector<Task>& tasks,
+                  const ActorConfig& config, const std::string& how, EvalRun& out,
+                  const std::function<void(EvalSample&, const Group&)>& take) {
     LocalSampler sampler(on.context, on.model, on.tokenizer, on.engine);
     Actor actor(sampler, on.tokenizer, config);
     std::vector<uint64_t> ids;
@@ -154,14 +163,18 @@ class Generate : public EvalTask {
       sample.metrics["exact_match," + filter.name] = {match_(answer, sample.target) ? 1.0 : 0.0};
       answers.set(filter.name, answer);
     }
-    sample.details = {{"completion", text}, {"score", reply.reward}, {"correct", right(reply)}, {"finish_reason", reply.completion.finish_reason}};
+    sample.details = {{"completion", text},
+                      {"score", reply.reward},
+                      {"correct", right(reply)},
+                      {"finish_reason", reply.completion.finish_reason}};
     if (!filters_.empty()) sample.details.emplace_back("filtered", answers);
   }
 
   // What each reply votes for.
   static std::vector<std::optional<std::string>> answers_of(const Group& group, const Reward& grader) {
     std::vector<std::optional<std::string>> out;
-    for (const Sample& reply : group.samples) out.push_back(reply.judged ? grader.read_answer(group.task, reply.completion) : std::nullopt);
+    for (const Sample& reply : group.samples)
+      out.push_back(reply.judged ? grader.read_answer(group.task, reply.completion) : std::nullopt);
     return out;
   }
 
@@ -170,7 +183,8 @@ class Generate : public EvalTask {
     const bool votes = grader.reads_answers(group.task);
     const std::vector<std::optional<std::string>> answers =
         votes ? answers_of(group, grader) : std::vector<std::optional<std::string>>(group.samples.size());
-    const auto numbers = number_answers(answers, [&](const std::string& a, const std::string& b) { return grader.same_answers(group.task, a, b); });
+    const auto numbers = number_answers(
+        answers, [&](const std::string& a, const std::string& b) { return grader.same_answers(group.task, a, b); });
     std::vector<bool> correct;
     JsonArray replies;
     int64_t num_right = 0;
@@ -203,7 +217,8 @@ class Generate : public EvalTask {
   Sampling sampling_;
 };
 
-[[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });
+[[maybe_unused]] const bool added =
+    eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });
 
 }  // namespace
 }  // namespace hone

@@ -1,4 +1,5 @@
-// Several tasks as one: each task is a subtask, and the group's figures are those of all problems together, which weighs tasks by their size.
+// Several tasks as one: each task is a subtask, and the group's figures are those of all problems together, which
+// weighs tasks by their size.
 #include "eval/task.h"
 
 namespace hone {

@@ -1,5 +1,6 @@
-// How likely a text is behind its prompt, and whether greedy decoding would write it: LAMBADA's two figures, perplexity (of texts, not of tokens:
-// exp(-mean log-likelihood), as lm-evaluation-harness's) and acc; and bits a byte of the texts.
+// How likely a text is behind its prompt, and whether greedy decoding would write it: LAMBADA's two figures, perplexity
+// (of texts, not of tokens: exp(-mean log-likelihood), as lm-evaluation-harness's) and acc; and bits a byte of the
+// texts.
 #include <algorithm>
 #include <cmath>
 
@@ -19,12 +20,16 @@ class LogLikelihood : public EvalTask {
     source_.fields(f);
     f("target", target_, "template of the text, with what stands before it");
   }
-  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(source_.rows, row); }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
+    read_rows(source_.rows, row);
+  }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalModel& on, const EvalOptions& options) const override {
     constexpr size_t at_once = 256;
-    const auto target_of = [&](const Json& row, const std::string& where) { return fill_template(target_, row, where); };
+    const auto target_of = [&](const Json& row, const std::string& where) {
+      return fill_template(target_, row, where);
+    };
     const std::vector<EvalDoc> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
     ContinuationEncoder encoder(renderer, on.tokenizer, on.model.shape().max_positions);
@@ -60,8 +65,8 @@ class LogLikelihood : public EvalTask {
     out.lower = {"perplexity", "bits_per_byte"};
     if (num_cut > 0) {
       out.facts["cut"] = static_cast<double>(num_cut);
-      log::warning("eval: ", num_cut, " of ", docs.size(), " contexts are longer than the model's ", on.model.shape().max_positions,
-                   " positions and lost their beginning");
+      log::warning("eval: ", num_cut, " of ", docs.size(), " contexts are longer than the model's ",
+                   on.model.shape().max_positions, " positions and lost their beginning");
     }
     return out;
   }
@@ -83,8 +88,8 @@ class LogLikelihood : public EvalTask {
     for (size_t i = 0; i < texts.size(); ++i) {
       const Reply& reply = replies[i].front();
       HONE_CHECK(!reply.failed, "eval: ", reply.finish_reason);
-      out.push_back(
-          std::equal(reply.ids.begin(), reply.ids.end(), texts[i].ids.begin() + static_cast<std::ptrdiff_t>(texts[i].first), texts[i].ids.end()));
+      out.push_back(std::equal(reply.ids.begin(), reply.ids.end(),
+                               texts[i].ids.begin() + static_cast<std::ptrdiff_t>(texts[i].first), texts[i].ids.end()));
     }
     return out;
   }
@@ -93,7 +98,8 @@ class LogLikelihood : public EvalTask {
   std::string target_ = " {continuation}";
 };
 
-[[maybe_unused]] const bool added = eval_kinds().add("loglikelihood", [] { return std::unique_ptr<EvalTask>(new LogLikelihood); });
+[[maybe_unused]] const bool added =
+    eval_kinds().add("loglikelihood", [] { return std::unique_ptr<EvalTask>(new LogLikelihood); });
 
 }  // namespace
 }  // namespace hone

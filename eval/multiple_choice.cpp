@@ -1,6 +1,6 @@
-// The choice that the model finds likeliest, by log-likelihood (acc), by log-likelihood a character of the choice (acc_norm, as lm-evaluation-harness
-// computes it) and a byte (acc_bytes). What is scored is the choice's text behind the prompt, or, where choices are beginnings (Winograd schemas,
-// partial scoring), the continuation that they share.
+// The choice that the model finds likeliest, by log-likelihood (acc), by log-likelihood a character of the choice
+// (acc_norm, as lm-evaluation-harness computes it) and a byte (acc_bytes). What is scored is the choice's text behind
+// the prompt, or, where choices are beginnings (Winograd schemas, partial scoring), the continuation that they share.
 #include <algorithm>
 
 #include "core/base/log.h"
@@ -38,7 +38,9 @@ size_t find_gold(const Json& value, const JsonArray& choices, const std::string&
 }
 
 // The first of the largest.
-size_t likeliest(const std::vector<double>& logp) { return static_cast<size_t>(std::max_element(logp.begin(), logp.end()) - logp.begin()); }
+size_t likeliest(const std::vector<double>& logp) {
+  return static_cast<size_t>(std::max_element(logp.begin(), logp.end()) - logp.begin());
+}
 
 double num_characters(std::string_view text) {
   double count = 0;
@@ -54,9 +56,12 @@ class MultipleChoice : public EvalTask {
     f("choices", choices_, "member of the row that holds the list of choices");
     f("gold", gold_, "member that holds the right one: its index, its letter, or its text");
     f("choice", choice_, "template of a choice as it follows the prompt; {choice} is its text, {letter} its letter");
-    f("continuation", continuation_, "template of a text that follows every choice and is scored in its place; empty = the choice is scored");
+    f("continuation", continuation_,
+      "template of a text that follows every choice and is scored in its place; empty = the choice is scored");
   }
-  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(source_.rows, row); }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
+    read_rows(source_.rows, row);
+  }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
   EvalRun run(EvalModel& on, const EvalOptions& options) const override {
@@ -65,7 +70,8 @@ class MultipleChoice : public EvalTask {
       return example.choices[example.gold] + example.continuation;
     });
     const PromptRenderer renderer(source_, options);
-    ContinuationEncoder encoder(renderer, on.tokenizer, on.model.shape().max_positions + 1);  // the last token is not read
+    ContinuationEncoder encoder(renderer, on.tokenizer,
+                                on.model.shape().max_positions + 1);  // the last token is not read
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "problem");
     EvalRun out;
     int64_t num_cut = 0;
@@ -79,7 +85,8 @@ class MultipleChoice : public EvalTask {
         const bool shared = !one.continuation.empty();
         bool cut = false;
         for (const std::string& choice : one.choices) {
-          waiting.push_back(shared ? encoder.encode(docs[end], choice, one.continuation) : encoder.encode(docs[end], "", choice));
+          waiting.push_back(shared ? encoder.encode(docs[end], choice, one.continuation)
+                                   : encoder.encode(docs[end], "", choice));
           waiting_tokens += static_cast<int64_t>(waiting.back().ids.size());
           cut = cut || waiting.back().cut;
         }
@@ -101,8 +108,8 @@ class MultipleChoice : public EvalTask {
     out.primary = "acc";
     if (num_cut > 0) {
       out.facts["cut"] = static_cast<double>(num_cut);
-      log::warning("eval: ", num_cut, " of ", docs.size(), " prompts are longer than the model's ", on.model.shape().max_positions,
-                   " positions and lost their beginning");
+      log::warning("eval: ", num_cut, " of ", docs.size(), " prompts are longer than the model's ",
+                   on.model.shape().max_positions, " positions and lost their beginning");
     }
     return out;
   }
@@ -116,7 +123,9 @@ class MultipleChoice : public EvalTask {
       a_character.push_back(logp[c] / std::max(1.0, num_characters(scored)));
       a_byte.push_back(logp[c] / std::max(1.0, static_cast<double>(scored.size())));
     }
-    const auto right = [&](const std::vector<double>& scores) { return Observation{likeliest(scores) == one.gold ? 1.0 : 0.0}; };
+    const auto right = [&](const std::vector<double>& scores) {
+      return Observation{likeliest(scores) == one.gold ? 1.0 : 0.0};
+    };
     out.target = one.choices[one.gold];
     out.metrics = {{"acc", right(logp)}, {"acc_norm", right(a_character)}, {"acc_bytes", right(a_byte)}};
     out.details = {{"choices", Json::array(one.choices)},
@@ -131,9 +140,11 @@ class MultipleChoice : public EvalTask {
     Problem out;
     if (!continuation_.empty()) out.continuation = fill_template(continuation_, row, where);
     const JsonArray& choices = row.at(choices_, where).as_array(concat(where, ": ", choices_));
-    HONE_CHECK(choices.size() >= 2 && choices.size() <= 26, where, ": '", choices_, "' has ", choices.size(), " choices, it takes 2 to 26");
+    HONE_CHECK(choices.size() >= 2 && choices.size() <= 26, where, ": '", choices_, "' has ", choices.size(),
+               " choices, it takes 2 to 26");
     for (size_t c = 0; c < choices.size(); ++c)
-      out.choices.push_back(fill_template(choice_, JsonObject{{"choice", choices[c]}, {"letter", letter_of(c)}}, where));
+      out.choices.push_back(
+          fill_template(choice_, JsonObject{{"choice", choices[c]}, {"letter", letter_of(c)}}, where));
     out.gold = find_gold(row.at(gold_, where), choices, where);
     return out;
   }
@@ -142,7 +153,8 @@ class MultipleChoice : public EvalTask {
   std::string choices_ = "choices", gold_ = "gold", choice_ = " {choice}", continuation_;
 };
 
-[[maybe_unused]] const bool added = eval_kinds().add("multiple_choice", [] { return std::unique_ptr<EvalTask>(new MultipleChoice); });
+[[maybe_unused]] const bool added =
+    eval_kinds().add("multiple_choice", [] { return std::unique_ptr<EvalTask>(new MultipleChoice); });
 
 }  // namespace
 }  // namespace hone

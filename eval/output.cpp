@@ -36,7 +36,8 @@ std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
   std::vector<Drawing> out;
   std::vector<Bar> accuracies;
   for (const EvalResult& result : results)
-    if (result.accuracy) accuracies.push_back({result.task, result.accuracy->value, result.accuracy->low, result.accuracy->high});
+    if (result.accuracy)
+      accuracies.push_back({result.task, result.accuracy->value, result.accuracy->low, result.accuracy->high});
   if (!accuracies.empty()) out.push_back({"accuracy.svg", svg_bars("accuracy, 95% Wilson interval", accuracies)});
   for (const EvalResult& result : results) {
     std::map<std::string, std::vector<Bar>> parts;
@@ -52,33 +53,38 @@ std::vector<Drawing> draw_charts(const std::vector<EvalResult>& results) {
     for (const char* family : {"pass@", "maj@"}) {
       Curve curve{.name = family + std::string("k"), .points = {}, .band = {}};
       for (const auto& [name, figure] : result.figures)
-        if (name.starts_with(family)) curve.points.emplace_back(std::stod(name.substr(name.find('@') + 1)), figure.value);
+        if (name.starts_with(family))
+          curve.points.emplace_back(std::stod(name.substr(name.find('@') + 1)), figure.value);
       std::sort(curve.points.begin(), curve.points.end());
       if (curve.points.size() > 1) curves.push_back(std::move(curve));
     }
-    if (!curves.empty()) out.push_back({result.task + "_pass_at_k.svg", svg_chart(result.task + ": drawn replies", "k", curves)});
+    if (!curves.empty())
+      out.push_back({result.task + "_pass_at_k.svg", svg_chart(result.task + ": drawn replies", "k", curves)});
   }
   return out;
 }
 
-std::string stderr_text(const Figure& figure) { return figure.stderr_value ? format_text("%.4f", *figure.stderr_value) : "-"; }
+std::string stderr_text(const Figure& figure) {
+  return figure.stderr_value ? format_text("%.4f", *figure.stderr_value) : "-";
+}
 
 std::string table_row(const std::array<std::string, 6>& cells) {
-  return format_text("| %-32s | %6s | %-32s | %10s | %10s | %-20s |\n", cells[0].c_str(), cells[1].c_str(), cells[2].c_str(), cells[3].c_str(),
-                     cells[4].c_str(), cells[5].c_str());
+  return format_text("| %-32s | %6s | %-32s | %10s | %10s | %-20s |\n", cells[0].c_str(), cells[1].c_str(),
+                     cells[2].c_str(), cells[3].c_str(), cells[4].c_str(), cells[5].c_str());
 }
 
 }  // namespace
 
 std::string results_table(const std::vector<EvalResult>& results) {
   std::string out = table_row({"task", "n-shot", "metric", "value", "stderr", "bootstrap 95%"});
-  out += "|" + std::string(34, '-') + "|" + std::string(7, '-') + ":|" + std::string(34, '-') + "|" + std::string(11, '-') + ":|" +
-         std::string(11, '-') + ":|" + std::string(22, '-') + "|\n";
+  out += "|" + std::string(34, '-') + "|" + std::string(7, '-') + ":|" + std::string(34, '-') + "|" +
+         std::string(11, '-') + ":|" + std::string(11, '-') + ":|" + std::string(22, '-') + "|\n";
   for (const EvalResult& result : results) {
     std::string task = result.task, shots = std::to_string(result.num_fewshot);
     for (const auto& [name, figure] : result.figures) {
-      out += table_row({task, shots, name, format_text("%.4f", figure.value), stderr_text(figure),
-                        figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "-"});
+      out +=
+          table_row({task, shots, name, format_text("%.4f", figure.value), stderr_text(figure),
+                     figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "-"});
       task = shots = "";
     }
     for (const auto& [subtask, figures] : result.subtasks) {
@@ -93,7 +99,8 @@ std::string results_table(const std::vector<EvalResult>& results) {
 }
 
 Json results_json(const std::vector<EvalResult>& results, const Json& config) {
-  Json figures = JsonObject{}, groups = JsonObject{}, shots = JsonObject{}, better = JsonObject{}, counts = JsonObject{}, details = JsonObject{};
+  Json figures = JsonObject{}, groups = JsonObject{}, shots = JsonObject{}, better = JsonObject{},
+       counts = JsonObject{}, details = JsonObject{};
   double seconds = 0;
   for (const EvalResult& result : results) {
     figures.set(result.task, figures_json(result.task, result.figures));
@@ -113,8 +120,9 @@ Json results_json(const std::vector<EvalResult>& results, const Json& config) {
     }
     if (!members.empty()) groups.set(result.task, std::move(members));
   }
-  return JsonObject{{"results", figures},  {"group_subtasks", groups}, {"n-shot", shots}, {"higher_is_better", better},
-                    {"n-samples", counts}, {"config", config},         {"hone", details}, {"total_evaluation_time_seconds", seconds}};
+  return JsonObject{
+      {"results", figures},  {"group_subtasks", groups}, {"n-shot", shots}, {"higher_is_better", better},
+      {"n-samples", counts}, {"config", config},         {"hone", details}, {"total_evaluation_time_seconds", seconds}};
 }
 
 void write_evaluation(const std::filesystem::path& folder, const std::vector<EvalResult>& results, const Json& config) {
@@ -132,7 +140,8 @@ void write_evaluation(const std::filesystem::path& folder, const std::vector<Eva
     charts.push_back(svg);
   }
   page += "\nSamples: [report.html](report.html) shows them; ";
-  for (const EvalResult& result : results) page += "[samples_" + result.task + ".jsonl](samples_" + result.task + ".jsonl) ";
+  for (const EvalResult& result : results)
+    page += "[samples_" + result.task + ".jsonl](samples_" + result.task + ".jsonl) ";
   write_file_atomic(folder / "report.md", page + "\n");
   write_file_atomic(folder / "report.html", html_page("Evaluation", results, charts));
   write_file_atomic(folder / "results.json", results_json(results, config).dump(2) + "\n");

@@ -1,9 +1,9 @@
 #pragma once
 // The folder of an evaluation:
-//   results.json          figures, with lm-evaluation-harness's fields ("results": {task: {"acc,none": ..., "acc_stderr,none": ...}}, "n-shot", ...)
-//   samples_TASK.jsonl    a row a problem: doc_id, doc_hash, prompt, target, replies or likelihoods, metrics
-//   report.md, *.svg      a table and plots
-//   report.html           the same in one file, with samples to browse
+//   results.json          figures, with lm-evaluation-harness's fields ("results": {task: {"acc,none": ...,
+//   "acc_stderr,none": ...}}, "n-shot", ...) samples_TASK.jsonl    a row a problem: doc_id, doc_hash, prompt, target,
+//   replies or likelihoods, metrics report.md, *.svg      a table and plots report.html           the same in one file,
+//   with samples to browse
 #include <filesystem>
 #include <string>
 #include <vector>

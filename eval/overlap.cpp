@@ -41,8 +41,8 @@ class Pieces {
 void add_token_file(Contamination& to, const std::string& path, const Tokenizer* tokenizer) {
   HONE_CHECK(tokenizer, path, ": a token file is read with the tokenizer that made it; name that");
   const TokenFile file(path);
-  HONE_CHECK(file.vocab_size() <= tokenizer->vocab_size(), path, ": the file has ids up to ", file.vocab_size() - 1, ", the tokenizer knows ",
-             tokenizer->vocab_size());
+  HONE_CHECK(file.vocab_size() <= tokenizer->vocab_size(), path, ": the file has ids up to ", file.vocab_size() - 1,
+             ", the tokenizer knows ", tokenizer->vocab_size());
   constexpr int64_t at_once = 4096;
   std::vector<int32_t> ids;
   for (int64_t document = 0; document < file.num_documents(); ++document) {
@@ -78,8 +78,8 @@ void add_text_file(Contamination& to, const std::string& path) {
 
 }  // namespace
 
-Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::string> files, std::string_view text_key, const Tokenizer* tokenizer,
-                            int64_t ngram) {
+Contamination find_overlaps(const EvalTaskSpec& task, std::span<const std::string> files, std::string_view text_key,
+                            const Tokenizer* tokenizer, int64_t ngram) {
   Contamination out(ngram);
   task.task->each_row([&](const Json& row, const std::string& where) { out.add_row(row, where); });
   for (const std::string& path : files) {

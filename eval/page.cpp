@@ -40,12 +40,15 @@ filter();
 </script>
 )";
 
-std::string block(std::string_view name, std::string_view text) { return concat("<b>", html_text(name), "</b><pre>", html_text(text), "</pre>\n"); }
+std::string block(std::string_view name, std::string_view text) {
+  return concat("<b>", html_text(name), "</b><pre>", html_text(text), "</pre>\n");
+}
 
 // A message's role and text, and the tool calls that it makes.
 std::string message_text(const std::string& role, const Json& message) {
   const Json *content = message.find("content"), *calls = message.find("tool_calls");
-  return "[" + role + "]\n" + (content && content->is_string() ? content->as_string() : "") + (calls ? "\n" + calls->dump() : "");
+  return "[" + role + "]\n" + (content && content->is_string() ? content->as_string() : "") +
+         (calls ? "\n" + calls->dump() : "");
 }
 
 std::string readable(const Json& value) {
@@ -54,7 +57,9 @@ std::string readable(const Json& value) {
   std::string out;
   for (const Json& item : value.as_array()) {
     const Json* role = item.find("role");
-    out += (out.empty() ? "" : "\n") + (role ? message_text(role->as_string(), item) : item.is_string() ? item.as_string() : item.dump());
+    out += (out.empty() ? "" : "\n") + (role               ? message_text(role->as_string(), item)
+                                        : item.is_string() ? item.as_string()
+                                                           : item.dump());
   }
   return out;
 }
@@ -72,28 +77,32 @@ std::string_view verdict_of(const EvalSample& sample) {
 
 std::string sample_html(const EvalResult& result, const EvalSample& sample) {
   const std::string_view verdict = verdict_of(sample);
-  std::string out = concat("<details class=\"", verdict, "\" data-task=\"", html_text(result.task), "\"><summary>", html_text(result.task), " #",
-                           sample.doc_id, " ",
+  std::string out = concat("<details class=\"", verdict, "\" data-task=\"", html_text(result.task), "\"><summary>",
+                           html_text(result.task), " #", sample.doc_id, " ",
                            verdict == "right"   ? "&#10003;"
                            : verdict == "wrong" ? "&#10007;"
                                                 : "");
   if (!sample.subtask.empty()) out += " " + html_text(sample.subtask);
   const std::string prompt = readable(sample.prompt);
   constexpr size_t summary = 160, longest = 20000;
-  out += " <code>" + html_text(std::string_view(prompt).substr(prompt.size() > summary ? prompt.size() - summary : 0)) + "</code></summary>\n";
+  out += " <code>" + html_text(std::string_view(prompt).substr(prompt.size() > summary ? prompt.size() - summary : 0)) +
+         "</code></summary>\n";
   out += block("prompt", prompt.size() > longest ? prompt.substr(0, longest) + " ..." : prompt);
   if (!sample.target.empty()) out += block("reference", sample.target);
   for (const auto& [name, value] : sample.details)
     if (name != "correct") out += block(name, readable(value));
   std::string figures;
-  for (const auto& [name, observation] : sample.metrics) figures += name + " " + number_text(observation.value / observation.weight) + "\n";
+  for (const auto& [name, observation] : sample.metrics)
+    figures += name + " " + number_text(observation.value / observation.weight) + "\n";
   return out + block("metrics", figures) + "</details>\n";
 }
 
 std::string table_row(const std::string& task, const std::string& name, const Figure& figure) {
   const std::string error = figure.stderr_value ? format_text("&plusmn; %.4f", *figure.stderr_value) : "";
-  const std::string interval = figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "";
-  return "<tr><td>" + html_text(task) + "</td><td>" + html_text(name) + (figure.higher_is_better ? " &uarr;" : " &darr;") + "</td>" +
+  const std::string interval =
+      figure.interval ? format_text("[%.4f, %.4f]", figure.interval->low, figure.interval->high) : "";
+  return "<tr><td>" + html_text(task) + "</td><td>" + html_text(name) +
+         (figure.higher_is_better ? " &uarr;" : " &darr;") + "</td>" +
          format_text("<td>%.4f</td><td>%s</td><td>%s</td></tr>\n", figure.value, error.c_str(), interval.c_str());
 }
 
@@ -121,15 +130,17 @@ std::string html_text(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        append_utf8(out, (c.value < ' ' && c.value != '\n' && c.value != '\t') || c.value == 0x7f ? U'\ufffd' : c.value);
+        append_utf8(out,
+                    (c.value < ' ' && c.value != '\n' && c.value != '\t') || c.value == 0x7f ? U'\ufffd' : c.value);
     }
   }
   return out;
 }
 
-std::string html_page(const std::string& title, const std::vector<EvalResult>& results, const std::vector<std::string>& charts, size_t shown) {
-  std::string out =
-      "<!doctype html>\n<html lang=\"en\">\n<title>" + html_text(title) + "</title>\n" + std::string(head) + "<h1>" + html_text(title) + "</h1>\n";
+std::string html_page(const std::string& title, const std::vector<EvalResult>& results,
+                      const std::vector<std::string>& charts, size_t shown) {
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<title>" + html_text(title) + "</title>\n" +
+                    std::string(head) + "<h1>" + html_text(title) + "</h1>\n";
   out += "<table><tr><th>task</th><th>metric</th><th>value</th><th>stderr</th><th>bootstrap 95%</th></tr>\n";
   for (const EvalResult& result : results) {
     for (const auto& [name, figure] : result.figures) out += table_row(result.task, name, figure);
@@ -142,7 +153,8 @@ std::string html_page(const std::string& title, const std::vector<EvalResult>& r
   out += "<h2>Samples</h2>\n<p id=\"controls\"><select id=\"task\"><option value=\"\">all tasks</option>";
   for (const EvalResult& result : results) out += "<option>" + html_text(result.task) + "</option>";
   out +=
-      "</select> <select id=\"verdict\"><option value=\"\">right and wrong</option><option>right</option><option>wrong</option></select> "
+      "</select> <select id=\"verdict\"><option value=\"\">right and "
+      "wrong</option><option>right</option><option>wrong</option></select> "
       "<input id=\"words\" type=\"search\" placeholder=\"words\"> <span id=\"count\"></span></p>\n";
   for (const EvalResult& result : results) {
     size_t right = 0, others = 0, left_out = 0;
@@ -153,7 +165,8 @@ std::string html_page(const std::string& title, const std::vector<EvalResult>& r
       else
         ++left_out;
     }
-    if (left_out > 0) out += concat("<p>", left_out, " more samples of ", html_text(result.task), " are in its JSON Lines file.</p>\n");
+    if (left_out > 0)
+      out += concat("<p>", left_out, " more samples of ", html_text(result.task), " are in its JSON Lines file.</p>\n");
   }
   return out + std::string(script) + "</html>\n";
 }

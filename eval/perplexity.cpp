@@ -1,7 +1,8 @@
-// How well a model predicts text: bits and perplexity a byte, nats and perplexity a token, perplexity a word (lm-evaluation-harness's figures of
-// loglikelihood_rolling). A document begins with the tokenizer's BOS, else its EOS, which is not predicted. One longer than the model's positions is
-// cut into windows that each predict what the ones before did not; the last reaches back as far as the positions allow. With max_length only a
-// document's first tokens count, and the bytes and words that they stand for.
+// How well a model predicts text: bits and perplexity a byte, nats and perplexity a token, perplexity a word
+// (lm-evaluation-harness's figures of loglikelihood_rolling). A document begins with the tokenizer's BOS, else its EOS,
+// which is not predicted. One longer than the model's positions is cut into windows that each predict what the ones
+// before did not; the last reaches back as far as the positions allow. With max_length only a document's first tokens
+// count, and the bytes and words that they stand for.
 #include <algorithm>
 #include <cmath>
 
@@ -37,7 +38,8 @@ class Surprise {
   void add(const Ids& ids) {
     for (size_t next = 1; next < ids.size();) {
       const size_t end = std::min(ids.size(), next + positions_), begin = end - std::min(end, positions_ + 1);
-      sequences_.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin), ids.begin() + static_cast<std::ptrdiff_t>(end));
+      sequences_.emplace_back(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                              ids.begin() + static_cast<std::ptrdiff_t>(end));
       windows_.push_back({nll.size(), next - begin});
       waiting_ += end - begin;
       next = end;
@@ -72,7 +74,9 @@ class Perplexity : public EvalTask {
     f("max_length", max_length_, "first tokens of a document only; 0 = all");
     f.require("max_length", max_length_ == 0 || max_length_ >= 2, "max_length must be 0, or at least 2");
   }
-  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override { read_rows(rows_, row); }
+  void each_row(const std::function<void(const Json&, const std::string&)>& row) const override {
+    read_rows(rows_, row);
+  }
 
   EvalRun run(EvalModel& on, const EvalOptions& options) const override {
     PromptSource source;
@@ -108,7 +112,8 @@ class Perplexity : public EvalTask {
     surprise.flush();
     HONE_CHECK(predicted > 0, "perplexity: the text has no token to predict");
     for (size_t i = 0; i < out.samples.size(); ++i)
-      for (auto& [name, observation] : out.samples[i].metrics) observation.value = surprise.nll[i] / (name == "bits_per_byte" ? std::log(2.0) : 1.0);
+      for (auto& [name, observation] : out.samples[i].metrics)
+        observation.value = surprise.nll[i] / (name == "bits_per_byte" ? std::log(2.0) : 1.0);
     out.facts["predicted_tokens"] = predicted;
     out.exponents = {"byte_perplexity", "word_perplexity", "perplexity"};
     out.lower = {"bits_per_byte", "byte_perplexity", "word_perplexity", "nats_per_token", "perplexity"};
@@ -130,7 +135,8 @@ class Perplexity : public EvalTask {
   int64_t max_length_ = 0;
 };
 
-[[maybe_unused]] const bool added = eval_kinds().add("perplexity", [] { return std::unique_ptr<EvalTask>(new Perplexity); });
+[[maybe_unused]] const bool added =
+    eval_kinds().add("perplexity", [] { return std::unique_ptr<EvalTask>(new Perplexity); });
 
 }  // namespace
 }  // namespace hone

@@ -34,8 +34,8 @@ std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config,
     if (config.sampler == "random") std::swap(order[i], order[i + rng.below(order.size() - i)]);
     if (const Example& example = all[order[i]]; example.row != doc.row) out.push_back(example.shot);
   }
-  HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are asked for, ", join(config.files), " has ", out.size(),
-             doc.subtask.empty() ? "" : " of '" + doc.subtask + "'");
+  HONE_CHECK(static_cast<int64_t>(out.size()) == count, doc.where, ": ", count, " examples are asked for, ",
+             join(config.files), " has ", out.size(), doc.subtask.empty() ? "" : " of '" + doc.subtask + "'");
   return out;
 }
 
@@ -47,7 +47,8 @@ void FewShot::fields(Fields& f) {
   f("sampler", sampler, "first_n: the first ones; random: drawn anew for each row");
   f("seed", seed, "of the draws");
   f("prompt", prompt, "template of an example's question; empty = the task's prompt");
-  f("target", target, "template of its answer, with what stands before it; empty = the task's own, or none where prompt is given");
+  f("target", target,
+    "template of its answer, with what stands before it; empty = the task's own, or none where prompt is given");
   f("delimiter", delimiter, "follows every example");
   f.require("offset", offset >= 0, "offset must be 0 or more");
   f.require("sampler", sampler == "first_n" || sampler == "random", "sampler must be first_n or random");
@@ -58,16 +59,19 @@ void PromptSource::fields(Fields& f) {
   f("prompt", prompt, "template of the question; {name} is the row's member");
   f("description", description, "template of a text before the examples; with a chat format, of the system message");
   f("subtask", subtask,
-    "template of the name that a row's part of the task has; such parts are reported each and together; examples are of the row's part");
+    "template of the name that a row's part of the task has; such parts are reported each and together; examples are "
+    "of the row's part");
   f("num_fewshot", num_fewshot, "examples before the question");
   f("fewshot", fewshot, "where the examples come from");
   format.fields(f);
   f.require("num_fewshot", num_fewshot >= 0 && num_fewshot <= 1024, "num_fewshot must be in [0, 1024]");
 }
 
-std::vector<EvalDoc> PromptSource::load(const EvalOptions& options,
-                                        const std::function<std::string(const Json&, const std::string&)>& target_of) const {
-  const auto subtask_of = [&](const Json& row, const std::string& where) { return subtask.empty() ? "" : fill_template(subtask, row, where); };
+std::vector<EvalDoc> PromptSource::load(
+    const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of) const {
+  const auto subtask_of = [&](const Json& row, const std::string& where) {
+    return subtask.empty() ? "" : fill_template(subtask, row, where);
+  };
   const int64_t count = shots(options);
   Examples examples;
   if (count > 0) {
@@ -147,7 +151,8 @@ Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
   }
   std::string preamble = system_;
   if (!source_.description.empty())
-    preamble += (preamble.empty() ? "" : source_.fewshot.delimiter) + fill_template(source_.description, doc.row, doc.where);
+    preamble +=
+        (preamble.empty() ? "" : source_.fewshot.delimiter) + fill_template(source_.description, doc.row, doc.where);
   if (is_chat()) {
     out.prompt = doc.question;  // for rewards that read it
     if (!preamble.empty()) out.messages.push_back({"system", preamble, {}});
@@ -155,11 +160,14 @@ Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
     return out;
   }
   out.prompt = preamble;
-  for (size_t i = skipped; i < doc.shots.size(); ++i) out.prompt += doc.shots[i].prompt + doc.shots[i].target + source_.fewshot.delimiter;
+  for (size_t i = skipped; i < doc.shots.size(); ++i)
+    out.prompt += doc.shots[i].prompt + doc.shots[i].target + source_.fewshot.delimiter;
   out.prompt += doc.question;
   return out;
 }
 
-Json PromptRenderer::shown(const Task& task) { return task.messages.empty() ? Json(task.prompt) : messages_json(task.messages); }
+Json PromptRenderer::shown(const Task& task) {
+  return task.messages.empty() ? Json(task.prompt) : messages_json(task.messages);
+}
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 #pragma once
-// Rows as they are put to a model: a description, examples with their answers, then the question; as text or as a conversation. How the parts are
-// joined is lm-evaluation-harness's: system instruction and description (joined by the delimiter), example + delimiter each, the question.
+// Rows as they are put to a model: a description, examples with their answers, then the question; as text or as a
+// conversation. How the parts are joined is lm-evaluation-harness's: system instruction and description (joined by the
+// delimiter), example + delimiter each, the question.
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ struct FewShot {
   int64_t offset = 0;               // rows passed over before the first example
   std::string sampler = "first_n";  // first_n | random: drawn for each row, decided by (seed, the row's contents)
   int64_t seed = 1234;
-  std::string prompt, target;  // templates; empty = the task's own; a prompt without a target is an example that holds its answer
+  std::string prompt,
+      target;  // templates; empty = the task's own; a prompt without a target is an example that holds its answer
   std::string delimiter = "\n\n";
   void fields(Fields& f);
 };
@@ -44,9 +46,13 @@ struct PromptSource {
   FewShot fewshot;
   PromptFormat format;
   void fields(Fields& f);
-  int64_t shots(const EvalOptions& options) const { return options.num_fewshot >= 0 ? options.num_fewshot : num_fewshot; }
+  int64_t shots(const EvalOptions& options) const {
+    return options.num_fewshot >= 0 ? options.num_fewshot : num_fewshot;
+  }
   // target_of: an example's answer as it follows its prompt, where fewshot.target does not say.
-  std::vector<EvalDoc> load(const EvalOptions& options, const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
+  std::vector<EvalDoc> load(
+      const EvalOptions& options,
+      const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
 };
 
 // The beginnings of a sample: what it is, and what was asked.
@@ -59,7 +65,8 @@ class PromptRenderer {
   PromptRenderer(const PromptSource& source, const EvalOptions& options);
   bool is_chat() const { return !format_.chat.empty(); }
   const PromptFormat& format() const { return format_; }
-  // With the first `skipped` examples left out. In a chat, the task's prompt is the bare question, and messages are what is asked.
+  // With the first `skipped` examples left out. In a chat, the task's prompt is the bare question, and messages are
+  // what is asked.
   Task task(const EvalDoc& doc, size_t skipped = 0) const;
   // What is asked as a sample shows it: text, or a list of {role, content}.
   static Json shown(const Task& task);

@@ -25,7 +25,8 @@ Columns columns_of(const std::vector<const EvalSample*>& samples) {
 }
 
 // The figure of the problems at `index` of each of 0 .. count - 1.
-double figure_of(const std::vector<Observation>& problems, bool exponent, size_t count, const std::function<size_t(size_t)>& index) {
+double figure_of(const std::vector<Observation>& problems, bool exponent, size_t count,
+                 const std::function<size_t(size_t)>& index) {
   double value = 0, weight = 0;
   for (size_t i = 0; i < count; ++i) {
     const Observation& one = problems[index(i)];
@@ -55,7 +56,8 @@ void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
     std::vector<int64_t> sizes;
     for (const auto& [subtask, figures] : out.subtasks)
       if (const auto found = figures.find(name); found != figures.end()) {
-        stderrs.push_back(found->second.stderr_value.value_or(0));  // a part whose problems are all alike has no variance
+        stderrs.push_back(
+            found->second.stderr_value.value_or(0));  // a part whose problems are all alike has no variance
         sizes.push_back(out.subtask_sizes.at(subtask));
       }
     if (sizes.empty()) continue;
@@ -65,17 +67,20 @@ void pool_stderrs(EvalResult& out, const Columns& columns, const EvalRun& run) {
 }
 
 // One resample of the problems serves all figures of an iteration.
-void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, const EvalRun& run, int64_t iterations, int64_t seed) {
+void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, const EvalRun& run, int64_t iterations,
+               int64_t seed) {
   std::map<std::string, std::vector<double>> drawn;
-  std::map<size_t, std::vector<std::string>> by_size;  // a figure that some problems lack is resampled among those that have it
-  for (const auto& [name, column] : columns) drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.parts.size()].push_back(name);
+  std::map<size_t, std::vector<std::string>>
+      by_size;  // a figure that some problems lack is resampled among those that have it
+  for (const auto& [name, column] : columns)
+    drawn[name].resize(static_cast<size_t>(iterations)), by_size[column.parts.size()].push_back(name);
   for (const auto& alike : by_size)
     parallel_for(iterations, 8, [&, size = alike.first](int64_t begin, int64_t end) {
       for (int64_t b = begin; b < end; ++b) {
         const std::vector<int32_t> indices = resample(static_cast<int64_t>(size), seed, b);
         for (const std::string& name : alike.second)
-          drawn.at(name)[static_cast<size_t>(b)] =
-              figure_of(columns.at(name).parts, run.exponents.contains(name), size, [&](size_t i) { return static_cast<size_t>(indices[i]); });
+          drawn.at(name)[static_cast<size_t>(b)] = figure_of(columns.at(name).parts, run.exponents.contains(name), size,
+                                                             [&](size_t i) { return static_cast<size_t>(indices[i]); });
       }
     });
   for (auto& [name, values] : drawn) {
@@ -87,11 +92,13 @@ void bootstrap(std::map<std::string, Figure>& figures, const Columns& columns, c
   }
 }
 
-// Resamples of problems that are all right, or all wrong, have no spread; Wilson's interval over the problems says how far off they may be.
+// Resamples of problems that are all right, or all wrong, have no spread; Wilson's interval over the problems says how
+// far off they may be.
 Figure sampled_accuracy(Figure drawn, size_t num_problems, bool intervals) {
   const bool all_alike = drawn.value == 0 || drawn.value == 1;
   if (!intervals || !all_alike) return drawn;
-  const Proportion share = proportion(drawn.value * static_cast<double>(num_problems), static_cast<int64_t>(num_problems));
+  const Proportion share =
+      proportion(drawn.value * static_cast<double>(num_problems), static_cast<int64_t>(num_problems));
   drawn.interval = {share.low, share.high};
   return drawn;
 }
@@ -140,13 +147,17 @@ EvalResult summarise(EvalRun run, int64_t bootstrap_iters, int64_t seed) {
     out.accuracy->value = out.figures.at(run.primary).value;  // rows of one problem count each
   }
   if (const auto drawn = columns.find(run.sampled); drawn != columns.end())
-    out.sampled_accuracy = sampled_accuracy(out.figures.at(run.sampled), drawn->second.parts.size(), bootstrap_iters > 0);
-  std::stable_sort(run.samples.begin(), run.samples.end(), [](const EvalSample& a, const EvalSample& b) { return a.doc_id < b.doc_id; });
+    out.sampled_accuracy =
+        sampled_accuracy(out.figures.at(run.sampled), drawn->second.parts.size(), bootstrap_iters > 0);
+  std::stable_sort(run.samples.begin(), run.samples.end(),
+                   [](const EvalSample& a, const EvalSample& b) { return a.doc_id < b.doc_id; });
   out.samples = std::move(run.samples);
   return out;
 }
 
-Json interval_json(const std::optional<Interval>& interval) { return interval ? Json(JsonArray{interval->low, interval->high}) : Json(nullptr); }
+Json interval_json(const std::optional<Interval>& interval) {
+  return interval ? Json(JsonArray{interval->low, interval->high}) : Json(nullptr);
+}
 
 Json EvalSample::to_json() const {
   Json out = JsonObject{{"doc_id", doc_id}, {"doc_hash", hash}, {"where", where}};
@@ -165,10 +176,13 @@ Json EvalSample::to_json() const {
 }
 
 Json EvalResult::to_json() const {
-  Json out = JsonObject{{"task", task}, {"kind", kind}, {"num_problems", num_problems}, {"num_tokens", num_tokens}, {"seconds", seconds}};
+  Json out = JsonObject{
+      {"task", task}, {"kind", kind}, {"num_problems", num_problems}, {"num_tokens", num_tokens}, {"seconds", seconds}};
   if (num_fewshot > 0) out.set("num_fewshot", num_fewshot);
   if (accuracy) out.set("accuracy", accuracy->value), out.set("ci95", JsonArray{accuracy->low, accuracy->high});
-  if (sampled_accuracy) out.set("sampled_accuracy", sampled_accuracy->value), out.set("sampled_ci95", interval_json(sampled_accuracy->interval));
+  if (sampled_accuracy)
+    out.set("sampled_accuracy", sampled_accuracy->value),
+        out.set("sampled_ci95", interval_json(sampled_accuracy->interval));
   Json values = JsonObject{};
   for (const auto& [name, value] : metrics) values.set(name, value);
   out.set("metrics", values);

@@ -1,6 +1,6 @@
 #pragma once
-// What an evaluation gives: its samples, one a problem, and the figures made of them. A figure is made in the order of the rows' hashes, so that it
-// does not depend, to the last bit, on the order in which rows were read or scored.
+// What an evaluation gives: its samples, one a problem, and the figures made of them. A figure is made in the order of
+// the rows' hashes, so that it does not depend, to the last bit, on the order in which rows were read or scored.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -32,15 +32,15 @@ struct EvalRun {
   std::string primary;              // the figure that is the task's accuracy; "" = it has none
   std::set<std::string> exponents;  // figures that are exp(sum(value) / sum(weight)): perplexities
   std::set<std::string> lower;      // figures of which less is better
-  std::string sampled;              // the figure that is the share of drawn replies that are right; "" = nothing was drawn
+  std::string sampled;  // the figure that is the share of drawn replies that are right; "" = nothing was drawn
   int64_t num_tokens = 0;
   Metrics facts;  // further figures without a statistic: mean_length, cut, failed
 };
 
 struct Figure {
   double value = 0;
-  // mean_stderr; of subtasks pooled_stderr; of a figure that is no mean of problems, the bootstrap's standard deviation. None where there is no such
-  // figure: one problem, problems that are all alike, no bootstrap.
+  // mean_stderr; of subtasks pooled_stderr; of a figure that is no mean of problems, the bootstrap's standard
+  // deviation. None where there is no such figure: one problem, problems that are all alike, no bootstrap.
   std::optional<double> stderr_value;
   std::optional<Interval> interval;  // bootstrap_interval; none if bootstrap_iters is 0
   bool higher_is_better = true;
@@ -49,7 +49,8 @@ struct Figure {
 struct EvalResult {
   std::string task, kind;
   std::optional<Proportion> accuracy;  // the primary figure, with Wilson's interval
-  // Over all drawn replies, with the bootstrap's interval over problems. If all replies are right, or all wrong, it is Wilson's over the problems.
+  // Over all drawn replies, with the bootstrap's interval over problems. If all replies are right, or all wrong, it is
+  // Wilson's over the problems.
   std::optional<Figure> sampled_accuracy;
   std::map<std::string, Figure> figures;
   std::map<std::string, std::map<std::string, Figure>> subtasks;  // by name: no intervals

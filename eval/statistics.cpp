@@ -15,8 +15,10 @@ Proportion proportion(double successes, int64_t count) {
   if (count == 0) return {};
   constexpr double z = 1.959963984540054;
   const double n = static_cast<double>(count), p = successes / n, shrink = 1 + z * z / n;
-  const double centre = (p + z * z / (2 * n)) / shrink, half = z / shrink * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
-  return {p, successes > 0 ? centre - half : 0, successes < n ? centre + half : 1, count};  // exact at the ends, which rounding may miss
+  const double centre = (p + z * z / (2 * n)) / shrink,
+               half = z / shrink * std::sqrt(p * (1 - p) / n + z * z / (4 * n * n));
+  return {p, successes > 0 ? centre - half : 0, successes < n ? centre + half : 1,
+          count};  // exact at the ends, which rounding may miss
 }
 
 // The product form of Chen et al.'s listing: no binomial coefficient overflows.
@@ -35,8 +37,9 @@ void ProblemParts::add(const Observation& row, bool same_problem) {
   parts.back().weight += row.weight;
 }
 
-std::vector<std::optional<size_t>> number_answers(std::span<const std::optional<std::string>> answers,
-                                                  const std::function<bool(const std::string&, const std::string&)>& same) {
+std::vector<std::optional<size_t>> number_answers(
+    std::span<const std::optional<std::string>> answers,
+    const std::function<bool(const std::string&, const std::string&)>& same) {
   constexpr size_t max_compared = 256;
   std::vector<std::optional<size_t>> out;
   std::vector<const std::string*> first_answers;
@@ -132,10 +135,11 @@ std::vector<int32_t> resample(int64_t n, int64_t seed, int64_t iteration) {
 
 double mcnemar_exact(int64_t only_first, int64_t only_second) {
   const int64_t n = only_first + only_second, smaller = std::min(only_first, only_second);
-  double tail = 0;  // of the binomial distribution, by logarithms: C(n, i) / 2^n may be too large and too small on the way
+  double tail =
+      0;  // of the binomial distribution, by logarithms: C(n, i) / 2^n may be too large and too small on the way
   for (int64_t i = 0; i <= smaller; ++i)
-    tail += std::exp(std::lgamma(static_cast<double>(n + 1)) - std::lgamma(static_cast<double>(i + 1)) - std::lgamma(static_cast<double>(n - i + 1)) -
-                     static_cast<double>(n) * std::log(2.0));
+    tail += std::exp(std::lgamma(static_cast<double>(n + 1)) - std::lgamma(static_cast<double>(i + 1)) -
+                     std::lgamma(static_cast<double>(n - i + 1)) - static_cast<double>(n) * std::log(2.0));
   return std::min(1.0, 2 * tail);
 }
 
@@ -146,7 +150,8 @@ static double ratio(std::span<const Observation> of, std::span<const int32_t> in
   return weight > 0 ? value / weight : 0;
 }
 
-PairedDifference paired_bootstrap(const ProblemParts& first, const ProblemParts& second, int64_t iterations, int64_t seed) {
+PairedDifference paired_bootstrap(const ProblemParts& first, const ProblemParts& second, int64_t iterations,
+                                  int64_t seed) {
   const std::vector<Observation>&a = first.parts, &b = second.parts;
   HONE_CHECK(a.size() == b.size() && !a.empty(), "paired test: ", a.size(), " and ", b.size(), " samples");
   HONE_CHECK(iterations > 0, "paired test: ", iterations, " resamples");
@@ -171,7 +176,8 @@ PairedDifference paired_bootstrap(const ProblemParts& first, const ProblemParts&
   const auto at_least = std::count_if(resampled.begin(), resampled.end(), [](double d) { return d >= 0; });
   out.interval = bootstrap_interval(std::move(resampled));
   if (out.interval || (a.size() > 1 && at_most == iterations && at_least == iterations))
-    out.p = std::min(1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (static_cast<double>(iterations) + 1));
+    out.p = std::min(
+        1.0, 2 * (static_cast<double>(std::min(at_most, at_least)) + 1) / (static_cast<double>(iterations) + 1));
   return out;
 }
 

@@ -12,9 +12,11 @@ namespace hone {
 void EvalOptions::fields(Fields& f) {
   f("limit", limit, "first problems only; 0 = all");
   f("num_fewshot", num_fewshot, "examples before each question; -1 = as the task says");
-  f("apply_chat_template", apply_chat_template, "ask in the model's chat format; a task that names a format of its own keeps that");
+  f("apply_chat_template", apply_chat_template,
+    "ask in the model's chat format; a task that names a format of its own keeps that");
   f("fewshot_as_multiturn", fewshot_as_multiturn, "in a chat, each example is a message and its reply");
-  f("system_instruction", system_instruction, "in place of the task's system message; without a chat format, the text's beginning");
+  f("system_instruction", system_instruction,
+    "in place of the task's system message; without a chat format, the text's beginning");
   f("samples", samples, "replies drawn for each problem besides the greedy one");
   f("temperature", temperature, "of those");
   f("seed", seed, "of the draws and of the bootstrap");
@@ -23,7 +25,8 @@ void EvalOptions::fields(Fields& f) {
   f.require("num_fewshot", num_fewshot >= -1 && num_fewshot <= 1024, "num_fewshot must be in [-1, 1024]");
   f.require("samples", samples >= 0 && samples <= 65536, "samples must be in [0, 65536]");
   f.require("temperature", temperature >= 0 && temperature <= 1e6, "temperature must be in [0, 1e6]");
-  f.require("bootstrap_iters", bootstrap_iters >= 0 && bootstrap_iters <= 1'000'000, "bootstrap_iters must be in [0, 1000000]");
+  f.require("bootstrap_iters", bootstrap_iters >= 0 && bootstrap_iters <= 1'000'000,
+            "bootstrap_iters must be in [0, 1000000]");
 }
 
 Registry<EvalKind>& eval_kinds() {
@@ -77,10 +80,12 @@ EvalTaskSpec load_eval_task(const std::string& name_or_file) {
   std::string path = expand_path(name_or_file);
   if (!std::filesystem::is_regular_file(path)) {
     const auto folders = task_folders();
-    const auto holds =
-        std::find_if(folders.begin(), folders.end(), [&](const auto& folder) { return std::filesystem::exists(folder / (path + ".toml")); });
-    HONE_CHECK(holds != folders.end(), "unknown task '", name_or_file, "': no such file, and no such name in configs/tasks",
-               suggestion(name_or_file, known_eval_tasks()), "; known: ", join(known_eval_tasks()));
+    const auto holds = std::find_if(folders.begin(), folders.end(), [&](const auto& folder) {
+      return std::filesystem::exists(folder / (path + ".toml"));
+    });
+    HONE_CHECK(holds != folders.end(), "unknown task '", name_or_file,
+               "': no such file, and no such name in configs/tasks", suggestion(name_or_file, known_eval_tasks()),
+               "; known: ", join(known_eval_tasks()));
     path = (*holds / (path + ".toml")).string();
   }
   EvalTaskSpec spec = Config::from_file(path).as<EvalTaskSpec>();

@@ -1,7 +1,8 @@
 #pragma once
-// Evaluation tasks: a kind (generate, multiple_choice, loglikelihood, perplexity, group; one file each) and its settings, usually a TOML file in
-// configs/tasks.
-//   [[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new Generate); });
+// Evaluation tasks: a kind (generate, multiple_choice, loglikelihood, perplexity, group; one file each) and its
+// settings, usually a TOML file in configs/tasks.
+//   [[maybe_unused]] const bool added = eval_kinds().add("generate", [] { return std::unique_ptr<EvalTask>(new
+//   Generate); });
 #include <functional>
 #include <memory>
 #include <string>
@@ -62,7 +63,8 @@ struct EvalTaskSpec {
   EvalResult evaluate(EvalModel& on, const EvalOptions& options) const;
 };
 
-// A TOML file, or the name of one: NAME.toml in configs/tasks of the working folder, or of the source tree the binary was built from.
+// A TOML file, or the name of one: NAME.toml in configs/tasks of the working folder, or of the source tree the binary
+// was built from.
 EvalTaskSpec load_eval_task(const std::string& name_or_file);
 // Names of the tasks found there.
 std::vector<std::string> known_eval_tasks();

@@ -7,12 +7,15 @@
 namespace hone {
 
 // Throws unless x has this dtype and these dims: "rmsnorm_forward: w is f32 [64], wants f32 [128]".
-void check_shape(const OpBase& op, const char* name, const Tensor& x, std::initializer_list<int64_t> dims, DType dtype = DType::f32);
+void check_shape(const OpBase& op, const char* name, const Tensor& x, std::initializer_list<int64_t> dims,
+                 DType dtype = DType::f32);
 // The same for an argument that may be empty.
-inline void check_optional(const OpBase& op, const char* name, const Tensor& x, std::initializer_list<int64_t> dims, DType dtype = DType::f32) {
+inline void check_optional(const OpBase& op, const char* name, const Tensor& x, std::initializer_list<int64_t> dims,
+                           DType dtype = DType::f32) {
   if (x) check_shape(op, name, x, dims, dtype);
 }
-// Throws unless every value of an i32 tensor lies in [0, limit): what indices are checked against before they are followed.
+// Throws unless every value of an i32 tensor lies in [0, limit): what indices are checked against before they are
+// followed.
 void check_indices(const OpBase& op, const char* name, const Tensor& indices, int64_t limit);
 // Throws unless offsets [S+1] i32 starts at 0, never falls and ends at total.
 void check_offsets(const OpBase& op, const Tensor& offsets, int64_t total);

@@ -22,8 +22,10 @@ size_t OpBase::insert(BodyInfo info) {
 
 void OpBase::refuse(DeviceKind device) const {
   std::string known;
-  for (const BodyInfo& body : bodies()) known += concat(known.empty() ? "" : ", ", body.name, " (", name_of(body.device), ")");
-  fail("op ", name_, ": no body for these arguments on ", name_of(device), "; bodies: ", known.empty() ? "none" : known);
+  for (const BodyInfo& body : bodies())
+    known += concat(known.empty() ? "" : ", ", body.name, " (", name_of(body.device), ")");
+  fail("op ", name_, ": no body for these arguments on ", name_of(device),
+       "; bodies: ", known.empty() ? "none" : known);
 }
 
 std::vector<OpBase*> OpBase::all() {

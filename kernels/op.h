@@ -1,8 +1,9 @@
 #pragma once
-// Op<Signature>: one operation = a contract (its header), a readable CPU specification (NAME.cpp) and faster bodies that add themselves with
-// one line. A call runs the body of the highest (priority, name) among those made for the context's device whose supports() accepts the arguments;
-// supports() may look at dtype and inner dims, never at the number of rows, so that which body runs never depends on batching. On the meta
-// device a call computes nothing and counts its scratch memory.
+// Op<Signature>: one operation = a contract (its header), a readable CPU specification (NAME.cpp) and faster bodies
+// that add themselves with one line. A call runs the body of the highest (priority, name) among those made for the
+// context's device whose supports() accepts the arguments; supports() may look at dtype and inner dims, never at the
+// number of rows, so that which body runs never depends on batching. On the meta device a call computes nothing and
+// counts its scratch memory.
 //
 //   inline constinit Op<void(Tensor y, Tensor x)> copy_rows{"copy_rows"};                       // the header
 //   [[maybe_unused]] const bool added = copy_rows.add({"specification", DeviceKind::cpu, run});  // a body's file
@@ -46,8 +47,8 @@ class OpBase {
   OpBase* next_ = nullptr;
 };
 
-// Told when an op is called and when that call returns (on a GPU its work is queued then), on the caller's thread, and of ranges of them: a profiler.
-// At most one; without it a call has one test more.
+// Told when an op is called and when that call returns (on a GPU its work is queued then), on the caller's thread, and
+// of ranges of them: a profiler. At most one; without it a call has one test more.
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
@@ -107,14 +108,20 @@ class Op<void(A...)> : public OpBase {
     const OpRange range(context, name().data());
     body->run(context, arguments...);
   }
-  // One body by its place in bodies(), for tests and benchmarks that compare them; supported says whether it takes the arguments.
-  void run_body(size_t i, Context& context, std::type_identity_t<A>... arguments) const { bodies_[i].run(context, arguments...); }
-  bool supported(size_t i, const A&... arguments) const { return !bodies_[i].supports || bodies_[i].supports(arguments...); }
+  // One body by its place in bodies(), for tests and benchmarks that compare them; supported says whether it takes the
+  // arguments.
+  void run_body(size_t i, Context& context, std::type_identity_t<A>... arguments) const {
+    bodies_[i].run(context, arguments...);
+  }
+  bool supported(size_t i, const A&... arguments) const {
+    return !bodies_[i].supports || bodies_[i].supports(arguments...);
+  }
 
  private:
   const Body* find(DeviceKind device, const A&... arguments) const {
     for (size_t i = 0; i < bodies().size(); ++i)
-      if (bodies_[i].device == device && (!bodies_[i].supports || bodies_[i].supports(arguments...))) return &bodies_[i];
+      if (bodies_[i].device == device && (!bodies_[i].supports || bodies_[i].supports(arguments...)))
+        return &bodies_[i];
     return nullptr;
   }
   // On meta: what the body would take on the device that is planned for.

@@ -46,11 +46,12 @@ SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
   return kept;
 }
 
-void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual, const Kept& kept, const KvView* kv,
-                            int64_t block) const {
+void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual,
+                            const Kept& kept, const KvView* kv, int64_t block) const {
   qkv.forward(context, kept.qkv, x);
   const KvWrite write = kv ? kv_write(*kv, block) : KvWrite{};
-  qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, write);
+  qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
+              heads, write);
   const AttentionShape shape{scale, window, batch.max_length};
   const Tensor mixed = as_heads(kept.mixed, heads);
   if (kv)
@@ -60,12 +61,16 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
   output.forward(context, out, kept.mixed, residual);
 }
 
-Heads SelfAttention::heads_of(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv, int64_t block) const {
-  return {q, before.row_norm(), qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value, heads, kv_write(kv, block)};
+Heads SelfAttention::heads_of(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
+                              int64_t block) const {
+  return {q,     before.row_norm(),  qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value,
+          heads, kv_write(kv, block)};
 }
 
-void SelfAttention::attend(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv, int64_t block) const {
-  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets, {scale, window, batch.max_length});
+void SelfAttention::attend(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
+                           int64_t block) const {
+  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets,
+                  {scale, window, batch.max_length});
 }
 
 void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
@@ -73,15 +78,17 @@ void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Te
   if (!kept.q) {
     kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     kept.k = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_kv_heads, heads.head_dim});
-    qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value, heads, {});
+    qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
+                heads, {});
   }
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
   const Tensor dmixed = like(kept.mixed), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
   output.backward(context, dmixed, dout, kept.mixed);
-  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads), kept.lse, kept.q, kept.k,
-                     values_of(kept.qkv, heads), batch.offsets, {scale, window, batch.max_length});
-  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
-               heads);
+  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads),
+                     kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets,
+                     {scale, window, batch.max_length});
+  qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin,
+               q_norm.value, k_norm.value, heads);
   qkv.backward(context, dx, dqkv, x);
 }
 

@@ -19,11 +19,12 @@ struct SelfAttention {
 
   Kept keep(Context&, Tape*, int64_t num_tokens) const;
   Kept take_back(Tape&) const;
-  // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's plane and everything is read from
-  // there, with the bits of attention over the packed sequences.
-  void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*, int64_t block) const;
-  // forward() in two halves for passes that keep nothing, around what project_between does: q and the cache's rows from x that `before` norms, then
-  // mixed from q and the cache.
+  // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's
+  // plane and everything is read from there, with the bits of attention over the packed sequences.
+  void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*,
+               int64_t block) const;
+  // forward() in two halves for passes that keep nothing, around what project_between does: q and the cache's rows from
+  // x that `before` norms, then mixed from q and the cache.
   Heads heads_of(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
   void attend(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
   void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Kept) const;

@@ -14,8 +14,12 @@ Tensor upload_values(Context& context, Arena& arena, std::span<const T> values) 
 
 }  // namespace
 
-Tensor upload(Context& context, Arena& arena, std::span<const int32_t> values) { return upload_values(context, arena, values); }
-Tensor upload(Context& context, Arena& arena, std::span<const float> values) { return upload_values(context, arena, values); }
+Tensor upload(Context& context, Arena& arena, std::span<const int32_t> values) {
+  return upload_values(context, arena, values);
+}
+Tensor upload(Context& context, Arena& arena, std::span<const float> values) {
+  return upload_values(context, arena, values);
+}
 
 std::vector<float> download(Context& context, Tensor values) {
   std::vector<float> out(static_cast<size_t>(values.size()));
@@ -36,7 +40,8 @@ std::vector<Tensor> upload(Context& context, Arena& arena, std::initializer_list
   const Tensor all = upload(context, arena, std::span<const int32_t>(together));
   std::vector<Tensor> out;
   size_t i = 0;
-  for (const auto& column : columns) out.push_back(all.rows(static_cast<int64_t>(begins[i++]), static_cast<int64_t>(column.size())));
+  for (const auto& column : columns)
+    out.push_back(all.rows(static_cast<int64_t>(begins[i++]), static_cast<int64_t>(column.size())));
   return out;
 }
 

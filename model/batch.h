@@ -1,5 +1,6 @@
 #pragma once
-// What a model computes on: T tokens of S sequences packed end to end. The same batch serves training, prefill and decode.
+// What a model computes on: T tokens of S sequences packed end to end. The same batch serves training, prefill and
+// decode.
 #include <cstdint>
 #include <span>
 #include <vector>

@@ -52,10 +52,13 @@ std::string ConfigReader::text(const char* key, const char* fallback) {
 void ConfigReader::accept(const char* key, const char* fallback, std::initializer_list<std::string_view> known) {
   const std::string value = text(key, fallback);
   const std::vector<std::string> names(known.begin(), known.end());
-  require(std::ranges::find(known, value) != known.end(), key, " '", value, "' is not supported; supported: ", join(names));
+  require(std::ranges::find(known, value) != known.end(), key, " '", value,
+          "' is not supported; supported: ", join(names));
 }
 
-void ConfigReader::accept(const char* key, bool only) { require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported"); }
+void ConfigReader::accept(const char* key, bool only) {
+  require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported");
+}
 
 RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_positions) {
   config.require(dim % 2 == 0, "head_dim is ", dim, "; rotary positions want an even one");
@@ -85,17 +88,19 @@ RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_position
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
   // Within max_position_embeddings, which no sequence exceeds, "dynamic" changes nothing.
   out.scaling = name == "dynamic" ? "default" : name;
-  config.require(rotary_scalings().find(out.scaling), where, ".rope_type '", name, "' is not supported; supported: ", join(rotary_scalings().names()),
-                 ", dynamic");
-  const Json* partial = find("partial_rotary_factor") ? find("partial_rotary_factor") : config.find("partial_rotary_factor");
-  config.require(!partial || partial->as_double("partial_rotary_factor") == 1, "partial_rotary_factor other than 1 is not supported");
+  config.require(rotary_scalings().find(out.scaling), where, ".rope_type '", name,
+                 "' is not supported; supported: ", join(rotary_scalings().names()), ", dynamic");
+  const Json* partial =
+      find("partial_rotary_factor") ? find("partial_rotary_factor") : config.find("partial_rotary_factor");
+  config.require(!partial || partial->as_double("partial_rotary_factor") == 1,
+                 "partial_rotary_factor other than 1 is not supported");
   out.factor = number("factor", 1);
   config.require(out.factor >= 1, where, ".factor is ", out.factor, ", wants 1 or more");
   out.original_max_position = number("original_max_position_embeddings", static_cast<double>(max_positions));
   out.low_freq_factor = number("low_freq_factor", 1);
   out.high_freq_factor = number("high_freq_factor", 4);
-  config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor), where,
-                 ": wants 0 < low_freq_factor < high_freq_factor");
+  config.require(out.scaling != "llama3" || (out.low_freq_factor > 0 && out.high_freq_factor > out.low_freq_factor),
+                 where, ": wants 0 < low_freq_factor < high_freq_factor");
   out.beta_fast = number("beta_fast", 32);
   out.beta_slow = number("beta_slow", 1);
   out.attention_factor = number("attention_factor", 0);
@@ -118,7 +123,8 @@ RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_position
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding) {
   std::vector<int64_t> windows(static_cast<size_t>(num_blocks), 0);
   const Json* types = config.find("layer_types");
-  config.require(!types || (types->is_array() && types->as_array().size() == windows.size()), "layer_types wants a list of ", num_blocks, " names");
+  config.require(!types || (types->is_array() && types->as_array().size() == windows.size()),
+                 "layer_types wants a list of ", num_blocks, " names");
   const bool given = config.find("sliding_window");
   for (int64_t block = 0; block < num_blocks; ++block) {
     bool sliding = given && block >= first_sliding;

@@ -1,6 +1,6 @@
 #pragma once
-// config.json as a family reads it. Each read checks kind and range, and is written, default or not, into resolved(): what save_model writes, so that
-// another program never fills in a default of its own.
+// config.json as a family reads it. Each read checks kind and range, and is written, default or not, into resolved():
+// what save_model writes, so that another program never fills in a default of its own.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,8 +47,8 @@ constexpr int64_t max_blocks = 4096;
 // rope_theta and rope_scaling (transformers 4) or rope_parameters (5), for heads of `dim`; both are resolved.
 RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_positions);
 
-// For each block how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says "sliding_attention" or, without
-// layer_types, in the blocks from `first_sliding` on.
+// For each block how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says
+// "sliding_attention" or, without layer_types, in the blocks from `first_sliding` on.
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding);
 
 }  // namespace hone

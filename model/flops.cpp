@@ -16,13 +16,15 @@ ModelPlan plan_model(Model& model, int64_t context_length) {
     if (!param->trainable) frozen += size;
   }
   const ModelShape& shape = model.shape();
-  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_heads), dim = static_cast<double>(shape.head_dim);
+  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_heads),
+             dim = static_cast<double>(shape.head_dim);
   // Of one block: q . k, softmax and the weighted sum of v, every key counted as seen.
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
   plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_blocks) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;
   plan.multiplied_params = multiplied;
-  plan.causal_train_flops_per_token = 6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
+  plan.causal_train_flops_per_token =
+      6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
   return plan;
 }
 

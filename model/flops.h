@@ -1,5 +1,6 @@
 #pragma once
-// What a training step costs before it is run. Memory is measured, not modelled: the step runs on the meta device with the code that trains.
+// What a training step costs before it is run. Memory is measured, not modelled: the step runs on the meta device with
+// the code that trains.
 #include "core/io/json.h"
 #include "model/forward.h"
 #include "model/model.h"
@@ -8,11 +9,11 @@ namespace hone {
 
 struct ModelPlan {
   int64_t params = 0, trained_params = 0, embedding_params = 0;
-  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention: attention included, embedding
-  // look-up not). A frozen weight has a gradient of its input, none of its own.
+  // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention:
+  // attention included, embedding look-up not). A frozen weight has a gradient of its input, none of its own.
   double forward_flops_per_token = 0, train_flops_per_token = 0;
-  // The count that published training speeds use: 6 for each weight that a token is multiplied with, the head once, and causal attention (half of
-  // what is above); without norms and biases.
+  // The count that published training speeds use: 6 for each weight that a token is multiplied with, the head once, and
+  // causal attention (half of what is above); without norms and biases.
   double multiplied_params = 0, causal_train_flops_per_token = 0;
 };
 ModelPlan plan_model(Model& model, int64_t context_length);

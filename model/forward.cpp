@@ -6,8 +6,8 @@ namespace hone {
 namespace {
 
 void check_positions(const Model& model, const Batch& batch) {
-  HONE_CHECK(batch.num_positions <= model.shape().max_positions, "a sequence of ", batch.num_positions, " tokens; the model has ",
-             model.shape().max_positions, " positions");
+  HONE_CHECK(batch.num_positions <= model.shape().max_positions, "a sequence of ", batch.num_positions,
+             " tokens; the model has ", model.shape().max_positions, " positions");
 }
 
 }  // namespace
@@ -18,7 +18,8 @@ Pass::Pass(Context& context, Model& model, Recompute recompute)
       recompute_(recompute),
       tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
 
-Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise, const std::optional<DropoutDraws>& draws) {
+Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
+                     const std::optional<DropoutDraws>& draws) {
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);

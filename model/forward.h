@@ -8,19 +8,20 @@
 
 namespace hone {
 
-// What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each block's input alone (the block's forward
-// then runs twice).
+// What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each block's input
+// alone (the block's forward then runs twice).
 enum class Recompute : uint8_t { none, selective, block };
 
-// A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and again, and allocates
-// nothing once it has seen its largest batch.
+// A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and
+// again, and allocates nothing once it has seen its largest batch.
 class Pass {
  public:
   Pass(Context& context, Model& model, Recompute recompute);
-  // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the head). Valid until backward.
-  // `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop inputs as `draws` says, in the backward pass, too; without
-  // it they do not.
-  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {}, const std::optional<DropoutDraws>& draws = {});
+  // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the
+  // head). Valid until backward. `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop
+  // inputs as `draws` says, in the backward pass, too; without it they do not.
+  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {},
+                 const std::optional<DropoutDraws>& draws = {});
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/lm_head/logprob.h).
   void backward(Tensor dhidden);
   // Room for a forward pass that keeps so much, in one piece; between passes.
@@ -39,8 +40,8 @@ class Pass {
   std::optional<DropoutDraws> draws_;
 };
 
-// hidden [R, D] of the token rows `rows` (or empty: of every token) without a tape, in context.scratch() (inside the caller's ScratchScope): scoring
-// and, with a KV view, generation.
+// hidden [R, D] of the token rows `rows` (or empty: of every token) without a tape, in context.scratch() (inside the
+// caller's ScratchScope): scoring and, with a KV view, generation.
 Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, const KvView* kv);
 
 }  // namespace hone

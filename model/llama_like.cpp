@@ -14,11 +14,12 @@ DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::
   shape.num_heads = config.count("num_attention_heads");
   shape.num_kv_heads = config.count("num_key_value_heads", shape.num_heads);
   shape.max_positions = config.count("max_position_embeddings");
-  config.require(config.find("head_dim") || head_dim || shape.hidden_size % shape.num_heads == 0, "hidden_size ", shape.hidden_size,
-                 " is not a multiple of num_attention_heads ", shape.num_heads, " and there is no head_dim");
+  config.require(config.find("head_dim") || head_dim || shape.hidden_size % shape.num_heads == 0, "hidden_size ",
+                 shape.hidden_size, " is not a multiple of num_attention_heads ", shape.num_heads,
+                 " and there is no head_dim");
   shape.head_dim = config.count("head_dim", head_dim.value_or(shape.hidden_size / shape.num_heads));
-  config.require(shape.num_heads % shape.num_kv_heads == 0, "num_attention_heads ", shape.num_heads, " is not a multiple of num_key_value_heads ",
-                 shape.num_kv_heads);
+  config.require(shape.num_heads % shape.num_kv_heads == 0, "num_attention_heads ", shape.num_heads,
+                 " is not a multiple of num_key_value_heads ", shape.num_kv_heads);
   config.accept("hidden_act", "silu", {"silu", "swish"});
   out.tied = config.flag("tie_word_embeddings", false);
   out.norm_eps = config.positive("rms_norm_eps", 1e-6);
@@ -32,14 +33,16 @@ DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::
 Decoder::Decoder(const DecoderConfig& config) : rotary_(config.rotary) {
   shape_ = config.shape;
   config_ = config.resolved;
-  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_heads * dim, keys = shape_.num_kv_heads * dim;
+  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_heads * dim,
+                keys = shape_.num_kv_heads * dim;
   make_ends("model.embed_tokens", config.tied, config.init_std);
   for (int64_t i = 0; i < shape_.num_blocks; ++i) {
     const std::string layer = concat("model.layers.", i, "."), attention = layer + "self_attn.", mlp = layer + "mlp.";
     auto& block = blocks_.emplace_back();
     block.attention_norm = RmsNorm(layer + "input_layernorm", width, config.norm_eps);
-    block.attention.qkv = Linear({{attention + "q_proj", queries}, {attention + "k_proj", keys}, {attention + "v_proj", keys}}, width,
-                                 config.qkv_bias, config.init_std);
+    block.attention.qkv =
+        Linear({{attention + "q_proj", queries}, {attention + "k_proj", keys}, {attention + "v_proj", keys}}, width,
+               config.qkv_bias, config.init_std);
     block.attention.output = Linear({{attention + "o_proj", width}}, queries, config.output_bias, config.init_std);
     if (config.qk_norm) {
       block.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
@@ -50,7 +53,8 @@ Decoder::Decoder(const DecoderConfig& config) : rotary_(config.rotary) {
     block.attention.window = config.windows[static_cast<size_t>(i)];
     block.mlp_norm = RmsNorm(layer + "post_attention_layernorm", width, config.norm_eps);
     block.mlp.gate_up =
-        Linear({{mlp + "gate_proj", shape_.intermediate_size}, {mlp + "up_proj", shape_.intermediate_size}}, width, config.mlp_bias, config.init_std);
+        Linear({{mlp + "gate_proj", shape_.intermediate_size}, {mlp + "up_proj", shape_.intermediate_size}}, width,
+               config.mlp_bias, config.init_std);
     block.mlp.down = Linear({{mlp + "down_proj", width}}, shape_.intermediate_size, config.mlp_bias, config.init_std);
   }
   final_norm_ = RmsNorm("model.norm", width, config.norm_eps);

@@ -1,5 +1,6 @@
 #pragma once
-// Decoder: the RMS-norm decoder with rotary positions and a gated MLP that llama, qwen2, qwen3 and mistral share. A family's file says what differs.
+// Decoder: the RMS-norm decoder with rotary positions and a gated MLP that llama, qwen2, qwen3 and mistral share. A
+// family's file says what differs.
 #include "model/config_reader.h"
 #include "model/transformer.h"
 
@@ -14,9 +15,10 @@ struct DecoderConfig {
   Json resolved;                 // config.json
 };
 
-// What the families' config.json have in common; biases, norms and windows are left for the family to say. `architecture` is transformers' class;
-// without a head_dim a head has `head_dim` dims, or its share of the width.
-DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim = std::nullopt);
+// What the families' config.json have in common; biases, norms and windows are left for the family to say.
+// `architecture` is transformers' class; without a head_dim a head has `head_dim` dims, or its share of the width.
+DecoderConfig read_decoder(ConfigReader& config, const char* architecture,
+                           std::optional<int64_t> head_dim = std::nullopt);
 
 class Decoder : public Stack<RmsNorm, GatedMlp> {
  public:

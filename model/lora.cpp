@@ -15,11 +15,13 @@ static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
   for (const Linear* linear : model.linears())
-    for (const Param::Block& block : linear->weight.blocks) out.push_back(block.name.substr(0, block.name.size() - end.size()));
+    for (const Param::Block& block : linear->weight.blocks)
+      out.push_back(block.name.substr(0, block.name.size() - end.size()));
   return out;
 }
 
-LoraLayer::LoraLayer(const Lora& shared, std::vector<Block> blocks, int64_t inputs) : shared_(&shared), blocks_(std::move(blocks)) {
+LoraLayer::LoraLayer(const Lora& shared, std::vector<Block> blocks, int64_t inputs)
+    : shared_(&shared), blocks_(std::move(blocks)) {
   const int64_t r = shared.config.r;
   int64_t outputs = 0;
   for (const Block& block : blocks_) {
@@ -41,12 +43,18 @@ Tensor LoraLayer::rows_of(Tensor b_like, int64_t block) const {
 
 void LoraLayer::drop(Context& context, Tensor to, Tensor from, int64_t block) const {
   const double rate = shared_->config.lora_dropout;
-  const std::string stream = concat("lora_dropout/", shared_->draws->step, "/", blocks_[static_cast<size_t>(block)].module);
+  const std::string stream =
+      concat("lora_dropout/", shared_->draws->step, "/", blocks_[static_cast<size_t>(block)].module);
   dropout(context, to, from, static_cast<float>(1 / (1 - rate)),
-          {.rate = static_cast<float>(rate), .seed = shared_->seed, .stream = stream_of(stream.c_str()), .first_row = shared_->draws->first_token});
+          {.rate = static_cast<float>(rate),
+           .seed = shared_->seed,
+           .stream = stream_of(stream.c_str()),
+           .first_row = shared_->draws->first_token});
 }
 
-Tensor LoraLayer::input_memory(Context& context, Tensor x) const { return shared_->drops() ? context.scratch().take(x.dtype, x.dims()) : Tensor(); }
+Tensor LoraLayer::input_memory(Context& context, Tensor x) const {
+  return shared_->drops() ? context.scratch().take(x.dtype, x.dims()) : Tensor();
+}
 
 Tensor LoraLayer::input_of(Context& context, Tensor memory, Tensor x, int64_t block) const {
   if (!shared_->drops()) return x;
@@ -64,7 +72,8 @@ Tensor LoraLayer::inner(Context& context, Tensor x) const {
   const ScratchScope scope(context);
   const Tensor memory = input_memory(context, x);
   for (int64_t i = 0; i < num_blocks(); i += step)
-    gemm_forward(context, out.columns(i * r, step * r), input_of(context, memory, x, i), a.value.rows(i * r, step * r), {}, {});
+    gemm_forward(context, out.columns(i * r, step * r), input_of(context, memory, x, i), a.value.rows(i * r, step * r),
+                 {}, {});
   add_scale(context, out);
   return out;
 }
@@ -111,10 +120,12 @@ void LoraLayer::backward_weight(Context& context, Tensor dy, Tensor x) const {
   const Tensor hidden = inner(context, x), dhidden = inner_gradient(context, dy), memory = input_memory(context, x);
   for (int64_t i = 0; i < num_blocks(); ++i) {
     const Block& block = blocks_[static_cast<size_t>(i)];
-    gemm_backward_weight(context, rows_of(b.grad, i), {}, dy.columns(block.first_row, block.rows), hidden.columns(i * r, r));
+    gemm_backward_weight(context, rows_of(b.grad, i), {}, dy.columns(block.first_row, block.rows),
+                         hidden.columns(i * r, r));
   }
   for (int64_t i = 0; i < num_blocks(); i += step)
-    gemm_backward_weight(context, a.grad.rows(i * r, step * r), {}, dhidden.columns(i * r, step * r), input_of(context, memory, x, i));
+    gemm_backward_weight(context, a.grad.rows(i * r, step * r), {}, dhidden.columns(i * r, step * r),
+                         input_of(context, memory, x, i));
 }
 
 void LoraLayer::merge_into(Context& context, Tensor weight) const {
@@ -184,7 +195,8 @@ AdapterScope::AdapterScope(Model& model, std::span<const Tensor> values) : model
   model.lora()->enabled = !values.empty();
   if (values.empty()) return;
   const std::vector<Param*> params = model.adapter_params();
-  HONE_CHECK(values.size() == params.size(), "lora: ", values.size(), " values for ", params.size(), " parameters of adapters");
+  HONE_CHECK(values.size() == params.size(), "lora: ", values.size(), " values for ", params.size(),
+             " parameters of adapters");
   for (size_t i = 0; i < params.size(); ++i) {
     kept_.push_back(params[i]->value);
     params[i]->value = values[i];

@@ -3,8 +3,9 @@
 //
 //   y = W x + scale * B (A dropout(x))
 //
-// A Linear that holds several Hugging Face modules as row blocks has an adapter for each or for some of them. The model without its adapters is the
-// reference of DPO, PPO and GRPO: AdapterScope switches them off, and no second model is needed.
+// A Linear that holds several Hugging Face modules as row blocks has an adapter for each or for some of them. The model
+// without its adapters is the reference of DPO, PPO and GRPO: AdapterScope switches them off, and no second model is
+// needed.
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -14,8 +15,8 @@
 
 namespace hone {
 
-// What dropout's draws depend on besides the seed and the module: the optimizer step, and how many of its tokens came before the micro-batch, so that
-// a token's draws do not depend on how a step is cut.
+// What dropout's draws depend on besides the seed and the module: the optimizer step, and how many of its tokens came
+// before the micro-batch, so that a token's draws do not depend on how a step is cut.
 struct DropoutDraws {
   int64_t step = 0, first_token = 0;
 };
@@ -71,11 +72,12 @@ class LoraLayer {
   std::vector<int64_t> b_rows_;  // where each block begins in b
 };
 
-// Adds every adapter to its weight and takes the adapters off: the same model within rounding, as one without. All of it may then be saved.
+// Adds every adapter to its weight and takes the adapters off: the same model within rounding, as one without. All of
+// it may then be saved.
 void merge_lora(Context& context, Model& model);
 
-// While it lives the model's adapters have other values, or none: it computes what the frozen weights alone do. Not for while an engine's recorded
-// passes run.
+// While it lives the model's adapters have other values, or none: it computes what the frozen weights alone do. Not for
+// while an engine's recorded passes run.
 class AdapterScope {
  public:
   // values: one for each of model.adapter_params(), which they must outlive; or empty: no adapters.

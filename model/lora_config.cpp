@@ -17,7 +17,8 @@ std::string last_part(const std::string& module) { return module.substr(module.r
 // A key of adapter_config.json that must be absent, or say nothing (null, false, empty).
 void refuse(const Json& config, const char* key, std::string_view source) {
   const Json* value = config.find(key);
-  const bool nothing = !value || value->is_null() || (value->is_bool() && !value->as_bool()) || (value->is_array() && value->as_array().empty()) ||
+  const bool nothing = !value || value->is_null() || (value->is_bool() && !value->as_bool()) ||
+                       (value->is_array() && value->as_array().empty()) ||
                        (value->is_object() && value->as_object().empty());
   HONE_CHECK(nothing, source, ": ", key, " is ", value->dump(),
              "; adapters here know r, lora_alpha, lora_dropout, target_modules and use_rslora alone");
@@ -38,13 +39,16 @@ void LoraConfig::fields(Fields& f) {
   f("lora_dropout", lora_dropout, "share of an adapter's inputs set to 0 in training");
   f("use_rslora", use_rslora, "multiply by lora_alpha / sqrt(r) instead");
   f("target_modules", target_modules,
-    "modules with adapters: names or ends of them (q_proj), a regular expression of whole names, or all-linear; empty = q_proj and v_proj (c_attn)");
+    "modules with adapters: names or ends of them (q_proj), a regular expression of whole names, or all-linear; empty "
+    "= q_proj and v_proj (c_attn)");
   f.require("r", r >= 0 && r <= max_rank, concat("r must be in [0, ", max_rank, "]"));
   f.require("lora_alpha", lora_alpha > 0, "lora_alpha must be above 0");
   f.require("lora_dropout", lora_dropout >= 0 && lora_dropout < 1, "lora_dropout must be in [0, 1)");
 }
 
-double LoraConfig::scale() const { return lora_alpha / (use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r)); }
+double LoraConfig::scale() const {
+  return lora_alpha / (use_rslora ? std::sqrt(static_cast<double>(r)) : static_cast<double>(r));
+}
 
 std::vector<bool> find_targets(std::span<const std::string> targets, std::span<const std::string> modules) {
   static const std::vector<std::string> usual = {"q_proj", "v_proj", "c_attn"};
@@ -67,7 +71,8 @@ std::vector<bool> find_targets(std::span<const std::string> targets, std::span<c
     std::set<std::string> ends;
     for (const std::string& module : modules) ends.insert(last_part(module));
     const std::vector<std::string> known(ends.begin(), ends.end());
-    fail("target_modules: no module is called '", target, "'", suggestion(target, known), "; known: ", join(known), ", all-linear");
+    fail("target_modules: no module is called '", target, "'", suggestion(target, known), "; known: ", join(known),
+         ", all-linear");
   }
   return out;
 }
@@ -85,9 +90,10 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
   const std::string file(source);
   const std::string& type = config.at("peft_type", file).as_string(file + ": peft_type");
   HONE_CHECK(type == "LORA", file, ": peft_type is ", type, ", wants LORA");
-  for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias", "rank_pattern", "alpha_pattern", "layers_to_transform",
-                          "layer_replication", "exclude_modules", "trainable_token_indices", "target_parameters", "alora_invocation_tokens",
-                          "arrow_config", "kasa_config", "monteclora_config", "velora_config", "megatron_config"})
+  for (const char* key : {"use_dora", "use_qalora", "use_bdlora", "lora_bias", "rank_pattern", "alpha_pattern",
+                          "layers_to_transform", "layer_replication", "exclude_modules", "trainable_token_indices",
+                          "target_parameters", "alora_invocation_tokens", "arrow_config", "kasa_config",
+                          "monteclora_config", "velora_config", "megatron_config"})
     refuse(config, key, source);
   // PEFT names a sequence classifier's head so; any other whole module is refused.
   if (const Json* modules = config.find("modules_to_save"); modules && !modules->is_null())
@@ -99,7 +105,8 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
   // Initialisations that change the base's weights: the adapter alone does not say what the model was.
   if (const Json* init = config.find("init_lora_weights"); init && init->is_string()) {
     const std::string& name = init->as_string();
-    HONE_CHECK(name == "gaussian" || name == "orthogonal" || name == "eva", file, ": init_lora_weights is ", name, ", which changes the base model");
+    HONE_CHECK(name == "gaussian" || name == "orthogonal" || name == "eva", file, ": init_lora_weights is ", name,
+               ", which changes the base model");
   }
   LoraConfig out;
   out.r = config.at("r", file).as_int(file + ": r");
@@ -107,14 +114,16 @@ LoraConfig lora_config_of(const Json& config, std::string_view source) {
   out.lora_alpha = config.at("lora_alpha", file).as_double(file + ": lora_alpha");
   HONE_CHECK(std::isfinite(out.lora_alpha), file, ": lora_alpha is ", out.lora_alpha, ", wants a number");
   if (const Json* dropout = config.find("lora_dropout")) out.lora_dropout = dropout->as_double(file + ": lora_dropout");
-  HONE_CHECK(out.lora_dropout >= 0 && out.lora_dropout < 1, file, ": lora_dropout is ", out.lora_dropout, ", wants a number in [0, 1)");
+  HONE_CHECK(out.lora_dropout >= 0 && out.lora_dropout < 1, file, ": lora_dropout is ", out.lora_dropout,
+             ", wants a number in [0, 1)");
   if (const Json* rslora = config.find("use_rslora")) out.use_rslora = rslora->as_bool(file + ": use_rslora");
   if (const Json* targets = config.find("target_modules"); targets && !targets->is_null())
     out.target_modules = texts_of(*targets, file + ": target_modules");
   return out;
 }
 
-Json adapter_config_of(const LoraConfig& config, std::string_view base_model_name_or_path, bool fan_in_fan_out, bool classifier) {
+Json adapter_config_of(const LoraConfig& config, std::string_view base_model_name_or_path, bool fan_in_fan_out,
+                       bool classifier) {
   const bool whole = config.lora_alpha == std::floor(config.lora_alpha) && config.lora_alpha < 0x1p53;
   return JsonObject{{"peft_type", "LORA"},
                     {"task_type", classifier ? "SEQ_CLS" : "CAUSAL_LM"},
@@ -122,7 +131,8 @@ Json adapter_config_of(const LoraConfig& config, std::string_view base_model_nam
                     {"revision", Json()},
                     {"inference_mode", true},
                     {"r", config.r},
-                    {"lora_alpha", whole ? Json(static_cast<int64_t>(config.lora_alpha)) : Json(config.lora_alpha)},  // PEFT's is an integer
+                    {"lora_alpha", whole ? Json(static_cast<int64_t>(config.lora_alpha))
+                                         : Json(config.lora_alpha)},  // PEFT's is an integer
                     {"lora_dropout", config.lora_dropout},
                     {"use_rslora", config.use_rslora},
                     {"use_dora", false},

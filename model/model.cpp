@@ -45,7 +45,8 @@ void fill_normal(std::span<float> out, uint64_t seed, uint64_t stream, double st
       for (int64_t j = 0; j < draws && i * draws + j < count; ++j) {
         const double radius = std::sqrt(-2 * std::log(static_cast<double>(open_unit_float(words.word[j / 2 * 2]))));
         const double angle = 2 * std::numbers::pi * static_cast<double>(open_unit_float(words.word[j / 2 * 2 + 1]));
-        out[static_cast<size_t>(i * draws + j)] = static_cast<float>(std * radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+        out[static_cast<size_t>(i * draws + j)] =
+            static_cast<float>(std * radius * (j % 2 == 0 ? std::cos(angle) : std::sin(angle)));
       }
     }
   });
@@ -97,7 +98,8 @@ void Model::share_values(Context& context, Model& other) {
   const std::vector<Param*> own = params(), others = other.params();
   HONE_CHECK(own.size() == others.size(), "model: ", own.size(), " parameters, the other has ", others.size());
   for (size_t i = 0; i < own.size(); ++i) {
-    HONE_CHECK(own[i]->shape == others[i]->shape, "model: ", own[i]->blocks.front().name, " has another shape in the other model");
+    HONE_CHECK(own[i]->shape == others[i]->shape, "model: ", own[i]->blocks.front().name,
+               " has another shape in the other model");
     own[i]->value = others[i]->value;
   }
   values_ = other.values_;
@@ -172,14 +174,16 @@ std::unique_ptr<Model> make_model(const Json& config, std::string_view source) {
   HONE_CHECK(type && type->is_string(), source, ": no model_type; known model families: ", join(families().names()));
   const std::string& name = type->as_string();
   const Family* family = families().find(name);
-  HONE_CHECK(family, source, ": unknown model_type '", name, "'", suggestion(name, families().names()), "; known: ", join(families().names()));
+  HONE_CHECK(family, source, ": unknown model_type '", name, "'", suggestion(name, families().names()),
+             "; known: ", join(families().names()));
   return (*family)(config, source);
 }
 
 void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what) {
   const int64_t vocab_size = model.shape().vocab_size;
   for (size_t i = 0; i < ids.size(); ++i)
-    HONE_CHECK(ids[i] >= 0 && ids[i] < vocab_size, what, ": token ", i, " has id ", ids[i], ", the model's ids are 0 to ", vocab_size - 1);
+    HONE_CHECK(ids[i] >= 0 && ids[i] < vocab_size, what, ": token ", i, " has id ", ids[i],
+               ", the model's ids are 0 to ", vocab_size - 1);
 }
 
 }  // namespace hone

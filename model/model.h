@@ -1,6 +1,7 @@
 #pragma once
-// Model: one definition for training (a tape), scoring (neither) and generation (a KV view). Blocks are separate so that recomputation and, later,
-// gathers and pipeline stages are one generic driver (model/forward.h), not one a family.
+// Model: one definition for training (a tape), scoring (neither) and generation (a KV view). Blocks are separate so
+// that recomputation and, later, gathers and pipeline stages are one generic driver (model/forward.h), not one a
+// family.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -40,7 +41,8 @@ struct Param {
 
 // The numbers that everything outside the model asks for.
 struct ModelShape {
-  int64_t vocab_size = 0, hidden_size = 0, num_blocks = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0, intermediate_size = 0, max_positions = 0;
+  int64_t vocab_size = 0, hidden_size = 0, num_blocks = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0,
+          intermediate_size = 0, max_positions = 0;
 };
 
 class Model {
@@ -50,7 +52,8 @@ class Model {
   virtual const ModelShape& shape() const = 0;
   // The config.json that Hugging Face's transformers opens as this model (without dtype, which save_model adds).
   virtual Json config() const = 0;
-  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again. The adapters come last.
+  // Every parameter once, in a fixed order; a tied head is the embedding and does not appear again. The adapters come
+  // last.
   std::vector<Param*> params();
   virtual std::vector<Param*> base_params() = 0;  // without adapters
   std::vector<Param*> adapter_params();
@@ -62,7 +65,8 @@ class Model {
   virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
   // out [T, D] is written; it may be x when tape is null. x must stay as it is until the block's backward.
   virtual void forward_block(int64_t block, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
-  // Every block's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in fewer ops.
+  // Every block's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in
+  // fewer ops.
   virtual void infer_blocks(Context&, const Batch&, Tensor x, const KvView*);
   // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same block's forward left it.
   virtual void backward_block(int64_t block, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
@@ -80,11 +84,14 @@ class Model {
   // The same model, adapters included, without memory.
   std::unique_ptr<Model> same_shape() const;
 
-  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and what is trainable its gradient (zero) if asked for.
+  // Gives every parameter its memory (contiguous, in params() order), contents undefined, and what is trainable its
+  // gradient (zero) if asked for.
   void allocate(Context&, DType dtype, bool gradients);
-  // Reads the parameters of a model of the same shape where that one has them, instead of having memory for them; no gradients.
+  // Reads the parameters of a model of the same shape where that one has them, instead of having memory for them; no
+  // gradients.
   void share_values(Context&, Model& other);
-  // Gives up the memory of some parameters, whose values have a dtype and nothing else then; the others move to memory of their own. No gradients.
+  // Gives up the memory of some parameters, whose values have a dtype and nothing else then; the others move to memory
+  // of their own. No gradients.
   void drop_values(Context&, std::span<Param* const> dropped);
   // Draws every parameter from (seed, its name): the same weights whatever the order or device.
   void initialise(Context&, uint64_t seed);
@@ -105,8 +112,9 @@ class Model {
   std::shared_ptr<Lora> lora_;
 };
 
-// Families by config.json's model_type: "llama", "qwen2", ... A factory reads the shape from config.json (transformers 4's rope_theta,
-// rope_scaling, torch_dtype and 5's rope_parameters, dtype) and refuses, by name, what it does not do; `source` names the file.
+// Families by config.json's model_type: "llama", "qwen2", ... A factory reads the shape from config.json (transformers
+// 4's rope_theta, rope_scaling, torch_dtype and 5's rope_parameters, dtype) and refuses, by name, what it does not do;
+// `source` names the file.
 using Family = std::unique_ptr<Model> (*)(const Json& config, std::string_view source);
 Registry<Family>& families();
 
@@ -115,7 +123,8 @@ std::unique_ptr<Model> make_model(const Json& config, std::string_view source);
 // Draws a parameter with memory from (seed, its name).
 void initialise_param(Context& context, const Param& param, uint64_t seed);
 
-// Errors unless every id is in the vocabulary, and unless the tokenizer makes no id that is not. `what` names the ids in messages.
+// Errors unless every id is in the vocabulary, and unless the tokenizer makes no id that is not. `what` names the ids
+// in messages.
 void check_tokens(const Model& model, std::span<const int32_t> ids, std::string_view what);
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer);
 
@@ -125,13 +134,15 @@ struct LoadOptions {
   LoraConfig lora{};  // adapters to add where the folder has none of its own; r = 0: none
   uint64_t seed = 0;  // of the added adapters' first values
 };
-// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them. A folder of an adapter
-// (model/io/adapter.h) is its base model with the adapter on it.
-std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder, const LoadOptions& options = {});
-// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself. A value head (D numbers) goes with the
-// model as score.weight [1, D], where transformers' sequence classifiers have it. A model with adapters is an Error.
-void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config = JsonObject{},
-                std::span<const float> value_head = {});
+// A Hugging Face folder: config.json and safetensors. Missing, surplus and misshapen tensors are Errors that list them.
+// A folder of an adapter (model/io/adapter.h) is its base model with the adapter on it.
+std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path& folder,
+                                  const LoadOptions& options = {});
+// config.json, model.safetensors (f32 or bf16) and generation_config.json into folder. Not atomic by itself. A value
+// head (D numbers) goes with the model as score.weight [1, D], where transformers' sequence classifiers have it. A
+// model with adapters is an Error.
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype,
+                const Json& generation_config = JsonObject{}, std::span<const float> value_head = {});
 // The value head of a folder, D numbers; empty where it has none.
 std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder);
 

@@ -66,7 +66,9 @@ RmsNorm::Kept RmsNorm::keep(Tape* tape, int64_t num_rows) const {
 
 RmsNorm::Kept RmsNorm::take_back(Tape& tape) const { return {tape.pop()}; }
 
-void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Kept& kept) const { rmsnorm_forward(context, y, kept.rstd, x, weight.value, eps); }
+void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Kept& kept) const {
+  rmsnorm_forward(context, y, kept.rstd, x, weight.value, eps);
+}
 
 void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Kept& kept, bool accumulate) const {
   rmsnorm_backward(context, dx, weight.grad, dy, x, kept.rstd, weight.value, accumulate);
@@ -75,7 +77,9 @@ void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const K
 void RmsNorm::add_params(std::vector<Param*>& out) { out.push_back(&weight); }
 
 LayerNorm::LayerNorm(const std::string& module, int64_t width, double norm_eps)
-    : weight(vector_param(module + ".weight", width, 1)), bias(vector_param(module + ".bias", width, 0)), eps(static_cast<float>(norm_eps)) {}
+    : weight(vector_param(module + ".weight", width, 1)),
+      bias(vector_param(module + ".bias", width, 0)),
+      eps(static_cast<float>(norm_eps)) {}
 
 LayerNorm::Kept LayerNorm::keep(Tape* tape, int64_t num_rows) const {
   if (!tape) return {};
@@ -129,7 +133,8 @@ void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept
     down.backward(context, dactivated, dout, kept.activated);
     swiglu_backward(context, dgate_up, {}, dactivated, kept.gate_up);
   } else {
-    const Tensor dactivated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]}), activated = dactivated;
+    const Tensor dactivated = context.scratch().take(kept.gate_up.dtype, {x.dim(0), down.weight.shape[1]}),
+                 activated = dactivated;
     down.backward_input(context, dactivated, dout);
     swiglu_backward(context, dgate_up, activated, dactivated, kept.gate_up);
     down.backward_weight(context, dout, activated);
@@ -146,7 +151,8 @@ void GatedMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&
 
 GeluMlp::Kept GeluMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = up.weight.value.dtype;
-  return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}), keep_cheap(context, tape, dtype, {num_tokens, up.num_outputs()})};
+  return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}),
+          keep_cheap(context, tape, dtype, {num_tokens, up.num_outputs()})};
 }
 
 GeluMlp::Kept GeluMlp::take_back(Tape& tape) const {

@@ -21,7 +21,8 @@ const Registry<QuantFormat>& quant_formats() {
   return registry;
 }
 
-QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after) : context_(context), model_(source.same_shape()) {
+QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after)
+    : context_(context), model_(source.same_shape()) {
   model_->share_values(context, source);
   size_t bytes = 0;
   const auto take = [&](DType dtype, std::span<const int64_t> dims) {
@@ -32,7 +33,8 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   const auto lay_out = [&] {
     bytes = 0;
     for (Linear* linear : model_->linears())
-      linear->quantized = {take(DType::u8, linear->weight.shape), take(DType::f32, std::span(linear->weight.shape).first(1)), format};
+      linear->quantized = {take(DType::u8, linear->weight.shape),
+                           take(DType::f32, std::span(linear->weight.shape).first(1)), format};
   };
   lay_out();
   memory_ = Buffer(context.device(), bytes);

@@ -1,6 +1,7 @@
 #pragma once
-// QuantizedModel: a model's double for rollouts, whose blocks multiply by copies of its matrices in one byte a number. Everything else (embedding,
-// norms, biases, adapters, head) it reads where the model has it; the model itself, and whoever trains it, sees nothing of this.
+// QuantizedModel: a model's double for rollouts, whose blocks multiply by copies of its matrices in one byte a number.
+// Everything else (embedding, norms, biases, adapters, head) it reads where the model has it; the model itself, and
+// whoever trains it, sees nothing of this.
 #include <memory>
 
 #include "kernels/quant/quantize.h"
@@ -13,8 +14,8 @@ const Registry<QuantFormat>& quant_formats();
 
 class QuantizedModel {
  public:
-  // Memory for the copies is taken here, once. `source` outlives this. What it was of, the matrices, is given up where nobody else needs them
-  // (Source::shrinks): then it is of no use but for this, and does not change.
+  // Memory for the copies is taken here, once. `source` outlives this. What it was of, the matrices, is given up where
+  // nobody else needs them (Source::shrinks): then it is of no use but for this, and does not change.
   enum class Source : uint8_t { stays, shrinks };
   QuantizedModel(Context& context, Model& source, QuantFormat format, Source after = Source::stays);
   // It has no gradients and no state: for infer() alone.

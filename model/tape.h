@@ -1,5 +1,6 @@
 #pragma once
-// What forward leaves for backward, last in, first out: backward is forward read bottom to top. One tape for each micro-batch in flight.
+// What forward leaves for backward, last in, first out: backward is forward read bottom to top. One tape for each
+// micro-batch in flight.
 #include <initializer_list>
 #include <vector>
 
@@ -7,7 +8,8 @@
 
 namespace hone {
 
-// costly: backward makes again what a pass over rows can make from what is kept: outputs of norms and activations, rotated queries and keys.
+// costly: backward makes again what a pass over rows can make from what is kept: outputs of norms and activations,
+// rotated queries and keys.
 enum class Keep : uint8_t { all, costly };
 
 class Tape {
@@ -49,7 +51,8 @@ class Tape {
   std::vector<Entry> entries_;
 };
 
-// Where a layer's forward puts what its backward will read: on the tape when training, in scratch (until the caller's ScratchScope ends) otherwise.
+// Where a layer's forward puts what its backward will read: on the tape when training, in scratch (until the caller's
+// ScratchScope ends) otherwise.
 inline Tensor keep(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return tape ? tape->push(dtype, dims) : context.scratch().take(dtype, dims);
 }

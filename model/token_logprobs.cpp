@@ -9,9 +9,10 @@
 namespace hone {
 namespace {
 
-// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that the last one is not read.
-void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options,
-                std::span<TokenScores> out) {
+// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that
+// the last one is not read.
+void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
+                const ScoreOptions& options, std::span<TokenScores> out) {
   ScratchScope scope(context);
   std::vector<BatchPart> parts;
   std::vector<int32_t> rows, targets;
@@ -34,8 +35,10 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
   Arena& scratch = context.scratch();
   const auto column = [&] { return scratch.take(DType::f32, {count}); };
   const Tensor logp = column(), lse = column(), entropy = options.entropy ? column() : Tensor();
-  const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts), upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
-  logprob_forward(context, logp, lse, entropy, hidden, model.head().value, upload(context, scratch, std::span<const int32_t>(targets)),
+  const Tensor hidden = infer(context, model, pack_batch(context, scratch, parts),
+                              upload(context, scratch, std::span<const int32_t>(rows)), nullptr);
+  logprob_forward(context, logp, lse, entropy, hidden, model.head().value,
+                  upload(context, scratch, std::span<const int32_t>(targets)),
                   inverse_temperature(static_cast<float>(options.temperature)));
 
   const auto spread = [&](Tensor values, std::vector<float> TokenScores::*member) {
@@ -54,13 +57,15 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
 
 }  // namespace
 
-std::vector<TokenScores> score_sequences(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
-                                         const ScoreOptions& options) {
-  HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature, "; log-probabilities want a positive one");
+std::vector<TokenScores> score_sequences(Context& context, Model& model,
+                                         std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options) {
+  HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature,
+             "; log-probabilities want a positive one");
   for (size_t s = 0; s < sequences.size(); ++s) {
     check_tokens(model, sequences[s], concat("sequence ", s));
-    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions + 1, "sequence ", s, " has ", sequences[s].size(),
-               " tokens; the model has ", model.shape().max_positions, " positions, and one more token can be predicted");
+    HONE_CHECK(static_cast<int64_t>(sequences[s].size()) <= model.shape().max_positions + 1, "sequence ", s, " has ",
+               sequences[s].size(), " tokens; the model has ", model.shape().max_positions,
+               " positions, and one more token can be predicted");
   }
   std::vector<TokenScores> out(sequences.size());
   for (size_t begin = 0; begin < sequences.size();) {
@@ -68,7 +73,8 @@ std::vector<TokenScores> score_sequences(Context& context, Model& model, std::sp
     int64_t tokens = 0;
     do tokens += static_cast<int64_t>(sequences[end++].size());
     while (end < sequences.size() && tokens + static_cast<int64_t>(sequences[end].size()) <= options.batch_tokens);
-    score_pack(context, model, sequences.subspan(begin, end - begin), options, std::span(out).subspan(begin, end - begin));
+    score_pack(context, model, sequences.subspan(begin, end - begin), options,
+               std::span(out).subspan(begin, end - begin));
     begin = end;
   }
   return out;

@@ -48,7 +48,8 @@ struct PreNormBlock {
     kept.attention_in = take_back_cheap(tape);
     return kept;
   }
-  void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv, int64_t block) const {
+  void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv,
+               int64_t block) const {
     ScratchScope scope(context);
     const Kept kept = keep(context, tape, x);
     attention_norm.forward(context, kept.attention_in, x, kept.attention_norm);
@@ -58,7 +59,9 @@ struct PreNormBlock {
   }
   // Whether project_between and its like do what this block's parts do.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
-  bool fusible() const { return attention.qkv.plain() && attention.output.plain() && mlp.gate_up.plain() && mlp.down.plain(); }
+  bool fusible() const {
+    return attention.qkv.plain() && attention.output.plain() && mlp.gate_up.plain() && mlp.down.plain();
+  }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
     ScratchScope scope(context);
     Kept kept = take_back(tape);
@@ -119,12 +122,14 @@ class Stack : public Model {
     if (embedding_.grad) embedding_backward(context, embedding_.grad, dx, batch.tokens);
     if (positions_.grad) embedding_backward(context, positions_.grad, dx, batch.positions);
   }
-  void forward_block(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv) override {
+  void forward_block(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape,
+                     const KvView* kv) override {
     blocks_[static_cast<size_t>(block)].forward(context, batch, out, x, tape, kv, block);
   }
   void infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
     if constexpr (PreNormBlock<Norm, Mlp>::fuses)
-      if (kv && kv->k.front().dtype == x.dtype && std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); }))
+      if (kv && kv->k.front().dtype == x.dtype &&
+          std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); }))
         return infer_fused(context, batch, x, *kv);
     Model::infer_blocks(context, batch, x, kv);
   }
@@ -140,12 +145,15 @@ class Stack : public Model {
 
  protected:
   // forward_block() of all blocks with the same bits, from attention to attention.
-  void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const requires(PreNormBlock<Norm, Mlp>::fuses) {
+  void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const
+      requires(PreNormBlock<Norm, Mlp>::fuses) {
     ScratchScope scope(context);
     const QkvShape& heads = blocks_[0].attention.heads;
     const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     const Tensor mixed = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads * heads.head_dim});
-    const auto heads_of = [&](size_t b) { return blocks_[b].attention.heads_of(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b)); };
+    const auto heads_of = [&](size_t b) {
+      return blocks_[b].attention.heads_of(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b));
+    };
     project_heads(context, x, heads_of(0));
     for (size_t b = 0; b < blocks_.size(); ++b) {
       const auto& block = blocks_[b];

@@ -10,13 +10,14 @@
 namespace hone {
 namespace {
 
-// The score of the prompt with the completion. A completion that ended gets the end of turn that the reward model was trained with; one that was cut
-// off at its length does not, and pays missing_eos_penalty. The model is loaded when it is first asked, on a device of its own: a recipe may name a
-// folder that one of its stages makes.
+// The score of the prompt with the completion. A completion that ended gets the end of turn that the reward model was
+// trained with; one that was cut off at its length does not, and pays missing_eos_penalty. The model is loaded when it
+// is first asked, on a device of its own: a recipe may name a folder that one of its stages makes.
 class ModelReward : public Reward {
  public:
   void fields(Fields& f) override {
-    f("path", path_, "folder of the reward model (a reward_model stage's checkpoint, or Hugging Face's with score.weight [1, D])");
+    f("path", path_,
+      "folder of the reward model (a reward_model stage's checkpoint, or Hugging Face's with score.weight [1, D])");
     format_.fields(f);
     f("missing_eos_penalty", missing_eos_penalty_,
       "subtracted from the score of a completion that was cut off at its length (finish_reason \"length\"); 0 = none");
@@ -58,7 +59,8 @@ class ModelReward : public Reward {
 
  private:
   static bool was_cut(const Completion& completion) { return completion.finish_reason == "length"; }
-  // What the reward model reads: up to the end of the assistant's turn or, of a completion that was cut off, up to its last token.
+  // What the reward model reads: up to the end of the assistant's turn or, of a completion that was cut off, up to its
+  // last token.
   std::vector<int32_t> tokens(const Task& task, const Completion& completion) const {
     if (was_cut(completion)) {
       std::vector<int32_t> out = encoder_->prompt(task);
@@ -78,7 +80,8 @@ class ModelReward : public Reward {
   mutable std::optional<PromptEncoder> encoder_;
 };
 
-[[maybe_unused]] const bool added = rewards().add("reward_model", [] { return std::unique_ptr<Reward>(new ModelReward); });
+[[maybe_unused]] const bool added =
+    rewards().add("reward_model", [] { return std::unique_ptr<Reward>(new ModelReward); });
 
 }  // namespace
 }  // namespace hone

@@ -17,7 +17,8 @@ namespace {
 std::string material_of(const Needs& needs) {
   if (needs.behavior) return "completions that the stage itself samples and rewards (kind = \"rl\")";
   if (needs.per != Per::pair) return "single completions (kind = \"sft\" or \"labelled\")";
-  return needs.critic ? "the scores of a pair (kind = \"reward_model\")" : "pairs of a chosen and a rejected completion (kind = \"preference\")";
+  return needs.critic ? "the scores of a pair (kind = \"reward_model\")"
+                      : "pairs of a chosen and a rejected completion (kind = \"preference\")";
 }
 
 }  // namespace
@@ -25,17 +26,23 @@ std::string material_of(const Needs& needs) {
 void OfflineTraining::fields(Fields& f) {
   f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
   objective_.fields(f);
-  const std::string needed = material_of(objective_.made->needs()), given = material_of(objectives().at(own_objective_)()->needs());
-  f.require("objective", needed == given, concat(objective_.objective, " learns from ", needed, ", and this stage trains on ", given));
+  const std::string needed = material_of(objective_.made->needs()),
+                    given = material_of(objectives().at(own_objective_)()->needs());
+  f.require("objective", needed == given,
+            concat(objective_.objective, " learns from ", needed, ", and this stage trains on ", given));
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
-    "score all rows with the reference before training and free it; false: score each when it is first needed. The bits are the same");
-  f("eval_files", eval_files_, "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
+    "score all rows with the reference before training and free it; false: score each when it is first needed. The "
+    "bits are the same");
+  f("eval_files", eval_files_,
+    "JSON Lines files of rows that are held out: their eval_loss is measured every eval_steps and at the end");
   f("eval_share", eval_share_, "share of the rows that is held out instead");
   early_stop_.fields(f);
   loop_.fields(f);
-  f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
+  f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch,
+            concat("batch_size must be in [1, ", max_batch, "]"));
   f.require("eval_share", eval_share_ >= 0 && eval_share_ < 1, "eval_share must be in [0, 1)");
-  f.require("eval_share", eval_share_ == 0 || eval_files_.empty(), "rows are held out by eval_files or by eval_share, not both");
+  f.require("eval_share", eval_share_ == 0 || eval_files_.empty(),
+            "rows are held out by eval_files or by eval_share, not both");
   const bool measures = eval_share_ > 0 || !eval_files_.empty();
   f.require("early_stopping_patience", early_stop_.early_stopping_patience == 0 || (measures && loop_.eval_steps > 0),
             "early_stopping_patience needs rows that are held out (eval_files or eval_share) and eval_steps");
@@ -95,11 +102,13 @@ int64_t tokens_of(const Group& group) {
 // Of replies that are no pairs the margin is the difference of the two means.
 void add_margin(Metrics& metrics) {
   const auto chosen = metrics.find("rewards/chosen"), rejected = metrics.find("rewards/rejected");
-  if (chosen != metrics.end() && rejected != metrics.end()) metrics.emplace("rewards/margins", chosen->second - rejected->second);
+  if (chosen != metrics.end() && rejected != metrics.end())
+    metrics.emplace("rewards/margins", chosen->second - rejected->second);
 }
 
 // The groups of the next step.
-void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, int64_t packed_tokens, std::vector<Group*>& batch) {
+void next_batch(std::vector<Group>& groups, IndexLoader& order, int64_t count, int64_t packed_tokens,
+                std::vector<Group*>& batch) {
   batch.clear();
   for (int64_t tokens = 0; packed_tokens > 0 || static_cast<int64_t>(batch.size()) < count;) {
     IndexLoader ahead = order;
@@ -119,7 +128,8 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());
   std::vector<Group*> batch;
   int64_t steps = 0;
-  for (; static_cast<double>(order.drawn()) < wanted; ++steps) next_batch(groups, order, batch_size_, packed_tokens, batch);
+  for (; static_cast<double>(order.drawn()) < wanted; ++steps)
+    next_batch(groups, order, batch_size_, packed_tokens, batch);
   return steps;
 }
 
@@ -168,7 +178,8 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
   if (!held.empty())
     held_out.measure = [&] {
       MetricSums prepared;
-      Metrics measured = measure_loss(run.context, *run.model, trainer, loop_.trainer.temperature, ready(all_held, prepared), objective);
+      Metrics measured = measure_loss(run.context, *run.model, trainer, loop_.trainer.temperature,
+                                      ready(all_held, prepared), objective);
       measured.merge(prepared.means());
       add_margin(measured);
       return measured;

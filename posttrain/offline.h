@@ -1,6 +1,7 @@
 #pragma once
-// Training on groups that lie ready before the stage begins: what SFT (groups of one), preferences (pairs) and labelled replies have in common. A
-// part of the groups may be held out: its loss is measured as the stage goes on, and may end it.
+// Training on groups that lie ready before the stage begins: what SFT (groups of one), preferences (pairs) and labelled
+// replies have in common. A part of the groups may be held out: its loss is measured as the stage goes on, and may end
+// it.
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ class OfflineTraining {
 
   // The groups of one data set, in order; called for the training rows and, where eval_files are given, for those.
   using Load = std::function<std::vector<Group>(const RowSource& rows)>;
-  // What a batch of groups trains on (their samples, if null). Called for every batch, held out or not; its results live until the next call.
+  // What a batch of groups trains on (their samples, if null). Called for every batch, held out or not; its results
+  // live until the next call.
   using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, MetricSums& metrics)>;
   void run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr) const;
 

@@ -1,5 +1,6 @@
 #pragma once
-// The frame of the stages that train on rows: where these come from (Source: rows, templates, sample.max_length) and how they are trained on.
+// The frame of the stages that train on rows: where these come from (Source: rows, templates, sample.max_length) and
+// how they are trained on.
 #include <utility>
 
 #include "posttrain/offline.h"
@@ -10,7 +11,8 @@ template <class Source>
 class OfflineStage : public Stage {
  public:
   // samples_of_group: how many of a group's samples a step trains on.
-  OfflineStage(OfflineTraining training, int64_t samples_of_group) : training_(std::move(training)), samples_of_group_(samples_of_group) {}
+  OfflineStage(OfflineTraining training, int64_t samples_of_group)
+      : training_(std::move(training)), samples_of_group_(samples_of_group) {}
   void fields(Fields& f) override {
     data_.fields(f);
     training_.fields(f);

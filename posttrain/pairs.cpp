@@ -11,7 +11,8 @@ void PairSource::fields(Fields& f) {
   actor.fields(f);
   f("rollout", rollout, "the engine that samples");
   f("margin", margin, "the rewards of a pair differ by more than this");
-  f("pairs_per_prompt", pairs_per_prompt, "pairs of a prompt at most: the best reply with the worst, the second best with the second worst, ...");
+  f("pairs_per_prompt", pairs_per_prompt,
+    "pairs of a prompt at most: the best reply with the worst, the second best with the second worst, ...");
   f.require("margin", margin >= 0, "margin must be 0 or more");
   f.require("pairs_per_prompt", pairs_per_prompt > 0, "pairs_per_prompt must be positive");
   f.require("reward", actor.reward.reward != nullptr || !f.reading(), "pairs need a reward ([reward] kind = \"...\")");
@@ -27,7 +28,8 @@ std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
   std::vector<const Sample*> ranked;
   for (const Sample& sample : group.samples)
     if (sample.judged && sample.completion.finish_reason == "stop") ranked.push_back(&sample);
-  std::stable_sort(ranked.begin(), ranked.end(), [](const Sample* a, const Sample* b) { return a->reward > b->reward; });
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const Sample* a, const Sample* b) { return a->reward > b->reward; });
   std::vector<Json> out;
   for (size_t i = 0; 2 * i + 1 < ranked.size() && static_cast<int64_t>(i) < most; ++i) {
     const Sample &chosen = *ranked[i], &rejected = *ranked[ranked.size() - 1 - i];

@@ -1,5 +1,6 @@
 #pragma once
-// Preference pairs out of a model's own replies: several of each prompt are drawn and judged, a good one and a bad one make a pair.
+// Preference pairs out of a model's own replies: several of each prompt are drawn and judged, a good one and a bad one
+// make a pair.
 #include <functional>
 
 #include "posttrain/rl/actor.h"
@@ -15,9 +16,10 @@ struct PairSource {
   void fields(Fields& f);
 };
 
-// A group's pairs as rows {"prompt", "chosen", "rejected", "chosen_reward", "rejected_reward", "answer"}, best first; of equal rewards the reply
-// drawn first. Of a task with messages, prompt, chosen and rejected are lists of messages (TRL's conversational format); else they are texts. Replies
-// that failed, that no reward judged, or that were cut off (their end would be made up) take no part.
+// A group's pairs as rows {"prompt", "chosen", "rejected", "chosen_reward", "rejected_reward", "answer"}, best first;
+// of equal rewards the reply drawn first. Of a task with messages, prompt, chosen and rejected are lists of messages
+// (TRL's conversational format); else they are texts. Replies that failed, that no reward judged, or that were cut off
+// (their end would be made up) take no part.
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most);
 
 struct PairReport {

@@ -29,15 +29,20 @@ struct PairText {
   RowText prompt, chosen, rejected;
 };
 
-bool same(const Message& a, const Message& b) { return a.role == b.role && a.content == b.content && a.extra == b.extra; }
+bool same(const Message& a, const Message& b) {
+  return a.role == b.role && a.content == b.content && a.extra == b.extra;
+}
 
 // Whether messages are a conversation from its beginning, and not the assistant's reply to one.
-bool is_whole(const std::vector<Message>& messages) { return !messages.empty() && messages.front().role != "assistant"; }
+bool is_whole(const std::vector<Message>& messages) {
+  return !messages.empty() && messages.front().role != "assistant";
+}
 
 // Two whole conversations: what they begin with is the prompt.
 void share_prompt(PairText& pair, const std::string& where) {
   std::vector<Message>&a = pair.chosen.messages, &b = pair.rejected.messages;
-  const auto parted = static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same).first - a.begin());
+  const auto parted =
+      static_cast<size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end(), same).first - a.begin());
   HONE_CHECK(parted > 0 && parted < std::min(a.size(), b.size()), where,
              ": without a prompt, chosen and rejected must begin with the same messages and end with different ones");
   const auto cut = static_cast<std::ptrdiff_t>(parted);
@@ -47,11 +52,13 @@ void share_prompt(PairText& pair, const std::string& where) {
 
 // A reply that is the whole conversation, prompt included, is what follows the prompt.
 void drop_prompt(const std::vector<Message>& prompt, std::vector<Message>& reply) {
-  if (prompt.empty() || reply.size() <= prompt.size() || !std::equal(prompt.begin(), prompt.end(), reply.begin(), same)) return;
+  if (prompt.empty() || reply.size() <= prompt.size() || !std::equal(prompt.begin(), prompt.end(), reply.begin(), same))
+    return;
   reply.erase(reply.begin(), reply.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
 }
 
-PairText read_pair(const std::string& prompt, const std::string& chosen, const std::string& rejected, const Json& row, const std::string& where) {
+PairText read_pair(const std::string& prompt, const std::string& chosen, const std::string& rejected, const Json& row,
+                   const std::string& where) {
   PairText out{.prompt = {}, .chosen = fill_text(chosen, row, where), .rejected = fill_text(rejected, row, where)};
   const bool conversations = !out.chosen.messages.empty() && !out.rejected.messages.empty();
   const bool prompt_is_missing = prompt == "{prompt}" && !row.find("prompt") && !row.find("messages");
@@ -59,14 +66,17 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
     out.prompt.messages = parse_messages(*messages, where);
   else if (!(prompt_is_missing && conversations))
     out.prompt = fill_text(prompt, row, where);
-  // Whole conversations hold their prompt. One that stands beside them, too (UltraFeedback has the question as a text), is not asked twice.
-  if (out.prompt.messages.empty() && ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
+  // Whole conversations hold their prompt. One that stands beside them, too (UltraFeedback has the question as a text),
+  // is not asked twice.
+  if (out.prompt.messages.empty() &&
+      ((prompt_is_missing && conversations) || (is_whole(out.chosen.messages) && is_whole(out.rejected.messages))))
     share_prompt(out, where);
   for (RowText* reply : {&out.chosen, &out.rejected}) drop_prompt(out.prompt.messages, reply->messages);
   return out;
 }
 
-Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleReader& reader, const std::string& where) {
+Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleReader& reader,
+                 const std::string& where) {
   Group out;
   out.task.id = where;
   out.task.prompt = prompt.text, out.task.messages = prompt.messages;
@@ -77,22 +87,26 @@ Group make_group(const RowText& prompt, std::span<const RowText* const> replies,
 double read_number(const std::string& text, const std::string& where) {
   double out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  HONE_CHECK(error == std::errc() && end == text.data() + text.size() && std::isfinite(out), where, ": the margin is '", text, "', not a number");
+  HONE_CHECK(error == std::errc() && end == text.data() + text.size() && std::isfinite(out), where, ": the margin is '",
+             text, "', not a number");
   return out;
 }
 
 bool read_label(const std::string& text, const std::string& where) {
   if (text == "true" || text == "True" || text == "1") return true;
-  HONE_CHECK(text == "false" || text == "False" || text == "0", where, ": the label is '", text, "', not true, false, 1 or 0");
+  HONE_CHECK(text == "false" || text == "False" || text == "0", where, ": the label is '", text,
+             "', not true, false, 1 or 0");
   return false;
 }
 
 size_t prompt_length(const Sample& sample) {
-  return static_cast<size_t>(std::find_if(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; }) - sample.mask.begin());
+  return static_cast<size_t>(std::find_if(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; }) -
+                             sample.mask.begin());
 }
 
 Sample mismatched(const Sample& prompt, const Sample& reply, int64_t max_length) {
-  const auto head = static_cast<std::ptrdiff_t>(prompt_length(prompt)), tail = static_cast<std::ptrdiff_t>(prompt_length(reply));
+  const auto head = static_cast<std::ptrdiff_t>(prompt_length(prompt)),
+             tail = static_cast<std::ptrdiff_t>(prompt_length(reply));
   Sample out;
   out.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + head);
   out.tokens.insert(out.tokens.end(), reply.tokens.begin() + tail, reply.tokens.end());

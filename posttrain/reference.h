@@ -10,8 +10,8 @@
 
 namespace hone {
 
-// The model as it was when the run's stage began; fills reference_logp. It is a copy, but where the run trains adapters: then it is the run's own
-// model without them, or with those that the stage began with.
+// The model as it was when the run's stage began; fills reference_logp. It is a copy, but where the run trains
+// adapters: then it is the run's own model without them, or with those that the stage began with.
 class Reference {
  public:
   Reference(const Run& run, double temperature);

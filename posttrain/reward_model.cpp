@@ -13,9 +13,10 @@ RewardModel::RewardModel(const std::filesystem::path& folder, const std::string&
     : device_(open_device(device)), context_(*device_), tokenizer_(Tokenizer::load(folder)) {
   model_ = load_model(context_, folder, {.dtype = model_dtype("auto", context_.kind())});
   head_ = load_value_head(context_, folder);
-  HONE_CHECK(!head_.empty(), folder.string(), ": has no score.weight; a reward model's folder does (a reward_model stage's checkpoint)");
-  HONE_CHECK(static_cast<int64_t>(head_.size()) == model_->shape().hidden_size, folder.string(), ": score.weight has ", head_.size(),
-             " numbers, the model is ", model_->shape().hidden_size, " wide");
+  HONE_CHECK(!head_.empty(), folder.string(),
+             ": has no score.weight; a reward model's folder does (a reward_model stage's checkpoint)");
+  HONE_CHECK(static_cast<int64_t>(head_.size()) == model_->shape().hidden_size, folder.string(), ": score.weight has ",
+             head_.size(), " numbers, the model is ", model_->shape().hidden_size, " wide");
   check_tokenizer(*model_, tokenizer_);
 }
 
@@ -31,13 +32,15 @@ void RewardModel::score_pack(std::span<const std::span<const int32_t>> sequences
   }
   const auto count = static_cast<int64_t>(last.size()), width = model_->shape().hidden_size;
   const Tensor value = scratch.take(DType::f32, {count, 1});
-  Tensor hidden = infer(context_, *model_, pack_batch(context_, scratch, parts), upload(context_, scratch, std::span<const int32_t>(last)), nullptr);
+  Tensor hidden = infer(context_, *model_, pack_batch(context_, scratch, parts),
+                        upload(context_, scratch, std::span<const int32_t>(last)), nullptr);
   if (hidden.dtype != DType::f32) {
     const Tensor wide = scratch.take(DType::f32, hidden.dims());
     cast(context_, wide, hidden);
     hidden = wide;
   }
-  gemm_forward(context_, value, hidden, upload(context_, scratch, std::span<const float>(head_)).view({1, width}), Tensor(), Tensor());
+  gemm_forward(context_, value, hidden, upload(context_, scratch, std::span<const float>(head_)).view({1, width}),
+               Tensor(), Tensor());
   for (const float score : download(context_, value.view({count}))) scores.push_back(score);
 }
 
@@ -79,14 +82,16 @@ void write_classifier_config(const std::filesystem::path& folder, const Tokenize
   JsonArray architectures;
   for (const Json& name : config.at("architectures", path).as_array("architectures")) {
     std::string text = name.as_string("architectures");
-    if (const size_t at = text.find(language_model); at != std::string::npos) text.replace(at, language_model.size(), "ForSequenceClassification");
+    if (const size_t at = text.find(language_model); at != std::string::npos)
+      text.replace(at, language_model.size(), "ForSequenceClassification");
     architectures.push_back(std::move(text));
   }
   config.set("architectures", std::move(architectures));
   config.set("num_labels", 1);
   config.set("id2label", JsonObject{{"0", "LABEL_0"}});
   config.set("label2id", JsonObject{{"LABEL_0", 0}});
-  if (const std::optional<int32_t> pad = tokenizer.find(tokenizer.special_token("pad_token")); pad && pad != tokenizer.eos())
+  if (const std::optional<int32_t> pad = tokenizer.find(tokenizer.special_token("pad_token"));
+      pad && pad != tokenizer.eos())
     config.set("pad_token_id", int64_t{*pad});
   write_file_atomic(path, config.dump(2) + "\n");
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A reward model: a trunk and a head [1, D] without a bias; a text's score is the head's product with the hidden state of its last token, as in
-// Hugging Face's sequence classifiers.
+// A reward model: a trunk and a head [1, D] without a bias; a text's score is the head's product with the hidden state
+// of its last token, as in Hugging Face's sequence classifiers.
 #include <filesystem>
 #include <memory>
 
@@ -16,8 +16,8 @@ class RewardModel {
   // A model folder with score.weight; device as in a recipe (cpu | cuda | auto).
   RewardModel(const std::filesystem::path& folder, const std::string& device);
 
-  // One score a sequence of tokens, 0 for an empty one. Of a sequence longer than the model's positions the last ones count. A score does not depend
-  // on the other sequences.
+  // One score a sequence of tokens, 0 for an empty one. Of a sequence longer than the model's positions the last ones
+  // count. A score does not depend on the other sequences.
   std::vector<double> score(std::span<const std::vector<int32_t>> sequences);
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
@@ -34,7 +34,8 @@ class RewardModel {
 // For training: the sample with one more token, which alone is trained on, so that its value is the score of the text.
 void score_at_end(Sample& sample);
 
-// Makes a saved model's config.json that of a sequence classifier with one label (its score.weight is save_model's to write).
+// Makes a saved model's config.json that of a sequence classifier with one label (its score.weight is save_model's to
+// write).
 void write_classifier_config(const std::filesystem::path& folder, const Tokenizer& tokenizer);
 
 }  // namespace hone

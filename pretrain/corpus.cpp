@@ -19,7 +19,8 @@ void CorpusSource::fields(Fields& f) {
 
 void check_corpus(const CorpusSource& source) {
   HONE_CHECK(!source.files.empty() || source.generator.generator, "corpus: name files or a generator");
-  for (const std::string& file : source.files) HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
+  for (const std::string& file : source.files)
+    HONE_CHECK(std::filesystem::exists(expand_path(file)), expand_path(file), ": no such file");
 }
 
 static int64_t generated_documents(const CorpusSource& source) {
@@ -67,14 +68,16 @@ std::function<bool(std::string&)> corpus_reader(const CorpusSource& source) {
 
 void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder) {
   const BpeTrainResult result = train_bpe(corpus_reader(source), options);
-  const Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", options.special_tokens.at(0)}};
+  const Json config =
+      JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", options.special_tokens.at(0)}};
   make_folder(folder);
   write_file_atomic(folder / "tokenizer.json", bpe_tokenizer_json(result, options).dump() + "\n");
   write_file_atomic(folder / "tokenizer_config.json", config.dump(2) + "\n");
   log::info("tokenizer: ", result.vocab.size(), " tokens, ", result.merges.size(), " merges");
 }
 
-std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder) {
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
+                                      const std::filesystem::path& folder) {
   std::filesystem::path out = folder / "tokens.bin";
   if (std::filesystem::exists(out)) return out;
   make_folder(folder);
@@ -83,7 +86,8 @@ std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenize
   const std::filesystem::path drawn = folder / "documents.jsonl";
   if (source.generator.generator) {
     JsonlWriter file(drawn);
-    for (int64_t i = 0; i < generated_documents(source); ++i) file.write(JsonObject{{source.text_key, generated_document(source, i)}});
+    for (int64_t i = 0; i < generated_documents(source); ++i)
+      file.write(JsonObject{{source.text_key, generated_document(source, i)}});
     file.flush();
     inputs.push_back(drawn.string());
   }

@@ -24,10 +24,12 @@ void check_corpus(const CorpusSource& source);
 // Gives the documents one after another, then false.
 std::function<bool(std::string&)> corpus_reader(const CorpusSource& source);
 
-// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. The first special token ends documents.
+// Trains a byte-level BPE tokenizer on the corpus and writes it as a tokenizer folder. The first special token ends
+// documents.
 void train_tokenizer(const CorpusSource& source, const BpeTrainOptions& options, const std::filesystem::path& folder);
 
 // The corpus as a token file in `folder`, made unless it is there. Files with no JSON are one document each.
-std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer, const std::filesystem::path& folder);
+std::filesystem::path tokenize_corpus(const CorpusSource& source, const Tokenizer& tokenizer,
+                                      const std::filesystem::path& folder);
 
 }  // namespace hone

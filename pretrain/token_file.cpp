@@ -35,22 +35,27 @@ struct TokenFile::Impl {
 
   void check() {
     std::memcpy(&header, bytes, sizeof header);
-    HONE_CHECK(std::memcmp(header.magic, token_file_magic, sizeof header.magic) == 0, name, ": is no token file (it does not start with HONETOK1)");
-    HONE_CHECK(header.bytes_per_id == 2 || header.bytes_per_id == 4, name, ": ", header.bytes_per_id, " bytes per id; 2 or 4 are known");
-    HONE_CHECK(header.vocab_size > 0 && header.vocab_size <= uint32_t{std::numeric_limits<int32_t>::max()}, name, ": vocabulary of ",
-               header.vocab_size);
+    HONE_CHECK(std::memcmp(header.magic, token_file_magic, sizeof header.magic) == 0, name,
+               ": is no token file (it does not start with HONETOK1)");
+    HONE_CHECK(header.bytes_per_id == 2 || header.bytes_per_id == 4, name, ": ", header.bytes_per_id,
+               " bytes per id; 2 or 4 are known");
+    HONE_CHECK(header.vocab_size > 0 && header.vocab_size <= uint32_t{std::numeric_limits<int32_t>::max()}, name,
+               ": vocabulary of ", header.vocab_size);
     const uint64_t body = size - sizeof header;
-    HONE_CHECK(header.num_tokens <= body / header.bytes_per_id, name, ": says it has ", header.num_tokens, " tokens, more than its ", size,
-               " bytes hold");
+    HONE_CHECK(header.num_tokens <= body / header.bytes_per_id, name, ": says it has ", header.num_tokens,
+               " tokens, more than its ", size, " bytes hold");
     const uint64_t ids_end = sizeof header + header.num_tokens * header.bytes_per_id;
-    HONE_CHECK(header.documents_offset >= ids_end && header.documents_offset <= size, name, ": its document table at byte ", header.documents_offset,
-               " is not between the ids' end (", ids_end, ") and the file's (", size, ")");
-    HONE_CHECK(header.num_documents == (size - header.documents_offset) / 8 && (size - header.documents_offset) % 8 == 0, name, ": says it has ",
-               header.num_documents, " documents, its table has ", size - header.documents_offset, " bytes");
+    HONE_CHECK(header.documents_offset >= ids_end && header.documents_offset <= size, name,
+               ": its document table at byte ", header.documents_offset, " is not between the ids' end (", ids_end,
+               ") and the file's (", size, ")");
+    HONE_CHECK(
+        header.num_documents == (size - header.documents_offset) / 8 && (size - header.documents_offset) % 8 == 0, name,
+        ": says it has ", header.num_documents, " documents, its table has ", size - header.documents_offset, " bytes");
     uint64_t before = 0;
     for (uint64_t d = 0; d < header.num_documents; ++d) {
       const uint64_t start = document(d);
-      HONE_CHECK(start >= before && start <= header.num_tokens && (d > 0 || start == 0), name, ": document ", d, " starts at token ", start);
+      HONE_CHECK(start >= before && start <= header.num_tokens && (d > 0 || start == 0), name, ": document ", d,
+                 " starts at token ", start);
       before = start;
     }
   }
@@ -75,20 +80,23 @@ int64_t TokenFile::num_documents() const { return static_cast<int64_t>(impl_->he
 int32_t TokenFile::vocab_size() const { return static_cast<int32_t>(impl_->header.vocab_size); }
 
 int64_t TokenFile::document_start(int64_t document) const {
-  HONE_CHECK(document >= 0 && document <= num_documents(), impl_->name, ": document ", document, " of ", num_documents());
-  return document == num_documents() ? num_tokens() : static_cast<int64_t>(impl_->document(static_cast<uint64_t>(document)));
+  HONE_CHECK(document >= 0 && document <= num_documents(), impl_->name, ": document ", document, " of ",
+             num_documents());
+  return document == num_documents() ? num_tokens()
+                                     : static_cast<int64_t>(impl_->document(static_cast<uint64_t>(document)));
 }
 
 void TokenFile::read(int64_t begin, std::span<int32_t> out) const {
   const auto count = static_cast<int64_t>(out.size());
-  HONE_CHECK(begin >= 0 && begin <= num_tokens() && count <= num_tokens() - begin, impl_->name, ": tokens ", begin, "+", count, " of ", num_tokens());
+  HONE_CHECK(begin >= 0 && begin <= num_tokens() && count <= num_tokens() - begin, impl_->name, ": tokens ", begin, "+",
+             count, " of ", num_tokens());
   const size_t width = impl_->header.bytes_per_id;
   const unsigned char* from = impl_->bytes + sizeof impl_->header + static_cast<size_t>(begin) * width;
   for (size_t i = 0; i < out.size(); ++i, from += width) {
     uint32_t id = 0;
     std::memcpy(&id, from, width);  // little-endian, as the format is
-    HONE_CHECK(id < impl_->header.vocab_size, impl_->name, ": token ", begin + static_cast<int64_t>(i), " is ", id, ", past the vocabulary of ",
-               impl_->header.vocab_size);
+    HONE_CHECK(id < impl_->header.vocab_size, impl_->name, ": token ", begin + static_cast<int64_t>(i), " is ", id,
+               ", past the vocabulary of ", impl_->header.vocab_size);
     out[i] = static_cast<int32_t>(id);
   }
 }

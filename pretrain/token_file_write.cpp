@@ -51,8 +51,10 @@ class Writer {
     write(starts_.data(), starts_.size() * sizeof starts_[0]);
     HONE_CHECK(std::fseek(file_, 0, SEEK_SET) == 0, temporary_, ": cannot be written: ", std::strerror(errno));
     write(&header_, sizeof header_);
-    HONE_CHECK(std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0, temporary_, ": cannot be written: ", std::strerror(errno));
-    HONE_CHECK(std::rename(temporary_.c_str(), path_.c_str()) == 0, path_.string(), ": cannot be written: ", std::strerror(errno));
+    HONE_CHECK(std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0, temporary_,
+               ": cannot be written: ", std::strerror(errno));
+    HONE_CHECK(std::rename(temporary_.c_str(), path_.c_str()) == 0, path_.string(),
+               ": cannot be written: ", std::strerror(errno));
     std::fclose(file_);
     file_ = nullptr;
   }
@@ -70,7 +72,8 @@ class Writer {
   std::FILE* file_ = nullptr;
 };
 
-void read_documents(const std::string& input, std::string_view text_key, const std::function<void(std::string)>& document) {
+void read_documents(const std::string& input, std::string_view text_key,
+                    const std::function<void(std::string)>& document) {
   if (!is_jsonl(input)) {
     document(read_file(input, max_document_bytes));
     return;
@@ -83,8 +86,8 @@ void read_documents(const std::string& input, std::string_view text_key, const s
 
 }  // namespace
 
-TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs, std::string_view text_key,
-                                const Tokenizer& tokenizer) {
+TokenizeReport write_token_file(const std::filesystem::path& out, std::span<const std::string> inputs,
+                                std::string_view text_key, const Tokenizer& tokenizer) {
   constexpr size_t batch_bytes = size_t{4} << 20;
   HONE_CHECK(tokenizer.eos(), "the tokenizer has no end-of-sequence token to put between documents");
   Writer writer(out, tokenizer.vocab_size());

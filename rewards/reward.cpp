@@ -25,7 +25,8 @@ Registry<RewardFactory>& rewards() {
 static std::shared_ptr<Reward> make_kind(std::string_view kind) { return rewards().at(kind)(); }
 
 void RewardSpec::fields(Fields& f) {
-  f("kind", kind, "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
+  f("kind", kind,
+    "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
   f("name", name, "what metrics and messages call it; empty = the kind");
   f("weight", weight, "factor of its score where rewards are added up");
   if (f.reading()) {
@@ -52,7 +53,9 @@ void RewardSpec::check() const {
 std::shared_ptr<const Reward> make_reward(std::string_view spec) {
   RewardSpec out;
   if (spec.starts_with('{'))
-    Config::from_text("reward = " + std::string(spec), "--reward").read([&](Fields& f) { f("reward", out, "the reward"); });
+    Config::from_text("reward = " + std::string(spec), "--reward").read([&](Fields& f) {
+      f("reward", out, "the reward");
+    });
   else if (spec.ends_with(".toml"))
     Config::from_file(std::string(spec)).read([&](Fields& f) { out.fields(f); });
   else {

@@ -6,7 +6,8 @@
 
 namespace hone {
 
-EngineLoop::EngineLoop(Engine& engine, int64_t max_replies) : engine_(engine), max_replies_(max_replies), thread_([this] { run(); }) {}
+EngineLoop::EngineLoop(Engine& engine, int64_t max_replies)
+    : engine_(engine), max_replies_(max_replies), thread_([this] { run(); }) {}
 
 EngineLoop::~EngineLoop() {
   {
@@ -35,7 +36,9 @@ uint64_t EngineLoop::submit(std::vector<Request> requests, std::shared_ptr<Reply
         if (const auto to = listener_of(number)) tell(number, *to, [&] { to->on_token(i, reply, written); });
       };
     job.tickets.push_back(engine_.submit(
-        std::move(requests[i]), [this, number, i](uint64_t, std::vector<Reply> done) { finish(number, i, std::move(done)); }, std::move(on_token)));
+        std::move(requests[i]),
+        [this, number, i](uint64_t, std::vector<Reply> done) { finish(number, i, std::move(done)); },
+        std::move(on_token)));
   }
   state_.replies += replies;
   pending_ = true;
@@ -112,7 +115,8 @@ void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> repl
     if (--job.unfinished == 0) {
       state_.replies -= job.replies;
       ++state_.jobs_finished;
-      state_.mean_seconds += (job.since.seconds() - state_.mean_seconds) / static_cast<double>(std::min<int64_t>(state_.jobs_finished, 32));
+      state_.mean_seconds += (job.since.seconds() - state_.mean_seconds) /
+                             static_cast<double>(std::min<int64_t>(state_.jobs_finished, 32));
       jobs_.erase(found);
     }
   }

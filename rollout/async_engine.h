@@ -1,5 +1,6 @@
 #pragma once
-// EngineLoop: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and no more.
+// EngineLoop: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and
+// no more.
 #include <condition_variable>
 #include <functional>
 #include <future>
@@ -15,8 +16,8 @@
 
 namespace hone {
 
-// Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit(). What a listener throws ends its own job:
-// it is told so by on_failure(), and nobody else notices.
+// Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit(). What a
+// listener throws ends its own job: it is told so by on_failure(), and nobody else notices.
 class ReplyListener {
  public:
   virtual ~ReplyListener() = default;
@@ -33,9 +34,11 @@ class EngineLoop {
   // Ends after the step under way; what has not finished is dropped.
   ~EngineLoop();
 
-  // From any thread. 0 where there is no room for all of them; otherwise a number for cancel(). wants_tokens: on_token is called, too.
+  // From any thread. 0 where there is no room for all of them; otherwise a number for cancel(). wants_tokens: on_token
+  // is called, too.
   uint64_t submit(std::vector<Request> requests, std::shared_ptr<ReplyListener> listener, bool wants_tokens);
-  // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing happens if it has finished.
+  // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing
+  // happens if it has finished.
   void cancel(uint64_t job);
   // Does it on the engine's thread, between two steps, and returns once it is done; throws what it threw.
   void at_rest(std::function<void(Engine&)> action);

@@ -20,7 +20,8 @@ Sequence ReplyWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShape& sh
   stops.erase(std::unique(stops.begin(), stops.end()), stops.end());
   Sequence out;
   out.tokens = request.prompt;
-  out.max_tokens = std::min(static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens, shape.max_positions);
+  out.max_tokens =
+      std::min(static_cast<int64_t>(request.prompt.size()) + request.sampling.max_tokens, shape.max_positions);
   if (request.sampling.thinking_budget > 0) {
     out.thinking = true;
     ticket->thinking_end = tokenizer_->encode(request.sampling.thinking_end);
@@ -51,7 +52,8 @@ bool ReplyWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
   reply.raw_logp.push_back(drawn.raw_logp[i]);
   if (request.top_logprobs > 0) {
     const auto& top = drawn.top_logprobs[i];
-    reply.top_logprobs.emplace_back(top.begin(), top.begin() + std::min<std::ptrdiff_t>(request.top_logprobs, std::ssize(top)));
+    reply.top_logprobs.emplace_back(top.begin(),
+                                    top.begin() + std::min<std::ptrdiff_t>(request.top_logprobs, std::ssize(top)));
   }
   if (!append(sequence, drawn.ids[i])) return false;
   return !sequence.thinking || sequence.written() < request.sampling.thinking_budget || end_thinking(sequence);

@@ -10,10 +10,12 @@
 namespace hone {
 namespace {
 
-constexpr auto param_size = static_cast<int64_t>(sizeof(SampleParams)), row_edits_size = static_cast<int64_t>(sizeof(RowEdits)),
+constexpr auto param_size = static_cast<int64_t>(sizeof(SampleParams)),
+               row_edits_size = static_cast<int64_t>(sizeof(RowEdits)),
                edit_size = static_cast<int64_t>(sizeof(LogitEdit));
 
-// Batches are filled up to these numbers of rows, and tables to whole multiples of blocks, so that few recordings serve all.
+// Batches are filled up to these numbers of rows, and tables to whole multiples of blocks, so that few recordings serve
+// all.
 int64_t padded_rows(int64_t rows) {
   int64_t out = 1;
   while (out < rows && out < 8) out *= 2;
@@ -22,7 +24,9 @@ int64_t padded_rows(int64_t rows) {
 }
 constexpr int64_t padded_blocks(int64_t blocks) { return (blocks + 63) / 64 * 64; }
 // Edits of a row with room for those that passes add, and likeliest ids of a place: powers of two.
-constexpr int64_t padded_power(int64_t count) { return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))); }
+constexpr int64_t padded_power(int64_t count) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+}
 
 // Puts items into a piece of words.
 template <class T>
@@ -33,10 +37,11 @@ void put_items(int32_t* words, const T* items, size_t count) {
 }  // namespace
 
 struct DecodeLoop::Shape {
-  // One piece of i32: the state's columns, the turn of what is handed over, offsets, tables; a host copy of the same layout fills it.
+  // One piece of i32: the state's columns, the turn of what is handed over, offsets, tables; a host copy of the same
+  // layout fills it.
   struct Layout {
     int64_t rows, blocks, edits, top;  // edits: of a row, 0 where no logit changes; top: likeliest ids
-    bool settled;                      // no two rows are of one sequence: a pass reads no key that another row's token of the pass writes
+    bool settled;  // no two rows are of one sequence: a pass reads no key that another row's token of the pass writes
     int64_t column(int64_t i) const { return i * rows; }  // tokens, positions, slots, lengths, live
     int64_t turn() const { return column(5); }
     int64_t params() const { return (turn() + 2) / 2 * 2; }  // 8-byte aligned
@@ -52,12 +57,16 @@ struct DecodeLoop::Shape {
         drawn(memory.take(DType::i32, {DrawnRows::size(l.rows, l.top)}), l.rows, l.top),
         to_device(device, words.bytes(), Place::host),
         from_device(device, ring * drawn.all().bytes(), Place::host),
-        results{drawn.all(), Tensor(from_device.data(), DType::i32, device.kind(), {ring, drawn.all().size()}), words.rows(l.turn(), 1)} {
+        results{drawn.all(), Tensor(from_device.data(), DType::i32, device.kind(), {ring, drawn.all().size()}),
+                words.rows(l.turn(), 1)} {
     const auto column = [&](int64_t i) { return words.rows(layout.column(i), layout.rows); };
-    const auto bytes = [&](int64_t first, int64_t count) { return Tensor(words.rows(first, count / 4).data, DType::u8, words.device, {count}); };
+    const auto bytes = [&](int64_t first, int64_t count) {
+      return Tensor(words.rows(first, count / 4).data, DType::u8, words.device, {count});
+    };
     state = {column(0), column(1), column(2), column(3), column(4), bytes(layout.params(), layout.rows * param_size)};
     if (layout.edits > 0)
-      edits = {bytes(layout.logit_edits(), layout.rows * layout.edits * edit_size), bytes(layout.row_edits(), layout.rows * row_edits_size)};
+      edits = {bytes(layout.logit_edits(), layout.rows * layout.edits * edit_size),
+               bytes(layout.row_edits(), layout.rows * row_edits_size)};
     offsets = words.rows(layout.offsets(), layout.rows + 1);
     table = words.rows(layout.table(), layout.rows * layout.blocks).view({layout.rows, layout.blocks});
   }
@@ -112,7 +121,9 @@ void DecodeLoop::start(std::span<const Row> rows) {
   auto* const words = static_cast<int32_t*>(current_->to_device.data());
   std::fill_n(words, layout.size(), 0);
   for (int64_t r = 0; r < layout.rows; ++r) {
-    const auto put = [&](int64_t column, int64_t value) { words[layout.column(column) + r] = static_cast<int32_t>(value); };
+    const auto put = [&](int64_t column, int64_t value) {
+      words[layout.column(column) + r] = static_cast<int32_t>(value);
+    };
     words[layout.offsets() + r + 1] = static_cast<int32_t>(r + 1);
     const bool live = r < rows_;
     put(4, live ? 1 : 0);
@@ -122,7 +133,8 @@ void DecodeLoop::start(std::span<const Row> rows) {
       const Row& row = rows[static_cast<size_t>(r)];
       put(0, row.token);
       put(1, row.position);
-      put(2, int64_t{row.blocks[static_cast<size_t>(row.position / block_size)]} * block_size + row.position % block_size);
+      put(2,
+          int64_t{row.blocks[static_cast<size_t>(row.position / block_size)]} * block_size + row.position % block_size);
       put(3, row.position + 1);
       draw = row.draw;
       std::copy(row.blocks.begin(), row.blocks.end(), table);

@@ -1,6 +1,7 @@
 #pragma once
-// DecodeLoop: passes of an unchanging set of sequences, one token of each a pass. What changes from pass to pass stays on the device, a pass is one
-// recording (on a GPU a CUDA graph), and the next one can be queued before the last is read. One thread.
+// DecodeLoop: passes of an unchanging set of sequences, one token of each a pass. What changes from pass to pass stays
+// on the device, a pass is one recording (on a GPU a CUDA graph), and the next one can be queued before the last is
+// read. One thread.
 #include <map>
 #include <span>
 #include <tuple>
@@ -27,8 +28,8 @@ class DecodeLoop {
   };
   // At most, of one set of sequences whose logits are changed.
   static constexpr int64_t most_passes = 32;
-  // A new set of sequences; passes queued before and not read are waited for and dropped. For one pass, rows may also be tokens that follow each
-  // other in one sequence, with the same blocks: each sees those before it.
+  // A new set of sequences; passes queued before and not read are waited for and dropped. For one pass, rows may also
+  // be tokens that follow each other in one sequence, with the same blocks: each sees those before it.
   void start(std::span<const Row> rows);
   // Queues a pass.
   void queue();

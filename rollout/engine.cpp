@@ -208,7 +208,8 @@ bool Engine::Impl::disturbed() {
 // How many tokens the reply can take before something other than a draw is due: its end, or what is forced.
 static int64_t most_draws(const Sequence& sequence) {
   const int64_t to_end = sequence.max_tokens - static_cast<int64_t>(sequence.tokens.size());
-  return sequence.thinking ? std::min(to_end, sequence.ticket->request.sampling.thinking_budget - sequence.written()) : to_end;
+  return sequence.thinking ? std::min(to_end, sequence.ticket->request.sampling.thinking_budget - sequence.written())
+                           : to_end;
 }
 
 // Tokens that may come next in the parts that are drawn from, as many as the pass and the cache have room for.
@@ -239,8 +240,8 @@ int64_t Engine::Impl::passes_ahead(std::span<Scheduler::Part> parts) {
   return 1 + scheduler.reserve(parts);
 }
 
-// Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due again. Where one fails, what is
-// left is computed as any pass, which finds out whose fault it was.
+// Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due
+// again. Where one fails, what is left is computed as any pass, which finds out whose fault it was.
 void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
   std::vector<bool> ended(parts.size());
   std::vector<Scheduler::Part> left;
@@ -330,8 +331,9 @@ void Engine::Impl::check_model() {
   draw(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr), plain);
 }
 
-// A pass over these failed, before anything of it was kept. Each half is tried by itself, and so on: a token's arithmetic does not depend on its
-// pass, so that what fails in the end is one sequence, and its request alone is ended.
+// A pass over these failed, before anything of it was kept. Each half is tried by itself, and so on: a token's
+// arithmetic does not depend on its pass, so that what fails in the end is one sequence, and its request alone is
+// ended.
 void Engine::Impl::isolate(std::span<const Scheduler::Part> parts, const std::exception& error) {
   if (parts.size() > 1) {
     compute(parts.first(parts.size() / 2));
@@ -383,8 +385,8 @@ void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const Drawn
   if (goes_on && !ticket->cancelled && reply + 1 == ticket->request.n) scheduler.finish(prompt);
 }
 
-// Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was proposed, and computed, in
-// its place. False when that ends the reply.
+// Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was
+// proposed, and computed, in its place. False when that ends the reply.
 bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed) {
   const bool foreseen = !proposed.empty() && drawn.ids[i] == proposed.front();
   stats.accepted_tokens += foreseen;
@@ -415,7 +417,8 @@ void Engine::Impl::end_reply(const std::shared_ptr<Ticket>& ticket) {
   tell(*ticket);
 }
 
-std::vector<std::vector<Reply>> Engine::generate(std::vector<Request> requests, const std::function<void(int64_t finished)>& progress) {
+std::vector<std::vector<Reply>> Engine::generate(std::vector<Request> requests,
+                                                 const std::function<void(int64_t finished)>& progress) {
   std::vector<std::vector<Reply>> out(requests.size());
   int64_t finished = 0;
   for (size_t i = 0; i < requests.size(); ++i)

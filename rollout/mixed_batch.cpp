@@ -39,7 +39,8 @@ struct PromptScores {
         reply.prompt_logp[position] = scored.logp[i];
         if (wanted == 0) continue;
         const auto& top = scored.top_logprobs[i];
-        reply.prompt_top_logprobs[position].assign(top.begin(), top.begin() + static_cast<std::ptrdiff_t>(std::min(wanted, top.size())));
+        reply.prompt_top_logprobs[position].assign(
+            top.begin(), top.begin() + static_cast<std::ptrdiff_t>(std::min(wanted, top.size())));
       }
     }
   }
@@ -63,12 +64,14 @@ MixedPass::Result MixedPass::run(std::span<const Scheduler::Part> parts) {
       rows.push_back(at);
       draws.push_back(std::move(by));
     };
-    const int64_t first = sequence.parted ? sequence.reply : 0, end = sequence.parted ? first + 1 : sequence.ticket->request.n;
+    const int64_t first = sequence.parted ? sequence.reply : 0,
+                  end = sequence.parted ? first + 1 : sequence.ticket->request.n;
     for (int64_t reply = first; reply < end; ++reply) {
       out.draws.push_back({&part, reply, rows.size()});
       draw_after(last, draw_params(sequence, reply));
     }
-    for (size_t i = 0; i < part.proposed.size(); ++i) draw_after(last + 1 + static_cast<int32_t>(i), next_draw(draws.back(), part.proposed[i]));
+    for (size_t i = 0; i < part.proposed.size(); ++i)
+      draw_after(last + 1 + static_cast<int32_t>(i), next_draw(draws.back(), part.proposed[i]));
   }
   const auto drawn = static_cast<int64_t>(rows.size()), scored = static_cast<int64_t>(scores.rows.size());
   rows.insert(rows.end(), scores.rows.begin(), scores.rows.end());

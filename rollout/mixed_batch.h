@@ -1,5 +1,6 @@
 #pragma once
-// MixedPass: one forward pass over the parts of a plan, prompts' chunks and decodes together, with all that a request may ask for. One thread.
+// MixedPass: one forward pass over the parts of a plan, prompts' chunks and decodes together, with all that a request
+// may ask for. One thread.
 #include "rollout/device_timer.h"
 #include "rollout/sampler.h"
 #include "rollout/scheduler.h"
@@ -11,8 +12,8 @@ class MixedPass {
   MixedPass(Context& context, Model& model, const KvPlanes& planes)
       : context_(context), model_(model), planes_(planes), staging_(context.device()), clock_(context) {}
 
-  // What is drawn of a part whose sequence is all computed now: for its reply, or for each of the replies that begin here. One row, and another one
-  // for each proposed token, drawn as if those before it were in the reply.
+  // What is drawn of a part whose sequence is all computed now: for its reply, or for each of the replies that begin
+  // here. One row, and another one for each proposed token, drawn as if those before it were in the reply.
   struct Draw {
     const Scheduler::Part* part = nullptr;
     int64_t reply = 0;
@@ -22,7 +23,8 @@ class MixedPass {
     std::vector<Draw> draws;
     Drawn drawn;
   };
-  // Computes the parts' tokens (sequence->computed is the caller's to move on), writes the scores of prompts to their replies, and draws.
+  // Computes the parts' tokens (sequence->computed is the caller's to move on), writes the scores of prompts to their
+  // replies, and draws.
   Result run(std::span<const Scheduler::Part> parts);
   // The device's, of the passes up to the last that was waited for.
   double seconds() const { return clock_.seconds(); }

@@ -4,7 +4,8 @@
 
 namespace hone {
 
-PagedBatch::PagedBatch(Context& context, Arena& staging, const KvPlanes& planes, std::span<const Scheduler::Part> parts, int64_t vocab_size)
+PagedBatch::PagedBatch(Context& context, Arena& staging, const KvPlanes& planes, std::span<const Scheduler::Part> parts,
+                       int64_t vocab_size)
     : view(planes.view()) {
   const int64_t block_size = planes.block_size();
   size_t widest = 0;  // columns of the table
@@ -17,7 +18,8 @@ PagedBatch::PagedBatch(Context& context, Arena& staging, const KvPlanes& planes,
     tokens.insert(tokens.end(), part.proposed.begin(), part.proposed.end());
     const int64_t end = sequence.computed + part.width();
     for (int64_t p = sequence.computed; p < end; ++p)
-      slots.push_back(static_cast<int32_t>(sequence.blocks[static_cast<size_t>(p / block_size)] * block_size + p % block_size));
+      slots.push_back(
+          static_cast<int32_t>(sequence.blocks[static_cast<size_t>(p / block_size)] * block_size + p % block_size));
     lengths.push_back(static_cast<int32_t>(end));
     table.insert(table.end(), sequence.blocks.begin(), sequence.blocks.end());
     table.resize(widest * lengths.size(), 0);
@@ -26,14 +28,15 @@ PagedBatch::PagedBatch(Context& context, Arena& staging, const KvPlanes& planes,
     if (id >= vocab_size) id = 0;
   std::vector<BatchPart> packed;
   for (int64_t at = 0; const Scheduler::Part& part : parts) {
-    packed.push_back(
-        {std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(part.width())), static_cast<int32_t>(part.sequence->computed)});
+    packed.push_back({std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(part.width())),
+                      static_cast<int32_t>(part.sequence->computed)});
     at += part.width();
   }
   batch = pack_batch(context, staging, packed);
   view.slots = upload(context, staging, slots);
   view.lengths = upload(context, staging, lengths);
-  view.block_table = upload(context, staging, table).view({static_cast<int64_t>(lengths.size()), static_cast<int64_t>(widest)});
+  view.block_table =
+      upload(context, staging, table).view({static_cast<int64_t>(lengths.size()), static_cast<int64_t>(widest)});
 }
 
 }  // namespace hone

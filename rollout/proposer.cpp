@@ -7,6 +7,7 @@ Registry<ProposerFactory>& proposers() {
   return registry;
 }
 
-[[maybe_unused]] static const bool added = proposers().add("none", [](const ProposerSetting&) { return std::unique_ptr<Proposer>(); });
+[[maybe_unused]] static const bool added =
+    proposers().add("none", [](const ProposerSetting&) { return std::unique_ptr<Proposer>(); });
 
 }  // namespace hone

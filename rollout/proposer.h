@@ -1,6 +1,7 @@
 #pragma once
-// Proposer: guesses which tokens come next in replies, so that one pass of the model can compute several of them. A guess counts only where the
-// model's own draw is the same (Engine), so what is proposed decides how fast a reply is written and never what it says.
+// Proposer: guesses which tokens come next in replies, so that one pass of the model can compute several of them. A
+// guess counts only where the model's own draw is the same (Engine), so what is proposed decides how fast a reply is
+// written and never what it says.
 #include <memory>
 #include <span>
 
@@ -12,8 +13,8 @@ namespace hone {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // Called once before each pass of the model, with all that it will compute. Sets `proposed` of parts that have room: at most room tokens, of the
-  // model's vocabulary.
+  // Called once before each pass of the model, with all that it will compute. Sets `proposed` of parts that have room:
+  // at most room tokens, of the model's vocabulary.
   virtual void propose(std::span<Scheduler::Part> parts) = 0;
   // The device's, so far, in guessing.
   virtual double seconds() const { return 0; }

@@ -50,7 +50,9 @@ class SequenceCache {
     std::vector<int32_t> slots(static_cast<size_t>(tokens)), table(static_cast<size_t>(blocks_));
     std::iota(slots.begin(), slots.end(), 0);
     std::iota(table.begin(), table.end(), 0);
-    const auto on_device = [&](const std::vector<int32_t>& values) { return upload(context_, context_.scratch(), std::span<const int32_t>(values)); };
+    const auto on_device = [&](const std::vector<int32_t>& values) {
+      return upload(context_, context_.scratch(), std::span<const int32_t>(values));
+    };
     KvView out = planes_.view();
     out.slots = on_device(slots);
     out.block_table = on_device(table).view({1, blocks_});
@@ -68,7 +70,8 @@ constexpr int64_t rows_at_once = 64;
 
 }  // namespace
 
-ArithmeticError arithmetic_error(Context& context, Model& model, const EngineConfig& config, std::span<const std::vector<int32_t>> sequences) {
+ArithmeticError arithmetic_error(Context& context, Model& model, const EngineConfig& config,
+                                 std::span<const std::vector<int32_t>> sequences) {
   int64_t longest = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     check_tokens(model, sequences[i], concat("sequence ", i));
@@ -76,9 +79,11 @@ ArithmeticError arithmetic_error(Context& context, Model& model, const EngineCon
     longest = std::max(longest, std::ssize(sequences[i]));
   }
   HONE_CHECK(longest > 1, "there is no token to predict: every sequence has one at most");
-  HONE_CHECK(longest <= model.shape().max_positions, "a sequence of ", longest, " tokens; the model has ", model.shape().max_positions, " positions");
+  HONE_CHECK(longest <= model.shape().max_positions, "a sequence of ", longest, " tokens; the model has ",
+             model.shape().max_positions, " positions");
   std::unique_ptr<QuantizedModel> quantized;
-  if (config.quantization != "none") quantized = std::make_unique<QuantizedModel>(context, model, quant_formats().at(config.quantization));
+  if (config.quantization != "none")
+    quantized = std::make_unique<QuantizedModel>(context, model, quant_formats().at(config.quantization));
   Model& engine_model = quantized ? quantized->model() : model;
   SequenceCache cache(context, model, config, longest);
   ArithmeticError out;
@@ -90,7 +95,8 @@ ArithmeticError arithmetic_error(Context& context, Model& model, const EngineCon
     const BatchPart part{std::span(sequence).first(static_cast<size_t>(count))};
     const Batch batch = pack_batch(context, context.scratch(), {&part, 1});
     const KvView view = cache.view(count);
-    const Tensor hidden = infer(context, model, batch, {}, nullptr), engine_hidden = infer(context, engine_model, batch, {}, &view);
+    const Tensor hidden = infer(context, model, batch, {}, nullptr),
+                 engine_hidden = infer(context, engine_model, batch, {}, &view);
     for (int64_t first = 0; first < count; first += rows_at_once) {
       const ScratchScope inner(context);
       const int64_t rows = std::min(rows_at_once, count - first), V = model.shape().vocab_size;
@@ -106,7 +112,8 @@ ArithmeticError arithmetic_error(Context& context, Model& model, const EngineCon
           const auto row_of = [&](const std::vector<float>& all) {
             return std::span(all).subspan(r * static_cast<size_t>(V), static_cast<size_t>(V));
           };
-          predictions[r] = compare(row_of(logits), row_of(engine_logits), static_cast<size_t>(sequence[static_cast<size_t>(first) + r + 1]));
+          predictions[r] = compare(row_of(logits), row_of(engine_logits),
+                                   static_cast<size_t>(sequence[static_cast<size_t>(first) + r + 1]));
         }
       });
       for (const Prediction& at : predictions) {

@@ -11,7 +11,8 @@ namespace {
 
 std::string sampling_problem(const Request& request, const RequestLimits& limits) {
   Sampling sampling = request.sampling;
-  if (request.prompt_logprobs && sampling.max_tokens == 0) sampling.max_tokens = 1;  // nothing is drawn, which is no setting
+  if (request.prompt_logprobs && sampling.max_tokens == 0)
+    sampling.max_tokens = 1;  // nothing is drawn, which is no setting
   try {
     check_settings([&](Fields& f) { sampling.fields(f); });
   } catch (const Error& error) {
@@ -19,14 +20,17 @@ std::string sampling_problem(const Request& request, const RequestLimits& limits
   }
   std::set<int64_t> biased;
   for (const LogitBias& of : sampling.logit_bias) {
-    if (of.id < 0 || of.id >= limits.vocab_size) return concat("logit_bias has id ", of.id, ", the model's vocabulary has ", limits.vocab_size);
+    if (of.id < 0 || of.id >= limits.vocab_size)
+      return concat("logit_bias has id ", of.id, ", the model's vocabulary has ", limits.vocab_size);
     if (!biased.insert(of.id).second) return concat("logit_bias has id ", of.id, " twice");
   }
   const int64_t num_stops = limits.tokenizer ? std::ssize(limits.tokenizer->stop_ids()) : 0;
-  if (sampling.min_tokens > 0 && std::ssize(std::set(sampling.stop_ids.begin(), sampling.stop_ids.end())) + num_stops >= limits.vocab_size)
+  if (sampling.min_tokens > 0 &&
+      std::ssize(std::set(sampling.stop_ids.begin(), sampling.stop_ids.end())) + num_stops >= limits.vocab_size)
     return "min_tokens leaves no id to draw: all of them are stop_ids";
   if (sampling.thinking_budget > 0 && (!limits.tokenizer || limits.tokenizer->encode(sampling.thinking_end).empty()))
-    return concat("a thinking_budget needs a tokenizer, and a thinking_end with tokens, not '", sampling.thinking_end, "'");
+    return concat("a thinking_budget needs a tokenizer, and a thinking_end with tokens, not '", sampling.thinking_end,
+                  "'");
   return {};
 }
 
@@ -43,8 +47,10 @@ std::string request_problem(const Request& request, const RequestLimits& limits)
   if (prompt > positions - std::min<int64_t>(1, request.sampling.max_tokens))
     return concat("the prompt has ", prompt, " tokens, the model takes ", positions, " with the reply");
   for (const int32_t id : request.prompt)
-    if (id < 0 || id >= limits.vocab_size) return concat("the prompt holds id ", id, ", the model's vocabulary has ", limits.vocab_size);
-  const int64_t drawn = request.prompt_logprobs ? std::max<int64_t>(1, request.sampling.max_tokens) : request.sampling.max_tokens;
+    if (id < 0 || id >= limits.vocab_size)
+      return concat("the prompt holds id ", id, ", the model's vocabulary has ", limits.vocab_size);
+  const int64_t drawn =
+      request.prompt_logprobs ? std::max<int64_t>(1, request.sampling.max_tokens) : request.sampling.max_tokens;
   const int64_t longest = std::min(prompt + drawn, positions), room = limits.num_kv_blocks * limits.kv_block_size;
   if (longest > room) return concat("the prompt and max_tokens are ", longest, " tokens, kv_cache_tokens is ", room);
   return {};

@@ -1,5 +1,6 @@
 #pragma once
-// Whether an engine can serve a request: known before anything is computed, to the engine and to a learner that hands requests to workers.
+// Whether an engine can serve a request: known before anything is computed, to the engine and to a learner that hands
+// requests to workers.
 #include <string>
 
 #include "rollout/engine.h"
@@ -13,7 +14,8 @@ struct RequestLimits {
 
   // Of an engine with these settings.
   static RequestLimits of(const ModelShape& shape, const EngineConfig& config, const Tokenizer* tokenizer) {
-    return {shape.vocab_size, shape.max_positions, config.kv_block_size, config.kv_cache_tokens / config.kv_block_size, tokenizer};
+    return {shape.vocab_size, shape.max_positions, config.kv_block_size, config.kv_cache_tokens / config.kv_block_size,
+            tokenizer};
   }
 };
 

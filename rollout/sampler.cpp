@@ -11,7 +11,8 @@ namespace {
 
 constexpr int64_t param_size = static_cast<int64_t>(sizeof(SampleParams));
 
-// Calls visit(first, logits of the rows from first) for at most rows_at_once rows of hidden, which bounds the logits' memory.
+// Calls visit(first, logits of the rows from first) for at most rows_at_once rows of hidden, which bounds the logits'
+// memory.
 template <class Visit>
 void for_each_block(Context& context, Model& model, Tensor hidden, int64_t rows_at_once, Visit visit) {
   for (int64_t first = 0; first < hidden.dim(0); first += rows_at_once) {
@@ -42,10 +43,13 @@ LogitEdits upload_edits(Context& context, std::span<const DrawParams> rows) {
     std::copy(rows[r].edits.begin(), rows[r].edits.end(), edits.begin() + static_cast<std::ptrdiff_t>(r * width));
     how.push_back(rows[r].how);
   }
-  return {upload_bytes(context, std::span<const LogitEdit>(edits)), upload_bytes(context, std::span<const RowEdits>(how))};
+  return {upload_bytes(context, std::span<const LogitEdit>(edits)),
+          upload_bytes(context, std::span<const RowEdits>(how))};
 }
 
-DrawnRows take_rows(Context& context, int64_t S, int64_t top) { return {context.scratch().take(DType::i32, {DrawnRows::size(S, top)}), S, top}; }
+DrawnRows take_rows(Context& context, int64_t S, int64_t top) {
+  return {context.scratch().take(DType::i32, {DrawnRows::size(S, top)}), S, top};
+}
 
 Drawn download_rows(Context& context, const DrawnRows& rows, int64_t count) {
   std::vector<int32_t> copy(static_cast<size_t>(rows.all().size()));
@@ -85,10 +89,12 @@ void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidd
     const Tensor params = tables.params.rows(first * param_size, S * param_size);
     const LogitEdits edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitEdits();
     if (edited) edit_logits(context, logits, edits);
-    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()), logits, params);
+    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()),
+                logits, params);
     if (edited) restore_logits(context, logits, edits);
     if (edited || out.top() > 0)
-      score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits, slice(out.ids()), params);
+      score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits,
+                 slice(out.ids()), params);
   });
 }
 
@@ -118,8 +124,8 @@ Scored score(Context& context, Model& model, Tensor hidden, std::span<const int3
   for_each_block(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
-    score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits, slice(out.ids()),
-               params.rows(0, S * param_size));
+    score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits,
+               slice(out.ids()), params.rows(0, S * param_size));
   });
   Drawn scored = download_rows(context, out, count);
   return {std::move(scored.logp), std::move(scored.top_logprobs)};

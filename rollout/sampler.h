@@ -49,9 +49,11 @@ struct DrawTables {
   LogitEdits edits{};  // none: no row's logits are changed
 };
 
-// The logits of hidden [S, D], and what is drawn from them: queued, without the host. Edits change what is drawn and truncated_logp only.
+// The logits of hidden [S, D], and what is drawn from them: queued, without the host. Edits change what is drawn and
+// truncated_logp only.
 void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidden, const DrawTables& tables);
-// The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the result.
+// The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the
+// result.
 Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const DrawParams> rows);
 
 // What hidden [S, D] says of given ids [S], at temperature 1: logp and the likeliest ids. Waits for the result.

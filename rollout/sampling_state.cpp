@@ -27,13 +27,15 @@ static LogitEdit& edit_of(DrawParams& draw, int32_t id) {
 DrawParams draw_params(const Sequence& sequence, int64_t reply) {
   const Request& request = sequence.ticket->request;
   const Sampling& sampling = request.sampling;
-  DrawParams out{.sample = sample_params(sequence, reply), .how = {}, .edits = {}, .top_logprobs = request.top_logprobs};
+  DrawParams out{
+      .sample = sample_params(sequence, reply), .how = {}, .edits = {}, .top_logprobs = request.top_logprobs};
   out.how.frequency_penalty = sampling.frequency_penalty;
   out.how.presence_penalty = sampling.presence_penalty;
   out.how.repetition_penalty = static_cast<float>(sampling.repetition_penalty);
   out.how.counts = has_penalties(sampling);
   for (const auto& [id, times] : sequence.counts) out.edits.push_back({.id = id, .times = static_cast<int32_t>(times)});
-  for (const LogitBias& of : sampling.logit_bias) edit_of(out, static_cast<int32_t>(of.id)).bias = static_cast<float>(of.bias);
+  for (const LogitBias& of : sampling.logit_bias)
+    edit_of(out, static_cast<int32_t>(of.id)).bias = static_cast<float>(of.bias);
   out.how.stops_after = static_cast<int32_t>(std::max<int64_t>(sampling.min_tokens - sequence.written(), 0));
   if (out.how.stops_after > 0)
     for (const int32_t id : sequence.ticket->stop_ids) edit_of(out, id).stops = 1;

@@ -8,7 +8,8 @@ namespace hone {
 static int64_t replies_of(const Sequence& sequence) { return sequence.parted ? 1 : sequence.ticket->request.n; }
 
 int64_t Scheduler::num_replies() const {
-  return std::accumulate(running_.begin(), running_.end(), int64_t{0}, [](int64_t sum, const Sequence& s) { return sum + replies_of(s); });
+  return std::accumulate(running_.begin(), running_.end(), int64_t{0},
+                         [](int64_t sum, const Sequence& s) { return sum + replies_of(s); });
 }
 
 // So that no block is lost where memory is.
@@ -26,13 +27,15 @@ void Scheduler::give_back(Sequence& sequence) {
 void Scheduler::begin(Sequence& sequence) {
   sequence.named = 0;
   sequence.prefix = cache_.prefixes().root();
-  const bool scored = !sequence.parted && sequence.ticket->request.prompt_logprobs;  // every token's hidden state is needed
+  const bool scored =
+      !sequence.parted && sequence.ticket->request.prompt_logprobs;  // every token's hidden state is needed
   if (!config_.prefix_caching || scored) return;
   const int64_t size = cache_.block_size();
   const std::span<const int32_t> tokens = sequence.tokens;
   reserve_blocks(sequence, cache_.blocks_for(std::ssize(tokens)));
   while (sequence.computed + size < std::ssize(tokens)) {  // one token at least is computed, to draw from
-    const auto found = cache_.prefixes().find(sequence.prefix, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
+    const auto found = cache_.prefixes().find(
+        sequence.prefix, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
     if (!found) break;
     cache_.share(found->block);
     sequence.blocks.push_back(found->block);
@@ -47,8 +50,9 @@ void Scheduler::advance(Sequence& sequence, int64_t count) {
   const int64_t size = cache_.block_size();
   const std::span<const int32_t> tokens = sequence.tokens;
   for (; config_.prefix_caching && (sequence.named + 1) * size <= sequence.computed; ++sequence.named)
-    sequence.prefix = cache_.name(sequence.blocks[static_cast<size_t>(sequence.named)], sequence.prefix,
-                                  tokens.subspan(static_cast<size_t>(sequence.named * size), static_cast<size_t>(size)));
+    sequence.prefix =
+        cache_.name(sequence.blocks[static_cast<size_t>(sequence.named)], sequence.prefix,
+                    tokens.subspan(static_cast<size_t>(sequence.named * size), static_cast<size_t>(size)));
 }
 
 void Scheduler::drop_cancelled() {
@@ -99,8 +103,10 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     ++preemptions_;
     break;
   }
-  while (budget > 0 && !waiting_.empty() && (running_.empty() || num_replies() + replies_of(waiting_.front()) <= config_.max_sequences)) {
-    // A preempted sequence waits until it fits whole with a block to spare, so that two do not take turns in evicting each other.
+  while (budget > 0 && !waiting_.empty() &&
+         (running_.empty() || num_replies() + replies_of(waiting_.front()) <= config_.max_sequences)) {
+    // A preempted sequence waits until it fits whole with a block to spare, so that two do not take turns in evicting
+    // each other.
     Sequence& next = waiting_.front();
     const int64_t spare = next.parted && !running_.empty() ? 1 : 0;
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);

@@ -1,8 +1,9 @@
 #pragma once
-// Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding comes first; what is left of the
-// token budget goes to prompts, in the order they came, in chunks. When the cache is full the youngest running sequence gives its blocks back and is
-// computed again later, less the full blocks that the cache still has by then: a sequence starts with all that are named by its own first tokens, and
-// names its own as they fill up. Nothing here changes a result: a token's arithmetic does not depend on its pass.
+// Scheduler: which tokens of which sequences the next forward pass computes. Every running sequence that is decoding
+// comes first; what is left of the token budget goes to prompts, in the order they came, in chunks. When the cache is
+// full the youngest running sequence gives its blocks back and is computed again later, less the full blocks that the
+// cache still has by then: a sequence starts with all that are named by its own first tokens, and names its own as they
+// fill up. Nothing here changes a result: a token's arithmetic does not depend on its pass.
 #include <deque>
 #include <list>
 #include <span>
@@ -30,7 +31,8 @@ class Scheduler {
   void add(Sequence sequence) { waiting_.push_back(std::move(sequence)); }
   // The next pass's parts; empty when nothing is left. Cancelled sequences are dropped.
   std::vector<Part> plan();
-  // Takes blocks for each part's room, or for less of it where free blocks are too few: none has more than the returned number then.
+  // Takes blocks for each part's room, or for less of it where free blocks are too few: none has more than the returned
+  // number then.
   int64_t reserve(std::span<Part> parts);
   // The sequence's next `count` tokens are computed.
   void advance(Sequence& sequence, int64_t count);
@@ -38,8 +40,9 @@ class Scheduler {
   void preempt_all();
   // A sequence whose reply is done.
   void finish(std::list<Sequence>::iterator sequence);
-  // A reply that parts from its prompt, which is still there and whose place in the order it has: it shares the full blocks and gets a copy of the
-  // last, partial one. If no block is free, or max_sequences are running, it waits and is computed again.
+  // A reply that parts from its prompt, which is still there and whose place in the order it has: it shares the full
+  // blocks and gets a copy of the last, partial one. If no block is free, or max_sequences are running, it waits and is
+  // computed again.
   void fork(std::list<Sequence>::iterator prompt, Sequence reply);
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }

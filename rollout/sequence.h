@@ -29,12 +29,13 @@ struct Sequence {
   std::vector<int32_t> tokens;  // prompt, then what was drawn
   int64_t computed = 0;         // tokens whose keys and values are in the cache
   std::vector<int32_t> blocks;
-  int64_t named = 0;                  // of its blocks, from the first, that the cache was told of
-  uint64_t prefix = 0;                // the name of the last of them
-  bool thinking = false;              // under a budget, and thinking_end has not been written yet
-  std::string tail;                   // the last bytes of the text, where a stop string or thinking_end may end
-  int64_t max_tokens = 0;             // of tokens.size() when the reply ends by length
-  std::map<int32_t, int64_t> counts;  // where there are penalties: how often the reply holds each id; 0 of those that the prompt alone does
+  int64_t named = 0;       // of its blocks, from the first, that the cache was told of
+  uint64_t prefix = 0;     // the name of the last of them
+  bool thinking = false;   // under a budget, and thinking_end has not been written yet
+  std::string tail;        // the last bytes of the text, where a stop string or thinking_end may end
+  int64_t max_tokens = 0;  // of tokens.size() when the reply ends by length
+  std::map<int32_t, int64_t>
+      counts;  // where there are penalties: how often the reply holds each id; 0 of those that the prompt alone does
 
   int64_t written() const { return static_cast<int64_t>(tokens.size() - ticket->request.prompt.size()); }
   int64_t remaining() const { return static_cast<int64_t>(tokens.size()) - computed; }

@@ -15,7 +15,8 @@ std::map<int64_t, double> read_metric(const std::filesystem::path& run, const st
   std::map<int64_t, double> out;
   read_jsonl(file, [&](const Json& row, int64_t line) {
     const std::string where = concat(file.string(), ":", line);
-    if (const Json* value = row.find(metric)) out[row.at("step", where).as_int(where + ": step")] = value->as_double(where + ": " + metric);
+    if (const Json* value = row.find(metric))
+      out[row.at("step", where).as_int(where + ": step")] = value->as_double(where + ": " + metric);
   });
   return out;
 }
@@ -33,7 +34,8 @@ void smoothen(std::map<int64_t, double>& values, int64_t smooth) {
 
 }  // namespace
 
-Curve read_curve(const std::string& name, const std::vector<std::filesystem::path>& runs, const std::string& metric, int64_t smooth) {
+Curve read_curve(const std::string& name, const std::vector<std::filesystem::path>& runs, const std::string& metric,
+                 int64_t smooth) {
   HONE_CHECK(!runs.empty(), name, ": no run is named");
   std::map<int64_t, std::vector<double>> by_step;
   for (const std::filesystem::path& run : runs) {
@@ -54,6 +56,8 @@ Curve read_curve(const std::string& name, const std::vector<std::filesystem::pat
   return out;
 }
 
-bool has_metric(const std::filesystem::path& run, const std::string& metric) { return !read_metric(run, metric).empty(); }
+bool has_metric(const std::filesystem::path& run, const std::string& metric) {
+  return !read_metric(run, metric).empty();
+}
 
 }  // namespace hone

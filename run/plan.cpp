@@ -31,7 +31,9 @@ std::unique_ptr<Model> shape_only(const Recipe& recipe) {
   return make_model(recipe.model.make_config(vocabulary), recipe.model_source());
 }
 
-bool starts_from_adapter(const Recipe& recipe) { return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path)); }
+bool starts_from_adapter(const Recipe& recipe) {
+  return !recipe.model.path.empty() && is_adapter(expand_path(recipe.model.path));
+}
 
 // Of the adapters that the recipe's stages train; r = 0: none.
 LoraConfig lora_of(const Recipe& recipe) {
@@ -46,7 +48,8 @@ void check_adapters(const Recipe& recipe) {
   for (const StageSpec& spec : recipe.stage) {
     if (!spec.stage->trains()) continue;
     const bool adapts = spec.stage->adapts();
-    HONE_CHECK(!adapts || weights, spec.name, ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
+    HONE_CHECK(!adapts || weights, spec.name,
+               ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
     HONE_CHECK(adapts || !adapters, spec.name,
                ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
     if (spec.stage->passes_model_on()) weights = true, adapters = adapts;
@@ -56,12 +59,14 @@ void check_adapters(const Recipe& recipe) {
 // The tokenizer that the run begins with, if there is one.
 std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
   if (!recipe.tokenizer.empty()) return Tokenizer::load(expand_path(recipe.tokenizer));
-  const std::filesystem::path folder = recipe.model.path.empty() ? std::filesystem::path() : tokenizer_folder(expand_path(recipe.model.path));
+  const std::filesystem::path folder =
+      recipe.model.path.empty() ? std::filesystem::path() : tokenizer_folder(expand_path(recipe.model.path));
   if (folder.empty() || !Tokenizer::is_in(folder)) return std::nullopt;
   return Tokenizer::load(folder);
 }
 
-// Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention less.
+// Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention
+// less.
 constexpr double expected_share = 0.4;
 
 // A sample with every column an objective may read; the numbers do not matter on the meta device.
@@ -71,18 +76,21 @@ Sample widest_sample(int64_t length) {
   out.tokens.assign(n, 0);
   out.mask.assign(n, 1.0f);
   out.mask[0] = 0;
-  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns = std::vector<float>(n, 0.0f);
+  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns =
+      std::vector<float>(n, 0.0f);
   return out;
 }
 
 // The keys and values of every token that an engine caches.
 int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const ModelShape& shape, DType dtype) {
-  return static_cast<int64_t>(KvPlanes(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
+  return static_cast<int64_t>(
+      KvPlanes(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
 }
 
 // One step on the meta device: what it takes there is what it takes anywhere.
 // adapted: an earlier stage trained adapters, too.
-Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer, bool adapted) {
+Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer,
+                bool adapted) {
   const StepShape step = spec.stage->step_shape(shape, tokenizer);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
@@ -97,18 +105,21 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
   const bool beside = step.rollout && recipe.rollout.beside_learner();
-  const int64_t kv_bytes = beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
+  const int64_t kv_bytes =
+      beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
   if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
     const std::unique_ptr<Model> draft = shape_only(folder);
     draft->allocate(context, model->dtype(), false);
-    draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) + kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
+    draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) +
+                  kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
   }
   int64_t quantized_bytes = 0;
   if (const std::string& format = recipe.rollout.quantization; beside && format != "none")
     quantized_bytes = static_cast<int64_t>(QuantizedModel(context, *model, quant_formats().at(format)).bytes());
   const ModelPlan plan = plan_model(*model, length);
-  const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()), gradients = static_cast<int64_t>(model->flat_grads().bytes());
+  const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()),
+                gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
   int64_t reference = step.reference ? weights : 0;
   if (model->lora() && step.reference) {
@@ -116,10 +127,12 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
     if (adapted)
       for (const Param* param : model->adapter_params()) reference += static_cast<int64_t>(param->value.bytes());
   }
-  const int64_t on_their_way = step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
+  const int64_t on_their_way =
+      step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
   int64_t weight_copies = (step.kept_versions + on_their_way) * static_cast<int64_t>(model->trained_values().bytes());
   if (step.kept_versions > 0 && beside) weight_copies += weights;
-  const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()), tokens = step.updates * step.sequences * length;
+  const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()),
+                tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},
                           {"gradients", gradients},
                           {"optimizer", memory.optimizer},
@@ -134,17 +147,20 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   int64_t total = 0;
   for (const auto& [name, value] : bytes.as_object()) total += value.as_int();
   bytes.set("total", total);
-  return JsonObject{{"name", spec.name},
-                    {"kind", spec.kind},
-                    {"steps", spec.stage->steps()},
-                    {"tokens_per_step", tokens},
-                    {"train_flops_per_token", plan.train_flops_per_token},
-                    {"flops", plan.train_flops_per_token * static_cast<double>(tokens) * static_cast<double>(spec.stage->steps())},
-                    {"trained_params", plan.trained_params},
-                    {"memory", bytes}};
+  return JsonObject{
+      {"name", spec.name},
+      {"kind", spec.kind},
+      {"steps", spec.stage->steps()},
+      {"tokens_per_step", tokens},
+      {"train_flops_per_token", plan.train_flops_per_token},
+      {"flops", plan.train_flops_per_token * static_cast<double>(tokens) * static_cast<double>(spec.stage->steps())},
+      {"trained_params", plan.trained_params},
+      {"memory", bytes}};
 }
 
-std::string size_text(double bytes) { return bytes >= 1e9 ? format_text("%.2f GB", bytes * 1e-9) : format_text("%.1f MB", bytes * 1e-6); }
+std::string size_text(double bytes) {
+  return bytes >= 1e9 ? format_text("%.2f GB", bytes * 1e-9) : format_text("%.1f MB", bytes * 1e-6);
+}
 
 std::string time_text(double seconds) {
   if (seconds < 120) return format_text("%.0f s", seconds);
@@ -164,7 +180,8 @@ static void check_parts(const Recipe& recipe) {
   if (!recipe.tokenizer.empty()) Tokenizer::load(expand_path(recipe.tokenizer));
   for (const StageSpec& spec : recipe.stage) {
     tokenizer = tokenizer || spec.stage->vocab_size() > 0;
-    HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name, ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
+    HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name,
+               ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
   }
   shape_only(recipe);
   check_adapters(recipe);
@@ -208,17 +225,19 @@ Json plan_recipe(const Recipe& recipe) {
 }
 
 std::string plan_text(const Json& plan) {
-  std::string out =
-      format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n", static_cast<long long>(plan.at("params").as_int()),
-                  static_cast<long long>(plan.at("embedding_params").as_int()), plan.at("forward_flops_per_token").as_double());
+  std::string out = format_text("%lld parameters (%lld of them embeddings), %.3g FLOPs a token forward\n",
+                                static_cast<long long>(plan.at("params").as_int()),
+                                static_cast<long long>(plan.at("embedding_params").as_int()),
+                                plan.at("forward_flops_per_token").as_double());
   for (const Json& stage : plan.at("stages").as_array()) {
     const auto tokens = static_cast<long long>(stage.at("tokens_per_step").as_int());
     if (const int64_t steps = stage.at("steps").as_int(); steps > 0)
-      out += format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
-                         static_cast<long long>(steps), tokens, stage.at("flops").as_double());
+      out +=
+          format_text("%s: %lld steps of at most %lld tokens, %.3g FLOPs in all", stage.at("name").as_string().c_str(),
+                      static_cast<long long>(steps), tokens, stage.at("flops").as_double());
     else
-      out += format_text("%s: steps of at most %lld tokens, as many as num_train_epochs makes of the corpus", stage.at("name").as_string().c_str(),
-                         tokens);
+      out += format_text("%s: steps of at most %lld tokens, as many as num_train_epochs makes of the corpus",
+                         stage.at("name").as_string().c_str(), tokens);
     if (const int64_t trained = stage.at("trained_params").as_int(); trained != plan.at("params").as_int())
       out += format_text(", %lld parameters trained", static_cast<long long>(trained));
     if (const Json* seconds = stage.find("seconds")) out += ", about " + time_text(seconds->as_double());
@@ -229,7 +248,8 @@ std::string plan_text(const Json& plan) {
   }
   if (const Json* rate = plan.find("flops_per_second"))
     out += format_text(
-        "Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; sampling and evaluation are "
+        "Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; "
+        "sampling and evaluation are "
         "not counted.\n",
         rate->as_double(), 100 * expected_share);
   return out;

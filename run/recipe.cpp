@@ -27,12 +27,15 @@ void ModelSource::fields(Fields& f) {
   f("rms_norm_eps", rms_norm_eps, "of the norms");
   f("initializer_range", initializer_range, "standard deviation of random weights");
   f("tie_word_embeddings", tie_word_embeddings, "the head is the embedding");
-  f("save_dtype", save_dtype, "dtype of saved weights: f32 | bf16 | auto (as in memory, which keeps a resumed run exact)");
+  f("save_dtype", save_dtype,
+    "dtype of saved weights: f32 | bf16 | auto (as in memory, which keeps a resumed run exact)");
   f("lora", lora, "adapters to train instead of the weights");
-  f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16", "save_dtype must be auto, f32 or bf16");
+  f.require("save_dtype", save_dtype == "auto" || save_dtype == "f32" || save_dtype == "bf16",
+            "save_dtype must be auto, f32 or bf16");
   constexpr int64_t widest = int64_t{1} << 24;
-  for (const auto& [key, size] :
-       {std::pair{"hidden_size", hidden_size}, {"num_attention_heads", num_attention_heads}, {"num_hidden_layers", num_hidden_layers}})
+  for (const auto& [key, size] : {std::pair{"hidden_size", hidden_size},
+                                  {"num_attention_heads", num_attention_heads},
+                                  {"num_hidden_layers", num_hidden_layers}})
     f.require(key, size > 0 && size <= widest, concat(key, " must be in [1, ", widest, "]"));
   f.require("head_dim", head_dim > 0 || hidden_size % num_attention_heads == 0,
             "hidden_size must be a multiple of num_attention_heads, or head_dim be given");
@@ -60,9 +63,12 @@ Json ModelSource::make_config(int64_t tokenizer_vocab_size) const {
 
 void RolloutConfig::fields(Fields& f) {
   EngineConfig::fields(f);
-  f("device", device, "where the engine of a stage with max_staleness above 0 computes: cuda:1, say, for the second GPU; empty = beside the learner");
+  f("device", device,
+    "where the engine of a stage with max_staleness above 0 computes: cuda:1, say, for the second GPU; empty = beside "
+    "the learner");
   pool.fields(f);
-  f.require("device", device.empty() || devices().contains(device.substr(0, device.find(':'))), devices().unknown(device));
+  f.require("device", device.empty() || devices().contains(device.substr(0, device.find(':'))),
+            devices().unknown(device));
 }
 
 void EvalEntry::fields(Fields& f) {
@@ -77,15 +83,18 @@ Registry<StageFactory>& stages() {
 
 void StageSpec::fields(Fields& f) {
   f("kind", kind, "what the stage does (hone list stages)");
-  f("name", name, "of its checkpoints and its line in the report; default: the kind, or the objective of a preference or rl stage");
+  f("name", name,
+    "of its checkpoints and its line in the report; default: the kind, or the objective of a preference or rl stage");
   if (f.reading()) {
-    f.require("kind", stages().contains(kind), kind.empty() ? "a stage needs a kind; known: " + join(stages().names()) : stages().unknown(kind));
+    f.require("kind", stages().contains(kind),
+              kind.empty() ? "a stage needs a kind; known: " + join(stages().names()) : stages().unknown(kind));
     stage = stages().at(kind)();
   }
   if (!stage) return;  // the page of all keys shows each kind by itself
   stage->fields(f);
   if (name.empty()) name = stage->default_name();
-  f.require("name", name.find('/') == std::string::npos && name != "." && name != "..", "a stage's name is a folder's too: without /");
+  f.require("name", name.find('/') == std::string::npos && name != "." && name != "..",
+            "a stage's name is a folder's too: without /");
 }
 
 void Recipe::fields(Fields& f) {
@@ -94,17 +103,21 @@ void Recipe::fields(Fields& f) {
   f("seed", seed, "of random weights, data order and sampling");
   f("device", device, "cpu | cuda | auto (cuda where there is one)");
   f("dtype", dtype,
-    "of weights and activations: f32 | bf16 (cuda alone; the optimizer keeps f32 masters) | auto (bf16 on cuda, f32 on cpu, and what a run's own "
+    "of weights and activations: f32 | bf16 (cuda alone; the optimizer keeps f32 masters) | auto (bf16 on cuda, f32 on "
+    "cpu, and what a run's own "
     "recipe "
     "says then)");
-  f("numerics", numerics, "exact: sampler and learner compute the same bits | fast: matrix products of a GPU may depend on the number of rows");
+  f("numerics", numerics,
+    "exact: sampler and learner compute the same bits | fast: matrix products of a GPU may depend on the number of "
+    "rows");
   f("threads", threads, "CPU threads; 0 = all. Results do not depend on it");
   f("tokenizer", tokenizer, "tokenizer folder or file; empty = the model folder's, or a tokenizer stage's");
   f("model", model, "the model to start from");
   f("rollout", rollout, "the engine that samples");
   f("eval", eval, "tasks evaluated before and after every training stage");
   f("stage", stage, "what is done, in order");
-  f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "name is a folder's: not empty, without /");
+  f.require("name", !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..",
+            "name is a folder's: not empty, without /");
   f.require("device", device == "auto" || devices().contains(device), devices().unknown(device));
   f.require("dtype", dtype == "auto" || dtype == "f32" || dtype == "bf16", "dtype must be auto, f32 or bf16");
   f.require("numerics", numerics == "exact" || numerics == "fast", "numerics must be exact or fast");
@@ -112,7 +125,8 @@ void Recipe::fields(Fields& f) {
   f.require("stage", !stage.empty(), "a recipe needs at least one [[stage]]");
   for (size_t i = 0; i < stage.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      f.require("stage", stage[i].name != stage[j].name, concat("two stages are called '", stage[i].name, "'; give one another name"));
+      f.require("stage", stage[i].name != stage[j].name,
+                concat("two stages are called '", stage[i].name, "'; give one another name"));
   if (f.reading())
     for (StageSpec& spec : stage) spec.stage->resolve(*this);
 }

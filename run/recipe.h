@@ -14,18 +14,20 @@ namespace hone {
 
 class Stage;
 
-// Adapters instead of whole weights: every stage but pretrain trains them, one stage goes on with those of the one before.
+// Adapters instead of whole weights: every stage but pretrain trains them, one stage goes on with those of the one
+// before.
 struct LoraSource {
   LoraConfig config;
   bool merge = false;
   void fields(Fields& f);
 };
 
-// The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config), or of these keys (Hugging
-// Face's names, as a Llama config has them).
+// The model a run starts from: a folder with weights (path), or random weights in the shape of a config.json (config),
+// or of these keys (Hugging Face's names, as a Llama config has them).
 struct ModelSource {
   std::string path, config, family = "llama";
-  int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4, num_key_value_heads = 0, head_dim = 0;
+  int64_t hidden_size = 128, intermediate_size = 0, num_hidden_layers = 4, num_attention_heads = 4,
+          num_key_value_heads = 0, head_dim = 0;
   int64_t vocab_size = 0, max_position_embeddings = 512;
   double rope_theta = 10000, rms_norm_eps = 1e-6, initializer_range = 0.02;
   bool tie_word_embeddings = true;

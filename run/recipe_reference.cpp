@@ -58,8 +58,8 @@ std::string recipe_reference() {
   Recipe recipe;
   std::string out = introduction;
   out += document_fields("The run", [&](Fields& f) { recipe.fields(f); }) + "\n";
-  out += document("Stage", stages()) + document("Objective", objectives()) + document("Optimizer", optimizers()) + document("Reward", rewards()) +
-         document("Generator", generators()) + document("Task kind", eval_kinds());
+  out += document("Stage", stages()) + document("Objective", objectives()) + document("Optimizer", optimizers()) +
+         document("Reward", rewards()) + document("Generator", generators()) + document("Task kind", eval_kinds());
   PairSource pairs;
   out += document_fields("Pairs (`hone pairs`)", [&](Fields& f) { pairs.fields(f); }) + "\n";
   return out;

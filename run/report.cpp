@@ -12,7 +12,8 @@
 namespace hone {
 namespace {
 
-// The figures of one evaluation that a stage is known by: those of the first task that has an accuracy, and each task's bits per byte.
+// The figures of one evaluation that a stage is known by: those of the first task that has an accuracy, and each task's
+// bits per byte.
 void add_figures(Json& out, const Json& results) {
   JsonObject bits;
   for (const Json& result : results.as_array("eval")) {
@@ -20,7 +21,8 @@ void add_figures(Json& out, const Json& results) {
       for (const char* name : {"accuracy", "ci95", "sampled_accuracy", "sampled_ci95"})
         if (const Json* value = result.find(name)) out.set(name, *value);
     const Json* metrics = result.find("metrics");
-    if (const Json* value = metrics ? metrics->find("bits_per_byte") : nullptr) bits.emplace_back(result.at("task").as_string(), *value);
+    if (const Json* value = metrics ? metrics->find("bits_per_byte") : nullptr)
+      bits.emplace_back(result.at("task").as_string(), *value);
   }
   if (!bits.empty()) out.set("bits_per_byte", std::move(bits));
 }
@@ -58,9 +60,11 @@ struct Table {
 Table make_table(const Json& report) {
   const JsonArray& stages = report.at("stages").as_array();
   std::vector<std::pair<std::string, const Json*>> entries;
-  if (const Json* before = stages.empty() ? nullptr : stages.front().find("before")) entries.emplace_back("(start)", before);
+  if (const Json* before = stages.empty() ? nullptr : stages.front().find("before"))
+    entries.emplace_back("(start)", before);
   for (const Json& stage : stages) entries.emplace_back(stage.at("name").as_string(), &stage);
-  const bool accuracy = std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.second->find("accuracy"); });
+  const bool accuracy =
+      std::any_of(entries.begin(), entries.end(), [](const auto& entry) { return entry.second->find("accuracy"); });
   std::vector<std::string> tasks;  // with bits per byte
   for (const auto& [name, entry] : entries)
     if (const Json* bits = entry->find("bits_per_byte"); bits && tasks.empty())
@@ -72,7 +76,8 @@ Table make_table(const Json& report) {
   out.rows[0].insert(out.rows[0].end(), {"steps", "tokens", "seconds"});
   for (const auto& [name, entry] : entries) {
     std::vector<std::string> row{name};
-    if (accuracy) row.insert(row.end(), {percent(*entry, "accuracy", "ci95"), percent(*entry, "sampled_accuracy", "sampled_ci95")});
+    if (accuracy)
+      row.insert(row.end(), {percent(*entry, "accuracy", "ci95"), percent(*entry, "sampled_accuracy", "sampled_ci95")});
     const Json* bits = entry->find("bits_per_byte");
     for (const std::string& task : tasks) {
       const Json* value = bits ? bits->find(task) : nullptr;
@@ -112,7 +117,8 @@ std::string sample_text(const std::filesystem::path& path) {
   for (const Json& row : last) {
     const Json& reward = row.at("reward");  // null: the reply was not judged
     out += fenced(row.at("prompt").as_string() + " ~> " + row.at("completion").as_string()) + "reward " +
-           (reward.is_null() ? "none" : number_text(reward.as_double())) + ", answer `" + row.at("answer").as_string() + "`\n\n";
+           (reward.is_null() ? "none" : number_text(reward.as_double())) + ", answer `" + row.at("answer").as_string() +
+           "`\n\n";
   }
   return out;
 }

@@ -7,8 +7,8 @@
 
 namespace hone {
 
-// Writes report.json ({name, stages: [{name, kind, accuracy, ci95, sampled_accuracy, sampled_ci95, before, tokens, seconds, ...}], ...}), report.md
-// and the SVG curves it shows into the run folder. Returns report.json's contents.
+// Writes report.json ({name, stages: [{name, kind, accuracy, ci95, sampled_accuracy, sampled_ci95, before, tokens,
+// seconds, ...}], ...}), report.md and the SVG curves it shows into the run folder. Returns report.json's contents.
 Json write_report(const std::filesystem::path& folder);
 
 // The final table for a terminal: a line a stage, accuracies in percent with their intervals.

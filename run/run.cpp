@@ -21,8 +21,9 @@ namespace hone {
 Json StageReport::to_json() const {
   JsonArray results;
   for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{{"name", name},           {"kind", kind},     {"steps", steps},     {"planned_steps", planned_steps},
-                    {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+  return JsonObject{
+      {"name", name},           {"kind", kind},     {"steps", steps},     {"planned_steps", planned_steps},
+      {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
@@ -30,7 +31,9 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
   const bool adapts = run.recipe.stage[static_cast<size_t>(run.stage_index)].stage->adapts();
   if (!folder.empty()) {
     const LoraConfig lora = adapts ? run.recipe.model.lora.config : LoraConfig{};
-    return load_model(run.context, folder, {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = static_cast<uint64_t>(run.recipe.seed)});
+    return load_model(
+        run.context, folder,
+        {.dtype = dtype, .gradients = gradients, .lora = lora, .seed = static_cast<uint64_t>(run.recipe.seed)});
   }
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
@@ -39,10 +42,13 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
   return model;
 }
 
-std::unique_ptr<Model> Run::load_start_model(bool gradients) const { return load_or_draw(*this, start_folder, gradients); }
+std::unique_ptr<Model> Run::load_start_model(bool gradients) const {
+  return load_or_draw(*this, start_folder, gradients);
+}
 
 void Run::stop(const std::string& after, const std::string& why) const {
-  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ", folder.string());
+  fail(why, why.empty() ? "" : "; ", "stopped after ", after, ", everything is saved; go on with: hone run --resume ",
+       folder.string());
 }
 
 namespace {
@@ -112,7 +118,8 @@ void run_stage(Run& run, Stage& stage, RunState& state) {
   save_progress(run, state);
 }
 
-std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder, RunState state) {
+std::filesystem::path execute(const Recipe& recipe, Device& device, const std::filesystem::path& folder,
+                              RunState state) {
   install_interrupt_handlers();
   if (recipe.threads > 0) set_num_threads(static_cast<int>(recipe.threads));
   log::also_to_file((folder / "hone.log").string());
@@ -141,7 +148,8 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     run.stage_name = recipe.stage[i].name;
     if (run.stage_index < state.stages_done) {
       const Json& done = state.stages.as_array().at(i);
-      if (stage.passes_model_on()) run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
+      if (stage.passes_model_on())
+        run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
       const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs
       run.first_step += planned ? planned->as_int("planned_steps") : stage.steps();
@@ -183,8 +191,8 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
 }
 
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides) {
-  HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"), folder.string(),
-             ": not a run folder (recipe.toml and run.json are not there)");
+  HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"),
+             folder.string(), ": not a run folder (recipe.toml and run.json are not there)");
   const FolderLock lock(folder);
   const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
   RunState state = RunState::load(folder, recipe);

@@ -27,8 +27,9 @@ namespace hone {
 struct StageReport {
   std::string name, kind;
   int64_t steps = 0, tokens = 0;
-  int64_t planned_steps = 0;  // more than `steps` where training stopped early; the next stage's steps are numbered from there
-  int64_t kept_step = 0;      // whose checkpoint the next stage starts from
+  int64_t planned_steps =
+      0;  // more than `steps` where training stopped early; the next stage's steps are numbered from there
+  int64_t kept_step = 0;  // whose checkpoint the next stage starts from
   double seconds = 0;
   std::vector<EvalResult> eval;  // after the stage
   Json to_json() const;
@@ -50,18 +51,21 @@ struct Run {
   int64_t first_step = 0;  // optimizer steps of the stages before it
   StageReport report;
 
-  // Ends the run, once everything is saved: an Error that says how to go on. `after` is what was done last; why, if not because a signal asked.
+  // Ends the run, once everything is saved: an Error that says how to go on. `after` is what was done last; why, if not
+  // because a signal asked.
   [[noreturn]] void stop(const std::string& after, const std::string& why = "") const;
   // The model as it was when the stage began, once more.
   std::unique_ptr<Model> load_start_model(bool gradients) const;
   // Of the stage's data order and sampling.
   uint64_t stage_seed() const { return static_cast<uint64_t>(recipe.seed) ^ stream_of(stage_name.c_str()); }
   std::filesystem::path checkpoints() const { return folder / "checkpoints" / stage_name; }
-  // Where the stage's model came from: the last training stage's final checkpoint, the recipe's model folder, or nothing (random weights).
+  // Where the stage's model came from: the last training stage's final checkpoint, the recipe's model folder, or
+  // nothing (random weights).
   std::filesystem::path start_folder;
 };
 
-// Runs a recipe in a new folder recipe.runs/recipe.name (-2, -3, ... when it exists), or goes on with one. Returns the folder.
+// Runs a recipe in a new folder recipe.runs/recipe.name (-2, -3, ... when it exists), or goes on with one. Returns the
+// folder.
 std::filesystem::path run_recipe(const Recipe& recipe);
 std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<const std::string> overrides);
 

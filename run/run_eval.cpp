@@ -18,8 +18,8 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
     if (result.sampled_accuracy) row[prefix + "sampled_accuracy"] = result.sampled_accuracy->value;
     for (const auto& [name, value] : result.metrics) row[prefix + name] = value;
     if (result.accuracy)
-      log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ", result.accuracy->high, "] on ",
-                result.num_problems, " problems");
+      log::info("eval ", spec.name, ": accuracy ", result.accuracy->value, " [", result.accuracy->low, ", ",
+                result.accuracy->high, "] on ", result.num_problems, " problems");
     out.push_back(std::move(result));
   }
   if (!row.empty()) run.log.metrics(step, row);

@@ -35,22 +35,24 @@ void check_stage(const Json& stage, const StageSpec& spec, const std::string& wh
   check_results(stage.at("eval", where), where + ".eval");
 }
 
-// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have been removed.
+// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have
+// been removed.
 void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
   for (size_t i = stages.size(); i-- > 0;) {
     const StageSpec& spec = recipe.stage[i];
     if (!spec.stage->passes_model_on()) continue;
     const int64_t step = stages[i].at("kept_step").as_int();
     const fs::path kept = folder / "checkpoints" / spec.name / concat("step-", step);
-    HONE_CHECK(fs::is_directory(kept), path, ": stages[", i, "].kept_step is ", step, ", and there is no checkpoint ", kept.string());
+    HONE_CHECK(fs::is_directory(kept), path, ": stages[", i, "].kept_step is ", step, ", and there is no checkpoint ",
+               kept.string());
     return;
   }
 }
 
 using Change = std::function<void(const std::string& key, const std::string& before, const std::string& now)>;
 
-// Calls change() for each key that both have with different values. A key that only one of them has belongs to another version, or to another kind,
-// and that key differs.
+// Calls change() for each key that both have with different values. A key that only one of them has belongs to another
+// version, or to another kind, and that key differs.
 void each_change(const Json& before, const Json& now, const std::string& key, const Change& change) {
   if (before.is_object() && now.is_object()) {
     for (const auto& [name, value] : now.as_object())
@@ -59,7 +61,8 @@ void each_change(const Json& before, const Json& now, const std::string& key, co
   }
   const bool arrays = before.is_array() && now.is_array() && before.as_array().size() == now.as_array().size();
   if (arrays && !now.as_array().empty() && now.as_array().front().is_object()) {
-    for (size_t i = 0; i < now.as_array().size(); ++i) each_change(before.as_array()[i], now.as_array()[i], concat(key, ".", i), change);
+    for (size_t i = 0; i < now.as_array().size(); ++i)
+      each_change(before.as_array()[i], now.as_array()[i], concat(key, ".", i), change);
     return;
   }
   const std::string old_text = before.dump(), new_text = now.dump();
@@ -68,7 +71,9 @@ void each_change(const Json& before, const Json& now, const std::string& key, co
 
 template <size_t N>
 bool is_one_of(const std::string& key, const std::array<std::string_view, N>& keys) {
-  return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) { return key == one || (key.starts_with(one) && key[one.size()] == '.'); });
+  return std::any_of(keys.begin(), keys.end(), [&](std::string_view one) {
+    return key == one || (key.starts_with(one) && key[one.size()] == '.');
+  });
 }
 
 // Where files lie may change: folders move, and another machine has its data elsewhere.
@@ -84,7 +89,8 @@ bool is_fixed_for_run(const std::string& key) {
   return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
 }
 
-// What a stage's checkpoint holds the state of: its data and their order, the shape of a step, the optimizer, the critic.
+// What a stage's checkpoint holds the state of: its data and their order, the shape of a step, the optimizer, the
+// critic.
 bool is_fixed_for_begun_stage(const std::string& key) {
   constexpr std::array fixed = std::to_array<std::string_view>({"kind",
                                                                 "name",
@@ -122,7 +128,8 @@ bool is_fixed_for_begun_stage(const std::string& key) {
   return is_one_of(key, fixed);
 }
 
-void refuse_change(const fs::path& folder, const std::string& key, const std::string& before, const std::string& now, const std::string& why) {
+void refuse_change(const fs::path& folder, const std::string& key, const std::string& before, const std::string& now,
+                   const std::string& why) {
   fail((folder / "recipe.toml").string(), ": ", key, " is ", now, ", this run was begun with ", before, ": ", why,
        "; put it back, or start a new run");
 }
@@ -139,14 +146,17 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
     const std::string& name = before[i].at("name", where).as_string(where + ".name");
     const bool is_done = i < done, is_begun = is_done || !checkpoint_steps(folder / "checkpoints" / name).empty();
     if (i >= now.size()) {
-      if (is_begun) refuse_change(folder, "stage." + name, "this stage", "missing", "a stage that has been worked on stays in the recipe");
+      if (is_begun)
+        refuse_change(folder, "stage." + name, "this stage", "missing",
+                      "a stage that has been worked on stays in the recipe");
       log_change("stage." + name, "there", "no longer there");
       continue;
     }
     each_change(before[i], now[i], "", [&](const std::string& key, const std::string& old, const std::string& given) {
       const std::string whole = concat("stage.", name, ".", key);
       if (is_done && !is_place(key)) refuse_change(folder, whole, old, given, "the stage is done");
-      if (is_begun && is_fixed_for_begun_stage(key)) refuse_change(folder, whole, old, given, "the stage's checkpoints are made with it");
+      if (is_begun && is_fixed_for_begun_stage(key))
+        refuse_change(folder, whole, old, given, "the stage's checkpoints are made with it");
       log_change(whole, old, given);
     });
   }
@@ -172,14 +182,15 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
   const Json all = parse_json(read_file(path), path);
   RunState out;
   out.stages_done = all.at("stages_done", path).as_int(path + ": stages_done");
-  HONE_CHECK(out.stages_done >= 0 && out.stages_done <= static_cast<int64_t>(recipe.stage.size()), path, ": stages_done is ", out.stages_done,
-             ", the recipe has ", recipe.stage.size(), " stages");
+  HONE_CHECK(out.stages_done >= 0 && out.stages_done <= static_cast<int64_t>(recipe.stage.size()), path,
+             ": stages_done is ", out.stages_done, ", the recipe has ", recipe.stage.size(), " stages");
   out.evaluated = all.at("evaluated", path).as_bool(path + ": evaluated");
   out.initial = all.at("initial", path);
   check_results(out.initial, path + ": initial");
   out.stages = all.at("stages", path);
   const JsonArray& stages = out.stages.as_array(path + ": stages");
-  HONE_CHECK(static_cast<int64_t>(stages.size()) == out.stages_done, path, ": stages_done is ", out.stages_done, ", stages lists ", stages.size());
+  HONE_CHECK(static_cast<int64_t>(stages.size()) == out.stages_done, path, ": stages_done is ", out.stages_done,
+             ", stages lists ", stages.size());
   for (size_t i = 0; i < stages.size(); ++i) check_stage(stages[i], recipe.stage[i], concat(path, ": stages[", i, "]"));
   check_start(stages, folder, recipe, path);
   out.log = all.at("log", path);
@@ -193,16 +204,19 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
 
 void check_same_recipe(const RunState& state, const fs::path& folder, const Recipe& recipe) {
   if (state.recipe.is_null()) {
-    log::warning((folder / "run.json").string(), ": it does not say what recipe the run was begun with, so changes of the recipe are not seen");
+    log::warning((folder / "run.json").string(),
+                 ": it does not say what recipe the run was begun with, so changes of the recipe are not seen");
     return;
   }
   const std::string where = (folder / "run.json").string() + ": recipe";
   Json before = state.recipe, now = json_of(recipe);
-  const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"), new_stages = now.at("stage").as_array();
+  const JsonArray old_stages = before.at("stage", where).as_array(where + ".stage"),
+                  new_stages = now.at("stage").as_array();
   for (Json* one : {&before, &now}) one->set("stage", nullptr);
   const bool nothing_made = state.stages_done == 0 && !state.evaluated;
   each_change(before, now, "", [&](const std::string& key, const std::string& old, const std::string& given) {
-    if (!nothing_made && is_fixed_for_run(key)) refuse_change(folder, key, old, given, "what the run holds is made with it");
+    if (!nothing_made && is_fixed_for_run(key))
+      refuse_change(folder, key, old, given, "what the run holds is made with it");
     log_change(key, old, given);
   });
   check_stages(state, folder, old_stages, new_stages);

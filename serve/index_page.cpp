@@ -16,7 +16,8 @@ static std::string hash_source(std::string_view name) {
 HttpReply page_reply() {
   static const std::string policy =
       concat("default-src 'none'; script-src ", hash_source("script"), "; style-src ", hash_source("style"),
-             "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'");
+             "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+             "require-trusted-types-for 'script'");
   return {.body = std::string(index_page()),
           .content_type = "text/html; charset=utf-8",
           .headers = {{"Content-Security-Policy", policy},

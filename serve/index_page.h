@@ -8,7 +8,8 @@ namespace hone {
 
 // The text of serve/index_page.html, which travels inside the program.
 std::string_view index_page();
-// The page with a policy (https://www.w3.org/TR/CSP3/) that runs its own script and style, lets it ask this server, and allows nothing else.
+// The page with a policy (https://www.w3.org/TR/CSP3/) that runs its own script and style, lets it ask this server, and
+// allows nothing else.
 HttpReply page_reply();
 
 }  // namespace hone

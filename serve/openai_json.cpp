@@ -41,7 +41,8 @@ Json finish_of(const Reply& reply, const ChoicePart& part) { return part.last ? 
 // A token with its log-prob as chats have it.
 JsonObject chat_token(const ServedModel& model, int32_t id, Json logp) {
   JsonArray bytes;
-  for (const char c : bytes_of(model.tokenizer, id)) bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
+  for (const char c : bytes_of(model.tokenizer, id))
+    bytes.emplace_back(static_cast<int>(static_cast<unsigned char>(c)));
   return {{"token", token_text(model.tokenizer, id)}, {"logprob", std::move(logp)}, {"bytes", std::move(bytes)}};
 }
 
@@ -60,8 +61,8 @@ std::string token_text(const Tokenizer* tokenizer, int32_t id) {
   return out;
 }
 
-LogprobTokens::LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
-                             const ChoicePart& part)
+LogprobTokens::LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model,
+                             const Reply& reply, const ChoicePart& part)
     : request_(request),
       prompt_(prompt),
       model_(model),
@@ -113,7 +114,8 @@ Json LogprobTokens::chat_entry(size_t i) const {
 
 std::span<const LogprobTokens::Column> LogprobTokens::columns() const {
   static constexpr std::array chat{Column{"content", true}, Column{"refusal", false}};
-  static constexpr std::array all{Column{"tokens", true}, Column{"token_logprobs", true}, Column{"top_logprobs", true}, Column{"text_offset", true}};
+  static constexpr std::array all{Column{"tokens", true}, Column{"token_logprobs", true}, Column{"top_logprobs", true},
+                                  Column{"text_offset", true}};
   static constexpr std::array plain{all[0], all[1], Column{"top_logprobs", false}, all[3]};
   if (request_.chat) return chat;
   return request_.top_logprobs > 0 ? std::span<const Column>(all) : plain;
@@ -145,7 +147,8 @@ JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, 
   return out;
 }
 
-JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply, const ChoicePart& part) {
+JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply,
+                       const ChoicePart& part) {
   JsonObject out{{"finish_reason", finish_of(reply, part)}};
   if (!request.return_token_ids) return out;
   out.emplace_back("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
@@ -153,20 +156,23 @@ JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, c
   return out;
 }
 
-Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part,
-                 int64_t& text_offset) {
+Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
+                 const ChoicePart& part, int64_t& text_offset) {
   JsonObject out = choice_front(request, prompt, part, true);
-  out.emplace_back("logprobs", request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
+  out.emplace_back("logprobs",
+                   request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
   for (auto& member : choice_back(request, prompt, reply, part)) out.push_back(std::move(member));
   return out;
 }
 
-JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, bool streamed) {
+JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+                        bool streamed) {
   const char* object = !request.chat ? "text_completion" : streamed ? "chat.completion.chunk" : "chat.completion";
   return {{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}};
 }
 
-Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, JsonArray choices, Json usage) {
+Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+                JsonArray choices, Json usage) {
   JsonObject out = answer_front(request, model, id, created, true);
   out.emplace_back("choices", std::move(choices));
   if (!usage.is_null() || request.include_usage) out.emplace_back("usage", std::move(usage));
@@ -174,7 +180,9 @@ Json event_json(const ServeRequest& request, const ServedModel& model, const std
 }
 
 Json usage_json(int64_t prompt_tokens, int64_t completion_tokens) {
-  return JsonObject{{"prompt_tokens", prompt_tokens}, {"completion_tokens", completion_tokens}, {"total_tokens", prompt_tokens + completion_tokens}};
+  return JsonObject{{"prompt_tokens", prompt_tokens},
+                    {"completion_tokens", completion_tokens},
+                    {"total_tokens", prompt_tokens + completion_tokens}};
 }
 
 }  // namespace hone

@@ -1,5 +1,6 @@
 #pragma once
-// The server's answers as OpenAI's JSON. A choice is made of a part of a reply: all of it, or what is new since the last event of a stream.
+// The server's answers as OpenAI's JSON. A choice is made of a part of a reply: all of it, or what is new since the
+// last event of a stream.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,8 +19,9 @@ struct ChoicePart {
   bool last = false;          // the reply ends with it
 };
 
-// The tokens of a part with their log-probs, as the columns of "logprobs": a completion's, which begin with those of the prompt where it is echoed,
-// or a chat's. Log-probs are of log_softmax(logits): Reply::raw_logp, which temperature, penalties and truncation leave alone.
+// The tokens of a part with their log-probs, as the columns of "logprobs": a completion's, which begin with those of
+// the prompt where it is echoed, or a chat's. Log-probs are of log_softmax(logits): Reply::raw_logp, which temperature,
+// penalties and truncation leave alone.
 class LogprobTokens {
  public:
   struct Column {
@@ -27,10 +29,12 @@ class LogprobTokens {
     bool listed = false;  // an entry for each token; otherwise the column is null
   };
   // Everything is the caller's.
-  LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part);
+  LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
+                const ChoicePart& part);
   std::span<const Column> columns() const;
   size_t size() const { return size_; }  // of a listed column
-  // The column "text_offset" counts characters from the beginning of the choice's text, entry after entry: it moves text_offset on.
+  // The column "text_offset" counts characters from the beginning of the choice's text, entry after entry: it moves
+  // text_offset on.
   Json entry(size_t column, size_t i, int64_t& text_offset) const;
   // All of them.
   Json json(int64_t& text_offset) const;
@@ -55,15 +59,18 @@ class LogprobTokens {
 
 // A choice: what stands before its log-probs and after them. With streamed a delta takes a chat's message's place.
 JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, const ChoicePart& part, bool streamed);
-JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply, const ChoicePart& part);
+JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply,
+                       const ChoicePart& part);
 // And all of it, of a stream's event.
-Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply, const ChoicePart& part,
-                 int64_t& text_offset);
+Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
+                 const ChoicePart& part, int64_t& text_offset);
 
 // What stands before an answer's choices.
-JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, bool streamed);
+JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+                        bool streamed);
 // An event of a stream; usage may be null.
-Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created, JsonArray choices, Json usage);
+Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+                JsonArray choices, Json usage);
 Json usage_json(int64_t prompt_tokens, int64_t completion_tokens);
 
 // A token as text: its bytes, or "bytes:\xe2\x96" (OpenAI's spelling) where they are no whole characters.

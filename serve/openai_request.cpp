@@ -10,10 +10,11 @@ namespace {
 
 constexpr int64_t kMostLogprobs = 64;
 constexpr size_t kMostStops = 64;
-constexpr size_t kMostIds = 1024;                        // of logit_bias and stop_token_ids: every draw looks at all of them
+constexpr size_t kMostIds = 1024;  // of logit_bias and stop_token_ids: every draw looks at all of them
 constexpr int64_t kMostStreamedEcho = int64_t{2} << 20;  // bytes; all of it is sent at once
 
-// What a token usually takes in an answer, in bytes: its text; what goes with its log-prob; and with each likeliest id beside it.
+// What a token usually takes in an answer, in bytes: its text; what goes with its log-prob; and with each likeliest id
+// beside it.
 constexpr int64_t kTokenBytes = 48, kLogprobBytes = 112, kTopBytes = 48, kChatLogprobBytes = 176, kChatTopBytes = 112;
 
 // The bounds of settings, as errors that name the member.
@@ -27,8 +28,8 @@ class BoundsCheck : public Fields {
   void value(const char*, std::vector<double>&, const char*) override {}
   void value(const char*, std::vector<std::string>&, const char*) override {}
   void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
-              const char*) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     outer_ = key;
     for (size_t i = 0; i < count; ++i) item(i, *this);
     outer_ = nullptr;
@@ -45,7 +46,10 @@ class BoundsCheck : public Fields {
 int32_t token_id(const Json& id, const ServedModel& model, const std::string& name) {
   const bool whole = id.is_int();
   if (!whole || id.as_int() < 0 || id.as_int() >= model.vocab_size)
-    throw ServeError(400, concat(name, ": ", id.dump().substr(0, 100), " is no token id; they are whole numbers below ", model.vocab_size), name);
+    throw ServeError(400,
+                     concat(name, ": ", id.dump().substr(0, 100), " is no token id; they are whole numbers below ",
+                            model.vocab_size),
+                     name);
   return static_cast<int32_t>(id.as_int());
 }
 
@@ -54,8 +58,9 @@ void take_model(ServeMembers& members, const ServedModel& model) {
   if (!name) return;
   if (!name->is_string()) throw ServeError(400, concat("model must be a string, not ", name->kind_name()), "model");
   if (std::find(model.names.begin(), model.names.end(), name->as_string()) == model.names.end())
-    throw ServeError(404, concat("there is no model '", name->as_string(), "' here; there is '", model.names.front(), "'"), "model",
-                     "model_not_found");
+    throw ServeError(404,
+                     concat("there is no model '", name->as_string(), "' here; there is '", model.names.front(), "'"),
+                     "model", "model_not_found");
 }
 
 void take_stop(ServeMembers& members, const ServedModel& model, Sampling& sampling) {
@@ -69,12 +74,17 @@ void take_stop(ServeMembers& members, const ServedModel& model, Sampling& sampli
     if (sampling.stop.size() > kMostStops)
       throw ServeError(400, concat("stop has ", sampling.stop.size(), " strings; ", kMostStops, " are taken"), "stop");
     if (!model.tokenizer)
-      throw ServeError(400, "the model's folder has no tokenizer, so that there are no stop strings; stop_token_ids may serve", "stop");
+      throw ServeError(
+          400, "the model's folder has no tokenizer, so that there are no stop strings; stop_token_ids may serve",
+          "stop");
   }
   if (const Json* ids = members.find("stop_token_ids")) {
-    if (!ids->is_array()) throw ServeError(400, concat("stop_token_ids must be a list of token ids, not ", ids->kind_name()), "stop_token_ids");
+    if (!ids->is_array())
+      throw ServeError(400, concat("stop_token_ids must be a list of token ids, not ", ids->kind_name()),
+                       "stop_token_ids");
     if (ids->as_array().size() > kMostIds)
-      throw ServeError(400, concat("stop_token_ids has ", ids->as_array().size(), " ids; ", kMostIds, " are taken"), "stop_token_ids");
+      throw ServeError(400, concat("stop_token_ids has ", ids->as_array().size(), " ids; ", kMostIds, " are taken"),
+                       "stop_token_ids");
     for (const Json& id : ids->as_array()) sampling.stop_ids.push_back(token_id(id, model, "stop_token_ids"));
   }
 }
@@ -83,14 +93,18 @@ void take_logit_bias(ServeMembers& members, const ServedModel& model, Sampling& 
   const Json* biases = members.find("logit_bias");
   if (!biases) return;
   if (!biases->is_object())
-    throw ServeError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()), "logit_bias");
+    throw ServeError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()),
+                     "logit_bias");
   if (biases->as_object().size() > kMostIds)
-    throw ServeError(400, concat("logit_bias has ", biases->as_object().size(), " tokens; ", kMostIds, " are taken"), "logit_bias");
+    throw ServeError(400, concat("logit_bias has ", biases->as_object().size(), " tokens; ", kMostIds, " are taken"),
+                     "logit_bias");
   std::set<int32_t> named;
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!number || !bias.is_number())
-      throw ServeError(400, concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"), "logit_bias");
+      throw ServeError(400,
+                       concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"),
+                       "logit_bias");
     const int32_t id = token_id(Json(static_cast<int64_t>(std::stoll(key))), model, "logit_bias");
     if (!named.insert(id).second) throw ServeError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
     sampling.logit_bias.push_back({id, bias.as_double()});
@@ -147,28 +161,32 @@ int64_t echo_bytes(const ServeRequest& request) {
   if (!request.echo && !request.return_token_ids) return out;
   const int64_t each = request.logprobs && request.echo ? bytes_per_token(request) : 0;
   for (const ServePrompt& prompt : request.prompts)
-    out += (request.echo ? std::ssize(prompt.text) : 0) + std::ssize(prompt.ids) * (each + (request.return_token_ids ? 8 : 0));
+    out += (request.echo ? std::ssize(prompt.text) : 0) +
+           std::ssize(prompt.ids) * (each + (request.return_token_ids ? 8 : 0));
   return out * request.n;
 }
 
 void check_answer(const ServeRequest& request, const ServedModel& model, const std::string& max_tokens_name) {
   const int64_t bytes = request.answer_bytes(model);
-  const char* param = request.logprobs ? (request.chat ? "top_logprobs" : "logprobs") : request.n > 1 ? "n" : max_tokens_name.c_str();
+  const char* param = request.logprobs ? (request.chat ? "top_logprobs" : "logprobs")
+                      : request.n > 1  ? "n"
+                                       : max_tokens_name.c_str();
   if (bytes > model.max_answer_bytes)
     throw ServeError(400,
-                     concat("the answer may have ", bytes >> 20, " MB, this server's bound is ", model.max_answer_bytes >> 20,
-                            " MB (--max-answer-bytes): lower n, ", max_tokens_name, ", ", request.chat ? "top_logprobs" : "logprobs, echo",
-                            " or the number of prompts"),
+                     concat("the answer may have ", bytes >> 20, " MB, this server's bound is ",
+                            model.max_answer_bytes >> 20, " MB (--max-answer-bytes): lower n, ", max_tokens_name, ", ",
+                            request.chat ? "top_logprobs" : "logprobs, echo", " or the number of prompts"),
                      param, "answer_too_long");
   if (request.stream && echo_bytes(request) > kMostStreamedEcho)
     throw ServeError(400,
-                     concat("echo is ", echo_bytes(request), " bytes to be sent at once, a stream takes ", kMostStreamedEcho,
-                            ": lower n or logprobs, or ask without stream"),
+                     concat("echo is ", echo_bytes(request), " bytes to be sent at once, a stream takes ",
+                            kMostStreamedEcho, ": lower n or logprobs, or ask without stream"),
                      "echo");
 }
 
 // Once the prompts and max_tokens are known.
-void check(const ServeRequest& request, const ServedModel& model, const std::string& prompt_name, const std::string& max_tokens_name) {
+void check(const ServeRequest& request, const ServedModel& model, const std::string& prompt_name,
+           const std::string& max_tokens_name) {
   Sampling sampling = request.sampling;
   const bool nothing_drawn = sampling.max_tokens == 0 && request.echo;
   if (nothing_drawn) sampling.max_tokens = std::max<int64_t>(1, sampling.min_tokens);
@@ -179,21 +197,25 @@ void check(const ServeRequest& request, const ServedModel& model, const std::str
     if (error.param == "max_tokens") error.param = max_tokens_name;
     throw;
   }
-  if (request.prompts.size() > static_cast<size_t>(model.max_replies) || request.n > model.max_replies || request.num_replies() > model.max_replies)
+  if (request.prompts.size() > static_cast<size_t>(model.max_replies) || request.n > model.max_replies ||
+      request.num_replies() > model.max_replies)
     throw ServeError(400,
-                     concat("n = ", request.n, " replies to each of ", request.prompts.size(), " prompts; this server takes ", model.max_replies,
-                            " replies at once"),
+                     concat("n = ", request.n, " replies to each of ", request.prompts.size(),
+                            " prompts; this server takes ", model.max_replies, " replies at once"),
                      "n");
   const int64_t most = std::min(model.max_positions, model.kv_cache_tokens);
   for (const ServePrompt& prompt : request.prompts) {
     const auto size = static_cast<int64_t>(prompt.ids.size());
     if (size == 0) throw ServeError(400, concat(prompt_name, " has no tokens"), prompt_name);
     if (size >= most + nothing_drawn)
-      throw ServeError(400, concat(prompt_name, " has ", size, " tokens; the model takes ", most, " together with the reply"), prompt_name,
-                       "context_length_exceeded");
-    if (const int64_t together = std::min(size + request.sampling.max_tokens, model.max_positions); together > model.kv_cache_tokens)
+      throw ServeError(
+          400, concat(prompt_name, " has ", size, " tokens; the model takes ", most, " together with the reply"),
+          prompt_name, "context_length_exceeded");
+    if (const int64_t together = std::min(size + request.sampling.max_tokens, model.max_positions);
+        together > model.kv_cache_tokens)
       throw ServeError(400,
-                       concat(prompt_name, " and ", max_tokens_name, " are ", together, " tokens; the server has room for ", model.kv_cache_tokens),
+                       concat(prompt_name, " and ", max_tokens_name, " are ", together,
+                              " tokens; the server has room for ", model.kv_cache_tokens),
                        prompt_name, "context_length_exceeded");
   }
   check_answer(request, model, max_tokens_name);
@@ -213,7 +235,8 @@ void take_prompt(ServeMembers& members, const ServedModel& model, ServeRequest& 
   const Json* prompt = members.find("prompt");
   if (!prompt) throw ServeError(400, "prompt is missing", "prompt");
   const auto add_text = [&](const std::string& text) {
-    if (!model.tokenizer) throw ServeError(400, "the model's folder has no tokenizer: prompt must be token ids", "prompt");
+    if (!model.tokenizer)
+      throw ServeError(400, "the model's folder has no tokenizer: prompt must be token ids", "prompt");
     out.prompts.push_back({text, special ? model.tokenizer->encode_document(text) : model.tokenizer->encode(text)});
   };
   const auto add_ids = [&](const JsonArray& ids) {
@@ -226,7 +249,8 @@ void take_prompt(ServeMembers& members, const ServedModel& model, ServeRequest& 
     out.prompts.push_back(std::move(given));
   };
   const auto wrong = [] {
-    return ServeError(400, "prompt must be a string, a list of strings, a list of token ids, or a list of such lists", "prompt");
+    return ServeError(400, "prompt must be a string, a list of strings, a list of token ids, or a list of such lists",
+                      "prompt");
   };
   if (prompt->is_string()) return add_text(prompt->as_string());
   if (!prompt->is_array() || prompt->as_array().empty()) throw wrong();
@@ -249,7 +273,8 @@ Json plain_messages(const Json& messages) {
     if (!content || !content->is_array()) continue;
     std::string text;
     for (const Json& part : content->as_array()) {
-      const Json *kind = part.is_object() ? part.find("type") : nullptr, *words = part.is_object() ? part.find("text") : nullptr;
+      const Json *kind = part.is_object() ? part.find("type") : nullptr,
+                 *words = part.is_object() ? part.find("text") : nullptr;
       if (!kind || *kind != Json("text") || !words || !words->is_string())
         throw ServeError(400, concat(name, ": only parts {\"type\": \"text\", \"text\": ...} are taken"), "messages");
       text += words->as_string();
@@ -262,7 +287,9 @@ Json plain_messages(const Json& messages) {
 void take_messages(ServeMembers& members, const ServedModel& model, ServeRequest& out) {
   const Json* messages = members.find("messages");
   if (!messages) throw ServeError(400, "messages is missing", "messages");
-  if (!model.chat) throw ServeError(400, "the model's folder has no tokenizer: there is no chat, only /v1/completions with token ids", "messages");
+  if (!model.chat)
+    throw ServeError(400, "the model's folder has no tokenizer: there is no chat, only /v1/completions with token ids",
+                     "messages");
   try {
     const std::vector<Message> said = parse_messages(plain_messages(*messages), "request");
     out.prompts.push_back({{}, model.chat->encode(*model.tokenizer, said, true).ids});
@@ -280,10 +307,10 @@ Json error_json(int status, const std::string& message, const std::string& param
                      : status == 429 ? "rate_limit_error"
                      : status >= 500 ? "server_error"
                                      : "invalid_request_error";
-  return JsonObject{
-      {"error",
-       JsonObject{
-           {"message", message}, {"type", type}, {"param", param.empty() ? Json() : Json(param)}, {"code", code.empty() ? Json() : Json(code)}}}};
+  return JsonObject{{"error", JsonObject{{"message", message},
+                                         {"type", type},
+                                         {"param", param.empty() ? Json() : Json(param)},
+                                         {"code", code.empty() ? Json() : Json(code)}}}};
 }
 
 ServeRequest parse_completion(const Json& body, const ServedModel& model) {
@@ -298,7 +325,8 @@ ServeRequest parse_completion(const Json& body, const ServedModel& model) {
     out.logprobs = true;
   }
   if (out.top_logprobs < 0 || out.top_logprobs > kMostLogprobs)
-    throw ServeError(400, concat("logprobs is ", out.top_logprobs, ", it must be in [0, ", kMostLogprobs, "]"), "logprobs");
+    throw ServeError(400, concat("logprobs is ", out.top_logprobs, ", it must be in [0, ", kMostLogprobs, "]"),
+                     "logprobs");
   members.refuse("best_of", Json(out.n), "only the n replies themselves can be had");
   members.refuse("suffix", Json(""), "text cannot be filled in before a suffix");
   take_prompt(members, model, out);
@@ -315,7 +343,8 @@ ServeRequest parse_chat(const Json& body, const ServedModel& model) {
   members.take("logprobs", out.logprobs);
   members.take("top_logprobs", out.top_logprobs);
   if (out.top_logprobs < 0 || out.top_logprobs > kMostLogprobs || (out.top_logprobs > 0 && !out.logprobs))
-    throw ServeError(400, concat("top_logprobs must be in [0, ", kMostLogprobs, "], and goes with logprobs = true"), "top_logprobs");
+    throw ServeError(400, concat("top_logprobs must be in [0, ", kMostLogprobs, "], and goes with logprobs = true"),
+                     "top_logprobs");
   members.refuse("tools", JsonArray{}, "tools are not called by this server");
   members.refuse("tool_choice", Json("none"), "tools are not called by this server");
   members.refuse("parallel_tool_calls", Json(true), "tools are not called by this server");
@@ -324,7 +353,8 @@ ServeRequest parse_chat(const Json& body, const ServedModel& model) {
   out.sampling.stop_ids.insert(out.sampling.stop_ids.end(), model.chat_stop_ids.begin(), model.chat_stop_ids.end());
   take_messages(members, model, out);
   // What is left of the model's positions, and fits an answer, unless the request says less.
-  const int64_t room = std::min(model.max_positions, model.kv_cache_tokens) - static_cast<int64_t>(out.prompts.front().ids.size());
+  const int64_t room =
+      std::min(model.max_positions, model.kv_cache_tokens) - static_cast<int64_t>(out.prompts.front().ids.size());
   const int64_t fitting = model.max_answer_bytes / std::max<int64_t>(1, out.n) / bytes_per_token(out) - 1;
   out.sampling.max_tokens = std::clamp<int64_t>(fitting, 1, std::max<int64_t>(1, room));
   members.take("max_tokens", out.sampling.max_tokens);
@@ -336,7 +366,8 @@ ServeRequest parse_chat(const Json& body, const ServedModel& model) {
 
 int64_t ServeRequest::answer_bytes(const ServedModel& model) const {
   int64_t tokens = 0;
-  for (const ServePrompt& prompt : prompts) tokens += n * std::clamp<int64_t>(model.max_positions - std::ssize(prompt.ids), 0, sampling.max_tokens);
+  for (const ServePrompt& prompt : prompts)
+    tokens += n * std::clamp<int64_t>(model.max_positions - std::ssize(prompt.ids), 0, sampling.max_tokens);
   return echo_bytes(*this) + tokens * bytes_per_token(*this);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// What a client of the server asks, read from OpenAI's JSON (https://platform.openai.com/docs/api-reference: completions, chat; further members are
-// vLLM's: top_k, min_p, repetition_penalty, min_tokens, ignore_eos, stop_token_ids, add_special_tokens, return_token_ids).
+// What a client of the server asks, read from OpenAI's JSON (https://platform.openai.com/docs/api-reference:
+// completions, chat; further members are vLLM's: top_k, min_p, repetition_penalty, min_tokens, ignore_eos,
+// stop_token_ids, add_special_tokens, return_token_ids).
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -52,10 +53,11 @@ struct ServeRequest {
   std::vector<ServePrompt> prompts;
 
   int64_t num_replies() const { return n * static_cast<int64_t>(prompts.size()); }
-  // What the answer has, and takes in memory on its way, at most: reckoned from what is asked, by what tokens and numbers usually take in JSON.
+  // What the answer has, and takes in memory on its way, at most: reckoned from what is asked, by what tokens and
+  // numbers usually take in JSON.
   int64_t answer_bytes(const ServedModel& model) const;
-  // What the engine is asked: one for each prompt. With a seed of its own a request's ids are 0, 1, ...: the same request, the same answer. Otherwise
-  // they count on from first_id.
+  // What the engine is asked: one for each prompt. With a seed of its own a request's ids are 0, 1, ...: the same
+  // request, the same answer. Otherwise they count on from first_id.
   std::vector<Request> requests(uint64_t first_id) const;
 };
 

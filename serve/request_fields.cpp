@@ -41,7 +41,9 @@ void ServeMembers::take(const std::string& name, double& value) {
   value = found->as_double();
 }
 
-void ServeMembers::ignore(const std::vector<std::string>& names) { known_.insert(known_.end(), names.begin(), names.end()); }
+void ServeMembers::ignore(const std::vector<std::string>& names) {
+  known_.insert(known_.end(), names.begin(), names.end());
+}
 
 void ServeMembers::refuse(const std::string& name, const Json& harmless, const std::string& reason) {
   const Json* found = find(name);

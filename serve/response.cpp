@@ -4,8 +4,8 @@
 
 namespace hone {
 
-Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id, int64_t created, Hooks hooks,
-               std::shared_ptr<const void> kept)
+Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id,
+               int64_t created, Hooks hooks, std::shared_ptr<const void> kept)
     : request_(std::move(request)),
       model_(model),
       exchange_(std::move(exchange)),
@@ -18,7 +18,8 @@ Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<E
   for (const ServePrompt& prompt : request_.prompts) prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
   if (request_.stream)
     for (int64_t i = 0; i < request_.num_replies(); ++i)
-      choices_.push_back({.text = ReplyText(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
+      choices_.push_back(
+          {.text = ReplyText(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
 }
 
 void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
@@ -50,7 +51,8 @@ void Answer::on_finish(size_t prompt, std::vector<Reply> replies) {
 }
 
 void Answer::end_stream() {
-  if (request_.include_usage) send_event(event_json(request_, model_, id_, created_, {}, usage_json(prompt_tokens_, completion_tokens_)));
+  if (request_.include_usage)
+    send_event(event_json(request_, model_, id_, created_, {}, usage_json(prompt_tokens_, completion_tokens_)));
   ended_ = true;
   over(200);
   exchange_->write("data: [DONE]\n\n");
@@ -84,23 +86,27 @@ void Answer::send_event(const Json& event) {
     return;
   }
   begun_ = true;
-  exchange_->begin({.body = line, .content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
+  exchange_->begin({.body = line,
+                    .content_type = "text/event-stream",
+                    .headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}}});
 }
 
 // An answer of one piece is sent with its length.
 void Answer::send_whole() {
-  const auto body = std::make_shared<AnswerBody>(AnswerBody::Parts{.request = request_,
-                                                                   .id = id_,
-                                                                   .created = created_,
-                                                                   .replies = std::move(done_),
-                                                                   .usage = usage_json(prompt_tokens_, completion_tokens_),
-                                                                   .kept = std::move(kept_)},
-                                                 model_);
+  const auto body =
+      std::make_shared<AnswerBody>(AnswerBody::Parts{.request = request_,
+                                                     .id = id_,
+                                                     .created = created_,
+                                                     .replies = std::move(done_),
+                                                     .usage = usage_json(prompt_tokens_, completion_tokens_),
+                                                     .kept = std::move(kept_)},
+                                   model_);
   HttpReply reply;
   const bool more = body->next(reply.body);
   ended_ = true;
   over(200);
-  more ? exchange_->reply(std::move(reply), [body](std::string& out) { return body->next(out); }) : exchange_->reply(std::move(reply));
+  more ? exchange_->reply(std::move(reply), [body](std::string& out) { return body->next(out); })
+       : exchange_->reply(std::move(reply));
 }
 
 // In a stream that has begun the error is an event, and the last.

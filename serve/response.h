@@ -1,5 +1,6 @@
 #pragma once
-// Answer: one request of a client from the engine's tokens to the bytes that are sent: whole as JSON, or as server-sent events.
+// Answer: one request of a client from the engine's tokens to the bytes that are sent: whole as JSON, or as server-sent
+// events.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,15 +16,16 @@ namespace hone {
 
 class Answer final : public ReplyListener {
  public:
-  // What becomes known on the way: when the first token is there, and how it ended (the status of HTTP, or 499 for a client that left).
+  // What becomes known on the way: when the first token is there, and how it ended (the status of HTTP, or 499 for a
+  // client that left).
   struct Hooks {
     std::function<void()> first_token;
     std::function<void(int status)> over;
   };
-  // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until the answer is sent, or nobody
-  // waits for it.
-  Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id, int64_t created, Hooks hooks,
-         std::shared_ptr<const void> kept = nullptr);
+  // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until
+  // the answer is sent, or nobody waits for it.
+  Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id,
+         int64_t created, Hooks hooks, std::shared_ptr<const void> kept = nullptr);
   void on_token(size_t prompt, int64_t reply, const Reply& written) override;
   void on_finish(size_t prompt, std::vector<Reply> replies) override;
   void on_failure(const std::string& reason) override;

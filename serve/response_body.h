@@ -1,5 +1,6 @@
 #pragma once
-// AnswerBody: the JSON of an answer that is no stream of events, written piece after piece from the replies: a long one is never in memory whole.
+// AnswerBody: the JSON of an answer that is no stream of events, written piece after piece from the replies: a long one
+// is never in memory whole.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -16,16 +16,22 @@ namespace hone {
 
 void ServerConfig::fields(Fields& f) {
   f("http", http, "connections");
-  f("api_key_file", api_key_file, "file with one key a line, one of which a request must bear; none = everybody may ask");
+  f("api_key_file", api_key_file,
+    "file with one key a line, one of which a request must bear; none = everybody may ask");
   access.fields(f);
   f("max_replies", max_replies, "replies waiting or being written; requests that would be more are answered 429");
-  f("max_answer_bytes", max_answer_bytes, "longest answer that one request may ask for, reckoned from its n, max_tokens, logprobs and echo");
-  f("max_pending_bytes", max_pending_bytes, "of all answers that are waited for, reckoned so; requests that would be more are answered 429");
+  f("max_answer_bytes", max_answer_bytes,
+    "longest answer that one request may ask for, reckoned from its n, max_tokens, logprobs and echo");
+  f("max_pending_bytes", max_pending_bytes,
+    "of all answers that are waited for, reckoned so; requests that would be more are answered 429");
   f.require("max_replies", max_replies > 0, "max_replies must be positive");
-  f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes, "max_answer_bytes must be in [1, max_pending_bytes]");
+  f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes,
+            "max_answer_bytes must be in [1, max_pending_bytes]");
 }
 
-static int64_t now_seconds() { return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+static int64_t now_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 struct Server::Impl final : HttpApp {
   Impl(Engine& engine, ServedModel served, const ServerConfig& config)
@@ -55,7 +61,8 @@ struct Server::Impl final : HttpApp {
   void health(std::shared_ptr<Exchange> exchange);
   void metrics(std::shared_ptr<Exchange> exchange);
   void front_page(std::shared_ptr<Exchange> exchange) { exchange->reply(page_reply()); }
-  void ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&), const char* prefix);
+  void ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&),
+           const char* prefix);
   HttpReply busy(const std::string& what) const;
   struct PendingBytes;
   std::shared_ptr<const PendingBytes> hold(int64_t bytes);
@@ -66,7 +73,7 @@ struct Server::Impl final : HttpApp {
   ServeMetrics counts;
   std::atomic<uint64_t> asked{0};
   const std::shared_ptr<std::atomic<int64_t>> pending_bytes = std::make_shared<std::atomic<int64_t>>(0);  // held
-  std::unique_ptr<HttpServer> http;                                                                       // set once, before anything arrives
+  std::unique_ptr<HttpServer> http;  // set once, before anything arrives
   EngineLoop loop;
 };
 
@@ -93,11 +100,16 @@ HttpReply Server::Impl::error(int status, const std::string& message) {
   return {.status = status, .body = error_json(status, message).dump()};
 }
 
-void Server::Impl::handle(std::shared_ptr<Exchange> exchange) { (this->*routes().at(exchange->head().path).answer)(std::move(exchange)); }
+void Server::Impl::handle(std::shared_ptr<Exchange> exchange) {
+  (this->*routes().at(exchange->head().path).answer)(std::move(exchange));
+}
 
-// Takes so many bytes of what answers may have together, until nobody holds what is returned; null where there are not so many.
+// Takes so many bytes of what answers may have together, until nobody holds what is returned; null where there are not
+// so many.
 struct Server::Impl::PendingBytes {
-  PendingBytes(std::shared_ptr<std::atomic<int64_t>> of, int64_t count) : total(std::move(of)), bytes(count) { *total += bytes; }
+  PendingBytes(std::shared_ptr<std::atomic<int64_t>> of, int64_t count) : total(std::move(of)), bytes(count) {
+    *total += bytes;
+  }
   ~PendingBytes() { *total -= bytes; }
   const std::shared_ptr<std::atomic<int64_t>> total;
   const int64_t bytes;
@@ -115,7 +127,8 @@ HttpReply Server::Impl::busy(const std::string& what) const {
           .headers = {{"Retry-After", number_text(seconds)}}};
 }
 
-void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&), const char* prefix) {
+void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&),
+                       const char* prefix) {
   const Stopwatch watch;
   const std::string path = exchange->head().path;
   const auto refuse_with = [&](HttpReply reply) {
@@ -126,19 +139,21 @@ void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)
   try {
     request = parse(parse_json(exchange->body(), "body"), model);
   } catch (const ServeError& problem) {
-    return refuse_with({.status = problem.status, .body = error_json(problem.status, problem.what(), problem.param, problem.code).dump()});
+    return refuse_with({.status = problem.status,
+                        .body = error_json(problem.status, problem.what(), problem.param, problem.code).dump()});
   } catch (const Error& problem) {
     return refuse_with({.status = 400, .body = error_json(400, problem.what()).dump()});
   }
   const std::shared_ptr<const PendingBytes> held = hold(request.answer_bytes(model));
-  if (!held) return refuse_with(busy(concat("answers of ", max_pending_bytes >> 20, " MB under way (--max-pending-bytes)")));
+  if (!held)
+    return refuse_with(busy(concat("answers of ", max_pending_bytes >> 20, " MB under way (--max-pending-bytes)")));
   const uint64_t number = asked.fetch_add(1 + request.prompts.size());
   std::vector<Request> requests = request.requests((uint64_t{1} << 32) + number);
-  const auto answer =
-      std::make_shared<Answer>(std::move(request), model, exchange, concat(prefix, started, "-", number), now_seconds(),
-                               Answer::Hooks{.first_token = [this, watch] { counts.first_token(watch.seconds()); },
-                                             .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }},
-                               held);
+  const auto answer = std::make_shared<Answer>(
+      std::move(request), model, exchange, concat(prefix, started, "-", number), now_seconds(),
+      Answer::Hooks{.first_token = [this, watch] { counts.first_token(watch.seconds()); },
+                    .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }},
+      held);
   const uint64_t job = loop.submit(std::move(requests), answer, answer->wants_tokens());
   if (job == 0) return refuse_with(busy(concat(max_replies, " replies to write")));
   exchange->when_gone([this, job, left = std::weak_ptr<Answer>(answer)] {
@@ -148,8 +163,11 @@ void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)
 }
 
 void Server::Impl::models(std::shared_ptr<Exchange> exchange) {
-  const Json one = JsonObject{
-      {"id", model.names.front()}, {"object", "model"}, {"created", started}, {"owned_by", "hone"}, {"max_model_len", model.max_positions}};
+  const Json one = JsonObject{{"id", model.names.front()},
+                              {"object", "model"},
+                              {"created", started},
+                              {"owned_by", "hone"},
+                              {"max_model_len", model.max_positions}};
   exchange->reply({.body = Json(JsonObject{{"object", "list"}, {"data", JsonArray{one}}}).dump()});
 }
 
@@ -160,10 +178,12 @@ void Server::Impl::health(std::shared_ptr<Exchange> exchange) {
 }
 
 void Server::Impl::metrics(std::shared_ptr<Exchange> exchange) {
-  exchange->reply({.body = counts.text(loop.state(), max_replies, http->connections()), .content_type = "text/plain; version=0.0.4; charset=utf-8"});
+  exchange->reply({.body = counts.text(loop.state(), max_replies, http->connections()),
+                   .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
 
-Server::Server(Engine& engine, ServedModel model, const ServerConfig& config) : impl_(std::make_unique<Impl>(engine, std::move(model), config)) {
+Server::Server(Engine& engine, ServedModel model, const ServerConfig& config)
+    : impl_(std::make_unique<Impl>(engine, std::move(model), config)) {
   impl_->http = std::make_unique<HttpServer>(config.http, *impl_);
   impl_->http->start();
 }

@@ -27,8 +27,8 @@ class Server {
   Server(Engine& engine, ServedModel model, const ServerConfig& config);
   ~Server();
   int64_t port() const;
-  // Takes no more requests and lets those under way be answered, for so many seconds at most; true if all were. May be called again to wait on. The
-  // destructor drops the rest.
+  // Takes no more requests and lets those under way be answered, for so many seconds at most; true if all were. May be
+  // called again to wait on. The destructor drops the rest.
   bool drain(double seconds);
   // Why the engine stopped, "" while it runs.
   std::string failure() const;

@@ -43,30 +43,38 @@ void ServeMetrics::write(std::string& out, const std::string& name, const char* 
     out += concat(name, "_bucket{le=\"", number_text(Histogram::bounds[i]), "\"} ", count, "\n");
   }
   count += histogram.counts.back();
-  out += concat(name, "_bucket{le=\"+Inf\"} ", count, "\n", name, "_sum ", number_text(histogram.sum), "\n", name, "_count ", count, "\n");
+  out += concat(name, "_bucket{le=\"+Inf\"} ", count, "\n", name, "_sum ", number_text(histogram.sum), "\n", name,
+                "_count ", count, "\n");
 }
 
 std::string ServeMetrics::text(const EngineLoop::State& state, int64_t max_replies, int64_t connections) const {
   std::string out;
   const std::lock_guard lock(mutex_);
   write_head(out, "hone_requests_total", "Requests answered, by path and status; 499: the client left.", "counter");
-  for (const auto& [key, count] : answers_) out += concat("hone_requests_total{path=\"", key.first, "\",status=\"", key.second, "\"} ", count, "\n");
+  for (const auto& [key, count] : answers_)
+    out += concat("hone_requests_total{path=\"", key.first, "\",status=\"", key.second, "\"} ", count, "\n");
   write(out, "hone_request_seconds", "From a request to the end of its answer.", seconds_);
   write(out, "hone_first_token_seconds", "From a streamed request to its first token.", first_token_);
   write_number(out, "hone_prompt_tokens_total", "Prompt tokens computed.", "counter", state.engine.prompt_tokens);
   write_number(out, "hone_shared_prompt_tokens_total", "Prompt tokens that a request's replies shared.", "counter",
                state.engine.shared_prompt_tokens);
-  write_number(out, "hone_cached_tokens_total", "Tokens found in the cache of requests before.", "counter", state.engine.cached_tokens);
+  write_number(out, "hone_cached_tokens_total", "Tokens found in the cache of requests before.", "counter",
+               state.engine.cached_tokens);
   write_number(out, "hone_generated_tokens_total", "Tokens drawn.", "counter", state.engine.generated_tokens);
   write_number(out, "hone_engine_steps_total", "Forward passes.", "counter", state.engine.steps);
-  write_number(out, "hone_preemptions_total", "Replies put back for want of cache.", "counter", state.engine.preemptions);
-  write_number(out, "hone_spec_decode_num_drafts_total", "Guesses of what comes next in a reply.", "counter", state.engine.drafts);
+  write_number(out, "hone_preemptions_total", "Replies put back for want of cache.", "counter",
+               state.engine.preemptions);
+  write_number(out, "hone_spec_decode_num_drafts_total", "Guesses of what comes next in a reply.", "counter",
+               state.engine.drafts);
   write_number(out, "hone_spec_decode_num_draft_tokens_total", "Tokens guessed.", "counter", state.engine.draft_tokens);
-  write_number(out, "hone_spec_decode_num_accepted_tokens_total", "Tokens guessed that were drawn.", "counter", state.engine.accepted_tokens);
-  write_number(out, "hone_jobs_cancelled_total", "Requests whose client left while the engine had them.", "counter", state.jobs_cancelled);
+  write_number(out, "hone_spec_decode_num_accepted_tokens_total", "Tokens guessed that were drawn.", "counter",
+               state.engine.accepted_tokens);
+  write_number(out, "hone_jobs_cancelled_total", "Requests whose client left while the engine had them.", "counter",
+               state.jobs_cancelled);
   write_number(out, "hone_replies", "Replies waiting or being written.", "gauge", state.replies);
   write_number(out, "hone_replies_limit", "Replies from which on requests are turned away.", "gauge", max_replies);
-  write_number(out, "hone_kv_cache_held_tokens", "Room in the cache that requests hold.", "gauge", state.engine.held_tokens);
+  write_number(out, "hone_kv_cache_held_tokens", "Room in the cache that requests hold.", "gauge",
+               state.engine.held_tokens);
   write_number(out, "hone_connections", "Open connections.", "gauge", connections);
   return out;
 }

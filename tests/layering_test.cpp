@@ -1,4 +1,5 @@
-// Rules of the tree, read from every #include: the table of levels, no cycles, one home for each heavy library, small folders and files.
+// Rules of the tree, read from every #include: the table of levels, no cycles, one home for each heavy library, small
+// folders and files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +56,8 @@ Inside `kernels/` the order is: root; `cpu`, `cuda`; `elementwise`, `gemm`, `nor
 `attention`, `lm_head`, `rope`; `sampling`, `decoder_layer`.
 )";
 
-// What breaks a rule today. The list only shrinks: an entry that nothing needs any more fails, and a bound is lowered with what it bounds.
+// What breaks a rule today. The list only shrinks: an entry that nothing needs any more fails, and a bound is lowered
+// with what it bounds.
 struct Exception {
   std::string_view rule;
   std::string_view where;  // a folder or file, or "A -> B" for includes
@@ -64,7 +66,8 @@ struct Exception {
 constexpr size_t kMaxFiles = 40, kMaxLines = 500;
 constexpr std::array<Exception, 0> kExceptions{};
 
-// Heavy headers: the row where they may be (of several, one entry each), and in how many .cpp files at most (0 = any number of files, headers too).
+// Heavy headers: the row where they may be (of several, one entry each), and in how many .cpp files at most (0 = any
+// number of files, headers too).
 struct Home {
   std::string_view prefix, folder;
   size_t max_files;
@@ -93,15 +96,16 @@ const LevelTable& levels() {
 }
 
 const Exception* exception(std::string_view rule, std::string_view where) {
-  const auto* found =
-      std::find_if(std::begin(kExceptions), std::end(kExceptions), [&](const Exception& e) { return e.rule == rule && e.where == where; });
+  const auto* found = std::find_if(std::begin(kExceptions), std::end(kExceptions),
+                                   [&](const Exception& e) { return e.rule == rule && e.where == where; });
   return found == std::end(kExceptions) ? nullptr : found;
 }
 
 // Fails for exceptions to the rule that were not needed.
 void expect_needed(std::string_view rule, const std::set<std::string>& needed) {
   for (const Exception& e : kExceptions)
-    EXPECT_TRUE(e.rule != rule || needed.contains(std::string(e.where))) << e.where << " keeps the rule '" << rule << "' now: take it off the list";
+    EXPECT_TRUE(e.rule != rule || needed.contains(std::string(e.where)))
+        << e.where << " keeps the rule '" << rule << "' now: take it off the list";
 }
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -134,7 +138,8 @@ std::vector<Include> read_includes() {
       if (!is_code(file)) continue;
       std::ifstream in(source_folder() / file);
       for (std::string line; std::getline(in, line);)
-        if (std::smatch match; std::regex_search(line, match, pattern)) out.push_back({file, match[2], match[1] == "\""});
+        if (std::smatch match; std::regex_search(line, match, pattern))
+          out.push_back({file, match[2], match[1] == "\""});
     }
   return out;
 }
@@ -244,7 +249,8 @@ TEST(Layering, IncludesPointDownOnly) {
   for (const auto& [file, header, quoted] : includes()) {
     if (!quoted) continue;
     ++seen;
-    EXPECT_TRUE(fs::exists(source_folder() / header)) << file << " includes \"" << header << "\", which is no path from the root of the tree";
+    EXPECT_TRUE(fs::exists(source_folder() / header))
+        << file << " includes \"" << header << "\", which is no path from the root of the tree";
     if (levels().may_include(file, header)) continue;
     const std::string pair = file + " -> " + header;
     EXPECT_TRUE(exception("levels", pair)) << file << " (" << levels().row_of(file) << ") may not include " << header;
@@ -330,7 +336,8 @@ TEST(Layering, HeavyLibrariesStayAtHome) {
     EXPECT_TRUE(!heavy || home_found) << file << " includes <" << header << ">, which has another home";
   }
   for (const auto& [home, files] : at_home)
-    EXPECT_TRUE(home->max_files == 0 || files.size() <= home->max_files) << "<" << home->prefix << "...> is included by " << join(files);
+    EXPECT_TRUE(home->max_files == 0 || files.size() <= home->max_files)
+        << "<" << home->prefix << "...> is included by " << join(files);
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // The table of levels, read from its text: which folder may include which. docs/architecture.md has the same text.
 //
 // A row is `| level | folder | contents | may include |`. A file belongs to the row with the longest folder that holds
-// it, and may include files of its own row and of the rows named, which stand above it. The last column takes, separated
-// by commas:
+// it, and may include files of its own row and of the rows named, which stand above it. The last column takes,
+// separated by commas:
 //   nothing                     everything
 //   core/net                    a row, by its folder
 //   core                        every row inside a folder that has no row of its own
@@ -33,7 +33,8 @@ class LevelTable {
     for (std::string line; std::getline(lines, line);) {
       if (!line.starts_with("|")) {
         sentences += line + " ";
-      } else if (std::smatch cells; std::regex_match(line, cells, std::regex(R"(\| (\d+) \| `([^`]+)/` \|.*\| (.*) \|)"))) {
+      } else if (std::smatch cells;
+                 std::regex_match(line, cells, std::regex(R"(\| (\d+) \| `([^`]+)/` \|.*\| (.*) \|)"))) {
         rows_.push_back({cells[2], std::stoi(cells[1]), cells[3], {}, {}});
       }
     }
@@ -115,7 +116,8 @@ class LevelTable {
   }
 
   void read_sentences(const std::string& text) {
-    static const std::regex means(R"re("([^"]+)" means ([^.]*)\.)re"), order(R"(Inside `([^`]+)/` the order is: ([^.]*)\.)"), name("`([^`]+)`");
+    static const std::regex means(R"re("([^"]+)" means ([^.]*)\.)re"),
+        order(R"(Inside `([^`]+)/` the order is: ([^.]*)\.)"), name("`([^`]+)`");
     for (std::sregex_iterator at(text.begin(), text.end(), means), end; at != end; ++at) meanings_[(*at)[1]] = (*at)[2];
     for (std::sregex_iterator at(text.begin(), text.end(), order), end; at != end; ++at) {
       const auto row = std::find_if(rows_.begin(), rows_.end(), [&](const Row& one) { return one.folder == (*at)[1]; });
@@ -123,7 +125,8 @@ class LevelTable {
       std::istringstream groups((*at)[2]);
       for (std::string group; std::getline(groups, group, ';');) {
         row->order.emplace_back();
-        for (std::sregex_iterator one(group.begin(), group.end(), name); one != end; ++one) row->order.back().push_back((*one)[1]);
+        for (std::sregex_iterator one(group.begin(), group.end(), name); one != end; ++one)
+          row->order.back().push_back((*one)[1]);
       }
     }
   }
@@ -138,14 +141,18 @@ class LevelTable {
     }
     std::smatch match;
     const bool levels = std::regex_match(item, match, std::regex(R"(levels? (\d+)(?:-(\d+))?)"));
-    const int first = levels ? std::stoi(match[1]) : 0, last = levels ? std::stoi(match[2].matched ? match[2] : match[1]) : 0;
-    const bool folder_has_row = std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.folder == item; });
+    const int first = levels ? std::stoi(match[1]) : 0,
+              last = levels ? std::stoi(match[2].matched ? match[2] : match[1]) : 0;
+    const bool folder_has_row =
+        std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) { return row.folder == item; });
     const std::string folder = item.ends_with("/*") ? item.substr(0, item.size() - 2) : folder_has_row ? "" : item;
     for (size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       const bool by_level = levels && row.level >= first && row.level <= last;
-      if (!by_level && item != "everything" && row.folder != item && (folder.empty() || !inside(row.folder, folder))) continue;
-      HONE_CHECK(i <= place, rows_[place].folder, " may include '", item, "', but ", row.folder, " stands below it in the table");
+      if (!by_level && item != "everything" && row.folder != item && (folder.empty() || !inside(row.folder, folder)))
+        continue;
+      HONE_CHECK(i <= place, rows_[place].folder, " may include '", item, "', but ", row.folder,
+                 " stands below it in the table");
       out.insert(row.folder);
     }
     HONE_CHECK(!out.empty(), rows_[place].folder, " may include '", item, "', which names no row of the table");

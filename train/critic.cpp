@@ -11,8 +11,11 @@
 namespace hone {
 
 void CriticConfig::fields(Fields& f) {
-  f("trunk", trunk, "shared: a value head on the policy | separate: a second model with an optimizer and a gradient norm of its own");
-  f("path", path, "separate: the model folder it starts from, a reward model's with its head; empty: the policy as the stage finds it");
+  f("trunk", trunk,
+    "shared: a value head on the policy | separate: a second model with an optimizer and a gradient norm of its own");
+  f("path", path,
+    "separate: the model folder it starts from, a reward model's with its head; empty: the policy as the stage finds "
+    "it");
   f("learning_rate_factor", learning_rate_factor, "its learning rate as a multiple of the policy's");
   f.require("trunk", trunk == "shared" || trunk == "separate", "trunk must be shared or separate");
   f.require("path", path.empty() || separate(), "path is of a separate trunk (trunk = \"separate\")");
@@ -21,7 +24,8 @@ void CriticConfig::fields(Fields& f) {
 
 static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const std::string& path) {
   const std::filesystem::path folder = expand_path(path);
-  const LoraConfig lora = policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy of adapters has a critic of adapters
+  const LoraConfig lora =
+      policy.lora() ? policy.lora()->config : LoraConfig{};  // a policy of adapters has a critic of adapters
   std::unique_ptr<Model> out;
   if (!path.empty() && context.kind() != DeviceKind::meta) {
     out = load_model(context, folder, {.dtype = policy.dtype(), .gradients = true, .lora = lora});
@@ -32,14 +36,18 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
     out->allocate(context, policy.dtype(), true);
     if (path.empty()) context.copy(out->flat_values(), policy.flat_values());
   }
-  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ", out->shape().vocab_size,
-             " entries, the policy's has ", policy.shape().vocab_size);
+  HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ",
+             out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size);
   if (!out->head().lookup) out->head().trainable = false;  // no value reads it; a tied one is the embedding
   return out;
 }
 
-Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute, std::unique_ptr<Optimizer> optimizer)
-    : context_(context), policy_(policy), learning_rate_factor_(config.learning_rate_factor), optimizer_(std::move(optimizer)) {
+Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
+               std::unique_ptr<Optimizer> optimizer)
+    : context_(context),
+      policy_(policy),
+      learning_rate_factor_(config.learning_rate_factor),
+      optimizer_(std::move(optimizer)) {
   if (config.separate()) trunk_ = std::make_unique<Trunk>(context, make_trunk(context, policy, config.path), recompute);
   const int64_t width = (trunk_ ? *trunk_->model : policy).shape().hidden_size;
   bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
@@ -49,7 +57,8 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   head_.shape = {1, width};
   head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
   if (!config.path.empty() && context.kind() != DeviceKind::meta)
-    if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty()) set_head(head);
+    if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
+      set_head(head);
   std::vector<Param*> params;
   if (trunk_) params = trunk_->model->params();
   params.push_back(&head_);
@@ -113,8 +122,8 @@ std::vector<float> Critic::head() const {
 }
 
 void Critic::set_head(std::span<const float> weight) {
-  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(), " numbers on a trunk that is ",
-             head_.value.size(), " wide");
+  HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(),
+             " numbers on a trunk that is ", head_.value.size(), " wide");
   std::vector<float> copy(weight.begin(), weight.end());
   context_.copy(head_.value.view({head_.value.size()}), host_view(std::span(copy)));
 }
@@ -150,9 +159,9 @@ void Critic::load_state(const StateSection& section) {
   for (const NamedTensor& own : values()) {
     const auto saved = std::ranges::find(section.tensors, own.name, &NamedTensor::name);
     HONE_CHECK(saved != section.tensors.end(), "critic state: ", own.name, " is missing");
-    HONE_CHECK(saved->tensor.dtype == own.tensor.dtype && saved->tensor.size() == own.tensor.size(), "critic state: ", own.name, " has ",
-               saved->tensor.size(), " ", name_of(saved->tensor.dtype), " numbers; this critic has ", own.tensor.size(), " ",
-               name_of(own.tensor.dtype));
+    HONE_CHECK(saved->tensor.dtype == own.tensor.dtype && saved->tensor.size() == own.tensor.size(),
+               "critic state: ", own.name, " has ", saved->tensor.size(), " ", name_of(saved->tensor.dtype),
+               " numbers; this critic has ", own.tensor.size(), " ", name_of(own.tensor.dtype));
     context_.copy(own.tensor, saved->tensor);
   }
   optimizer_->load_state(section);

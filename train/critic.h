@@ -18,19 +18,21 @@ struct CriticConfig {
   bool separate() const { return trunk == "separate"; }
 };
 
-// The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), f32 whatever the trunk's dtype. It starts at zero, so
-// that every value is 0 until it has learnt, unless the folder a trunk of its own comes from has one. A critic owns its parameters and their
-// optimizer. A shared trunk gets the value's gradient added to the policy's; one of its own is a second model with a gradient norm and clip of its
-// own.
+// The head is [1, D] without a bias, as in Hugging Face's sequence classifiers (score.weight), f32 whatever the trunk's
+// dtype. It starts at zero, so that every value is 0 until it has learnt, unless the folder a trunk of its own comes
+// from has one. A critic owns its parameters and their optimizer. A shared trunk gets the value's gradient added to the
+// policy's; one of its own is a second model with a gradient norm and clip of its own.
 class Critic : public Stateful {
  public:
-  Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute, std::unique_ptr<Optimizer> optimizer);
+  Critic(Context& context, Model& policy, const CriticConfig& config, Recompute recompute,
+         std::unique_ptr<Optimizer> optimizer);
 
   bool separate() const { return trunk_ != nullptr; }
 
   // value [R, 1] of the token rows is written. hidden [R, D]: the policy's at these rows, which a shared trunk reads.
   void forward(Tensor value, const Batch& batch, Tensor rows, Tensor hidden);
-  // Of the last forward. dvalue [R, 1]; the parameters' gradients are added to, and with a shared trunk dhidden [R, D] too.
+  // Of the last forward. dvalue [R, 1]; the parameters' gradients are added to, and with a shared trunk dhidden [R, D]
+  // too.
   void backward(Tensor dhidden, Tensor dvalue, Tensor hidden);
   // value [R, 1] without a tape, inside the caller's ScratchScope.
   void score(Tensor value, const Batch& batch, Tensor rows);
@@ -55,7 +57,8 @@ class Critic : public Stateful {
 
  private:
   struct Trunk {
-    Trunk(Context& context, std::unique_ptr<Model> made, Recompute recompute) : model(std::move(made)), pass(context, *model, recompute) {}
+    Trunk(Context& context, std::unique_ptr<Model> made, Recompute recompute)
+        : model(std::move(made)), pass(context, *model, recompute) {}
     std::unique_ptr<Model> model;
     Pass pass;
     Tensor hidden;  // of the last forward

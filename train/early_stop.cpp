@@ -5,9 +5,11 @@
 namespace hone {
 
 void EarlyStopConfig::fields(Fields& f) {
-  f("early_stopping_patience", early_stopping_patience, "evaluations without a lower eval_loss after which the stage ends; 0 = never");
+  f("early_stopping_patience", early_stopping_patience,
+    "evaluations without a lower eval_loss after which the stage ends; 0 = never");
   f("early_stopping_threshold", early_stopping_threshold, "by how much eval_loss must fall to count as lower");
-  f("load_best_model_at_end", load_best_model_at_end, "the stage leaves the weights of its lowest eval_loss, not the last ones");
+  f("load_best_model_at_end", load_best_model_at_end,
+    "the stage leaves the weights of its lowest eval_loss, not the last ones");
   f.require("early_stopping_patience", early_stopping_patience >= 0, "early_stopping_patience must be 0 or more");
   f.require("early_stopping_threshold", early_stopping_threshold >= 0, "early_stopping_threshold must be 0 or more");
 }

@@ -1,5 +1,6 @@
 #pragma once
-// When a stage that measures its loss on samples held out has seen enough, and which of its steps was the best (transformers' EarlyStoppingCallback).
+// When a stage that measures its loss on samples held out has seen enough, and which of its steps was the best
+// (transformers' EarlyStoppingCallback).
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
 

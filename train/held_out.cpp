@@ -5,13 +5,14 @@
 
 namespace hone {
 
-Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double temperature, std::span<const Sample* const> samples,
-                     const Objective& objective) {
+Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double temperature,
+                     std::span<const Sample* const> samples, const Objective& objective) {
   const Needs needs = objective.needs();
   std::vector<std::vector<int32_t>> sequences;
   double count = 0;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens), count += count_of(needs.per, sample->mask);
-  const std::vector<TokenScores> scores = score_sequences(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
+  const std::vector<TokenScores> scores =
+      score_sequences(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
   Staging staging;
   staging.fill(samples);
   staging.logp.clear();
@@ -20,7 +21,8 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
     staging.entropy.insert(staging.entropy.end(), score.entropy.begin(), score.entropy.end());
   }
   if (needs.critic)
-    for (const std::vector<float>& values : trainer.values(samples)) staging.value.insert(staging.value.end(), values.begin(), values.end());
+    for (const std::vector<float>& values : trainer.values(samples))
+      staging.value.insert(staging.value.end(), values.begin(), values.end());
   const TokenGrad unused = staging.zeroed_grad();
   const TokenBatch batch = staging.batch(scale_of(count));
   check_batch(needs, batch);

@@ -6,8 +6,8 @@
 namespace hone {
 namespace {
 
-// How a token's negative log-likelihood counts: as it is, or times the token's own probability, which is taken to be a constant (dynamic
-// fine-tuning, Wu et al. 2025).
+// How a token's negative log-likelihood counts: as it is, or times the token's own probability, which is taken to be a
+// constant (dynamic fine-tuning, Wu et al. 2025).
 double nll_weight(double) { return 1; }
 double dft_weight(double logp) { return std::exp(std::min(logp, 0.0)); }
 
@@ -26,7 +26,8 @@ const Registry<Weight>& loss_types() {
 class Sft : public Objective {
  public:
   void fields(Fields& f) override {
-    f("loss_type", loss_type_, "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
+    f("loss_type", loss_type_,
+      "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
     f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
   }
   Needs needs() const override { return {.per = Per::token, .linear = loss_type_ == "nll"}; }

@@ -19,21 +19,27 @@ void LoopConfig::fields(Fields& f, const char* step) {
   constexpr int64_t default_steps = 100, absent = std::numeric_limits<int64_t>::min();
   if (f.reading()) steps = absent;
   f("steps", steps, concat(step, "; 0 = as many as num_train_epochs makes").c_str());
-  f("num_train_epochs", num_train_epochs, "passes over the data, fractions allowed, instead of steps; 0 = steps says how long");
-  f.require("steps", steps == absent || num_train_epochs == 0 || steps == 0,
-            concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
+  f("num_train_epochs", num_train_epochs,
+    "passes over the data, fractions allowed, instead of steps; 0 = steps says how long");
+  f.require(
+      "steps", steps == absent || num_train_epochs == 0 || steps == 0,
+      concat("the stage has steps = ", steps, " and num_train_epochs = ", num_train_epochs, ": give one of them"));
   if (steps == absent) steps = num_train_epochs > 0 ? 0 : default_steps;
   f("save_steps", save_steps, "a checkpoint every so many steps; 0 = none by this count");
   f("save_minutes", save_minutes,
-    "a checkpoint after the step that ends so many minutes after the last one; 0 = none by the clock. Results do not depend on it");
+    "a checkpoint after the step that ends so many minutes after the last one; 0 = none by the clock. Results do not "
+    "depend on it");
   f("save_total_limit", save_total_limit, "checkpoints kept; 0 = all");
   f("logging_steps", logging_steps, "a row of metrics every so many steps");
   f("eval_steps", eval_steps,
-    "the recipe's evaluation tasks, and what the stage holds out, every so many steps; 0 = before (the tasks) and after the stage alone");
+    "the recipe's evaluation tasks, and what the stage holds out, every so many steps; 0 = before (the tasks) and "
+    "after the stage alone");
   schedule.fields(f);
   trainer.fields(f);
-  f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9, "num_train_epochs must be in [0, 1e9]");
-  f.require("steps", steps > 0 || (steps == 0 && num_train_epochs > 0), "steps must be positive, or 0 with a num_train_epochs above 0");
+  f.require("num_train_epochs", num_train_epochs >= 0 && num_train_epochs <= 1e9,
+            "num_train_epochs must be in [0, 1e9]");
+  f.require("steps", steps > 0 || (steps == 0 && num_train_epochs > 0),
+            "steps must be positive, or 0 with a num_train_epochs above 0");
   f.require("save_minutes", save_minutes >= 0, "save_minutes must be 0 or more");
   f.require("save_steps", save_steps >= 0, "save_steps must be 0 or more");
   f.require("save_total_limit", save_total_limit >= 0, "save_total_limit must be 0 or more");
@@ -52,7 +58,8 @@ std::vector<std::string> LoopConfig::warnings() const {
   std::vector<std::string> out;
   if (schedule.learning_rate == 0) out.push_back("learning_rate is 0: no weight will change");
   if (steps > 0 && schedule.warmup_steps >= steps)
-    out.push_back(concat("warmup_steps = ", schedule.warmup_steps, " of ", steps, " steps: the learning rate never reaches its peak"));
+    out.push_back(concat("warmup_steps = ", schedule.warmup_steps, " of ", steps,
+                         " steps: the learning rate never reaches its peak"));
   return out;
 }
 
@@ -62,7 +69,8 @@ void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<
   if (run.model->lora())
     save_adapter(run.context, *run.model, folder, dtype, value_head);
   else
-    save_model(run.context, *run.model, folder, dtype, run.tokenizer ? generation_config(*run.tokenizer) : JsonObject{}, value_head);
+    save_model(run.context, *run.model, folder, dtype, run.tokenizer ? generation_config(*run.tokenizer) : JsonObject{},
+               value_head);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 
@@ -105,7 +113,8 @@ Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, d
 
 std::string note_of(const StepReport& report) {
   const auto reward = report.metrics.find("reward");
-  return reward != report.metrics.end() ? format_text("reward %.3f", reward->second) : format_text("loss %.4f", report.loss);
+  return reward != report.metrics.end() ? format_text("reward %.3f", reward->second)
+                                        : format_text("loss %.4f", report.loss);
 }
 
 }  // namespace
@@ -135,7 +144,8 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   const auto save = [&] {
     save_checkpoint(
         run.checkpoints(), step, static_cast<int>(config.save_total_limit),
-        [&](const std::filesystem::path& folder) { save_model ? save_model(folder) : save_model_folder(run, folder); }, saved);
+        [&](const std::filesystem::path& folder) { save_model ? save_model(folder) : save_model_folder(run, folder); },
+        saved);
     last_saved = step;
     since_saved = {};
   };
@@ -158,7 +168,8 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     if (last_saved != step) save();
     run.stop(concat("step ", step, " of stage ", run.stage_name), why);
   };
-  // An error must not cost the steps that are done: where the state is that of a step's end, it is saved before the run stops.
+  // An error must not cost the steps that are done: where the state is that of a step's end, it is saved before the run
+  // stops.
   const auto or_stop = [&](const auto& what) {
     const int64_t updates = trainer.steps_done();
     try {
@@ -166,7 +177,8 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     } catch (const std::exception& error) {
       const std::string why = error.what();
       if (trainer.steps_done() != updates)
-        fail(why, "; step ", step + 1, " of stage ", run.stage_name, " had begun to change the weights, which are not saved; go on from the last ",
+        fail(why, "; step ", step + 1, " of stage ", run.stage_name,
+             " had begun to change the weights, which are not saved; go on from the last ",
              "checkpoint with: hone run --resume ", run.folder.string());
       try {
         if (last_saved != step) save();
@@ -191,7 +203,8 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
     ++step;
     totals.tokens += report.num_tokens;
     totals.seconds += seconds;
-    if (step % config.logging_steps == 0 || step == config.steps) run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
+    if (step % config.logging_steps == 0 || step == config.steps)
+      run.log.metrics(run.first_step + step, row_of(run, report, totals, seconds));
     progress.update(step, note_of(report));
     or_stop(after_step);
     const bool late = config.save_minutes > 0 && since_saved.seconds() >= 60 * config.save_minutes;

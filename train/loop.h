@@ -30,7 +30,8 @@ struct LoopConfig {
   std::vector<std::string> warnings() const;
 };
 
-// Post-training's schedule as TRL has it: a linear decay to 0. Pretraining's is ScheduleConfig's own: half a cosine to a tenth.
+// Post-training's schedule as TRL has it: a linear decay to 0. Pretraining's is ScheduleConfig's own: half a cosine to
+// a tenth.
 inline ScheduleConfig linear_decay(double learning_rate) {
   return {.lr_scheduler_type = "linear", .learning_rate = learning_rate, .min_lr_ratio = 0};
 }
@@ -60,17 +61,19 @@ struct HeldOut {
   EarlyStopConfig early_stop;
 };
 
-// Calls body(step, learning_rate) for the steps that are left (config.steps in all, above 0), step counting from 0 within the stage. `sections` are
-// saved and restored beside the trainer and the model. Metrics of the body's report are logged under TRL's names. A body that throws leaves the
-// sections as they were before the step (Rollback). Unless an optimizer update has begun (Trainer::steps_done()), the state is then whole: it is
-// saved, and the run stops with the message. So it is with an error between two steps. What is held out is measured every eval_steps and after the
-// last step; the checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's weights the stage leaves. save_model
-// writes the model's folder of a checkpoint (save_model_folder, if null).
+// Calls body(step, learning_rate) for the steps that are left (config.steps in all, above 0), step counting from 0
+// within the stage. `sections` are saved and restored beside the trainer and the model. Metrics of the body's report
+// are logged under TRL's names. A body that throws leaves the sections as they were before the step (Rollback). Unless
+// an optimizer update has begun (Trainer::steps_done()), the state is then whole: it is saved, and the run stops with
+// the message. So it is with an error between two steps. What is held out is measured every eval_steps and after the
+// last step; the checkpoint of its lowest loss is kept. run.report says how many steps were done and which one's
+// weights the stage leaves. save_model writes the model's folder of a checkpoint (save_model_folder, if null).
 void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std::map<std::string, Stateful*>& sections,
                 const std::function<StepReport(int64_t step, double learning_rate)>& body, const HeldOut& held_out = {},
                 const std::function<void(const std::filesystem::path& folder)>& save_model = nullptr);
 
-// The model's folder as a checkpoint holds it: weights and config, or the adapter and where its base is; a value head; tokenizer.
+// The model's folder as a checkpoint holds it: weights and config, or the adapter and where its base is; a value head;
+// tokenizer.
 void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<const float> value_head = {});
 
 }  // namespace hone

@@ -60,12 +60,14 @@ LossPass::Packed LossPass::pack(const Staging& staging) {
 Tensor LossPass::forward(const Packed& packed, const MicroPlace& place) {
   noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
   phases_.mark(Phase::data);
-  const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_, DropoutDraws{.step = place.step, .first_token = place.first_token});
+  const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
+                                      DropoutDraws{.step = place.step, .first_token = place.first_token});
   phases_.mark(Phase::forward);
   return hidden;
 }
 
-void LossPass::queue_linear(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Tensor logp) {
+void LossPass::queue_linear(Staging& staging, const Objective& objective, double scale, const MicroPlace& place,
+                            Tensor logp) {
   if (staging.rows().empty()) return;
   MetricSums unused;
   evaluate(staging, objective, scale, unused);
@@ -80,8 +82,8 @@ void LossPass::queue_linear(Staging& staging, const Objective& objective, double
   phases_.mark(Phase::backward);
 }
 
-double LossPass::through_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics, const Packed& packed,
-                              Tensor hidden, Tensor dhidden) {
+double LossPass::through_head(Staging& staging, const Objective& objective, double scale, Critic* critic,
+                              MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden) {
   const Needs needs = objective.needs();
   const Tensor targets = packed.targets;
   const int64_t rows = targets.size();
@@ -106,13 +108,15 @@ double LossPass::through_head(Staging& staging, const Objective& objective, doub
   if (any(staging.grad_entropy)) grad.entropy = rows_of(staging, staging.grad_entropy);
   const Tensor dvalue = needs.critic ? rows_of(staging, staging.grad_value).view({rows, 1}) : Tensor();
   phases_.mark(Phase::data);
-  logprob_backward(context_, dhidden, head.grad, grad, lse, grad.entropy ? entropy : Tensor(), hidden, head.value, targets, inv_temperature_);
+  logprob_backward(context_, dhidden, head.grad, grad, lse, grad.entropy ? entropy : Tensor(), hidden, head.value,
+                   targets, inv_temperature_);
   if (needs.critic) critic->backward(dhidden, dvalue, hidden);
   phases_.mark(Phase::head);
   return loss;
 }
 
-double LossPass::run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Critic* critic, MetricSums& metrics) {
+double LossPass::run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place,
+                     Critic* critic, MetricSums& metrics) {
   if (staging.rows().empty()) {
     if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
     return evaluate(staging, objective, scale, metrics);
@@ -130,7 +134,8 @@ void LossPass::measure(Staging& staging, const Objective& objective, double scal
   const ScratchScope scope(context_);
   const Packed packed = pack(staging);
   const int64_t rows = packed.rows.size();
-  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows}), entropy = arena_.take(DType::f32, {rows});
+  const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows}),
+               entropy = arena_.take(DType::f32, {rows});
   phases_.mark(Phase::data);
   const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
   logprob_forward(context_, logp, lse, entropy, hidden, model_.head().value, packed.targets, inv_temperature_);

@@ -1,5 +1,6 @@
 #pragma once
-// LossPass: a micro-batch through the model and its head to the objective, and back. Gradients are added to those of the model and of the critic.
+// LossPass: a micro-batch through the model and its head to the objective, and back. Gradients are added to those of
+// the model and of the critic.
 #include "model/forward.h"
 #include "train/critic.h"
 #include "train/host_copies.h"
@@ -16,19 +17,20 @@ struct MicroPlace {
   int64_t step = 0, first_sample = 0, first_token = 0;  // steps before it; among the step's
 };
 
-// The memory of tape, columns and staging is its own and kept from one micro-batch to the next. One thread. On the meta device there are no numbers:
-// log-probs and losses are 0.
+// The memory of tape, columns and staging is its own and kept from one micro-batch to the next. One thread. On the meta
+// device there are no numbers: log-probs and losses are 0.
 class LossPass {
  public:
   // All but the config are the caller's and must outlive it. What is queued is marked in `phases`.
   LossPass(Context& context, Model& model, const TrainerConfig& config, Phases& phases);
 
-  // Of a linear objective: its gradient is known before the log-probs are, so that nothing waits. logp [R] f32 on the device, R the staging's rows,
-  // is written; the loss is evaluate()'s, once staging.logp has been read from there.
+  // Of a linear objective: its gradient is known before the log-probs are, so that nothing waits. logp [R] f32 on the
+  // device, R the staging's rows, is written; the loss is evaluate()'s, once staging.logp has been read from there.
   void queue_linear(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Tensor logp);
-  // Of any objective; waits for what the objective reads. `critic` only where the objective needs one. Returns the loss; where that is not finite,
-  // nothing has gone backward.
-  double run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Critic* critic, MetricSums& metrics);
+  // Of any objective; waits for what the objective reads. `critic` only where the objective needs one. Returns the
+  // loss; where that is not finite, nothing has gone backward.
+  double run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Critic* critic,
+             MetricSums& metrics);
   // The objective's loss of the staging's columns; its gradient is staged too.
   double evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Adds the objective's metrics of the staging's columns, from a forward pass alone. Waits.
@@ -55,8 +57,8 @@ class LossPass {
   // A column's entries of the rows that the head reads, on the device.
   Tensor rows_of(const Staging& staging, std::span<const float> column);
   // Head, objective, and the head's backward into dhidden. Returns the loss.
-  double through_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics, const Packed& packed,
-                      Tensor hidden, Tensor dhidden);
+  double through_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics,
+                      const Packed& packed, Tensor hidden, Tensor dhidden);
   bool counts_only() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;

@@ -7,8 +7,10 @@
 namespace hone {
 namespace {
 
-// A step on `sequences` samples of so many tokens in all, each trained on whole, as the device of `context` would take it.
-StepPeak count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective, size_t sequences, int64_t tokens) {
+// A step on `sequences` samples of so many tokens in all, each trained on whole, as the device of `context` would take
+// it.
+StepPeak count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective,
+                    size_t sequences, int64_t tokens) {
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context counting(*device);
   counting.stand_for(context.kind());
@@ -32,14 +34,16 @@ StepPeak count_step(Context& context, const Model& model, TrainerConfig config, 
 
 }  // namespace
 
-std::optional<StepPeak> Reservation::widen(Context& context, const Model& model, const TrainerConfig& config, const Objective& objective,
-                                           std::span<const Sample* const> samples, std::span<const MicroBatch> micro_batches) {
+std::optional<StepPeak> Reservation::widen(Context& context, const Model& model, const TrainerConfig& config,
+                                           const Objective& objective, std::span<const Sample* const> samples,
+                                           std::span<const MicroBatch> micro_batches) {
   if (context.kind() == DeviceKind::meta) return std::nullopt;
   int64_t tokens = 0;
   size_t sequences = 0;
   for (const MicroBatch& micro : micro_batches) {
     int64_t sum = 0;
-    for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin)) sum += static_cast<int64_t>(sample->tokens.size());
+    for (const Sample* sample : samples.subspan(micro.begin, micro.end - micro.begin))
+      sum += static_cast<int64_t>(sample->tokens.size());
     tokens = std::max(tokens, sum), sequences = std::max(sequences, micro.end - micro.begin);
   }
   if (tokens <= tokens_) return std::nullopt;

@@ -1,5 +1,6 @@
 #pragma once
-// Reservation: the memory that a trainer's micro-batches take, known before the first of them. Arenas that grew to it would hold more than they need.
+// Reservation: the memory that a trainer's micro-batches take, known before the first of them. Arenas that grew to it
+// would hold more than they need.
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,10 +23,11 @@ struct StepPeak {
 
 class Reservation {
  public:
-  // What the largest of these micro-batches takes, counted by a step of the same trainer on the meta device; nothing if what was counted for an
-  // earlier step is enough, or if `context` counts only itself.
-  std::optional<StepPeak> widen(Context& context, const Model& model, const TrainerConfig& config, const Objective& objective,
-                                std::span<const Sample* const> samples, std::span<const MicroBatch> micro_batches);
+  // What the largest of these micro-batches takes, counted by a step of the same trainer on the meta device; nothing if
+  // what was counted for an earlier step is enough, or if `context` counts only itself.
+  std::optional<StepPeak> widen(Context& context, const Model& model, const TrainerConfig& config,
+                                const Objective& objective, std::span<const Sample* const> samples,
+                                std::span<const MicroBatch> micro_batches);
 
  private:
   int64_t tokens_ = 0;  // of a micro-batch, as counted

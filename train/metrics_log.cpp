@@ -33,7 +33,8 @@ static int64_t length_of(const std::filesystem::path& path) {
 // Cuts a log to the length that section[member] names.
 static void cut(const std::filesystem::path& path, const StateSection& section, const char* member) {
   const int64_t length = section.values.at(member, "log").as_int(member), found = length_of(path);
-  HONE_CHECK(length >= 0 && length <= found, path.string(), ": has ", found, " bytes, the checkpoint was saved when it had ", length);
+  HONE_CHECK(length >= 0 && length <= found, path.string(), ": has ", found,
+             " bytes, the checkpoint was saved when it had ", length);
   if (found > length) std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
 }
 

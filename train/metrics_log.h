@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint does not know of is cut on
-// resuming.
+// metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint
+// does not know of is cut on resuming.
 class RunLog : public Stateful {
  public:
   explicit RunLog(std::filesystem::path folder) : folder_(std::move(folder)) {}

@@ -14,11 +14,13 @@ double scale_of(double count) { return count > 0 ? 1 / count : 1; }
 
 void check_batch(const Needs& needs, const TokenBatch& batch) {
   HONE_CHECK(!batch.offsets.empty() && batch.offsets.front() == 0, "objective: offsets must start with 0");
-  for (size_t s = 0; s < batch.num_sequences(); ++s) HONE_CHECK(batch.offsets[s] <= batch.offsets[s + 1], "objective: offsets fall at sequence ", s);
+  for (size_t s = 0; s < batch.num_sequences(); ++s)
+    HONE_CHECK(batch.offsets[s] <= batch.offsets[s + 1], "objective: offsets fall at sequence ", s);
   const size_t tokens = batch.num_tokens();
   const auto column = [&](const char* name, std::span<const float> values, bool needed) {
     HONE_CHECK(!needed || tokens == 0 || !values.empty(), "objective: needs ", name, ", which this run does not have");
-    HONE_CHECK(values.empty() || values.size() == tokens, "objective: ", name, " has ", values.size(), " entries for ", tokens, " tokens");
+    HONE_CHECK(values.empty() || values.size() == tokens, "objective: ", name, " has ", values.size(), " entries for ",
+               tokens, " tokens");
   };
   column("logp", batch.logp, true);
   column("mask", batch.mask, true);
@@ -30,7 +32,8 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   column("old_value", batch.old_value, false);
   column("returns", batch.returns, false);
   column("advantage", batch.advantage, false);
-  HONE_CHECK(needs.per != Per::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(), " sequences do not make pairs");
+  HONE_CHECK(needs.per != Per::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
+             " sequences do not make pairs");
 }
 
 Metrics MetricSums::means() const {

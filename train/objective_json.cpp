@@ -13,8 +13,9 @@
 namespace hone {
 namespace {
 
-constexpr std::array known_fields = {"logp",      "mask",    "behavior_logp", "old_logp",   "reference_logp", "entropy", "value",
-                                     "old_value", "returns", "rewards",       "advantages", "group_size",     "config"};
+constexpr std::array known_fields = {"logp",       "mask",       "behavior_logp", "old_logp", "reference_logp",
+                                     "entropy",    "value",      "old_value",     "returns",  "rewards",
+                                     "advantages", "group_size", "config"};
 
 // The objective with its keys read as a recipe's would be.
 std::unique_ptr<Objective> make_objective(std::string_view name, const Json& input, std::string_view source) {
@@ -33,7 +34,8 @@ class Columns {
  public:
   Columns(const Json& input, std::string_view source) : input_(input), source_(source) {
     for (const auto& [key, value] : input.as_object(source_))
-      HONE_CHECK(std::find(known_fields.begin(), known_fields.end(), key) != known_fields.end(), source_, ": unknown field '", key, "'");
+      HONE_CHECK(std::find(known_fields.begin(), known_fields.end(), key) != known_fields.end(), source_,
+                 ": unknown field '", key, "'");
     for (const Json& sequence : input.at("logp", source_).as_array("logp"))
       offsets_.push_back(offsets_.back() + static_cast<int32_t>(sequence.as_array("logp").size()));
   }
@@ -51,7 +53,8 @@ class Columns {
     for (size_t s = 0; s < sequences.size(); ++s) {
       const std::string what = concat(field, "[", s, "]");
       const JsonArray& tokens = sequences[s].as_array(what);
-      HONE_CHECK(tokens.size() == length(s), source_, ": ", what, " has ", tokens.size(), " entries, logp[", s, "] has ", length(s));
+      HONE_CHECK(tokens.size() == length(s), source_, ": ", what, " has ", tokens.size(), " entries, logp[", s,
+                 "] has ", length(s));
       for (const Json& token : tokens) out.push_back(number(token, what));
     }
     return out;
@@ -89,7 +92,8 @@ class Columns {
   }
   const JsonArray& of_sequences(const char* field, const Json& value) const {
     const JsonArray& sequences = value.as_array(field);
-    HONE_CHECK(sequences.size() == num_sequences(), source_, ": ", field, " has ", sequences.size(), " sequences, logp has ", num_sequences());
+    HONE_CHECK(sequences.size() == num_sequences(), source_, ": ", field, " has ", sequences.size(),
+               " sequences, logp has ", num_sequences());
     return sequences;
   }
 
@@ -115,10 +119,11 @@ TokenColumns read_columns(const Columns& columns) {
                    .returns = columns.nested("returns"),
                    .advantage = {}};
   if (out.mask.empty()) out.mask.assign(out.logp.size(), 1);
-  const std::pair<const char*, const std::vector<float>*> to_check[] = {{"logp", &out.logp},           {"behavior_logp", &out.behavior_logp},
-                                                                        {"old_logp", &out.old_logp},   {"reference_logp", &out.reference_logp},
-                                                                        {"entropy", &out.entropy},     {"value", &out.value},
-                                                                        {"old_value", &out.old_value}, {"returns", &out.returns}};
+  const std::pair<const char*, const std::vector<float>*> to_check[] = {
+      {"logp", &out.logp},           {"behavior_logp", &out.behavior_logp},
+      {"old_logp", &out.old_logp},   {"reference_logp", &out.reference_logp},
+      {"entropy", &out.entropy},     {"value", &out.value},
+      {"old_value", &out.old_value}, {"returns", &out.returns}};
   for (const auto& [field, values] : to_check) columns.check_masked(field, *values, out.mask);
   if (out.old_logp.empty() && out.behavior_logp.empty()) out.old_logp = out.logp;
   if (out.old_value.empty()) out.old_value = out.value;
@@ -126,8 +131,8 @@ TokenColumns read_columns(const Columns& columns) {
 }
 
 // Runs the objective's credit() over groups of the file's sequences.
-void credit(Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size, TokenColumns& tokens,
-            MetricSums& metrics) {
+void credit(Objective& objective, const Columns& columns, std::span<const double> rewards, size_t group_size,
+            TokenColumns& tokens, MetricSums& metrics) {
   const auto part = [&](const std::vector<float>& column, size_t s) {
     if (column.empty()) return std::vector<float>();
     const std::span<const float> values = columns.of(std::span<const float>(column), s);
@@ -171,8 +176,10 @@ Json advantages_json(const Columns& columns, const TokenColumns& tokens) {
   if (tokens.advantage.empty()) return nullptr;
   JsonArray out;
   for (size_t s = 0; s < columns.num_sequences(); ++s) {
-    const auto advantage = columns.of(std::span<const float>(tokens.advantage), s), mask = columns.of(std::span<const float>(tokens.mask), s);
-    const size_t first = static_cast<size_t>(std::find_if(mask.begin(), mask.end(), [](float m) { return m != 0; }) - mask.begin());
+    const auto advantage = columns.of(std::span<const float>(tokens.advantage), s),
+               mask = columns.of(std::span<const float>(tokens.mask), s);
+    const size_t first =
+        static_cast<size_t>(std::find_if(mask.begin(), mask.end(), [](float m) { return m != 0; }) - mask.begin());
     bool shared = true;
     for (size_t t = first; t < mask.size(); ++t) shared = shared && (mask[t] == 0 || advantage[t] == advantage[first]);
     if (!shared)
@@ -190,7 +197,8 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
   const std::unique_ptr<Objective> objective = make_objective(name, input, source);
   TokenColumns tokens = read_columns(columns);
   MetricSums metrics;
-  const Json *rewards = input.find("rewards"), *advantages = input.find("advantages"), *group_size = input.find("group_size");
+  const Json *rewards = input.find("rewards"), *advantages = input.find("advantages"),
+             *group_size = input.find("group_size");
   if (rewards) {
     HONE_CHECK(!advantages, source, ": has both rewards and advantages; give one");
     const auto total = static_cast<int64_t>(columns.num_sequences());
@@ -203,7 +211,8 @@ Json evaluate_objective(std::string_view name, const Json& input, std::string_vi
 
   const Needs needs = objective->needs();
   double count = 0;
-  for (size_t s = 0; s < columns.num_sequences(); ++s) count += count_of(needs.per, columns.of(std::span<const float>(tokens.mask), s));
+  for (size_t s = 0; s < columns.num_sequences(); ++s)
+    count += count_of(needs.per, columns.of(std::span<const float>(tokens.mask), s));
   const TokenBatch batch{.offsets = columns.offsets(),
                          .logp = tokens.logp,
                          .old_logp = tokens.old_logp,

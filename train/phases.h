@@ -13,7 +13,8 @@ enum class Phase : uint8_t { data, forward, head, backward, optimizer };  // dat
 struct StepTimes {
   double data = 0, forward = 0, head = 0, backward = 0, optimizer = 0;
   StepTimes& operator+=(const StepTimes& other) {
-    data += other.data, forward += other.forward, head += other.head, backward += other.backward, optimizer += other.optimizer;
+    data += other.data, forward += other.forward, head += other.head, backward += other.backward,
+        optimizer += other.optimizer;
     return *this;
   }
 };

@@ -1,5 +1,6 @@
 #pragma once
-// Stages of a recipe: tokenizer, pretrain, sft, preference, rl, ...; one file each in posttrain/stages. A stage changes the run's tokenizer or model.
+// Stages of a recipe: tokenizer, pretrain, sft, preference, rl, ...; one file each in posttrain/stages. A stage changes
+// the run's tokenizer or model.
 //   [[maybe_unused]] const bool added = stages().add("sft", [] { return std::unique_ptr<Stage>(new Sft); });
 #include <memory>
 #include <string>
@@ -18,7 +19,8 @@ struct StepShape {
   const Objective* objective = nullptr;
   const TrainerConfig* trainer = nullptr;
   bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
-  // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to it.
+  // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to
+  // it.
   int64_t kept_versions = 0;
 };
 
@@ -33,12 +35,13 @@ class Stage {
   virtual std::string default_name() const = 0;
   // True if it changes the model: such stages are checkpointed and evaluated.
   virtual bool trains() const { return true; }
-  // False if the next stage starts from what this one started from: what it trains is for another use (a reward model), and tasks do not tell how
-  // good it is.
+  // False if the next stage starts from what this one started from: what it trains is for another use (a reward model),
+  // and tasks do not tell how good it is.
   virtual bool passes_model_on() const { return trains(); }
   // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
   virtual bool adapts() const { return trains(); }
-  // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many num_train_epochs makes.
+  // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many
+  // num_train_epochs makes.
   virtual int64_t steps() const { return 0; }
   // tokenizer: null where the recipe has yet to train it.
   virtual StepShape step_shape(const ModelShape&, const Tokenizer*) const { return {}; }

@@ -4,10 +4,12 @@
 
 namespace hone {
 
-void Staging::append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample, bool first) {
-  HONE_CHECK(part.empty() || part.size() == sample.tokens.size(), "trainer: a sample of ", sample.tokens.size(), " tokens has ", part.size(),
-             " entries of ", name);
-  HONE_CHECK(first || sample.tokens.empty() || column.empty() == part.empty(), "trainer: some samples have ", name, ", others do not");
+void Staging::append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample,
+                     bool first) {
+  HONE_CHECK(part.empty() || part.size() == sample.tokens.size(), "trainer: a sample of ", sample.tokens.size(),
+             " tokens has ", part.size(), " entries of ", name);
+  HONE_CHECK(first || sample.tokens.empty() || column.empty() == part.empty(), "trainer: some samples have ", name,
+             ", others do not");
   column.insert(column.end(), part.begin(), part.end());
 }
 
@@ -25,7 +27,8 @@ void Staging::fill(std::span<const Sample* const> samples) {
   for (const auto& [column, source] : columns) column->clear();
   for (const Sample* sample : samples) {
     const int32_t begin = offsets_.back();
-    for (const auto& [column, source] : columns) append(*column, sample->*source.second, source.first, *sample, begin == 0);
+    for (const auto& [column, source] : columns)
+      append(*column, sample->*source.second, source.first, *sample, begin == 0);
     parts_.push_back({.tokens = sample->tokens});
     for (size_t t = 1; t < sample->tokens.size(); ++t) {
       if (sample->mask[t] == 0) continue;

@@ -1,5 +1,6 @@
 #pragma once
-// A micro-batch on the host: what the model is fed, and the columns that the objective sees. Its memory is kept from one micro-batch to the next.
+// A micro-batch on the host: what the model is fed, and the columns that the objective sees. Its memory is kept from
+// one micro-batch to the next.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -16,7 +17,8 @@ class Staging {
   void fill(std::span<const Sample* const> samples);
 
   std::span<const BatchPart> parts() const { return parts_; }
-  // The head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token of entry rows()[r] + 1.
+  // The head runs on the rows whose next token is trained on: packed token rows()[r] predicts targets()[r], the token
+  // of entry rows()[r] + 1.
   std::span<const int32_t> rows() const { return rows_; }
   std::span<const int32_t> targets() const { return targets_; }
 
@@ -33,7 +35,8 @@ class Staging {
   std::vector<float> grad_logp, grad_entropy, grad_value;  // [T]
 
  private:
-  void append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample, bool first);
+  void append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample,
+              bool first);
 
   std::vector<BatchPart> parts_;
   std::vector<int32_t> offsets_, rows_, targets_;

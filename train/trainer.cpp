@@ -20,13 +20,15 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config) {
 // What outside data can get wrong about a sample.
 void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
-  HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length, " tokens, the model ",
-             shape.max_positions, " positions");
-  HONE_CHECK(sample.mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length, " tokens and a mask of ", sample.mask.size());
-  HONE_CHECK(length == 0 || sample.mask[0] == 0, "trainer: sample ", index, " trains on its first token, which nothing predicts");
+  HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length,
+             " tokens, the model ", shape.max_positions, " positions");
+  HONE_CHECK(sample.mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length,
+             " tokens and a mask of ", sample.mask.size());
+  HONE_CHECK(length == 0 || sample.mask[0] == 0, "trainer: sample ", index,
+             " trains on its first token, which nothing predicts");
   for (const int32_t id : sample.tokens)
-    HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id, ", the model's vocabulary ends at ", shape.vocab_size,
-               " (is the tokenizer another model's?)");
+    HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id,
+               ", the model's vocabulary ends at ", shape.vocab_size, " (is the tokenizer another model's?)");
 }
 
 }  // namespace
@@ -46,7 +48,8 @@ struct Trainer::Impl {
   }
 
   Critic& the_critic() {
-    if (!critic) critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
+    if (!critic)
+      critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
     return *critic;
   }
   bool counts_only() const { return context.kind() == DeviceKind::meta; }
@@ -59,7 +62,8 @@ struct Trainer::Impl {
     if (critic && peak->critic > 0) critic->reserve(peak->critic);
     context.scratch().reserve(peak->scratch);
   }
-  // Clips [1] and norms [1] of the gradients that one optimizer step takes together: the policy's, with a head on its trunk; a critic's of its own.
+  // Clips [1] and norms [1] of the gradients that one optimizer step takes together: the policy's, with a head on its
+  // trunk; a critic's of its own.
   struct Norm {
     Tensor clip, norm;
   };
@@ -83,7 +87,7 @@ struct Trainer::Impl {
   std::vector<Staging> stagings;
   std::vector<MicroBatch> micro_batches;
   std::vector<const Sample*> working;  // of a step: the samples that are not idle
-  std::vector<const Sample*> idle;     // of a step: idle samples with tokens to measure, if the objective measures entropy
+  std::vector<const Sample*> idle;  // of a step: idle samples with tokens to measure, if the objective measures entropy
 };
 
 void Trainer::Impl::refuse(const char* what, double value, std::span<const Sample* const> samples) const {
@@ -95,8 +99,8 @@ void Trainer::Impl::refuse(const char* what, double value, std::span<const Sampl
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
 }
 
-// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle ones they would be those of the hard
-// prompts alone. A forward pass is enough: an idle sample has no gradient.
+// Entropy and clip fractions are means over every sample of the step, as in TRL and verl. Without the idle ones they
+// would be those of the hard prompts alone. A forward pass is enough: an idle sample has no gradient.
 void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
   if (idle.empty()) return;
   const std::span<const Sample* const> all = idle;
@@ -116,7 +120,8 @@ Trainer::Impl::Norm Trainer::Impl::queue_norm(const std::function<void(Tensor)>&
   return out;
 }
 
-Trainer::Trainer(Context& context, Model& model, TrainerConfig config) : impl_(std::make_unique<Impl>(context, model, std::move(config))) {}
+Trainer::Trainer(Context& context, Model& model, TrainerConfig config)
+    : impl_(std::make_unique<Impl>(context, model, std::move(config))) {}
 Trainer::~Trainer() = default;
 
 StepReport Trainer::step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate) {
@@ -148,7 +153,9 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   if (needs.critic) m.the_critic();
   cut_micro_batches(working, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
   m.reserve(objective);
-  const auto samples_of = [&](const MicroBatch& micro) { return working.subspan(micro.begin, micro.end - micro.begin); };
+  const auto samples_of = [&](const MicroBatch& micro) {
+    return working.subspan(micro.begin, micro.end - micro.begin);
+  };
 
   m.phases.begin();
   m.model.zero_grad(m.context);
@@ -254,7 +261,8 @@ TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
   const bool counted = m.counts_only();  // its arenas grow as if memory were free
   const StepPeak peak = m.pass.peak();
-  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes() : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();
+  size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes()
+                               : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();
   TrainerMemory out{.optimizer = m.optimizer->state_bytes()};
   if (m.critic) {
     out.optimizer += m.critic->state_bytes();
@@ -287,7 +295,8 @@ void Trainer::load_state(const StateSection& section) {
   if (!section.values.at("critic", "trainer state").as_bool("trainer state: critic")) return;
   StateSection own;
   for (const NamedTensor& named : section.tensors)
-    if (named.name.starts_with(critic_prefix)) own.tensors.push_back({named.name.substr(critic_prefix.size()), named.tensor});
+    if (named.name.starts_with(critic_prefix))
+      own.tensors.push_back({named.name.substr(critic_prefix.size()), named.tensor});
   impl_->the_critic().load_state(own);
 }
 

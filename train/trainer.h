@@ -15,14 +15,16 @@
 namespace hone {
 
 struct TrainerConfig {
-  int64_t micro_batch_tokens = 8192;  // packed tokens of one forward and backward pass; a longer sample is a micro-batch of its own
-  double max_grad_norm = 1;           // 0 = no clip
+  int64_t micro_batch_tokens =
+      8192;  // packed tokens of one forward and backward pass; a longer sample is a micro-batch of its own
+  double max_grad_norm = 1;  // 0 = no clip
   double z_loss = 0;
   std::string recompute = "none";  // none | selective | block
   std::string optimizer = "adamw";
-  CriticConfig critic;             // the stage's to offer as keys, where objectives ask for a critic
-  double temperature = 1;          // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
-  double neftune_noise_alpha = 0;  // uniform noise on embeddings (kernels/elementwise/noise.h), of noise_seed and the sample's place in the run
+  CriticConfig critic;     // the stage's to offer as keys, where objectives ask for a critic
+  double temperature = 1;  // of the log-probs an objective sees: the sampling temperature in RL, 1 otherwise
+  double neftune_noise_alpha =
+      0;  // uniform noise on embeddings (kernels/elementwise/noise.h), of noise_seed and the sample's place in the run
   uint64_t noise_seed = 0;
   std::shared_ptr<Optimizer> optimizer_settings;  // made while fields() reads; empty: the optimizer's defaults
   void fields(Fields& f);                         // the optimizer's own keys included
@@ -30,7 +32,8 @@ struct TrainerConfig {
 };
 
 struct StepReport {
-  double loss = 0, grad_norm = 0, learning_rate = 0;  // loss: the objective's, without the z-loss; grad_norm: before the clip
+  double loss = 0, grad_norm = 0,
+         learning_rate = 0;  // loss: the objective's, without the z-loss; grad_norm: before the clip
   int64_t num_tokens = 0, num_trained_tokens = 0, num_sequences = 0;
   double seconds = 0, sampling_seconds = 0;  // sampling: of the samples, the caller's to fill in
   StepTimes times;                           // on the device; the optimizer's are of the update before this step
@@ -43,24 +46,28 @@ struct TrainerMemory {
   int64_t critic = 0;                      // its weights and gradients
 };
 
-// Owns optimizer states, tape and staging; the model stays the caller's. One thread. State: optimizer, critic, the number of steps done.
+// Owns optimizer states, tape and staging; the model stays the caller's. One thread. State: optimizer, critic, the
+// number of steps done.
 class Trainer : public Stateful {
  public:
   Trainer(Context& context, Model& model, TrainerConfig config);
   ~Trainer() override;
 
-  // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch never splits a pair.
-  // A sample longer than micro_batch_tokens is a micro-batch of its own. One longer than the model's positions is an Error that names it; so is a
-  // loss or gradient norm that is not finite. An exception leaves weights and optimizer as before the step unless steps_done() has moved. Samples
-  // that are idle() under the objective add nothing to the gradient: if it measures entropy, a forward pass alone measures them. The gradients stay
-  // in the model until the next step. The step's work is queued without waiting for the device, but once for the gradient's norm and, unless the
-  // objective is linear, once a micro-batch for what the objective reads; the update may be under way when the call returns.
+  // One optimizer step over the samples. Members of a group must be adjacent where needs().per is pair; a micro-batch
+  // never splits a pair. A sample longer than micro_batch_tokens is a micro-batch of its own. One longer than the
+  // model's positions is an Error that names it; so is a loss or gradient norm that is not finite. An exception leaves
+  // weights and optimizer as before the step unless steps_done() has moved. Samples that are idle() under the objective
+  // add nothing to the gradient: if it measures entropy, a forward pass alone measures them. The gradients stay in the
+  // model until the next step. The step's work is queued without waiting for the device, but once for the gradient's
+  // norm and, unless the objective is linear, once a micro-batch for what the objective reads; the update may be under
+  // way when the call returns.
   StepReport step(std::span<const Sample* const> samples, const Objective& objective, double learning_rate);
 
   // Where the samples of a step with a loss or gradient that is not finite are written (JSON Lines). Empty: nowhere.
   void dump_to(std::filesystem::path path);
 
-  // The critic is made on first use. values: of each token of the samples, read off the hidden state of the token before it; 0 where mask is.
+  // The critic is made on first use. values: of each token of the samples, read off the hidden state of the token
+  // before it; 0 where mask is.
   std::vector<std::vector<float>> values(std::span<const Sample* const> samples);
   // The weight of its head, D numbers: a reward model's score.weight.
   std::vector<float> value_head();

@@ -11,10 +11,12 @@ namespace {
 // Of an H200, as other programs' figures have them: their shares and ours are then of the same.
 constexpr MachineLimits common_limits{.flops = 790e12, .read_bandwidth = 4.3e12};
 
-std::string decode(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits, Json& row) {
+std::string decode(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
+                   Json& row) {
   const int64_t steps = context.kind() == DeviceKind::cuda ? 160 : 32, B = options.batch;
   const EngineConfig config = bench_engine(options, B, options.tokens + steps);
-  HONE_CHECK(config.speculative.method == "none", "bench decode times passes of a token each; `hone bench rollout` has speculation");
+  HONE_CHECK(config.speculative.method == "none",
+             "bench decode times passes of a token each; `hone bench rollout` has speculation");
   Engine engine(context, model, nullptr, config);
   for (int64_t b = 0; b < B; ++b)
     engine.submit({random_tokens(options.tokens, model.shape().vocab_size, static_cast<uint64_t>(b)),
@@ -29,14 +31,17 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
     const int64_t before = engine.stats().generated_tokens;
     more = engine.step();
     const int64_t drawn = engine.stats().generated_tokens - before;
-    if (drawn > 0 && drawn % B == 0) times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(drawn));
+    if (drawn > 0 && drawn % B == 0)
+      times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(drawn));
   }
-  HONE_CHECK(!times.empty(), "bench: no pass gave each of ", B, " sequences a token; max_sequences and kv_cache_tokens must hold them all");
+  HONE_CHECK(!times.empty(), "bench: no pass gave each of ", B,
+             " sequences a token; max_sequences and kv_cache_tokens must hold them all");
   std::sort(times.begin(), times.end());
   const double seconds = times.at(times.size() / 2), rate = static_cast<double>(B) / seconds;
   const int64_t keys = options.tokens + steps / 2;
   const Roofline common(model, common_limits, config);
-  const double bytes = common.decode_bytes(B, keys), floor = bytes / common_limits.read_bandwidth, parts = common.decode(B, keys);
+  const double bytes = common.decode_bytes(B, keys), floor = bytes / common_limits.read_bandwidth,
+               parts = common.decode(B, keys);
   row.set("batch", B), row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);
@@ -49,8 +54,9 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
   row.set("parts_ms", parts * 1e3);
   row.set("parts_roofline", parts / seconds);
   row.set("peak_gb", peak_gigabytes(context));
-  return format_text("batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's measured read bandwidth", static_cast<long long>(B),
-                     static_cast<long long>(options.tokens), rate, 100 * bytes / seconds / limits.read_bandwidth);
+  return format_text("batch %lld, %lld tokens: %.1f tokens/s, %.0f%% of the machine's measured read bandwidth",
+                     static_cast<long long>(B), static_cast<long long>(options.tokens), rate,
+                     100 * bytes / seconds / limits.read_bandwidth);
 }
 
 [[maybe_unused]] const bool added = model_benches().add("decode", {.run = decode, .peers = {"decode"}});

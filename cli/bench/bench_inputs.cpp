@@ -7,7 +7,8 @@ namespace {
 
 // Writes the first piece from the host and the rest as copies of it: tensors of a GPU's benchmarks are large.
 void fill(Context& context, Tensor out, float scale) {
-  const int64_t count = std::min<int64_t>(out.size(), context.kind() == DeviceKind::cpu ? out.size() : (int64_t{1} << 20));
+  const int64_t count =
+      std::min<int64_t>(out.size(), context.kind() == DeviceKind::cpu ? out.size() : (int64_t{1} << 20));
   const auto value = [scale](int64_t i) { return scale * (unit_float(static_cast<uint32_t>(i) * 2654435769u) - 0.5f); };
   const Tensor flat = out.view({out.size()});
   if (out.dtype == DType::f32) {

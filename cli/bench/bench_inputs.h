@@ -5,7 +5,9 @@
 namespace hone {
 
 // What a model's numbers are there.
-inline DType bench_dtype(const Context& context) { return context.kind() == DeviceKind::cuda ? DType::bf16 : DType::f32; }
+inline DType bench_dtype(const Context& context) {
+  return context.kind() == DeviceKind::cuda ? DType::bf16 : DType::f32;
+}
 
 // Uniform in [-0.5, 0.5) times `scale`, f32 or bench_dtype().
 Tensor bench_floats(Context& context, std::initializer_list<int64_t> dims, float scale = 1);

@@ -1,4 +1,5 @@
-// A whole step of GRPO: replies drawn, random rewards, advantages, and an update of the weights that the engine reads in place.
+// A whole step of GRPO: replies drawn, random rewards, advantages, and an update of the weights that the engine reads
+// in place.
 #include <algorithm>
 
 #include "cli/bench/rollout.h"
@@ -44,7 +45,8 @@ class GrpoBench {
   }
 
   GrpoTimes step(int64_t number) {
-    const std::vector<Request> requests = rollout_requests(size_, model_.shape().vocab_size, static_cast<uint64_t>(number));
+    const std::vector<Request> requests =
+        rollout_requests(size_, model_.shape().vocab_size, static_cast<uint64_t>(number));
     GrpoTimes out{.rollout = time_rollout(engine_, size_, requests)};
     const Stopwatch watch;
     Experience experience(groups_of(requests, std::move(out.rollout.replies)));
@@ -54,7 +56,8 @@ class GrpoBench {
     const StepReport report = trainer_.step(experience.samples(), *objective_, 1e-6);
     context_.synchronize();
     out.train = watch.seconds();
-    const auto difference = report.metrics.find("sampling/sampling_logp_difference/max");  // none where nothing was computed
+    const auto difference =
+        report.metrics.find("sampling/sampling_logp_difference/max");  // none where nothing was computed
     if (difference != report.metrics.end()) out.logp_difference = difference->second;
     return out;
   }
@@ -68,7 +71,8 @@ class GrpoBench {
   std::unique_ptr<Objective> objective_;
 };
 
-std::string grpo(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits, Json& row) {
+std::string grpo(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
+                 Json& row) {
   const RolloutSize size{.prompts = options.prompts > 0 ? options.prompts : 16,
                          .num_generations = options.num_generations > 0 ? options.num_generations : 16,
                          .prompt_tokens = options.prompt_tokens,
@@ -78,9 +82,11 @@ std::string grpo(Context& context, Model& model, const ModelBenchOptions& option
   std::vector<GrpoTimes> steps;
   for (int64_t i = 0; i < options.repeats; ++i) steps.push_back(bench.step(i + 1));
   const auto middle = steps.begin() + std::ssize(steps) / 2;
-  std::nth_element(steps.begin(), middle, steps.end(), [](const GrpoTimes& a, const GrpoTimes& b) { return a.seconds() < b.seconds(); });
+  std::nth_element(steps.begin(), middle, steps.end(),
+                   [](const GrpoTimes& a, const GrpoTimes& b) { return a.seconds() < b.seconds(); });
   const double drawn = static_cast<double>(size.replies() * size.new_tokens), rate = drawn / middle->seconds();
-  row.set("P", size.prompts), row.set("G", size.num_generations), row.set("prompt", size.prompt_tokens), row.set("new", size.new_tokens);
+  row.set("P", size.prompts), row.set("G", size.num_generations), row.set("prompt", size.prompt_tokens),
+      row.set("new", size.new_tokens);
   row.set("seconds", middle->seconds());
   row.set("tokens_per_second", rate);
   row.set("gen_s", middle->rollout.seconds);
@@ -89,19 +95,25 @@ std::string grpo(Context& context, Model& model, const ModelBenchOptions& option
   row.set("gen_tok_s", drawn / middle->rollout.seconds);
   row.set("train_tok_s", static_cast<double>(size.replies() * size.length()) / middle->train);
   row.set("logp_difference_max", middle->logp_difference);
-  const std::string shares = add_rollout(row, middle->rollout,
-                                         Roofline(model, limits, bench_engine(options, size.replies(), size.length()))
-                                             .rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
+  const std::string shares =
+      add_rollout(row, middle->rollout,
+                  Roofline(model, limits, bench_engine(options, size.replies(), size.length()))
+                      .rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   row.set("peak_gb", peak_gigabytes(context));
-  return format_text("%lld x %lld replies, %lld + %lld tokens: %.1f tokens/s, %.3f s generating and %.3f s training; generating: ",
-                     static_cast<long long>(size.prompts), static_cast<long long>(size.num_generations), static_cast<long long>(size.prompt_tokens),
-                     static_cast<long long>(size.new_tokens), rate, middle->rollout.seconds, middle->train) +
+  return format_text(
+             "%lld x %lld replies, %lld + %lld tokens: %.1f tokens/s, %.3f s generating and %.3f s training; "
+             "generating: ",
+             static_cast<long long>(size.prompts), static_cast<long long>(size.num_generations),
+             static_cast<long long>(size.prompt_tokens), static_cast<long long>(size.new_tokens), rate,
+             middle->rollout.seconds, middle->train) +
          shares;
 }
 
-[[maybe_unused]] const bool added = model_benches().add(
-    "grpo",
-    {.run = grpo, .length = [](const ModelBenchOptions& o) { return o.prompt_tokens + o.new_tokens; }, .trains = true, .peers = {"grpo_step_hf"}});
+[[maybe_unused]] const bool added =
+    model_benches().add("grpo", {.run = grpo,
+                                 .length = [](const ModelBenchOptions& o) { return o.prompt_tokens + o.new_tokens; },
+                                 .trains = true,
+                                 .peers = {"grpo_step_hf"}});
 
 }  // namespace
 }  // namespace hone

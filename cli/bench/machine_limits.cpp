@@ -88,7 +88,9 @@ MachineLimits measure_limits(double seconds) {
   };
   out.flops = best_rate(seconds / 2, [&] {
     std::atomic<int64_t> amount{0};
-    on_all_threads([&](int64_t, float* sink) { amount += static_cast<int64_t>(HWY_DYNAMIC_DISPATCH(multiply_adds)(200000, sink)); });
+    on_all_threads([&](int64_t, float* sink) {
+      amount += static_cast<int64_t>(HWY_DYNAMIC_DISPATCH(multiply_adds)(200000, sink));
+    });
     return static_cast<double>(amount);
   });
 
@@ -98,7 +100,9 @@ MachineLimits measure_limits(double seconds) {
   device->zero(buffer.data(), buffer.size(), nullptr);
   const int64_t each = floats / threads / 64 * 64;
   out.read_bandwidth = best_rate(seconds / 2, [&] {
-    on_all_threads([&](int64_t t, float* sink) { HWY_DYNAMIC_DISPATCH(read)(static_cast<const float*>(buffer.data()) + t * each, each, sink); });
+    on_all_threads([&](int64_t t, float* sink) {
+      HWY_DYNAMIC_DISPATCH(read)(static_cast<const float*>(buffer.data()) + t * each, each, sink);
+    });
     return static_cast<double>(threads * each) * sizeof(float);
   });
   return out;

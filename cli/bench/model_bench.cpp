@@ -40,13 +40,14 @@ double peak_gigabytes(const Context& context) { return static_cast<double>(conte
 TrainerConfig bench_trainer(const Context& context, const ModelBenchOptions& options, int64_t length) {
   int64_t micro_batch = options.micro_batch_tokens;
   if (micro_batch == 0) micro_batch = context.kind() == DeviceKind::cuda ? 8192 : 2048;
-  const std::string keys = concat("micro_batch_tokens = ", std::max(micro_batch, length), "\nrecompute = \"", options.recompute, "\"\nmoments = \"",
-                                  options.moments, "\"\n");
+  const std::string keys = concat("micro_batch_tokens = ", std::max(micro_batch, length), "\nrecompute = \"",
+                                  options.recompute, "\"\nmoments = \"", options.moments, "\"\n");
   return Config::from_text(keys, "bench").as<TrainerConfig>();
 }
 
 EngineConfig bench_engine(const ModelBenchOptions& options, int64_t sequences, int64_t length) {
-  const std::string keys = concat("kv_cache_tokens = ", sequences * (length + 64), "\nmax_batch_tokens = ", std::max<int64_t>(8192, sequences),
+  const std::string keys = concat("kv_cache_tokens = ", sequences * (length + 64),
+                                  "\nmax_batch_tokens = ", std::max<int64_t>(8192, sequences),
                                   "\nmax_sequences = ", std::max<int64_t>(256, sequences), "\n");
   return Config::from_text(keys, "bench --engine", options.engine).as<EngineConfig>();
 }
@@ -56,7 +57,8 @@ ModelBenchResult bench_model(const std::string& what, Context& context, const Mo
   const bool trained = std::filesystem::is_directory(options.shape);
   std::unique_ptr<Model> model = make_bench_model(trained ? options.shape + "/config.json" : options.shape);
   const int64_t length = bench.length(options);
-  HONE_CHECK(length + 2 < model->shape().max_positions, "bench: ", length, " tokens, the shape has ", model->shape().max_positions, " positions");
+  HONE_CHECK(length + 2 < model->shape().max_positions, "bench: ", length, " tokens, the shape has ",
+             model->shape().max_positions, " positions");
   const MachineLimits limits = measure_limits(context);
   context.set_numerics(numerics_of(options.numerics));
   context.device().reset_peak();
@@ -79,7 +81,8 @@ ModelBenchResult bench_model(const std::string& what, Context& context, const Mo
                         {"model", options.shape}};
   std::string text = bench.run(context, *model, options, limits, row);
   const auto share_of = [&](const char* rate, double limit) {
-    if (const Json* measured = row.find(rate); measured && !row.find("share")) row.set("share", measured->as_double() / limit);
+    if (const Json* measured = row.find(rate); measured && !row.find("share"))
+      row.set("share", measured->as_double() / limit);
   };
   share_of("flops_per_second", limits.flops);
   share_of("bytes_per_second", limits.read_bandwidth);

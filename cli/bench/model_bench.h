@@ -1,6 +1,6 @@
 #pragma once
-// Speeds of whole models, on random weights unless they are given, beside what the machine's limits allow and what other programs measured. One file
-// a bench, which joins with one line:
+// Speeds of whole models, on random weights unless they are given, beside what the machine's limits allow and what
+// other programs measured. One file a bench, which joins with one line:
 //   [[maybe_unused]] const bool added = model_benches().add("prefill", {.run = prefill});
 #include <functional>
 #include <string>
@@ -15,9 +15,10 @@
 namespace hone {
 
 struct ModelBenchOptions {
-  std::string shape = "llama-124m";  // a name of model_bench_shapes(), a config.json, or a model's folder, whose weights count then
-  int64_t batch = 1, tokens = 256;   // sequences and their length (training), prompt (prefill), context (decoding)
-  int64_t repeats = 5;               // the median counts
+  std::string shape =
+      "llama-124m";  // a name of model_bench_shapes(), a config.json, or a model's folder, whose weights count then
+  int64_t batch = 1, tokens = 256;  // sequences and their length (training), prompt (prefill), context (decoding)
+  int64_t repeats = 5;              // the median counts
   std::string dtype = "auto", numerics = "exact";
   std::string peer;  // JSON Lines of other programs' benchmarks; empty: none
   // Of rollout and grpo.
@@ -31,18 +32,22 @@ struct ModelBenchOptions {
 };
 
 struct ModelBench {
-  // Adds its figures to the row, tokens_per_second and seconds among them, and returns them in a line for people. A share of the limits that is not
-  // flops_per_second or bytes_per_second over the machine's is its own to add ("share").
+  // Adds its figures to the row, tokens_per_second and seconds among them, and returns them in a line for people. A
+  // share of the limits that is not flops_per_second or bytes_per_second over the machine's is its own to add
+  // ("share").
   using Run = std::string (*)(Context&, Model&, const ModelBenchOptions&, const MachineLimits&, Json& row);
   Run run = nullptr;
-  int64_t (*length)(const ModelBenchOptions&) = [](const ModelBenchOptions& o) { return o.tokens; };  // of a sequence, which must fit the model
-  bool trains = false;                                                                                // the model has gradients
+  int64_t (*length)(const ModelBenchOptions&) = [](const ModelBenchOptions& o) {
+    return o.tokens;
+  };                                 // of a sequence, which must fit the model
+  bool trains = false;               // the model has gradients
   std::vector<std::string> peers{};  // what other programs call their bench of the same (cli/bench/peer.h)
 };
 Registry<ModelBench>& model_benches();
 
 struct ModelBenchResult {
-  Json row;  // {what, shape, params, tokens_per_second, seconds, share, ...; peers where other programs measured the same}
+  Json row;  // {what, shape, params, tokens_per_second, seconds, share, ...; peers where other programs measured the
+             // same}
   std::string text;
 };
 ModelBenchResult bench_model(const std::string& what, Context& context, const ModelBenchOptions& options);

@@ -16,8 +16,8 @@ double median(std::vector<double>& times) {
   return times[times.size() / 2];
 }
 
-// The median time of one run; the first run, which warms caches and scratch, does not count. Where work is queued, it is that of runs queued
-// together: many of what is short.
+// The median time of one run; the first run, which warms caches and scratch, does not count. Where work is queued, it
+// is that of runs queued together: many of what is short.
 double median_seconds(Context& context, const std::function<void()>& run, double seconds) {
   constexpr size_t fewest = 3, most = 1000;
   int64_t together = 1;
@@ -34,7 +34,8 @@ double median_seconds(Context& context, const std::function<void()>& run, double
     timed();
   }
   std::vector<double> times;
-  for (const double start = now(); times.size() < fewest || (now() - start < seconds && times.size() < most);) times.push_back(timed());
+  for (const double start = now(); times.size() < fewest || (now() - start < seconds && times.size() < most);)
+    times.push_back(timed());
   return median(times);
 }
 
@@ -45,7 +46,8 @@ Registry<BenchCases>& bench_cases() {
   return registry;
 }
 
-std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter, double seconds) {
+std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter,
+                                double seconds) {
   std::vector<BenchRow> rows;
   for (const std::string& name : bench_cases().names()) {
     if (name.find(filter) == std::string::npos) continue;
@@ -54,8 +56,8 @@ std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, c
       for (const BenchCase::Body& body : one.bodies) {
         const double time = median_seconds(context, body.run, seconds);
         const double compute = one.flops / limits.flops, reading = one.bytes / limits.read_bandwidth;
-        rows.push_back(
-            {one.op, one.shape, body.name, time, one.flops / time, one.bytes / time, std::max(compute, reading) / time, compute > reading});
+        rows.push_back({one.op, one.shape, body.name, time, one.flops / time, one.bytes / time,
+                        std::max(compute, reading) / time, compute > reading});
       }
   }
   return rows;
@@ -84,14 +86,16 @@ MachineLimits measure_limits(Context& context) {
 
 std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows, const std::string& machine) {
   char line[240];
-  std::snprintf(line, sizeof line, "%s%.0f GFLOP/s, %.1f GB/s\n", machine.empty() ? "" : (machine + ": ").c_str(), limits.flops / 1e9,
-                limits.read_bandwidth / 1e9);
+  std::snprintf(line, sizeof line, "%s%.0f GFLOP/s, %.1f GB/s\n", machine.empty() ? "" : (machine + ": ").c_str(),
+                limits.flops / 1e9, limits.read_bandwidth / 1e9);
   std::string out = line;
-  std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10s %9s %8s  %s\n", "op", "shape", "body", "ms", "GFLOP/s", "GB/s", "share of limit");
+  std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10s %9s %8s  %s\n", "op", "shape", "body", "ms", "GFLOP/s",
+                "GB/s", "share of limit");
   out += line;
   for (const BenchRow& row : rows) {
-    std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10.3f %9.1f %8.1f  %5.1f%% of %s\n", row.op.c_str(), row.shape.c_str(), row.body.c_str(),
-                  row.seconds * 1e3, row.flops / 1e9, row.bytes / 1e9, row.share * 100, row.compute_bound ? "arithmetic" : "bandwidth");
+    std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10.3f %9.1f %8.1f  %5.1f%% of %s\n", row.op.c_str(),
+                  row.shape.c_str(), row.body.c_str(), row.seconds * 1e3, row.flops / 1e9, row.bytes / 1e9,
+                  row.share * 100, row.compute_bound ? "arithmetic" : "bandwidth");
     out += line;
   }
   return out;

@@ -1,7 +1,7 @@
 #pragma once
-// How fast the bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a file of cases for an op is
-// one more bench_NAME.cpp. A machine that others use at the same time gives low and uneven figures; ratios of neighbouring rows last longer than
-// rows.
+// How fast the bodies of operations are, beside what this machine could do. Cases join bench_cases() by themselves: a
+// file of cases for an op is one more bench_NAME.cpp. A machine that others use at the same time gives low and uneven
+// figures; ratios of neighbouring rows last longer than rows.
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,8 +30,9 @@ BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string sha
                      std::type_identity_t<A>... arguments) {
   BenchCase out{std::string(op.name()), std::move(shape), flops, bytes, {}};
   for (size_t i = 0; i < op.bodies().size(); ++i)
-    if (const auto& body = op.bodies()[i];
-        body.device == context.kind() && std::string_view(body.name) != "specification" && op.supported(i, arguments...))
+    if (const auto& body = op.bodies()[i]; body.device == context.kind() &&
+                                           std::string_view(body.name) != "specification" &&
+                                           op.supported(i, arguments...))
       out.bodies.push_back({body.name, [&op, &context, i, arguments...] { op.run_body(i, context, arguments...); }});
   return out;
 }
@@ -44,9 +45,11 @@ struct BenchRow {
   bool compute_bound = false;   // which limit that is: arithmetic, else reading
 };
 // Every case of the registry entries whose name contains `filter`, each body repeated for about `seconds`.
-std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "", double seconds = 0.3);
+std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "",
+                                double seconds = 0.3);
 
 // Rows as an aligned text table, below `machine`, a line that says what the limits are of.
-std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows, const std::string& machine = {});
+std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>& rows,
+                        const std::string& machine = {});
 
 }  // namespace hone

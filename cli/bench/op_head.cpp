@@ -1,4 +1,5 @@
-// Cases of the head and of sampling, at the vocabularies of GPT-2 and Qwen; on a GPU at those of the benchmark's models, and a wide one.
+// Cases of the head and of sampling, at the vocabularies of GPT-2 and Qwen; on a GPU at those of the benchmark's
+// models, and a wide one.
 #include <cstring>
 
 #include "cli/bench/bench_inputs.h"
@@ -22,9 +23,10 @@ std::vector<BenchCase> head(Context& context) {
   }
   std::vector<BenchCase> out;
   for (const auto& [R, V, D] : shapes) {
-    const Tensor hidden = bench_numbers(context, {R, D}), w = bench_numbers(context, {V, D}, 0.1f), targets = bench_ids(context, R, V);
-    const Tensor logp = bench_floats(context, {R}), lse = bench_floats(context, {R}), entropy = bench_floats(context, {R}),
-                 dlogp = bench_floats(context, {R}, 1e-3f);
+    const Tensor hidden = bench_numbers(context, {R, D}), w = bench_numbers(context, {V, D}, 0.1f),
+                 targets = bench_ids(context, R, V);
+    const Tensor logp = bench_floats(context, {R}), lse = bench_floats(context, {R}),
+                 entropy = bench_floats(context, {R}), dlogp = bench_floats(context, {R}, 1e-3f);
     const Tensor dhidden = bench_numbers(context, {R, D}), dw = bench_floats(context, {V, D});
     const double product = 2.0 * static_cast<double>(R * V) * static_cast<double>(D),
                  bytes = static_cast<double>(size_of(w.dtype)) * static_cast<double>(V * D);
@@ -33,9 +35,12 @@ std::vector<BenchCase> head(Context& context) {
     logprob_forward(context, logp, lse, entropy, hidden, w, targets, 1.0f);  // backward's case reads what forward gives
     out.push_back(bench_case(logprob_forward, context, shape, product, bytes, logp, lse, {}, hidden, w, targets, 1.0f));
     if (context.kind() != DeviceKind::cpu)
-      out.push_back(bench_case(logprob_forward, context, shape + " entropy", product, bytes, logp, lse, entropy, hidden, w, targets, 1.0f));
-    out.push_back(bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes, dhidden, dw, grad, lse, {}, hidden, w, targets, 1.0f));
-    out.push_back(bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes, logp, lse, dhidden, dw, grad, hidden, w, targets, 1.0f));
+      out.push_back(bench_case(logprob_forward, context, shape + " entropy", product, bytes, logp, lse, entropy, hidden,
+                               w, targets, 1.0f));
+    out.push_back(bench_case(logprob_backward, context, shape, 3 * product, 3 * bytes, dhidden, dw, grad, lse, {},
+                             hidden, w, targets, 1.0f));
+    out.push_back(bench_case(logprob_fused, context, shape, 3 * product, 3 * bytes, logp, lse, dhidden, dw, grad,
+                             hidden, w, targets, 1.0f));
   }
   return out;
 }
@@ -45,8 +50,8 @@ std::vector<BenchCase> sampling(Context& context) {
   std::vector<BenchCase> out;
   for (const int64_t S : context.kind() == DeviceKind::cpu ? std::vector<int64_t>{8} : std::vector<int64_t>{1, 256}) {
     const Tensor logits = bench_floats(context, {S, V}, 20);
-    const Tensor ids = bench_ids(context, S, V), logp = bench_floats(context, {S}), truncated = bench_floats(context, {S}),
-                 raw = bench_floats(context, {S});
+    const Tensor ids = bench_ids(context, S, V), logp = bench_floats(context, {S}),
+                 truncated = bench_floats(context, {S}), raw = bench_floats(context, {S});
     for (const auto& [name, how] : {std::pair{"greedy", SampleParams{.temperature = 0}},
                                     {"all", SampleParams{}},
                                     {"top_k 50", SampleParams{.top_k = 50}},
@@ -56,8 +61,8 @@ std::vector<BenchCase> sampling(Context& context) {
       for (int64_t r = 0; r < S; ++r) std::memcpy(bytes.data() + static_cast<size_t>(r) * sizeof how, &how, sizeof how);
       const Tensor params = context.scratch().take(DType::u8, {static_cast<int64_t>(bytes.size())});
       context.copy(params, host_view(std::span(bytes)));
-      out.push_back(bench_case(sample_rows, context, concat(S, " x ", V, " ", name), 0, 4.0 * static_cast<double>(S * V), ids, logp, truncated, raw,
-                               logits, params));
+      out.push_back(bench_case(sample_rows, context, concat(S, " x ", V, " ", name), 0,
+                               4.0 * static_cast<double>(S * V), ids, logp, truncated, raw, logits, params));
     }
   }
   return out;

@@ -14,28 +14,36 @@ std::vector<BenchCase> projections(Context& context) {
   models.push_back({"8B", 4096, 32, 8, 128, 14336, 128256});
   constexpr int64_t num_positions = 1024;
   for (const BenchModel& m : models) {
-    const Tensor gate_up = bench_numbers(context, {2 * m.mlp, m.width}), down = bench_numbers(context, {m.width, m.mlp}),
-                 qkv = bench_numbers(context, {m.projected(), m.width}), cos_sin = bench_floats(context, {num_positions, m.head_dim}),
-                 norm = bench_numbers(context, {m.width}), output = bench_numbers(context, {m.width, m.heads * m.head_dim});
-    const QkvShape heads{.num_heads = m.heads, .num_kv_heads = m.kv_heads, .head_dim = m.head_dim, .rotary_dim = m.head_dim};
+    const Tensor gate_up = bench_numbers(context, {2 * m.mlp, m.width}),
+                 down = bench_numbers(context, {m.width, m.mlp}),
+                 qkv = bench_numbers(context, {m.projected(), m.width}),
+                 cos_sin = bench_floats(context, {num_positions, m.head_dim}), norm = bench_numbers(context, {m.width}),
+                 output = bench_numbers(context, {m.width, m.heads * m.head_dim});
+    const QkvShape heads{
+        .num_heads = m.heads, .num_kv_heads = m.kv_heads, .head_dim = m.head_dim, .rotary_dim = m.head_dim};
     for (const int64_t rows : {1, 8, 64, 256}) {
       std::vector<int32_t> places(static_cast<size_t>(rows));
       for (size_t r = 0; r < places.size(); ++r) places[r] = static_cast<int32_t>(r);
       const Tensor x = bench_numbers(context, {rows, m.width}), normed = bench_numbers(context, {rows, m.width}),
                    y = bench_numbers(context, {rows, m.mlp}), q = bench_numbers(context, {rows, m.heads, m.head_dim}),
                    at = bench_values(context, places);
-      const KvWrite cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}), bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
+      const KvWrite cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}),
+                          bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
       const auto add = [&](const auto& op, const Tensor& w, const Tensor& read, double written, auto... arguments) {
-        const double numbers = static_cast<double>(w.size()), bytes = static_cast<double>(w.bytes() + read.bytes()) + written;
-        out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows), bytes, arguments...));
+        const double numbers = static_cast<double>(w.size()),
+                     bytes = static_cast<double>(w.bytes() + read.bytes()) + written;
+        out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows),
+                                 bytes, arguments...));
       };
       const Heads to{q, {norm, 1e-6f}, {qkv, {}}, at, cos_sin, {}, {}, heads, cache};
       add(project_heads, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), x, to);
-      add(gemm_norm_forward, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(), RowNorm{norm, 1e-6f});
+      add(gemm_norm_forward, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(),
+          RowNorm{norm, 1e-6f});
       add(project_gated, gate_up, x, static_cast<double>(y.bytes()), y, x, RowNorm{norm, 1e-6f}, gate_up, Tensor());
       const double numbers = static_cast<double>(output.size() + gate_up.size() + down.size() + qkv.size());
-      out.push_back(bench_case(project_between, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows), 2 * numbers,
-                               normed, q.view({rows, m.heads * m.head_dim}), Product{output, {}},
+      out.push_back(bench_case(project_between, context, concat(rows, " rows, ", m.name),
+                               2 * numbers * static_cast<double>(rows), 2 * numbers, normed,
+                               q.view({rows, m.heads * m.head_dim}), Product{output, {}},
                                GatedProducts{{norm, 1e-6f}, {gate_up, {}}, {down, {}}}, to));
     }
   }

@@ -28,9 +28,9 @@ double bytes_of(const Tensor& x) { return static_cast<double>(x.bytes()); }
 std::vector<BenchCase> norms(Context& context) {
   std::vector<BenchCase> out;
   for (const auto& [R, D, F] : shapes(context)) {
-    const Tensor x = bench_numbers(context, {R, D}), y = bench_numbers(context, {R, D}), dx = bench_numbers(context, {R, D}),
-                 w = bench_numbers(context, {D}), dw = bench_floats(context, {D}), db = bench_floats(context, {D}), rstd = bench_floats(context, {R}),
-                 mean = bench_floats(context, {R});
+    const Tensor x = bench_numbers(context, {R, D}), y = bench_numbers(context, {R, D}),
+                 dx = bench_numbers(context, {R, D}), w = bench_numbers(context, {D}), dw = bench_floats(context, {D}),
+                 db = bench_floats(context, {D}), rstd = bench_floats(context, {R}), mean = bench_floats(context, {R});
     const double bytes = bytes_of(x);
     const std::string shape = concat(R, " x ", D);
     out.push_back(bench_case(rmsnorm_forward, context, shape, 0, 2 * bytes, y, rstd, x, w, 1e-5f));
@@ -38,7 +38,8 @@ std::vector<BenchCase> norms(Context& context) {
     if (context.kind() == DeviceKind::cpu) continue;
     out.push_back(bench_case(rmsnorm_backward, context, shape + " added", 0, 4 * bytes, dx, dw, y, x, rstd, w, true));
     out.push_back(bench_case(layernorm_forward, context, shape, 0, 2 * bytes, y, mean, rstd, x, w, w, 1e-5f));
-    out.push_back(bench_case(layernorm_backward, context, shape + " added", 0, 4 * bytes, dx, dw, db, y, x, mean, rstd, w, true));
+    out.push_back(
+        bench_case(layernorm_backward, context, shape + " added", 0, 4 * bytes, dx, dw, db, y, x, mean, rstd, w, true));
   }
   return out;
 }
@@ -46,13 +47,15 @@ std::vector<BenchCase> norms(Context& context) {
 std::vector<BenchCase> activations(Context& context) {
   std::vector<BenchCase> out;
   for (const auto& [R, D, F] : shapes(context)) {
-    const Tensor x = bench_numbers(context, {R, 2 * F}, 4), wide = bench_numbers(context, {R, 2 * F}), y = bench_numbers(context, {R, F});
+    const Tensor x = bench_numbers(context, {R, 2 * F}, 4), wide = bench_numbers(context, {R, 2 * F}),
+                 y = bench_numbers(context, {R, F});
     const double bytes = bytes_of(y);
     const std::string shape = concat(R, " x ", F), wide_shape = concat(R, " x ", 2 * F);
     out.push_back(bench_case(swiglu_forward, context, shape, 0, 3 * bytes, y, x));
     out.push_back(bench_case(swiglu_backward, context, shape, 0, 5 * bytes, wide, {}, y, x));
     out.push_back(bench_case(gelu_forward, context, wide_shape, 0, 4 * bytes, wide, x));
-    if (context.kind() != DeviceKind::cpu) out.push_back(bench_case(gelu_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x));
+    if (context.kind() != DeviceKind::cpu)
+      out.push_back(bench_case(gelu_backward, context, wide_shape, 0, 6 * bytes, wide, wide, x));
   }
   return out;
 }
@@ -66,17 +69,21 @@ std::vector<BenchCase> heads(Context& context) {
     std::vector<int32_t> places(static_cast<size_t>(R));
     for (int64_t r = 0; r < R; ++r) places[static_cast<size_t>(r)] = static_cast<int32_t>(r % 1024);
     const Tensor qkv = bench_numbers(context, {R, m.projected()}), dqkv = bench_numbers(context, {R, m.projected()}),
-                 q = bench_numbers(context, {R, H, d}), k = bench_numbers(context, {R, Hk, d}), positions = bench_values(context, places),
-                 cos_sin = bench_floats(context, {1024, d}), rstd = bench_floats(context, {R, H + Hk}), norm = bench_numbers(context, {d}),
+                 q = bench_numbers(context, {R, H, d}), k = bench_numbers(context, {R, Hk, d}),
+                 positions = bench_values(context, places), cos_sin = bench_floats(context, {1024, d}),
+                 rstd = bench_floats(context, {R, H + Hk}), norm = bench_numbers(context, {d}),
                  dnorm = bench_floats(context, {d});
     const QkvShape shape{.num_heads = H, .num_kv_heads = Hk, .head_dim = d, .rotary_dim = d, .norm_eps = 1e-6f};
     const double bytes = 2 * (bytes_of(q) + bytes_of(k));
     const std::string name = concat(R, " x ", H, "+", Hk, " heads of ", d);
-    out.push_back(bench_case(qkv_forward, context, name, 0, bytes, q, k, {}, qkv, positions, cos_sin, {}, {}, shape, {}));
-    out.push_back(bench_case(qkv_forward, context, name + " normed", 0, bytes, q, k, rstd, qkv, positions, cos_sin, norm, norm, shape, {}));
-    out.push_back(bench_case(qkv_backward, context, name, 0, bytes, dqkv, {}, {}, q, k, {}, qkv, positions, cos_sin, {}, {}, shape));
-    out.push_back(bench_case(qkv_backward, context, name + " normed", 0, 1.5 * bytes, dqkv, dnorm, dnorm, q, k, rstd, qkv, positions, cos_sin, norm,
-                             norm, shape));
+    out.push_back(
+        bench_case(qkv_forward, context, name, 0, bytes, q, k, {}, qkv, positions, cos_sin, {}, {}, shape, {}));
+    out.push_back(bench_case(qkv_forward, context, name + " normed", 0, bytes, q, k, rstd, qkv, positions, cos_sin,
+                             norm, norm, shape, {}));
+    out.push_back(bench_case(qkv_backward, context, name, 0, bytes, dqkv, {}, {}, q, k, {}, qkv, positions, cos_sin, {},
+                             {}, shape));
+    out.push_back(bench_case(qkv_backward, context, name + " normed", 0, 1.5 * bytes, dqkv, dnorm, dnorm, q, k, rstd,
+                             qkv, positions, cos_sin, norm, norm, shape));
   }
   return out;
 }
@@ -86,9 +93,9 @@ std::vector<BenchCase> lookups(Context& context) {
   if (context.kind() == DeviceKind::cpu) return out;
   for (const BenchModel& m : bench_models) {
     const int64_t R = bench_tokens, D = m.width, V = m.vocabulary;
-    const Tensor table = bench_numbers(context, {V, D}), dtable = bench_floats(context, {V, D}), ids = bench_ids(context, R, V),
-                 rows = bench_ids(context, R, R), y = bench_numbers(context, {R, D}), x = bench_numbers(context, {R, D}),
-                 wide = bench_floats(context, {R, D});
+    const Tensor table = bench_numbers(context, {V, D}), dtable = bench_floats(context, {V, D}),
+                 ids = bench_ids(context, R, V), rows = bench_ids(context, R, R), y = bench_numbers(context, {R, D}),
+                 x = bench_numbers(context, {R, D}), wide = bench_floats(context, {R, D});
     const double bytes = bytes_of(y);
     const std::string shape = concat(R, " x ", D);
     out.push_back(bench_case(embedding_forward, context, shape, 0, 2 * bytes, y, table, ids, false));
@@ -110,19 +117,22 @@ std::vector<BenchCase> updates(Context& context) {
   context.zero(sum);
   const auto numbers = static_cast<double>(n);
   const AdamwStep step{.learning_rate = 1e-4f};
-  std::vector<BenchCase> out{bench_case(adamw_update, context, concat(n), 0, 28 * numbers, ParamRange{value, {}, grad, {}, clip}, m, v, step),
-                             bench_case(sum_squares, context, concat(n), 0, 4 * numbers, sum, grad)};
+  std::vector<BenchCase> out{
+      bench_case(adamw_update, context, concat(n), 0, 28 * numbers, ParamRange{value, {}, grad, {}, clip}, m, v, step),
+      bench_case(sum_squares, context, concat(n), 0, 4 * numbers, sum, grad)};
   if (cpu) return out;
-  const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0), v16 = bench_numbers(context, {n}, 0);
+  const Tensor rounded = bench_numbers(context, {n}), m16 = bench_numbers(context, {n}, 0),
+               v16 = bench_numbers(context, {n}, 0);
   const ParamRange mixed{value, rounded, grad, {}, clip};
   out.push_back(bench_case(adamw_update, context, concat(n, " bf16"), 0, 30 * numbers, mixed, m, v, step));
-  out.push_back(bench_case(adamw_update, context, concat(n, " bf16, bf16 moments"), 0, 22 * numbers, mixed, m16, v16, step));
+  out.push_back(
+      bench_case(adamw_update, context, concat(n, " bf16, bf16 moments"), 0, 22 * numbers, mixed, m16, v16, step));
   return out;
 }
 
-[[maybe_unused]] const bool added = bench_cases().add("rmsnorm_layernorm", norms) && bench_cases().add("activation", activations) &&
-                                    bench_cases().add("qkv", heads) && bench_cases().add("lookups", lookups) &&
-                                    bench_cases().add("optimizer", updates);
+[[maybe_unused]] const bool added = bench_cases().add("rmsnorm_layernorm", norms) &&
+                                    bench_cases().add("activation", activations) && bench_cases().add("qkv", heads) &&
+                                    bench_cases().add("lookups", lookups) && bench_cases().add("optimizer", updates);
 
 }  // namespace
 }  // namespace hone

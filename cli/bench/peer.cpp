@@ -33,13 +33,16 @@ std::string add_peers(Json& row, const std::vector<std::string>& names, const st
   std::string text;
   read_jsonl(path, [&](const Json& theirs, int64_t) {
     const Json *bench = theirs.find("bench"), *rate = rate_of(theirs);
-    if (!bench || !rate || std::find(names.begin(), names.end(), bench->as_string("bench")) == names.end() || !measured_the_same(row, theirs)) return;
+    if (!bench || !rate || std::find(names.begin(), names.end(), bench->as_string("bench")) == names.end() ||
+        !measured_the_same(row, theirs))
+      return;
     const double speed = rate->as_double("tok_s"), ratio = row.at("tokens_per_second").as_double() / speed;
     peers.push_back(theirs);
     peers.back().set("ratio", ratio);
     text += format_text("\n  %.2fx of %s's %.1f tokens/s", ratio, bench->as_string().c_str(), speed);
   });
-  HONE_CHECK(!peers.empty(), path, ": no row of ", names.empty() ? "any bench" : join(names), " has the sizes of this bench");
+  HONE_CHECK(!peers.empty(), path, ": no row of ", names.empty() ? "any bench" : join(names),
+             " has the sizes of this bench");
   row.set("peers", std::move(peers));
   return text;
 }

@@ -13,15 +13,18 @@ struct Case {
   const char* row = "{}";
 };
 
-// Worked solutions as models write them for GSM8K, MATH and countdown; right and wrong, since a wrong answer takes the judge longest.
+// Worked solutions as models write them for GSM8K, MATH and countdown; right and wrong, since a wrong answer takes the
+// judge longest.
 constexpr const char* solution =
-    "Janet's ducks lay 16 eggs a day. She eats 3 for breakfast and uses 4 to bake muffins, so she has 16 - 3 - 4 = <<16-3-4=9>>9 eggs left.\n"
+    "Janet's ducks lay 16 eggs a day. She eats 3 for breakfast and uses 4 to bake muffins, so she has 16 - 3 - 4 = "
+    "<<16-3-4=9>>9 eggs left.\n"
     "She sells them at $2 each and makes 9 * 2 = $<<9*2=18>>18 every day at the farmers' market.\n#### 18";
 constexpr Case cases[] = {
     {"math", "gsm8k, right", "18", solution},
     {"math", "gsm8k, wrong", "17", solution},
     {"math", "the answer is, right", "18", "She sells 9 eggs at $2 each. The answer is $18."},
-    {"math", "boxed fraction, right", "\\frac{1}{2}", "Half of the marbles are red, so the probability is $\\boxed{\\dfrac{2}{4}}$."},
+    {"math", "boxed fraction, right", "\\frac{1}{2}",
+     "Half of the marbles are red, so the probability is $\\boxed{\\dfrac{2}{4}}$."},
     {"math", "boxed expression, right", "x^2 + 2x + 1", "Expanding gives $\\boxed{(x+1)^2}$."},
     {"math", "boxed expression, wrong", "x^2 + 2x + 1", "Expanding gives $\\boxed{(x-1)^2}$."},
     {"number", "gsm8k, right", "18", solution},
@@ -43,7 +46,8 @@ std::vector<RewardBench> bench_rewards(const std::string& filter, double seconds
   for (const Case& one : cases) {
     if (concat(one.reward, " ", one.what).find(filter) == std::string::npos) continue;
     const auto reward = make_reward(one.reward);
-    const Task task{.id = one.what, .prompt = "", .messages = {}, .answer = one.answer, .columns = parse_json(one.row, one.what)};
+    const Task task{
+        .id = one.what, .prompt = "", .messages = {}, .answer = one.answer, .columns = parse_json(one.row, one.what)};
     const Completion completion{.ids = {}, .text = one.completion, .finish_reason = "stop"};
     const double begin = thread_seconds();
     int64_t judged = 0;

@@ -33,14 +33,17 @@ RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<R
   for (const std::vector<Reply>& replies : out.replies)
     for (const Reply& reply : replies) {
       HONE_CHECK(!reply.failed, "bench: a reply failed: ", reply.finish_reason);
-      HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a reply has ", reply.ids.size(), " tokens, not ", size.new_tokens);
+      HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a reply has ", reply.ids.size(), " tokens, not ",
+                 size.new_tokens);
     }
   return out;
 }
 
 std::string add_rollout(Json& row, const RolloutTimes& times, const Roofline::Rollout& roofline) {
-  const double host = std::max(0.0, times.seconds - times.prefill - times.decode - times.draft), least = roofline.prefill + roofline.decode;
-  for (const auto& [name, seconds] : {std::pair{"prefill", times.prefill}, {"decode", times.decode}, {"draft", times.draft}, {"host", host}}) {
+  const double host = std::max(0.0, times.seconds - times.prefill - times.decode - times.draft),
+               least = roofline.prefill + roofline.decode;
+  for (const auto& [name, seconds] :
+       {std::pair{"prefill", times.prefill}, {"decode", times.decode}, {"draft", times.draft}, {"host", host}}) {
     row.set(concat(name, "_s"), seconds);
     row.set(concat(name, "_share"), seconds / times.seconds);
   }
@@ -50,14 +53,16 @@ std::string add_rollout(Json& row, const RolloutTimes& times, const Roofline::Ro
   row.set("roofline", least / times.seconds);
   row.set("prefill_roofline", roofline.prefill / times.prefill);
   row.set("decode_roofline", roofline.decode / times.decode);
-  return format_text("%.0f%% of the roofline (prefill %.0f%%, decode %.0f%%); time: prefill %.1f%%, decode %.1f%%, host %.1f%%",
-                     100 * least / times.seconds, 100 * roofline.prefill / times.prefill, 100 * roofline.decode / times.decode,
-                     100 * times.prefill / times.seconds, 100 * times.decode / times.seconds, 100 * host / times.seconds);
+  return format_text(
+      "%.0f%% of the roofline (prefill %.0f%%, decode %.0f%%); time: prefill %.1f%%, decode %.1f%%, host %.1f%%",
+      100 * least / times.seconds, 100 * roofline.prefill / times.prefill, 100 * roofline.decode / times.decode,
+      100 * times.prefill / times.seconds, 100 * times.decode / times.seconds, 100 * host / times.seconds);
 }
 
 namespace {
 
-std::string rollout(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits, Json& row) {
+std::string rollout(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
+                    Json& row) {
   const RolloutSize size{.prompts = options.prompts > 0 ? options.prompts : 256,
                          .num_generations = options.num_generations > 0 ? options.num_generations : 1,
                          .prompt_tokens = options.prompt_tokens,
@@ -66,19 +71,22 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
   Engine engine(context, model, nullptr, config);
   std::vector<RolloutTimes> runs;
   for (int64_t round = 0; round <= options.repeats; ++round) {  // the first one takes memory and makes recordings
-    RolloutTimes times = time_rollout(engine, size, rollout_requests(size, model.shape().vocab_size, static_cast<uint64_t>(round)));
+    RolloutTimes times =
+        time_rollout(engine, size, rollout_requests(size, model.shape().vocab_size, static_cast<uint64_t>(round)));
     if (round > 0) runs.push_back(std::move(times));
   }
   const auto middle = runs.begin() + std::ssize(runs) / 2;
-  std::nth_element(runs.begin(), middle, runs.end(), [](const RolloutTimes& a, const RolloutTimes& b) { return a.seconds < b.seconds; });
+  std::nth_element(runs.begin(), middle, runs.end(),
+                   [](const RolloutTimes& a, const RolloutTimes& b) { return a.seconds < b.seconds; });
   const double rate = static_cast<double>(size.replies() * size.new_tokens) / middle->seconds;
   row.set("B", size.replies()), row.set("prompt", size.prompt_tokens), row.set("new", size.new_tokens);
   row.set("num_generations", size.num_generations);
   row.set("seconds", middle->seconds);
   row.set("tokens_per_second", rate);
   row.set("tok_s", rate);
-  const std::string shares =
-      add_rollout(row, *middle, Roofline(model, limits, config).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
+  const std::string shares = add_rollout(
+      row, *middle,
+      Roofline(model, limits, config).rollout(size.prompts, size.num_generations, size.prompt_tokens, size.new_tokens));
   row.set("share", row.at("roofline"));
   row.set("peak_gb", peak_gigabytes(context));
   return format_text("%lld replies, %lld + %lld tokens: %.1f tokens/s, ", static_cast<long long>(size.replies()),

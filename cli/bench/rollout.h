@@ -19,11 +19,13 @@ struct RolloutTimes {
   int64_t drafts = 0, accepted = 0;                        // guesses, and the tokens of them that were drawn
   std::vector<std::vector<Reply>> replies;
 };
-// Generates once; what the cache held before is forgotten first. A reply that failed, or has another length, is an Error.
+// Generates once; what the cache held before is forgotten first. A reply that failed, or has another length, is an
+// Error.
 RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<Request> requests);
 
-// prefill_s, decode_s, draft_s, host_s (the device waited for the host), the same as shares (_share), accepted_per_draft where there were guesses,
-// roofline_s, roofline (of the whole), prefill_roofline and decode_roofline (of the device's time there). Returns the shares as text.
+// prefill_s, decode_s, draft_s, host_s (the device waited for the host), the same as shares (_share),
+// accepted_per_draft where there were guesses, roofline_s, roofline (of the whole), prefill_roofline and
+// decode_roofline (of the device's time there). Returns the shares as text.
 std::string add_rollout(Json& row, const RolloutTimes& times, const Roofline::Rollout& roofline);
 
 }  // namespace hone

@@ -10,7 +10,9 @@ Roofline::Roofline(Model& model, const MachineLimits& limits, const EngineConfig
     : limits_(limits), width_(static_cast<double>(size_of(model.dtype()))) {
   const ModelShape& shape = model.shape();
   block_width_ = engine.quantization == "none" ? width_ : 1;
-  key_width_ = engine.kv_cache_dtype == "auto" ? width_ : 1 + 4 / static_cast<double>(shape.head_dim);  // a scale for each head of a token
+  key_width_ = engine.kv_cache_dtype == "auto"
+                   ? width_
+                   : 1 + 4 / static_cast<double>(shape.head_dim);  // a scale for each head of a token
   head_ = static_cast<double>(shape.vocab_size * shape.hidden_size);
   blocks_ = plan_model(model, 1).multiplied_params - head_;
   numbers_of_key_ = static_cast<double>(2 * shape.num_blocks * shape.num_kv_heads * shape.head_dim);
@@ -22,7 +24,8 @@ double Roofline::products(double weights, double width, int64_t rows) const {
 }
 
 double Roofline::attention(double keys, double pairs) const {
-  return std::max(keys * numbers_of_key_ * key_width_ / limits_.read_bandwidth, 2 * pairs * products_of_pair_ / limits_.flops);
+  return std::max(keys * numbers_of_key_ * key_width_ / limits_.read_bandwidth,
+                  2 * pairs * products_of_pair_ / limits_.flops);
 }
 
 double Roofline::decode(int64_t sequences, int64_t context) const {
@@ -31,7 +34,8 @@ double Roofline::decode(int64_t sequences, int64_t context) const {
 }
 
 double Roofline::decode_bytes(int64_t sequences, int64_t context) const {
-  return block_width_ * blocks_ + width_ * head_ + key_width_ * numbers_of_key_ * static_cast<double>(sequences * context);
+  return block_width_ * blocks_ + width_ * head_ +
+         key_width_ * numbers_of_key_ * static_cast<double>(sequences * context);
 }
 
 double Roofline::prefill(int64_t sequences, int64_t tokens) const {
@@ -40,9 +44,11 @@ double Roofline::prefill(int64_t sequences, int64_t tokens) const {
          attention(keys, keys * static_cast<double>(tokens + 1) / 2);
 }
 
-Roofline::Rollout Roofline::rollout(int64_t prompts, int64_t num_generations, int64_t prompt_tokens, int64_t new_tokens) const {
+Roofline::Rollout Roofline::rollout(int64_t prompts, int64_t num_generations, int64_t prompt_tokens,
+                                    int64_t new_tokens) const {
   Rollout out{.prefill = prefill(prompts, prompt_tokens), .decode = 0};
-  for (int64_t written = 1; written < new_tokens; ++written) out.decode += decode(prompts * num_generations, prompt_tokens + written);
+  for (int64_t written = 1; written < new_tokens; ++written)
+    out.decode += decode(prompts * num_generations, prompt_tokens + written);
   return out;
 }
 

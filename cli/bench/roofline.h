@@ -1,6 +1,7 @@
 #pragma once
-// The least time that a machine's limits allow: of each part of a pass the larger of its bytes over the bandwidth and its FLOPs over the arithmetic.
-// The parts are the products with weights and attention; norms, activations and the draw from logits count as nothing.
+// The least time that a machine's limits allow: of each part of a pass the larger of its bytes over the bandwidth and
+// its FLOPs over the arithmetic. The parts are the products with weights and attention; norms, activations and the draw
+// from logits count as nothing.
 #include "cli/bench/op_bench.h"
 #include "rollout/engine.h"
 
@@ -10,12 +11,13 @@ class Roofline {
  public:
   // Blocks, keys and values have the bytes that the engine keeps them in.
   Roofline(Model& model, const MachineLimits& limits, const EngineConfig& engine);
-  // Seconds of a pass that gives each of so many sequences a token: every weight is read once, and the keys and values of every sequence, `context`
-  // tokens of each.
+  // Seconds of a pass that gives each of so many sequences a token: every weight is read once, and the keys and values
+  // of every sequence, `context` tokens of each.
   double decode(int64_t sequences, int64_t context) const;
   // Of the prompts of so many sequences; the head reads their last tokens.
   double prefill(int64_t sequences, int64_t tokens) const;
-  // Of num_generations replies to each prompt of a rollout, written side by side: the first token comes from the prompt's pass.
+  // Of num_generations replies to each prompt of a rollout, written side by side: the first token comes from the
+  // prompt's pass.
   struct Rollout {
     double prefill = 0, decode = 0;
   };
@@ -24,13 +26,14 @@ class Roofline {
   double decode_bytes(int64_t sequences, int64_t context) const;
 
  private:
-  // Products of `rows` rows with so many weights of so many bytes; attention that reads `keys` keys and values of `pairs` queries and keys.
+  // Products of `rows` rows with so many weights of so many bytes; attention that reads `keys` keys and values of
+  // `pairs` queries and keys.
   double products(double weights, double width, int64_t rows) const;
   double attention(double keys, double pairs) const;
 
   MachineLimits limits_;
-  double width_, block_width_, key_width_;            // bytes of a number: of the head, of the blocks, of a key or value
-  double blocks_, head_;                              // weights that are multiplied
+  double width_, block_width_, key_width_;  // bytes of a number: of the head, of the blocks, of a key or value
+  double blocks_, head_;                    // weights that are multiplied
   double numbers_of_key_ = 0, products_of_pair_ = 0;  // with its value, of all blocks; multiply-adds
 };
 

@@ -10,13 +10,14 @@ namespace {
 std::string op_table(const JsonArray& rows) {
   std::string out;
   for (const Json& op : rows)
-    out += format_text("\n  %-24s %6lld calls %10.3f ms", op.at("op").as_string().c_str(), static_cast<long long>(op.at("calls").as_int()),
-                       1e3 * op.at("seconds").as_double());
+    out += format_text("\n  %-24s %6lld calls %10.3f ms", op.at("op").as_string().c_str(),
+                       static_cast<long long>(op.at("calls").as_int()), 1e3 * op.at("seconds").as_double());
   return out;
 }
 
 // A sequence's first token is not trained on, which the count of FLOPs passes over.
-std::string train(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits, Json& row) {
+std::string train(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
+                  Json& row) {
   HONE_CHECK(options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
   const TrainerConfig config = bench_trainer(context, options, options.tokens);
   Trainer trainer(context, model, config);
@@ -36,7 +37,8 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   if (options.profile) {
     const OpTimes times;
     trainer.step(batch, *objective, 1e-4);
-    for (const OpTime& op : times.read(context)) ops.push_back(JsonObject{{"op", op.name}, {"calls", op.calls}, {"seconds", op.seconds}});
+    for (const OpTime& op : times.read(context))
+      ops.push_back(JsonObject{{"op", op.name}, {"calls", op.calls}, {"seconds", op.seconds}});
     row.set("ops", ops);
   }
   const double rate = static_cast<double>(options.batch * options.tokens) / seconds;

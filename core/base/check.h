@@ -1,6 +1,6 @@
 #pragma once
-// Errors: what outside data got wrong is a hone::Error with a sentence for the user. It is caught in three places only: cli/main, an RPC or
-// HTTP handler, and a reward call.
+// Errors: what outside data got wrong is a hone::Error with a sentence for the user. It is caught in three places only:
+// cli/main, an RPC or HTTP handler, and a reward call.
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -27,7 +27,8 @@ template <class... Words>
 
 }  // namespace hone
 
-// The fact that must hold, then the words (and numbers) that say how it does not: HONE_CHECK(a == b, "rmsnorm: x has ", a, " columns, w has ", b).
+// The fact that must hold, then the words (and numbers) that say how it does not: HONE_CHECK(a == b, "rmsnorm: x has ",
+// a, " columns, w has ", b).
 #define HONE_CHECK(fact, ...)    \
   do {                           \
     if (!(fact)) [[unlikely]]    \

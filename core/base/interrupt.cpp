@@ -14,8 +14,8 @@ namespace {
 std::atomic<int> count{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
-// As the signal would without a handler, so that the parent sees which one it was (a shell: 128 + number). The first process of a container is not
-// ended by signals: it exits with what a shell would say.
+// As the signal would without a handler, so that the parent sees which one it was (a shell: 128 + number). The first
+// process of a container is not ended by signals: it exits with what a shell would say.
 [[noreturn]] void end_process(int number) {
   ::signal(number, SIG_DFL);
   sigset_t set;
@@ -33,8 +33,8 @@ void on_signal(int number) {
   [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, note.data(), note.size());
 }
 
-// oneDNN's matrix products point the stack register into a heap buffer while they run; a signal's frame pushed there would overwrite what lies
-// below it. A stack that somebody else has set up already will do.
+// oneDNN's matrix products point the stack register into a heap buffer while they run; a signal's frame pushed there
+// would overwrite what lies below it. A stack that somebody else has set up already will do.
 void give_handlers_a_stack() {
   alignas(64) static std::array<std::byte, 65536> memory;
   stack_t stack{};
@@ -57,7 +57,8 @@ void install_interrupt_handlers() {
   ::sigaction(SIGINT, &action, nullptr);
   // nohup starts a program with SIGHUP ignored: it outlives its terminal.
   struct sigaction inherited {};
-  if (::sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
+  if (::sigaction(SIGHUP, nullptr, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
+    ::sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() { return num_interrupts() > 0; }

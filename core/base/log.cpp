@@ -16,7 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One writer at a time, since a progress bar and log lines share the terminal: a line first wipes the bar, which the next update redraws.
+// One writer at a time, since a progress bar and log lines share the terminal: a line first wipes the bar, which the
+// next update redraws.
 struct Output {
   std::mutex mutex;
   std::shared_ptr<spdlog::sinks::dist_sink_st> sinks = std::make_shared<spdlog::sinks::dist_sink_st>();
@@ -45,7 +46,8 @@ std::string duration_text(double seconds) {
   else if (whole < 3600)
     std::snprintf(text, sizeof text, "%dm%02ds", static_cast<int>(whole / 60), static_cast<int>(whole % 60));
   else
-    std::snprintf(text, sizeof text, "%dh%02dm", static_cast<int>(std::min<int64_t>(whole / 3600, 99999)), static_cast<int>(whole / 60 % 60));
+    std::snprintf(text, sizeof text, "%dh%02dm", static_cast<int>(std::min<int64_t>(whole / 3600, 99999)),
+                  static_cast<int>(whole / 60 % 60));
   return text;
 }
 
@@ -63,7 +65,8 @@ std::string rate_text(double rate) {
 }  // namespace
 
 void set_level(Level level) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err};
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                                  spdlog::level::err};
   output().logger.set_level(levels[static_cast<size_t>(level)]);
 }
 
@@ -80,7 +83,8 @@ void also_to_file(const std::string& path) {
 }
 
 void write(Level level, std::string_view line) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err};
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                                  spdlog::level::err};
   Output& out = output();
   const std::lock_guard lock(out.mutex);
   if (std::exchange(out.bar_shown, false)) std::fputs("\r\x1b[K", stderr);
@@ -119,7 +123,8 @@ void Progress::print(std::string_view note, bool last) {
     const auto filled = static_cast<size_t>(std::clamp<int64_t>(done_, 0, total_) * width / total_);
     line += "[" + std::string(filled, '#') + std::string(width - filled, '.') + "] ";
   }
-  line += std::to_string(done_) + (total_ > 0 ? "/" + std::to_string(total_) : "") + " " + unit_ + ", " + rate_text(rate) + "/s";
+  line += std::to_string(done_) + (total_ > 0 ? "/" + std::to_string(total_) : "") + " " + unit_ + ", " +
+          rate_text(rate) + "/s";
   if (last)
     line += ", took " + duration_text(seconds);
   else if (total_ > done_ && rate > 0)

@@ -32,8 +32,8 @@ void debug(const Words&... words) {
   write(Level::debug, concat(words...));
 }
 
-// A long step's progress: a bar with rate and ETA on a terminal, a plain line every few seconds otherwise; the last state is printed at the
-// end. total 0 = unknown. Cheap to call often.
+// A long step's progress: a bar with rate and ETA on a terminal, a plain line every few seconds otherwise; the last
+// state is printed at the end. total 0 = unknown. Cheap to call often.
 class Progress {
  public:
   Progress(std::string what, int64_t total, std::string unit);

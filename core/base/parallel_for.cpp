@@ -19,9 +19,9 @@ namespace {
 
 thread_local bool inside_body = false;
 
-// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece computes is not. A thread
-// that wakes too late to help is not waited for, and each looks for the next job a little while before it sleeps: small kernels follow each other
-// closely.
+// One job at a time: its threads take pieces from a shared counter. Which thread runs which piece is free; what a piece
+// computes is not. A thread that wakes too late to help is not waited for, and each looks for the next job a little
+// while before it sleeps: small kernels follow each other closely.
 class Pool {
  public:
   explicit Pool(int count) {
@@ -61,7 +61,8 @@ class Pool {
   }
 
  private:
-  // Gives way to other threads until the fact holds, 300 microseconds at most: longer than what lies between two kernels of a decoding step.
+  // Gives way to other threads until the fact holds, 300 microseconds at most: longer than what lies between two
+  // kernels of a decoding step.
   template <class Fact>
   static void look_out(Fact fact) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(300);

@@ -1,6 +1,6 @@
 #pragma once
-// Registry<T>: named things that files add by themselves at start-up, so that an addition edits no existing file. Names are sorted, so
-// nothing depends on the order of linking or initialisation.
+// Registry<T>: named things that files add by themselves at start-up, so that an addition edits no existing file. Names
+// are sorted, so nothing depends on the order of linking or initialisation.
 #include <map>
 #include <string>
 #include <string_view>

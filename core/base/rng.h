@@ -1,6 +1,7 @@
 #pragma once
-// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a draw is a pure function of (seed, stream, index), the
-// same on every device, so nothing about a draw depends on batching, threads or order. Header-only and usable in device code.
+// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a draw is a pure function of
+// (seed, stream, index), the same on every device, so nothing about a draw depends on batching, threads or order.
+// Header-only and usable in device code.
 #include <cstdint>
 
 #ifdef __CUDACC__
@@ -17,11 +18,12 @@ struct Philox4 {
 
 HONE_HOST_DEVICE inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t index) {
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
-  Philox4 c{{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}};
+  Philox4 c{{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32), static_cast<uint32_t>(stream),
+             static_cast<uint32_t>(stream >> 32)}};
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * c.word[0], p1 = uint64_t{0xCD9E8D57u} * c.word[2];
-    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.word[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c.word[3] ^ k1,
-          static_cast<uint32_t>(p0)}};
+    c = {{static_cast<uint32_t>(p1 >> 32) ^ c.word[1] ^ k0, static_cast<uint32_t>(p1),
+          static_cast<uint32_t>(p0 >> 32) ^ c.word[3] ^ k1, static_cast<uint32_t>(p0)}};
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
@@ -31,9 +33,12 @@ HONE_HOST_DEVICE inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t 
 // In [0, 1), 24 bits: exactly representable in float.
 HONE_HOST_DEVICE inline float unit_float(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 // In (0, 1): safe under a logarithm.
-HONE_HOST_DEVICE inline float open_unit_float(uint32_t word) { return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f; }
+HONE_HOST_DEVICE inline float open_unit_float(uint32_t word) {
+  return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f;
+}
 
-// A cursor over one stream for host code that wants a sequence of draws: its state is (seed, stream, index), three integers.
+// A cursor over one stream for host code that wants a sequence of draws: its state is (seed, stream, index), three
+// integers.
 class Rng {
  public:
   explicit Rng(uint64_t seed, uint64_t stream = 0, uint64_t index = 0) : seed_(seed), stream_(stream), index_(index) {}

@@ -1,6 +1,7 @@
 #pragma once
-// this_threads<T>(): one T of each thread, made when the thread first asks for it, and gone with the thread. Unlike a thread_local with a destructor,
-// for which glibc ends the process where it has no memory to note it down, this throws std::bad_alloc there.
+// this_threads<T>(): one T of each thread, made when the thread first asks for it, and gone with the thread. Unlike a
+// thread_local with a destructor, for which glibc ends the process where it has no memory to note it down, this throws
+// std::bad_alloc there.
 #include <pthread.h>
 
 #include <memory>

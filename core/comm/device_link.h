@@ -1,6 +1,6 @@
 #pragma once
-// DeviceLink: two processes whose devices hand tensors to each other, past the hosts' memory where the machine can. Each kind is one file that joins
-// device_links(); a build may have none.
+// DeviceLink: two processes whose devices hand tensors to each other, past the hosts' memory where the machine can.
+// Each kind is one file that joins device_links(); a build may have none.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace hone {
 
-// How long one side waits for the other, from now on. A link does not notice by itself that the other process has died: `there` says whether it
-// lives, by whatever else connects the two; the thread that waits asks again and again. None: nothing says so.
+// How long one side waits for the other, from now on. A link does not notice by itself that the other process has died:
+// `there` says whether it lives, by whatever else connects the two; the thread that waits asks again and again. None:
+// nothing says so.
 class Patience {
  public:
   using There = std::function<bool()>;
@@ -29,18 +30,19 @@ class DeviceLink {
  public:
   // Never waits for the other side: what is under way is aborted.
   virtual ~DeviceLink() = default;
-  // Queued on the context's stream, in order with the other side's receive() or send() of as many bytes. The tensor is contiguous, on the link's
-  // device, and stays until finish(). An Error where patience ends before it is queued.
+  // Queued on the context's stream, in order with the other side's receive() or send() of as many bytes. The tensor is
+  // contiguous, on the link's device, and stays until finish(). An Error where patience ends before it is queued.
   virtual void send(Context& context, Tensor x, const Patience& patience) = 0;
   virtual void receive(Context& context, Tensor x, const Patience& patience) = 0;
-  // Waits until what was queued is done; an Error where patience ends. That a send is done does not say that the other side has it: ask the other
-  // side.
+  // Waits until what was queued is done; an Error where patience ends. That a send is done does not say that the other
+  // side has it: ask the other side.
   virtual void finish(Context& context, const Patience& patience) = 0;
 };
 
 struct DeviceLinkKind {
   bool (*serves)(const Device&);
-  // What both sides open one link with, made by either: opaque bytes, for one use, good while the process that made them lives.
+  // What both sides open one link with, made by either: opaque bytes, for one use, good while the process that made
+  // them lives.
   std::string (*new_id)();
   // Rank 0 or 1. Returns once a byte has gone each way; an Error where patience ends.
   std::unique_ptr<DeviceLink> (*open)(Device&, const std::string& id, int rank, const Patience& patience);

@@ -11,10 +11,12 @@
 #include "core/device/cuda_check.h"
 
 // Every NCCL call passes through here. What is in progress has not failed: no communicator here blocks.
-#define HONE_NCCL_CHECK(call)                                                                                                                   \
-  do {                                                                                                                                          \
-    if (const ncclResult_t hone_nccl_code = (call); hone_nccl_code != ncclSuccess && hone_nccl_code != ncclInProgress) [[unlikely]]             \
-      ::hone::fail("NCCL: ", ncclGetErrorString(hone_nccl_code), " (", ncclGetLastError(nullptr), ") in " #call " at " __FILE__ ":", __LINE__); \
+#define HONE_NCCL_CHECK(call)                                                                                          \
+  do {                                                                                                                 \
+    if (const ncclResult_t hone_nccl_code = (call); hone_nccl_code != ncclSuccess && hone_nccl_code != ncclInProgress) \
+        [[unlikely]]                                                                                                   \
+      ::hone::fail("NCCL: ", ncclGetErrorString(hone_nccl_code), " (", ncclGetLastError(nullptr),                      \
+                   ") in " #call " at " __FILE__ ":", __LINE__);                                                       \
   } while (false)
 
 namespace hone {
@@ -69,7 +71,8 @@ class NcclLink : public DeviceLink {
   }
 
   void queue(Context& context, const Tensor& x, bool out, const Patience& patience) {
-    HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device), ", or its rows lie apart");
+    HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device),
+               ", or its rows lie apart");
     const auto stream = static_cast<cudaStream_t>(context.stream());
     const auto move = [&] {
       return out ? ncclSend(x.data, x.bytes(), ncclInt8, peer_, communicator_.get(), stream)
@@ -78,8 +81,8 @@ class NcclLink : public DeviceLink {
     run(patience, move, always);
   }
 
-  // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts the communicator at once: its
-  // kernels would hold up the stream, and whoever frees memory.
+  // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts
+  // the communicator at once: its kernels would hold up the stream, and whoever frees memory.
   void run(const Patience& patience, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
     HONE_CHECK(communicator_, "NCCL: the link has failed before");
     try {
@@ -113,11 +116,12 @@ std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank
 }
 
 [[maybe_unused]] const bool added = [] {
-  // Now, while no thread reads the environment. NVLink multicast is of no use to two ranks, and what goes wrong in it can put the GPUs of a whole
-  // host out of service.
+  // Now, while no thread reads the environment. NVLink multicast is of no use to two ranks, and what goes wrong in it
+  // can put the GPUs of a whole host out of service.
   ::setenv("NCCL_NVLS_ENABLE", "0", 1);
-  return device_links().add("nccl",
-                            {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda; }, .new_id = new_id, .open = open});
+  return device_links().add("nccl", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cuda; },
+                                     .new_id = new_id,
+                                     .open = open});
 }();
 
 }  // namespace

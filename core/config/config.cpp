@@ -96,7 +96,9 @@ void apply_override(toml::table& root, std::string_view text) {
   toml::table* table = at->as_table();
   HONE_CHECK(table, source, ": '", segments.back(), "' is no key of ", kind_of(*at));
   table->erase(segments.back());
-  parse_override(text.substr(equals + 1), source).get("value")->visit([&](auto& value) { table->insert(key(segments.back()), std::move(value)); });
+  parse_override(text.substr(equals + 1), source).get("value")->visit([&](auto& value) {
+    table->insert(key(segments.back()), std::move(value));
+  });
 }
 
 // Reads one table; finish() complains about the keys nobody asked for.
@@ -116,12 +118,13 @@ class Reader : public Fields {
     if (const toml::node* node = ask(key)) nested(key, *node, fields);
   }
 
-  void tables(const char* key, size_t, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
-              const char*) override {
+  void tables(const char* key, size_t, const std::function<void(size_t)>& resize,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     const toml::node* node = ask(key);
     if (!node) return;
     const toml::array* array = node->as_array();
-    HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array of tables ([[", key, "]]), it is ", kind_of(*node));
+    HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array of tables ([[", key,
+               "]]), it is ", kind_of(*node));
     resize(array->size());
     for (size_t i = 0; i < array->size(); ++i) nested(key, (*array)[i], [&](Fields& f) { item(i, f); });
   }
@@ -141,7 +144,8 @@ class Reader : public Fields {
   void finish() const {
     const toml::key* first = nullptr;
     for (const auto& [key, ignored] : table_)
-      if (!asked_.contains(std::string(key.str())) && (!first || key.source().begin < first->source().begin)) first = &key;
+      if (!asked_.contains(std::string(key.str())) && (!first || key.source().begin < first->source().begin))
+        first = &key;
     if (first) unknown(*first);
   }
 
@@ -153,7 +157,8 @@ class Reader : public Fields {
 
   [[noreturn]] void unknown(const toml::key& key) const {
     const std::vector<std::string> known(asked_.begin(), asked_.end());
-    fail(place(key.source(), source_), ": unknown key '", key.str(), "'", suggestion(key.str(), known), "; known: ", join(known));
+    fail(place(key.source(), source_), ": unknown key '", key.str(), "'", suggestion(key.str(), known),
+         "; known: ", join(known));
   }
 
   void nested(const char* key, const toml::node& node, const std::function<void(Fields&)>& fields) const {

@@ -11,9 +11,10 @@
 
 namespace hone {
 
-// A parsed TOML document with "key=value" overrides applied. Overrides are TOML ("steps=100", "stage.sft.learning_rate=1e-3",
-// "model.hidden_size=64"); a bare word that is no TOML value is a string; an element of an array of tables is named by its index, or by
-// its `name`, else its `objective`, else its `kind`. Strings have ${NAME} expanded. Syntax errors are Errors "file:line:column: what".
+// A parsed TOML document with "key=value" overrides applied. Overrides are TOML ("steps=100",
+// "stage.sft.learning_rate=1e-3", "model.hidden_size=64"); a bare word that is no TOML value is a string; an element of
+// an array of tables is named by its index, or by its `name`, else its `objective`, else its `kind`. Strings have
+// ${NAME} expanded. Syntax errors are Errors "file:line:column: what".
 class Config {
  public:
   static Config from_file(const std::string& path, std::span<const std::string> overrides = {});
@@ -21,8 +22,8 @@ class Config {
   ~Config();
   Config(Config&&) noexcept;
 
-  // Reads the document into settings. A key nobody asked for, a wrong type, a failed require() is an Error "file:line:column: what", with
-  // the nearest known name for an unknown key.
+  // Reads the document into settings. A key nobody asked for, a wrong type, a failed require() is an Error
+  // "file:line:column: what", with the nearest known name for an unknown key.
   void read(const std::function<void(Fields&)>& fields) const;
   template <class T>
   T as() const {
@@ -43,7 +44,8 @@ void check_settings(const std::function<void(Fields&)>& fields);
 std::string to_toml(const std::function<void(Fields&)>& fields);
 // Settings as JSON, for report.json and run.json.
 Json to_json(const std::function<void(Fields&)>& fields);
-// And from it: what is missing keeps its value; an unknown member, a wrong kind, a failed require() is an Error "source.key: what".
+// And from it: what is missing keeps its value; an unknown member, a wrong kind, a failed require() is an Error
+// "source.key: what".
 void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields);
 // A Markdown table of every key, its type, default and meaning (docs/recipes.md is made of these).
 std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields);

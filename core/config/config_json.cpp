@@ -9,7 +9,9 @@ namespace {
 
 class JsonReader : public Fields {
  public:
-  JsonReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) { object.as_object(path_); }
+  JsonReader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+    object.as_object(path_);
+  }
 
   void value(const char* key, bool& v, const char*) override {
     if (const Json* found = find(key)) v = found->as_bool(name(key));
@@ -35,22 +37,26 @@ class JsonReader : public Fields {
   void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
     if (const Json* found = find(key)) read(*found, name(key), fields);
   }
-  void tables(const char* key, size_t, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
-              const char*) override {
+  void tables(const char* key, size_t, const std::function<void(size_t)>& resize,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     const Json* found = find(key);
     if (!found) return;
     const JsonArray& items = found->as_array(name(key));
     resize(items.size());
-    for (size_t i = 0; i < items.size(); ++i) read(items[i], concat(name(key), "[", i, "]"), [&](Fields& f) { item(i, f); });
+    for (size_t i = 0; i < items.size(); ++i)
+      read(items[i], concat(name(key), "[", i, "]"), [&](Fields& f) { item(i, f); });
   }
-  void require(const char* key, bool fact, const std::string& message) override { HONE_CHECK(fact, name(key), ": ", message); }
+  void require(const char* key, bool fact, const std::string& message) override {
+    HONE_CHECK(fact, name(key), ": ", message);
+  }
   bool reading() const override { return true; }
 
   static void read(const Json& object, const std::string& path, const std::function<void(Fields&)>& fields) {
     JsonReader reader(object, path);
     fields(reader);
     for (const auto& [key, value] : object.as_object(path))
-      HONE_CHECK(std::ranges::find(reader.known_, key) != reader.known_.end(), path, ": unknown member '", key, "'", suggestion(key, reader.known_));
+      HONE_CHECK(std::ranges::find(reader.known_, key) != reader.known_.end(), path, ": unknown member '", key, "'",
+                 suggestion(key, reader.known_));
   }
 
  private:
@@ -74,6 +80,8 @@ class JsonReader : public Fields {
 
 }  // namespace
 
-void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields) { JsonReader::read(json, source, fields); }
+void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields) {
+  JsonReader::read(json, source, fields);
+}
 
 }  // namespace hone

@@ -11,13 +11,20 @@ class Writer : public Fields {
   void value(const char* key, int64_t& v, const char* doc) override { put(key, "integer", v, doc); }
   void value(const char* key, double& v, const char* doc) override { put(key, "number", v, doc); }
   void value(const char* key, std::string& v, const char* doc) override { put(key, "string", v, doc); }
-  void value(const char* key, std::vector<int64_t>& v, const char* doc) override { put(key, "integers", Json::array(v), doc); }
-  void value(const char* key, std::vector<double>& v, const char* doc) override { put(key, "numbers", Json::array(v), doc); }
-  void value(const char* key, std::vector<std::string>& v, const char* doc) override { put(key, "strings", Json::array(v), doc); }
+  void value(const char* key, std::vector<int64_t>& v, const char* doc) override {
+    put(key, "integers", Json::array(v), doc);
+  }
+  void value(const char* key, std::vector<double>& v, const char* doc) override {
+    put(key, "numbers", Json::array(v), doc);
+  }
+  void value(const char* key, std::vector<std::string>& v, const char* doc) override {
+    put(key, "strings", Json::array(v), doc);
+  }
   void require(const char*, bool, const std::string&) override {}
   bool reading() const override { return false; }
   void table(const char*, const std::function<void(Fields&)>& fields, const char*) override { fields(*this); }
-  void tables(const char*, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item, const char*) override {
+  void tables(const char*, size_t count, const std::function<void(size_t)>&,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     for (size_t i = 0; i < count; ++i) item(i, *this);
   }
 
@@ -37,24 +44,30 @@ std::string toml_value(const Json& v) {
   }
   // A JSON string is a TOML one but for DEL, which TOML wants escaped.
   std::string text = v.dump();
-  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at)) text.replace(at, 1, "\\u007f");
+  for (size_t at = text.find('\x7f'); at != std::string::npos; at = text.find('\x7f', at))
+    text.replace(at, 1, "\\u007f");
   return text;
 }
 
-// A table's own values come before the tables in it, whatever the order of the fields: TOML has no way back from a header.
+// A table's own values come before the tables in it, whatever the order of the fields: TOML has no way back from a
+// header.
 class TomlWriter : public Writer {
  public:
   explicit TomlWriter(std::string path) : path_(std::move(path)) {}
-  void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override { below("[", key, "]", fields); }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
-              const char*) override {
+  void table(const char* key, const std::function<void(Fields&)>& fields, const char*) override {
+    below("[", key, "]", fields);
+  }
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     if (count == 0) values_ += concat(key, " = []\n");
     for (size_t i = 0; i < count; ++i) below("[[", key, "]]", [&](Fields& f) { item(i, f); });
   }
   std::string text() const { return values_ + tables_; }
 
  private:
-  void put(const char* key, const char*, const Json& v, const char*) override { values_ += concat(key, " = ", toml_value(v), "\n"); }
+  void put(const char* key, const char*, const Json& v, const char*) override {
+    values_ += concat(key, " = ", toml_value(v), "\n");
+  }
   void below(const char* open, const char* key, const char* close, const std::function<void(Fields&)>& fields) {
     TomlWriter writer(path_ + key + ".");
     fields(writer);
@@ -70,8 +83,8 @@ class JsonWriter : public Writer {
     fields(writer);
     object.emplace_back(key, std::move(writer.object));
   }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>&, const std::function<void(size_t, Fields&)>& item,
-              const char*) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>&,
+              const std::function<void(size_t, Fields&)>& item, const char*) override {
     JsonArray items;
     for (size_t i = 0; i < count; ++i) {
       JsonWriter writer;
@@ -95,8 +108,8 @@ class DocWriter : public Writer {
     fields(writer);
     rows += writer.rows;
   }
-  void tables(const char* key, size_t count, const std::function<void(size_t)>& resize, const std::function<void(size_t, Fields&)>& item,
-              const char* doc) override {
+  void tables(const char* key, size_t count, const std::function<void(size_t)>& resize,
+              const std::function<void(size_t, Fields&)>& item, const char* doc) override {
     row(concat(path_, key), "array of tables", "", doc);
     DocWriter writer(concat(path_, key, "[]."));
     if (count == 0) resize(1);

@@ -1,6 +1,6 @@
 #pragma once
-// SpareBuffers: memory that is used again. To take it from a device and to give it back holds the device up, and to pin it takes longer than to fill
-// it.
+// SpareBuffers: memory that is used again. To take it from a device and to give it back holds the device up, and to pin
+// it takes longer than to fill it.
 #include <memory>
 #include <mutex>
 #include <vector>

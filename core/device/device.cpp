@@ -34,7 +34,9 @@ class PlainEvent : public Event {
 
 }  // namespace
 
-std::unique_ptr<Recording> Device::record(void*, std::function<void()> work) { return std::make_unique<PlainRecording>(std::move(work)); }
+std::unique_ptr<Recording> Device::record(void*, std::function<void()> work) {
+  return std::make_unique<PlainRecording>(std::move(work));
+}
 std::unique_ptr<Event> Device::make_event(bool) { return std::make_unique<PlainEvent>(); }
 
 Registry<DeviceFactory>& devices() {
@@ -49,7 +51,8 @@ static std::pair<std::string, int> kind_and_index(const std::string& name) {
   int index = -1;
   const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
   const auto [read, problem] = std::from_chars(begin, end, index);
-  HONE_CHECK(problem == std::errc() && read == end && index >= 0, "device '", name, "': what follows ':' is no number of a device");
+  HONE_CHECK(problem == std::errc() && read == end && index >= 0, "device '", name,
+             "': what follows ':' is no number of a device");
   return {name.substr(0, colon), index};
 }
 
@@ -82,7 +85,8 @@ Numerics numerics_of(const std::string& name) {
 
 DType model_dtype(const std::string& name, DeviceKind kind) {
   HONE_CHECK(name == "auto" || name == "f32" || name == "bf16", "dtype must be auto, f32 or bf16, not '", name, "'");
-  HONE_CHECK(name != "bf16" || kind != DeviceKind::cpu, "dtype is bf16 and the device cpu, which computes in f32: take dtype f32 or auto, or a GPU");
+  HONE_CHECK(name != "bf16" || kind != DeviceKind::cpu,
+             "dtype is bf16 and the device cpu, which computes in f32: take dtype f32 or auto, or a GPU");
   if (name == "auto") return kind == DeviceKind::cuda ? DType::bf16 : DType::f32;
   return name == "f32" ? DType::f32 : DType::bf16;
 }
@@ -93,7 +97,10 @@ void Device::count(size_t bytes) {
 }
 
 Buffer::Buffer(Device& device, size_t bytes, Place place)
-    : device_(&device), data_(place == Place::host ? device.allocate_host(bytes) : device.allocate(bytes)), size_(bytes), place_(place) {
+    : device_(&device),
+      data_(place == Place::host ? device.allocate_host(bytes) : device.allocate(bytes)),
+      size_(bytes),
+      place_(place) {
   if (place_ == Place::device) device.count(size_);
 }
 Buffer::Buffer(Buffer&& other) noexcept
@@ -118,7 +125,8 @@ Buffer::~Buffer() {
     device_->deallocate_host(data_, size_);
 }
 
-Arena::Arena(Device& device, size_t first_block, Place place) : device_(device), first_block_(first_block), place_(place) {}
+Arena::Arena(Device& device, size_t first_block, Place place)
+    : device_(device), first_block_(first_block), place_(place) {}
 
 Tensor Arena::take(DType dtype, std::span<const int64_t> dims) {
   Tensor out(nullptr, dtype, place_ == Place::host ? DeviceKind::cpu : device_.kind(), dims);
@@ -151,11 +159,15 @@ size_t Arena::capacity_bytes() const {
   return sum;
 }
 
-constexpr size_t most_staged = size_t{4} << 20;     // a larger copy from the host goes there directly, and is waited for
+constexpr size_t most_staged = size_t{4} << 20;  // a larger copy from the host goes there directly, and is waited for
 constexpr size_t staging_limit = size_t{64} << 20;  // of copies under way
 
 Context::Context(Device& device)
-    : device_(device), stream_(device.make_stream()), scratch_(device), staging_(device, size_t{1} << 16, Place::host), target_(device.kind()) {}
+    : device_(device),
+      stream_(device.make_stream()),
+      scratch_(device),
+      staging_(device, size_t{1} << 16, Place::host),
+      target_(device.kind()) {}
 Context::~Context() {
   try {
     synchronize();          // nothing may read the memory that goes now
@@ -170,8 +182,8 @@ void Context::zero(Tensor x) {
 }
 
 void Context::check_copy(const Tensor& to, const Tensor& from) const {
-  HONE_CHECK(to.size() == from.size() && to.dtype == from.dtype, "copy: ", from.size(), " elements of ", name_of(from.dtype), " to ", to.size(),
-             " of ", name_of(to.dtype));
+  HONE_CHECK(to.size() == from.size() && to.dtype == from.dtype, "copy: ", from.size(), " elements of ",
+             name_of(from.dtype), " to ", to.size(), " of ", name_of(to.dtype));
   HONE_CHECK(to.contiguous() && from.contiguous(), "copy: rows that lie apart");
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp, device_meta.cpp) that joins
-// devices(); which of them exist is the build's choice.
+// Where numbers live and work is queued. Each kind of device is one file (device_cpu.cpp, device_cuda.cpp,
+// device_meta.cpp) that joins devices(); which of them exist is the build's choice.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -31,15 +31,16 @@ class Event {
   virtual double seconds_since(const Event& earlier) const = 0;
 };
 
-// What lets all blocks of a kernel wait for each other: a word of the device's memory, all but its top bit zero between kernels, and how many blocks
-// run at the same time when each has a multiprocessor's memory to itself. Without a word there is none.
+// What lets all blocks of a kernel wait for each other: a word of the device's memory, all but its top bit zero between
+// kernels, and how many blocks run at the same time when each has a multiprocessor's memory to itself. Without a word
+// there is none.
 struct GridBarrier {
   uint32_t* word = nullptr;
   int most_blocks = 0;
 };
 
-// One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is free, and which recipe
-// keys help.
+// One device of one kind. Safe to use from any thread. Memory errors are Errors that say what was asked for, what is
+// free, and which recipe keys help.
 class Device {
  public:
   virtual ~Device() = default;
@@ -62,12 +63,14 @@ class Device {
   virtual void synchronize(void* stream) = 0;
   // Whether queued work runs while the host goes on: then it pays to queue the next step before the last one is read.
   virtual bool asynchronous() const { return false; }
-  // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA graph; elsewhere the work itself.
+  // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA
+  // graph; elsewhere the work itself.
   virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
-  // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels could hold what the other's
-  // wait for. Other kernels that hold multiprocessors until something happens elsewhere (NCCL's) make such a one wait, but must not wait for it.
+  // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels
+  // could hold what the other's wait for. Other kernels that hold multiprocessors until something happens elsewhere
+  // (NCCL's) make such a one wait, but must not wait for it.
   virtual GridBarrier grid_barrier(void*) { return {}; }
   // What Buffers have of its memory now, and had at most.
   size_t used_bytes() const { return used_; }
@@ -82,7 +85,8 @@ class Device {
 
 using DeviceFactory = std::unique_ptr<Device> (*)(int index);
 Registry<DeviceFactory>& devices();
-// The device a recipe or a command line names; "auto" is cuda where the build and the machine have it, else cpu. An unknown name is an Error.
+// The device a recipe or a command line names; "auto" is cuda where the build and the machine have it, else cpu. An
+// unknown name is an Error.
 std::unique_ptr<Device> open_device(const std::string& name);
 // Its kind without opening it; of "auto" what the build has.
 DeviceKind device_kind(const std::string& name);
@@ -107,8 +111,9 @@ class Buffer {
   Place place_ = Place::device;
 };
 
-// A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first rounds and are kept, so
-// the steady state of a loop allocates nothing. One owner thread. Peak and capacity count bytes, on meta too.
+// A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first
+// rounds and are kept, so the steady state of a loop allocates nothing. One owner thread. Peak and capacity count
+// bytes, on meta too.
 class Arena {
  public:
   explicit Arena(Device& device, size_t first_block = size_t{1} << 20, Place place = Place::device);
@@ -119,12 +124,14 @@ class Arena {
     size_t block = 0, used = 0, total = 0, generation = 0;  // generation: of the blocks
     bool operator==(const Mark&) const = default;
   };
-  Tensor take(DType dtype, std::initializer_list<int64_t> dims) { return take(dtype, std::span<const int64_t>(dims.begin(), dims.size())); }
+  Tensor take(DType dtype, std::initializer_list<int64_t> dims) {
+    return take(dtype, std::span<const int64_t>(dims.begin(), dims.size()));
+  }
   Tensor take(DType dtype, std::span<const int64_t> dims);
   Mark mark() const { return at_; }
   void release(Mark mark) { at_ = {mark.block, mark.used, mark.total, at_.generation}; }
-  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is. Marks before differ from those
-  // after.
+  // Makes one block of all of it, at least `bytes` in size, unless there is one; an arena in use stays as it is. Marks
+  // before differ from those after.
   void reserve(size_t bytes);
   Device& device() const { return device_; }
   size_t used_bytes() const { return at_.total; }
@@ -141,18 +148,19 @@ class Arena {
   bool reserved_ = false;
 };
 
-// exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits (docs/architecture.md). fast: bodies
-// may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no difference on the CPU).
+// exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits
+// (docs/architecture.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no
+// difference on the CPU).
 enum class Numerics : uint8_t { exact, fast };
 
 // As a recipe or a command line names them; an unknown name is an Error.
 Numerics numerics_of(const std::string& name);
-// The dtype of a model's weights and activations: f32, bf16, or auto, which is bf16 on cuda and f32 elsewhere. bf16 where no body computes with it
-// (cpu) is an Error.
+// The dtype of a model's weights and activations: f32, bf16, or auto, which is bf16 on cuda and f32 elsewhere. bf16
+// where no body computes with it (cpu) is an Error.
 DType model_dtype(const std::string& name, DeviceKind kind);
 
-// What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a trainer that run at
-// the same time have one each.
+// What an operation needs to run: a device, a stream on it, and scratch memory. One thread at a time; an engine and a
+// trainer that run at the same time have one each.
 class Context {
  public:
   explicit Context(Device& device);
@@ -167,15 +175,18 @@ class Context {
   Numerics numerics() const { return numerics_; }
   void set_numerics(Numerics numerics) { numerics_ = numerics; }
 
-  // Whose bodies' scratch memory an op takes here: kind(), but that a meta context counts for the device it was told to stand for.
+  // Whose bodies' scratch memory an op takes here: kind(), but that a meta context counts for the device it was told to
+  // stand for.
   DeviceKind target() const { return target_; }
   void stand_for(DeviceKind target) { target_ = target; }
 
   void zero(Tensor x);
-  // Sizes and dtypes must agree; both contiguous. The host's side is the caller's again when the call returns: what comes from the host is on its way
-  // then (through staging memory, so that a step of a loop need not wait), what goes to the host is there.
+  // Sizes and dtypes must agree; both contiguous. The host's side is the caller's again when the call returns: what
+  // comes from the host is on its way then (through staging memory, so that a step of a loop need not wait), what goes
+  // to the host is there.
   void copy(Tensor to, Tensor from);
-  // As copy(), but what goes to the host is there after the next synchronize(). Memory of Place::host makes it worth while.
+  // As copy(), but what goes to the host is there after the next synchronize(). Memory of Place::host makes it worth
+  // while.
   void copy_later(Tensor to, Tensor from);
   void synchronize();
 

@@ -22,7 +22,9 @@ class CpuDevice : public Device {
   void deallocate(void* data, size_t) noexcept override { std::free(data); }
   void* allocate_host(size_t bytes) override { return allocate(bytes); }
   void deallocate_host(void* data, size_t bytes) noexcept override { deallocate(data, bytes); }
-  size_t free_bytes() const override { return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+  size_t free_bytes() const override {
+    return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  }
   void* make_stream() override { return nullptr; }
   void destroy_stream(void*) noexcept override {}
   void copy(void* to, const void* from, size_t bytes, void*) override { std::memmove(to, from, bytes); }

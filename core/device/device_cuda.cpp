@@ -22,7 +22,9 @@ class Graph : public Recording {
 
 class CudaEvent : public Event {
  public:
-  explicit CudaEvent(bool timed) { HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming)); }
+  explicit CudaEvent(bool timed) {
+    HONE_CUDA_CHECK(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
+  }
   ~CudaEvent() override { cudaEventDestroy(event_); }
   void record(void* stream) override { HONE_CUDA_CHECK(cudaEventRecord(event_, static_cast<cudaStream_t>(stream))); }
   void wait() override { HONE_CUDA_CHECK(cudaEventSynchronize(event_)); }
@@ -39,7 +41,9 @@ class CudaEvent : public Event {
 // Ends a capture that work left by an exception, so that the stream can be used again.
 class Capture {
  public:
-  explicit Capture(cudaStream_t stream) : stream_(stream) { HONE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+  explicit Capture(cudaStream_t stream) : stream_(stream) {
+    HONE_CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  }
   ~Capture() {
     if (!ended_) cudaStreamEndCapture(stream_, &graph_);
     if (graph_) cudaGraphDestroy(graph_);
@@ -79,7 +83,8 @@ class GridBarriers {
   }
   void release(int index, void* stream) noexcept {
     const std::scoped_lock lock(mutex_);
-    if (const auto found = barriers_.find(index); found != barriers_.end() && found->second.owner == stream) found->second.owner = nullptr;
+    if (const auto found = barriers_.find(index); found != barriers_.end() && found->second.owner == stream)
+      found->second.owner = nullptr;
   }
 
  private:
@@ -100,13 +105,15 @@ class CudaDevice : public Device {
   explicit CudaDevice(int index) : index_(index) {
     int count = 0;
     const cudaError_t found = cudaGetDeviceCount(&count);
-    HONE_CHECK(found == cudaSuccess, "cuda: ", cudaGetErrorString(found), " (is there a GPU, and a driver that nvidia-smi can talk to?)");
+    HONE_CHECK(found == cudaSuccess, "cuda: ", cudaGetErrorString(found),
+               " (is there a GPU, and a driver that nvidia-smi can talk to?)");
     HONE_CHECK(index < count, "cuda: device ", index, " was asked for, there are ", count);
     HONE_CUDA_CHECK(cudaGetDeviceProperties(&properties_, index));
   }
   DeviceKind kind() const override { return DeviceKind::cuda; }
   std::string description() const override {
-    return concat(properties_.name, ", sm_", properties_.major, properties_.minor, ", ", properties_.multiProcessorCount, " multiprocessors");
+    return concat(properties_.name, ", sm_", properties_.major, properties_.minor, ", ",
+                  properties_.multiProcessorCount, " multiprocessors");
   }
 
   void* allocate(size_t bytes) override {
@@ -116,7 +123,8 @@ class CudaDevice : public Device {
     if (code == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       fail("out of GPU memory: asked for ", bytes, " bytes, ", free_bytes(),
-           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"selective\" or \"block\", needs less");
+           " are free; a smaller micro_batch_tokens, max_length or kv_cache_tokens, or recompute = \"selective\" or "
+           "\"block\", needs less");
     }
     HONE_CUDA_CHECK(code);
     return data;
@@ -176,14 +184,15 @@ class CudaDevice : public Device {
   }
 
  private:
-  // A thread's current device is its own state, and a kernel is launched for that one. So what allocates, queues or waits sets it, from whichever
-  // thread; kernels need no more: a pass begins with what comes from the host, by copy().
+  // A thread's current device is its own state, and a kernel is launched for that one. So what allocates, queues or
+  // waits sets it, from whichever thread; kernels need no more: a pass begins with what comes from the host, by copy().
   void use() const { HONE_CUDA_CHECK(cudaSetDevice(index_)); }
   int index_;
   cudaDeviceProp properties_{};
 };
 
-[[maybe_unused]] const bool added = devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
+[[maybe_unused]] const bool added =
+    devices().add("cuda", [](int index) { return std::unique_ptr<Device>(new CudaDevice(index)); });
 
 }  // namespace
 }  // namespace hone

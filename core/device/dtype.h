@@ -13,7 +13,8 @@ constexpr size_t size_of(DType dtype) {
   return sizes[static_cast<size_t>(dtype)];
 }
 
-// Hone's own names ("f32", "bf16"), used in recipes and messages; safetensors and config.json have theirs beside their readers.
+// Hone's own names ("f32", "bf16"), used in recipes and messages; safetensors and config.json have theirs beside their
+// readers.
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view names[] = {"f32", "bf16", "f16", "f64", "i32", "i64", "u8", "bool"};
   return names[static_cast<size_t>(dtype)];

@@ -1,5 +1,6 @@
 #pragma once
-// Tensor: a view of numbers on a device. It owns nothing and is passed by value; a Buffer or an Arena owns the bytes (core/device/device.h).
+// Tensor: a view of numbers on a device. It owns nothing and is passed by value; a Buffer or an Arena owns the bytes
+// (core/device/device.h).
 #include <array>
 #include <initializer_list>
 #include <span>
@@ -9,15 +10,16 @@
 
 namespace hone {
 
-// cpu and cuda hold numbers; on meta nothing is stored or computed: a step run there measures the memory a step takes (model/flops.h).
+// cpu and cuda hold numbers; on meta nothing is stored or computed: a step run there measures the memory a step takes
+// (model/flops.h).
 enum class DeviceKind : uint8_t { cpu, cuda, meta };
 constexpr std::string_view name_of(DeviceKind kind) {
   constexpr std::string_view names[] = {"cpu", "cuda", "meta"};
   return names[static_cast<size_t>(kind)];
 }
 
-// Row-major, up to four dims. Inner dims are contiguous; successive indices of dim 0 lie row_stride elements apart, so that a range of
-// columns is a view too. A default-made tensor is empty: "this call has none".
+// Row-major, up to four dims. Inner dims are contiguous; successive indices of dim 0 lie row_stride elements apart, so
+// that a range of columns is a view too. A default-made tensor is empty: "this call has none".
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -60,7 +62,8 @@ struct Tensor {
   // T must be the dtype's type (checked in debug builds).
   template <class T>
   T* ptr() const {
-    HONE_DCHECK(dtype_of<T>::value == dtype, "tensor: holds ", name_of(dtype), ", asked for as ", name_of(dtype_of<T>::value));
+    HONE_DCHECK(dtype_of<T>::value == dtype, "tensor: holds ", name_of(dtype), ", asked for as ",
+                name_of(dtype_of<T>::value));
     return static_cast<T*>(data);
   }
   template <class T>
@@ -75,7 +78,8 @@ struct Tensor {
 
   // Rows [begin, begin + count) of dim 0.
   Tensor rows(int64_t begin, int64_t count) const {
-    HONE_DCHECK(begin >= 0 && count >= 0 && begin + count <= shape[0], "tensor: rows ", begin, "+", count, " of ", shape[0]);
+    HONE_DCHECK(begin >= 0 && count >= 0 && begin + count <= shape[0], "tensor: rows ", begin, "+", count, " of ",
+                shape[0]);
     Tensor out = *this;
     out.shape[0] = count;
     if (data) out.data = static_cast<char*>(data) + static_cast<size_t>(begin * row_stride) * size_of(dtype);
@@ -83,7 +87,8 @@ struct Tensor {
   }
   // Columns [begin, begin + count) of a two-dimensional tensor.
   Tensor columns(int64_t begin, int64_t count) const {
-    HONE_DCHECK(rank == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1], "tensor: columns ", begin, "+", count, " of ", shape[1]);
+    HONE_DCHECK(rank == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1], "tensor: columns ", begin, "+",
+                count, " of ", shape[1]);
     Tensor out = *this;
     out.shape[1] = count;
     if (data) out.data = static_cast<char*>(data) + static_cast<size_t>(begin) * size_of(dtype);
@@ -104,8 +109,8 @@ struct Tensor {
 // A view of host memory that the caller keeps alive.
 template <class T>
 Tensor host_view(std::span<T> values) {
-  return Tensor(const_cast<std::remove_const_t<T>*>(values.data()), dtype_of<std::remove_const_t<T>>::value, DeviceKind::cpu,
-                {static_cast<int64_t>(values.size())});
+  return Tensor(const_cast<std::remove_const_t<T>*>(values.data()), dtype_of<std::remove_const_t<T>>::value,
+                DeviceKind::cpu, {static_cast<int64_t>(values.size())});
 }
 
 }  // namespace hone

@@ -51,13 +51,15 @@ void remove_checkpoint(const fs::path& folder) {
 
 void write_manifest(const fs::path& folder) {
   std::vector<fs::path> files, folders{folder};
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) (entry.is_directory() ? folders : files).push_back(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    (entry.is_directory() ? folders : files).push_back(entry.path());
   std::sort(files.begin(), files.end());
   JsonObject listed;
   for (const fs::path& file : files) {
     sync_to_disk(file);
     listed.emplace_back(file.lexically_relative(folder).generic_string(),
-                        JsonObject{{"bytes", static_cast<int64_t>(fs::file_size(file))}, {"crc32", static_cast<int64_t>(crc32_of(file))}});
+                        JsonObject{{"bytes", static_cast<int64_t>(fs::file_size(file))},
+                                   {"crc32", static_cast<int64_t>(crc32_of(file))}});
   }
   FileWriter writer(folder / kManifest);
   writer.write(Json(JsonObject{{"files", std::move(listed)}}).dump(2) + "\n");
@@ -88,13 +90,15 @@ void prune(const fs::path& root, int keep_last) {
 void remove_temporaries(const fs::path& root) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(root))
-    if (entry.path().filename().string().starts_with("step-") && entry.path().extension() == ".tmp") found.push_back(entry.path());
+    if (entry.path().filename().string().starts_with("step-") && entry.path().extension() == ".tmp")
+      found.push_back(entry.path());
   for (const fs::path& path : found) fs::remove_all(path);
 }
 
 }  // namespace
 
-fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last, const std::function<void(const fs::path&)>& fill,
+fs::path save_checkpoint(const fs::path& root, int64_t step, int keep_last,
+                         const std::function<void(const fs::path&)>& fill,
                          const std::map<std::string, const Stateful*>& sections) {
   make_folder(root);
   fs::path folder = folder_of(root, step);
@@ -135,9 +139,11 @@ void verify_checkpoint(const fs::path& folder) {
   const Json manifest = parse_json(read_file(source), source);
   for (const auto& [name, facts] : manifest.at("files", source).as_object(source + ": files")) {
     const fs::path file = folder / name;
-    const int64_t bytes = facts.at("bytes", source).as_int(source + ": bytes"), crc = facts.at("crc32", source).as_int(source + ": crc32");
+    const int64_t bytes = facts.at("bytes", source).as_int(source + ": bytes"),
+                  crc = facts.at("crc32", source).as_int(source + ": crc32");
     HONE_CHECK(fs::is_regular_file(file), file.string(), ": the file is missing");
-    HONE_CHECK(static_cast<int64_t>(fs::file_size(file)) == bytes, file.string(), ": ", fs::file_size(file), " bytes, ", bytes, " were written");
+    HONE_CHECK(static_cast<int64_t>(fs::file_size(file)) == bytes, file.string(), ": ", fs::file_size(file), " bytes, ",
+               bytes, " were written");
     HONE_CHECK(crc32_of(file) == crc, file.string(), ": altered since it was written (its checksum differs)");
   }
 }
@@ -158,7 +164,8 @@ fs::path newest_checkpoint(const fs::path& root) {
 
 void load_sections(const fs::path& folder, const std::map<std::string, Stateful*>& sections) {
   for (const auto& [name, owner] : sections) {
-    const fs::path values = folder / "trainer" / (name + ".json"), tensors = folder / "trainer" / (name + ".safetensors");
+    const fs::path values = folder / "trainer" / (name + ".json"),
+                   tensors = folder / "trainer" / (name + ".safetensors");
     HONE_CHECK(fs::exists(values), values.string(), ": the checkpoint has no section '", name, "'");
     StateSection section{parse_json(read_file(values, max_document_bytes), values.string()), {}};
     std::optional<SafetensorsReader> reader;

@@ -39,7 +39,9 @@ std::string_view kind_of(mode_t mode) {
 }
 
 // /dev/null is an empty file.
-bool is_file(const struct stat& status) { return S_ISREG(status.st_mode) || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3)); }
+bool is_file(const struct stat& status) {
+  return S_ISREG(status.st_mode) || (S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3));
+}
 
 // A file's bytes, unpacked if they are gzip (zlib passes anything else through).
 class ByteSource {
@@ -178,9 +180,12 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
-FileWriter::FileWriter(std::filesystem::path path, Mode mode) : path_(std::move(path)), name_(path_ == "-" ? "standard output" : path_.string()) {
+FileWriter::FileWriter(std::filesystem::path path, Mode mode)
+    : path_(std::move(path)), name_(path_ == "-" ? "standard output" : path_.string()) {
   descriptor_ =
-      path_ == "-" ? ::dup(STDOUT_FILENO) : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
+      path_ == "-"
+          ? ::dup(STDOUT_FILENO)
+          : ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC), 0644);
   HONE_CHECK(descriptor_ >= 0, name_, ": cannot write: ", reason());
 }
 
@@ -229,7 +234,8 @@ int create_locked_file(const std::filesystem::path& path) {
     // Between open and flock the holder may have renamed or removed the file.
     struct stat opened {
     }, there{};
-    const bool is_there = ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino;
+    const bool is_there =
+        ::fstat(descriptor, &opened) == 0 && ::stat(path.c_str(), &there) == 0 && opened.st_ino == there.st_ino;
     if (!is_held && is_there && ::ftruncate(descriptor, 0) == 0) return descriptor;
     const std::string why = reason();
     ::close(descriptor);
@@ -241,7 +247,8 @@ int create_locked_file(const std::filesystem::path& path) {
 void check_replaceable(const std::filesystem::path& path) {
   std::error_code unknown;
   const std::filesystem::file_status status = std::filesystem::status(path, unknown);
-  HONE_CHECK(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), path.string(), ": cannot replace: it is not a file");
+  HONE_CHECK(!std::filesystem::exists(status) || std::filesystem::is_regular_file(status), path.string(),
+             ": cannot replace: it is not a file");
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {

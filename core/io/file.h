@@ -1,6 +1,7 @@
 #pragma once
-// Files as the rest of hone sees them: whole, line by line, or replaced at once. Every reader accepts .gz (by content, through zlib), none
-// accepts what is not a file (but "-", standard input), and every Error names the path and the system's reason.
+// Files as the rest of hone sees them: whole, line by line, or replaced at once. Every reader accepts .gz (by content,
+// through zlib), none accepts what is not a file (but "-", standard input), and every Error names the path and the
+// system's reason.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -11,16 +12,19 @@
 
 namespace hone {
 
-// Expands ${NAME} from the environment (an unset name is an Error that says so); HONE_DATA is the usual one. "~/" is the home folder.
+// Expands ${NAME} from the environment (an unset name is an Error that says so); HONE_DATA is the usual one. "~/" is
+// the home folder.
 std::string expand_path(std::string_view path);
 
 // Bounds of files that are read whole, in bytes once they are unpacked: 12 MB of gzip may unpack to 12 GB.
 inline constexpr uint64_t max_recipe_bytes = uint64_t{16} << 20;
 inline constexpr uint64_t max_config_bytes = uint64_t{64} << 20;    // JSON beside a model or a run, a chat template
 inline constexpr uint64_t max_tokenizer_bytes = uint64_t{1} << 30;  // a vocabulary, its merges
-inline constexpr uint64_t max_document_bytes = uint64_t{4} << 30;   // a text, a log, the state of a checkpoint, weights in gzip
+inline constexpr uint64_t max_document_bytes = uint64_t{4}
+                                               << 30;  // a text, a log, the state of a checkpoint, weights in gzip
 
-// Opens a file to read; the caller closes it. What is no file (a FIFO, a socket, a directory, a device but /dev/null) is an Error at once.
+// Opens a file to read; the caller closes it. What is no file (a FIFO, a socket, a directory, a device but /dev/null)
+// is an Error at once.
 int open_file(const std::filesystem::path& path);
 
 // The whole file (standard input for "-"), unpacked if it is gzip. A file of more than `limit` bytes is an Error.
@@ -44,7 +48,8 @@ class LineReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// Writes a file (standard output for "-") piece by piece; a write that fails (disk full) is an Error that names the path.
+// Writes a file (standard output for "-") piece by piece; a write that fails (disk full) is an Error that names the
+// path.
 class FileWriter {
  public:
   enum class Mode { truncate, append };
@@ -52,7 +57,8 @@ class FileWriter {
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
-  // Buffered; what is written reaches the system at flush() or sync(), at the latest when the writer ends (errors are then lost).
+  // Buffered; what is written reaches the system at flush() or sync(), at the latest when the writer ends (errors are
+  // then lost).
   void write(std::string_view bytes);
   void flush();
   void sync();  // flush(), and to the disk itself
@@ -68,13 +74,15 @@ class FileWriter {
 // Makes a file's or a folder's present state survive a loss of power.
 void sync_to_disk(const std::filesystem::path& path);
 
-// Makes a file, empty, that no other process writes meanwhile: an Error if one does. The lock goes with the descriptor, which the caller closes.
+// Makes a file, empty, that no other process writes meanwhile: an Error if one does. The lock goes with the descriptor,
+// which the caller closes.
 int create_locked_file(const std::filesystem::path& path);
 
 // An Error if something other than a file is there (a folder, a device): what is renamed over must not be one.
 void check_replaceable(const std::filesystem::path& path);
 
-// Writes path.tmp beside it, flushes to disk, renames over. On failure (disk full, say) the old file is untouched and the temporary gone.
+// Writes path.tmp beside it, flushes to disk, renames over. On failure (disk full, say) the old file is untouched and
+// the temporary gone.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
 // Makes the folder and its parents; an Error says why not (not writable, a file is in the way).

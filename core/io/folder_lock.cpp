@@ -58,13 +58,16 @@ LockHolder LockHolder::self() { return {.host = host_name(), .pid = ::getpid(), 
 LockHolder LockHolder::parse(const std::string& text) {
   try {
     const Json json = parse_json(text, "lock");
-    return {.host = json.at("host").as_string(), .pid = json.at("pid").as_int(), .started = json.at("started").as_int()};
+    return {
+        .host = json.at("host").as_string(), .pid = json.at("pid").as_int(), .started = json.at("started").as_int()};
   } catch (const Error&) {
     return {};  // empty, or not yet whole
   }
 }
 
-std::string LockHolder::text() const { return Json(JsonObject{{"host", host}, {"pid", pid}, {"started", started}}).dump() + "\n"; }
+std::string LockHolder::text() const {
+  return Json(JsonObject{{"host", host}, {"pid", pid}, {"started", started}}).dump() + "\n";
+}
 
 bool LockHolder::is_alive() const { return host == host_name() && started > 0 && start_of(pid) == started; }
 
@@ -85,13 +88,16 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / "lo
   if (is_held || (!locked && (holder.is_alive() || is_elsewhere))) {
     ::close(descriptor_);
     fail(folder.string(), ": ", words_for(holder), " is writing this folder; wait until it ends, or end it",
-         is_held ? "" : concat(" (this file system has no locks: remove ", file_.string(), " if that process has ended)"));
+         is_held ? ""
+                 : concat(" (this file system has no locks: remove ", file_.string(), " if that process has ended)"));
   }
   if (is_elsewhere)
     log::warning(folder.string(), ": ", words_for(holder),
-                 " did not leave this folder in order; make sure that it has ended if this file system does not share ", "its locks between hosts");
+                 " did not leave this folder in order; make sure that it has ended if this file system does not share ",
+                 "its locks between hosts");
   const std::string note = self.text();
-  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
+  if (::ftruncate(descriptor_, 0) != 0 ||
+      ::pwrite(descriptor_, note.data(), note.size(), 0) != static_cast<ssize_t>(note.size())) {
     const std::string why = std::strerror(errno);
     ::close(descriptor_);
     fail(file_.string(), ": cannot write: ", why);

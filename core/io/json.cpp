@@ -21,7 +21,8 @@ std::string place(std::string_view text, size_t position, std::string_view sourc
 // Builds a Json from nlohmann's events; the stack holds the arrays and objects that are still open.
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Builder(std::string_view text, std::string_view source, int64_t first_line) : text_(text), source_(source), first_line_(first_line) {}
+  Builder(std::string_view text, std::string_view source, int64_t first_line)
+      : text_(text), source_(source), first_line_(first_line) {}
 
   bool null() override { return put(nullptr); }
   bool boolean(bool v) override { return put(v); }
@@ -180,7 +181,8 @@ Json::Json(const Json& other) {
 }
 
 std::string_view Json::kind_name() const {
-  constexpr std::string_view names[] = {"null", "a boolean", "an integer", "a number", "a string", "an array", "an object"};
+  constexpr std::string_view names[] = {"null",     "a boolean", "an integer", "a number",
+                                        "a string", "an array",  "an object"};
   return names[value_.index()];
 }
 
@@ -191,7 +193,8 @@ bool Json::as_bool(std::string_view what) const {
 
 int64_t Json::as_int(std::string_view what) const {
   if (const double* number = std::get_if<double>(&value_)) {
-    HONE_CHECK(*number == std::trunc(*number) && std::abs(*number) < 0x1p63, what, ": expected an integer, got ", number_text(*number));
+    HONE_CHECK(*number == std::trunc(*number) && std::abs(*number) < 0x1p63, what, ": expected an integer, got ",
+               number_text(*number));
     return static_cast<int64_t>(*number);
   }
   HONE_CHECK(is_int(), what, ": expected an integer, got ", kind_name());
@@ -222,7 +225,8 @@ const JsonObject& Json::as_object(std::string_view what) const {
 const Json* Json::find(std::string_view key) const {
   const JsonObject* object = std::get_if<JsonObject>(&value_);
   if (!object) return nullptr;
-  const auto found = std::find_if(object->rbegin(), object->rend(), [&](const auto& member) { return member.first == key; });
+  const auto found =
+      std::find_if(object->rbegin(), object->rend(), [&](const auto& member) { return member.first == key; });
   return found == object->rend() ? nullptr : &found->second;
 }
 

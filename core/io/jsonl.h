@@ -13,7 +13,8 @@ namespace hone {
 // By its name: .jsonl or .jsonl.gz.
 bool is_jsonl(std::string_view path);
 
-// The rows of a file one after another; blank lines are passed over. A malformed line is an Error "file:line:column: what".
+// The rows of a file one after another; blank lines are passed over. A malformed line is an Error "file:line:column:
+// what".
 class JsonlReader {
  public:
   explicit JsonlReader(const std::filesystem::path& path) : lines_(path) {}
@@ -32,7 +33,8 @@ void read_jsonl(const std::filesystem::path& path, const std::function<void(cons
 
 class JsonlWriter {
  public:
-  explicit JsonlWriter(const std::filesystem::path& path, FileWriter::Mode mode = FileWriter::Mode::truncate) : file_(path, mode) {}
+  explicit JsonlWriter(const std::filesystem::path& path, FileWriter::Mode mode = FileWriter::Mode::truncate)
+      : file_(path, mode) {}
   void write(const Json& row) { file_.write(row.dump() + "\n"); }
   // To be called at the end: what is still buffered is written, or an Error says why not.
   void flush() { file_.flush(); }

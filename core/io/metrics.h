@@ -1,6 +1,6 @@
 #pragma once
-// Metrics of a run: a name and a number at a step, written to metrics.jsonl (one object a step: {"step": n, "name": value, ...}) and to
-// TensorBoard event files. Names are TRL's where TRL has one.
+// Metrics of a run: a name and a number at a step, written to metrics.jsonl (one object a step: {"step": n, "name":
+// value, ...}) and to TensorBoard event files. Names are TRL's where TRL has one.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -20,10 +20,11 @@ class MetricsSink {
   virtual void flush() = 0;
 };
 
-// Appends to path. On opening, rows with a step of `first_step` or later are cut (a resumed run writes them again), a torn last line too.
+// Appends to path. On opening, rows with a step of `first_step` or later are cut (a resumed run writes them again), a
+// torn last line too.
 std::unique_ptr<MetricsSink> make_jsonl_sink(const std::filesystem::path& path, int64_t first_step);
-// A TensorBoard event file in folder (TFRecord framing, masked CRC32C); rows past first_step are superseded the way TensorBoard does it
-// (a SessionLog START event).
+// A TensorBoard event file in folder (TFRecord framing, masked CRC32C); rows past first_step are superseded the way
+// TensorBoard does it (a SessionLog START event).
 std::unique_ptr<MetricsSink> make_tensorboard_sink(const std::filesystem::path& folder, int64_t first_step);
 
 }  // namespace hone

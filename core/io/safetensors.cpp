@@ -17,8 +17,9 @@ namespace hone {
 namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // as the format's reference implementation
-constexpr std::pair<std::string_view, DType> kDtypes[] = {{"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}, {"F64", DType::f64},
-                                                          {"I32", DType::i32}, {"I64", DType::i64},   {"U8", DType::u8},   {"BOOL", DType::boolean}};
+constexpr std::pair<std::string_view, DType> kDtypes[] = {
+    {"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}, {"F64", DType::f64},
+    {"I32", DType::i32}, {"I64", DType::i64},   {"U8", DType::u8},   {"BOOL", DType::boolean}};
 
 DType dtype_named(const std::string& name, const std::string& what) {
   std::string known;
@@ -30,7 +31,8 @@ DType dtype_named(const std::string& name, const std::string& what) {
 }
 
 std::string_view safetensors_name(DType dtype) {
-  return std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const auto& pair) { return pair.second == dtype; })->first;
+  return std::find_if(std::begin(kDtypes), std::end(kDtypes), [&](const auto& pair) { return pair.second == dtype; })
+      ->first;
 }
 
 // A whole file's bytes: mapped, or unpacked from .gz.
@@ -59,7 +61,9 @@ class FileBytes {
   }
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
-  std::string_view view() const { return mapped_ ? std::string_view(static_cast<const char*>(mapped_), size_) : std::string_view(unpacked_); }
+  std::string_view view() const {
+    return mapped_ ? std::string_view(static_cast<const char*>(mapped_), size_) : std::string_view(unpacked_);
+  }
 
  private:
   std::string unpacked_;
@@ -84,8 +88,9 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
   for (const Json& dim : json.at("shape", what).as_array(what + ": shape")) {
     entry.shape.push_back(dim.as_int(what + ": shape"));
     HONE_CHECK(entry.shape.back() >= 0, what, ": a dim of the shape is negative: ", entry.shape.back());
-    HONE_CHECK(!__builtin_mul_overflow(bytes, static_cast<uint64_t>(entry.shape.back()), &bytes) && bytes < uint64_t{1} << 62, what,
-               ": the shape overflows");
+    HONE_CHECK(
+        !__builtin_mul_overflow(bytes, static_cast<uint64_t>(entry.shape.back()), &bytes) && bytes < uint64_t{1} << 62,
+        what, ": the shape overflows");
   }
   HONE_CHECK(entry.shape.size() <= 4, what, ": ", entry.shape.size(), " dims, at most 4 are supported");
   if (entry.shape.empty()) entry.shape = {1};
@@ -94,8 +99,10 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
   HONE_CHECK(offsets.size() == 2, what, ": data_offsets has ", offsets.size(), " members, expected 2");
   const int64_t begin = offsets[0].as_int(what + ": data_offsets"), end = offsets[1].as_int(what + ": data_offsets");
   HONE_CHECK(begin >= 0 && begin <= end, what, ": data_offsets [", begin, ", ", end, "] run backwards");
-  HONE_CHECK(static_cast<uint64_t>(end) <= data_size, what, ": ends at byte ", end, " of ", data_size, " of data: the file is cut short");
-  HONE_CHECK(static_cast<uint64_t>(end - begin) == bytes, what, ": ", end - begin, " bytes of data, its shape needs ", bytes);
+  HONE_CHECK(static_cast<uint64_t>(end) <= data_size, what, ": ends at byte ", end, " of ", data_size,
+             " of data: the file is cut short");
+  HONE_CHECK(static_cast<uint64_t>(end - begin) == bytes, what, ": ", end - begin, " bytes of data, its shape needs ",
+             bytes);
   entry.begin = data_begin + static_cast<uint64_t>(begin);
   entry.end = data_begin + static_cast<uint64_t>(end);
   return entry;
@@ -105,12 +112,14 @@ Entry parse_entry(const Json& json, const std::string& what, uint64_t data_begin
 void check_coverage(const Header& header, uint64_t data_begin, uint64_t file_size, const std::string& source) {
   std::vector<std::pair<const std::string*, const Entry*>> order;
   for (const auto& [name, entry] : header.entries) order.emplace_back(&name, &entry);
-  std::sort(order.begin(), order.end(),
-            [](const auto& a, const auto& b) { return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end); });
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.second->begin, a.second->end) < std::pair(b.second->begin, b.second->end);
+  });
   uint64_t at = data_begin;
   for (const auto& [name, entry] : order) {
     HONE_CHECK(entry->begin >= at, source, ": tensor '", *name, "' overlaps the one before it");
-    HONE_CHECK(entry->begin == at, source, ": ", entry->begin - at, " bytes before tensor '", *name, "' belong to none");
+    HONE_CHECK(entry->begin == at, source, ": ", entry->begin - at, " bytes before tensor '", *name,
+               "' belong to none");
     at = entry->end;
   }
   HONE_CHECK(at == file_size, source, ": the last ", file_size - at, " bytes belong to no tensor");
@@ -127,11 +136,13 @@ Header parse_header(std::string_view bytes, const std::string& source) {
   Header header;
   for (const auto& [name, member] : json.as_object(source + ": header")) {
     if (name == "__metadata__") {
-      for (const auto& [key, value] : member.as_object(source + ": __metadata__")) header.metadata[key] = value.as_string(source + ": __metadata__");
+      for (const auto& [key, value] : member.as_object(source + ": __metadata__"))
+        header.metadata[key] = value.as_string(source + ": __metadata__");
       continue;
     }
     const std::string what = source + ": tensor '" + name + "'";
-    HONE_CHECK(header.entries.emplace(name, parse_entry(member, what, data_begin, bytes.size() - data_begin)).second, what, " appears twice");
+    HONE_CHECK(header.entries.emplace(name, parse_entry(member, what, data_begin, bytes.size() - data_begin)).second,
+               what, " appears twice");
   }
   check_coverage(header, data_begin, bytes.size(), source);
   return header;
@@ -160,7 +171,8 @@ struct SafetensorsReader::Impl {
     Header header = parse_header(file->view(), path.string());
     metadata.merge(header.metadata);
     for (auto& [name, entry] : header.entries)
-      HONE_CHECK(places.emplace(name, Place{file, std::move(entry)}).second, path.string(), ": tensor '", name, "' is in another shard too");
+      HONE_CHECK(places.emplace(name, Place{file, std::move(entry)}).second, path.string(), ": tensor '", name,
+                 "' is in another shard too");
   }
 
   void open_index(const std::filesystem::path& path) {
@@ -169,11 +181,12 @@ struct SafetensorsReader::Impl {
     for (const auto& [name, file] : index.at("weight_map", path.string()).as_object(path.string() + ": weight_map"))
       names_of[file.as_string(path.string() + ": weight_map")].push_back(name);
     for (const auto& [file, names] : names_of) {
-      HONE_CHECK(std::filesystem::path(file).filename() == file && file != "..", path.string(), ": weight_map: '", file, "' is no file beside it");
+      HONE_CHECK(std::filesystem::path(file).filename() == file && file != "..", path.string(), ": weight_map: '", file,
+                 "' is no file beside it");
       open_file(path.parent_path() / file);
       for (const std::string& name : names)
-        HONE_CHECK(places.contains(name) && places.find(name)->second.file == files.back().get(), (path.parent_path() / file).string(), ": tensor '",
-                   name, "' is missing, the index says it is here");
+        HONE_CHECK(places.contains(name) && places.find(name)->second.file == files.back().get(),
+                   (path.parent_path() / file).string(), ": tensor '", name, "' is missing, the index says it is here");
     }
   }
 };
@@ -182,8 +195,10 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : impl_(
   std::filesystem::path file = path;
   if (std::filesystem::is_directory(path)) {
     constexpr const char* names[] = {"model.safetensors", "model.safetensors.index.json", "model.safetensors.gz"};
-    const auto found = std::find_if(std::begin(names), std::end(names), [&](const char* name) { return std::filesystem::exists(path / name); });
-    HONE_CHECK(found != std::end(names), path.string(), ": no model.safetensors in the folder, nor model.safetensors.index.json");
+    const auto found = std::find_if(std::begin(names), std::end(names),
+                                    [&](const char* name) { return std::filesystem::exists(path / name); });
+    HONE_CHECK(found != std::end(names), path.string(),
+               ": no model.safetensors in the folder, nor model.safetensors.index.json");
     file = path / *found;
   }
   impl_->source = file.string();
@@ -215,7 +230,8 @@ const std::map<std::string, std::string>& SafetensorsReader::metadata() const { 
 
 namespace {
 
-void write_shard(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
+void write_shard(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                 const std::map<std::string, std::string>& metadata) {
   JsonObject header, words;
   for (const auto& [key, value] : metadata) words.emplace_back(key, value);
   if (!words.empty()) header.emplace_back("__metadata__", std::move(words));
@@ -239,8 +255,8 @@ void write_shard(const std::filesystem::path& path, std::span<const NamedTensor>
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata,
-                       uint64_t max_shard_bytes) {
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata, uint64_t max_shard_bytes) {
   std::vector<NamedTensor> order = tensors;
   std::sort(order.begin(), order.end(), [](const NamedTensor& a, const NamedTensor& b) {
     const size_t a_size = size_of(a.tensor.dtype), b_size = size_of(b.tensor.dtype);
@@ -248,8 +264,8 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   });
   for (size_t i = 0; i < order.size(); ++i) {
     const Tensor& tensor = order[i].tensor;
-    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '", order[i].name,
-               "' is not a contiguous one on the host");
+    HONE_CHECK(tensor && tensor.device == DeviceKind::cpu && tensor.contiguous(), path.string(), ": tensor '",
+               order[i].name, "' is not a contiguous one on the host");
     HONE_CHECK(order[i].name != "__metadata__", path.string(), ": a tensor cannot be named __metadata__");
   }
   std::vector<std::string> names;
@@ -278,12 +294,14 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   };
   JsonObject weight_map;
   for (size_t s = 0; s < shards.size(); ++s) {
-    const std::string name = concat(path.stem().string(), "-", padded(s + 1), "-of-", padded(shards.size()), ".safetensors");
+    const std::string name =
+        concat(path.stem().string(), "-", padded(s + 1), "-of-", padded(shards.size()), ".safetensors");
     write_shard(path.parent_path() / name, shards[s], metadata);
     for (const NamedTensor& tensor : shards[s]) weight_map.emplace_back(tensor.name, name);
   }
   std::sort(weight_map.begin(), weight_map.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const Json index = JsonObject{{"metadata", JsonObject{{"total_size", static_cast<int64_t>(total)}}}, {"weight_map", std::move(weight_map)}};
+  const Json index = JsonObject{{"metadata", JsonObject{{"total_size", static_cast<int64_t>(total)}}},
+                                {"weight_map", std::move(weight_map)}};
   FileWriter writer(path.string() + ".index.json");
   writer.write(index.dump(2) + "\n");
   writer.flush();

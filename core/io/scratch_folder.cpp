@@ -61,7 +61,9 @@ void empty_folder(int top, Clock::time_point deadline = Clock::time_point::max()
       for (const std::string& inner : names_in(folder)) {
         if (::unlinkat(folder, inner.c_str(), 0) == 0) continue;
         allow_entry(folder, inner.c_str());
-        while (::renameat2(folder, inner.c_str(), top, std::to_string(moved++).c_str(), RENAME_NOREPLACE) != 0 && errno == EEXIST) continue;
+        while (::renameat2(folder, inner.c_str(), top, std::to_string(moved++).c_str(), RENAME_NOREPLACE) != 0 &&
+               errno == EEXIST)
+          continue;
       }
       ::close(folder);
       if (::unlinkat(top, name.c_str(), AT_REMOVEDIR) == 0) progress = true;
@@ -84,7 +86,8 @@ void remove_folder(int top, const std::string& path, Clock::time_point deadline 
   ::rmdir(path.c_str());
 }
 
-// Makes a folder and locks it. A process that looks for stale folders may have found it in between and have removed it: then another.
+// Makes a folder and locks it. A process that looks for stale folders may have found it in between and have removed it:
+// then another.
 int make_locked(std::string& path) {
   for (int attempt = 0; attempt < 16; ++attempt) {
     path = fs::temp_directory_path() / concat(prefix, "XXXXXX");

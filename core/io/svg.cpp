@@ -41,7 +41,8 @@ double tick_step(const Range& range) {
 // Where the plot begins below the chart's own top.
 double plot_top(const Chart& chart) {
   if (chart.curves.size() < 2) return 36;
-  return 36 + legend_line * static_cast<double>(std::ranges::count_if(chart.curves, [](const Curve& curve) { return !curve.points.empty(); }));
+  return 36 + legend_line * static_cast<double>(std::ranges::count_if(
+                                chart.curves, [](const Curve& curve) { return !curve.points.empty(); }));
 }
 double height_of(const Chart& chart) { return plot_top(chart) + plot_height + bottom; }
 
@@ -63,15 +64,19 @@ void draw(std::string& out, const Chart& chart, double offset) {
   const auto px = [&](double x) { return left + (x - xs.low) / (xs.high - xs.low) * (width - left - right); };
   const auto py = [&](double y) { return floor - (y - ys.low) / (ys.high - ys.low) * (floor - top); };
 
-  out += format_text("<text x=\"%g\" y=\"%g\" font-size=\"14\">", left, offset + 20) + escaped(chart.title) + "</text>\n";
-  out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">", (left + width - right) / 2, floor + bottom - 8) + escaped(chart.x_label) +
-         "</text>\n";
+  out +=
+      format_text("<text x=\"%g\" y=\"%g\" font-size=\"14\">", left, offset + 20) + escaped(chart.title) + "</text>\n";
+  out +=
+      format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">", (left + width - right) / 2, floor + bottom - 8) +
+      escaped(chart.x_label) + "</text>\n";
   for (double step = tick_step(xs), x = std::ceil(xs.low / step) * step; x <= xs.high + 1e-9 * step; x += step)
-    out += format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), floor + 16, std::abs(x) < step * 1e-6 ? 0 : x);
+    out += format_text("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", px(x), floor + 16,
+                       std::abs(x) < step * 1e-6 ? 0 : x);
   for (double step = tick_step(ys), y = std::ceil(ys.low / step) * step; y <= ys.high + 1e-9 * step; y += step)
-    out +=
-        format_text("<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-                    left, width - right, py(y), py(y), left - 6, py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
+    out += format_text(
+        "<line x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#e5e7eb\"/><text x=\"%g\" y=\"%.1f\" "
+        "text-anchor=\"end\">%g</text>\n",
+        left, width - right, py(y), py(y), left - 6, py(y) + 4, std::abs(y) < step * 1e-6 ? 0 : y);
   const auto point = [&](double x, double y) {
     if (std::isfinite(x) && std::isfinite(y)) out += format_text("%.1f,%.1f ", px(x), py(y));
   };
@@ -90,7 +95,8 @@ void draw(std::string& out, const Chart& chart, double offset) {
     for (const auto& [x, y] : curve.points) point(x, y);
     out += "\"/>\n";
     if (chart.curves.size() < 2) continue;
-    out += format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, legend, colour) + escaped(curve.name) + "</text>\n";
+    out +=
+        format_text("<text x=\"%g\" y=\"%g\" fill=\"%s\">", left, legend, colour) + escaped(curve.name) + "</text>\n";
     legend += legend_line;
   }
 }
@@ -100,8 +106,10 @@ void draw(std::string& out, const Chart& chart, double offset) {
 std::string svg_charts(const std::vector<Chart>& charts) {
   double height = 0;
   for (const Chart& chart : charts) height += height_of(chart);
-  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                                width, height);
+  std::string out = format_text(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" "
+      "font-size=\"11\">\n",
+      width, height);
   out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   double offset = 0;
   for (const Chart& chart : charts) {
@@ -120,21 +128,26 @@ std::string svg_bars(const std::string& title, const std::vector<Bar>& bars) {
   const auto finite = [](double v) { return std::isfinite(v) ? std::max(v, 0.0) : 0; };
   double longest = 0;
   for (const Bar& bar : bars) longest = std::max({longest, finite(bar.value), finite(bar.high)});
-  const double height = top + line * static_cast<double>(bars.size()) + 8, scale = (width - names - numbers) / (longest > 0 ? longest : 1);
-  std::string out = format_text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"11\">\n",
-                                width, height);
-  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">" + escaped(title) + "</text>\n";
+  const double height = top + line * static_cast<double>(bars.size()) + 8,
+               scale = (width - names - numbers) / (longest > 0 ? longest : 1);
+  std::string out = format_text(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" "
+      "font-size=\"11\">\n",
+      width, height);
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"8\" y=\"20\" font-size=\"14\">" +
+         escaped(title) + "</text>\n";
   for (size_t b = 0; b < bars.size(); ++b) {
     const Bar& bar = bars[b];
     const double y = top + line * static_cast<double>(b), middle = y + line / 2;
-    out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", names - 6, middle + 4) + escaped(bar.name) + "</text>\n";
-    out += format_text("<rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill=\"%s\"/>\n", names, y + 3, finite(bar.value) * scale, line - 6,
-                       colours[0]);
+    out += format_text("<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", names - 6, middle + 4) + escaped(bar.name) +
+           "</text>\n";
+    out += format_text("<rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" fill=\"%s\"/>\n", names, y + 3,
+                       finite(bar.value) * scale, line - 6, colours[0]);
     if (bar.low < bar.high)
-      out += format_text("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"black\"/>\n", names + finite(bar.low) * scale,
-                         names + finite(bar.high) * scale, middle, middle);
-    out += format_text("<text x=\"%.1f\" y=\"%g\">%.4g</text>\n", names + std::max(finite(bar.value), finite(bar.high)) * scale + 4, middle + 4,
-                       bar.value);
+      out += format_text("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\" stroke=\"black\"/>\n",
+                         names + finite(bar.low) * scale, names + finite(bar.high) * scale, middle, middle);
+    out += format_text("<text x=\"%.1f\" y=\"%g\">%.4g</text>\n",
+                       names + std::max(finite(bar.value), finite(bar.high)) * scale + 4, middle + 4, bar.value);
   }
   return out + "</svg>\n";
 }

@@ -1,6 +1,7 @@
-// TensorBoard's event files: TFRecords {u64 length, masked crc of it, bytes, masked crc of them} of protobuf Events, written by hand since
-// five fields are all that is needed: Event {1: double wall_time, 2: int64 step, 3: string file_version, 5: Summary, 7: SessionLog},
-// Summary {1: repeated Value {1: string tag, 2: float simple_value}}, SessionLog {1: status, START = 1}.
+// TensorBoard's event files: TFRecords {u64 length, masked crc of it, bytes, masked crc of them} of protobuf Events,
+// written by hand since five fields are all that is needed: Event {1: double wall_time, 2: int64 step, 3: string
+// file_version, 5: Summary, 7: SessionLog}, Summary {1: repeated Value {1: string tag, 2: float simple_value}},
+// SessionLog {1: status, START = 1}.
 #include <array>
 #include <chrono>
 #include <cstring>
@@ -15,7 +16,8 @@ constexpr auto kCrcTable = [] {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < 256; ++i) {
     uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ (0x82F63B78u & (0u - (c & 1u)));  // CRC-32C (Castagnoli), reflected
+    for (int bit = 0; bit < 8; ++bit)
+      c = (c >> 1) ^ (0x82F63B78u & (0u - (c & 1u)));  // CRC-32C (Castagnoli), reflected
     table[i] = c;
   }
   return table;
@@ -45,17 +47,21 @@ std::string varint(uint64_t value) {
 std::string field_varint(uint32_t number, uint64_t value) { return varint(number << 3) + varint(value); }
 std::string field_double(uint32_t number, double value) { return varint(number << 3 | 1) + little_endian(value); }
 std::string field_float(uint32_t number, float value) { return varint(number << 3 | 5) + little_endian(value); }
-std::string field_bytes(uint32_t number, std::string_view value) { return varint(number << 3 | 2) + varint(value.size()) + std::string(value); }
+std::string field_bytes(uint32_t number, std::string_view value) {
+  return varint(number << 3 | 2) + varint(value.size()) + std::string(value);
+}
 
-double wall_time() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 // A name that sorts after those of earlier files in the folder, since TensorBoard reads them in that order.
 std::filesystem::path new_file(const std::filesystem::path& folder) {
   make_folder(folder);
   for (int i = 0;; ++i) {
     const std::string part = std::to_string(i);
-    const std::string name =
-        concat("events.out.tfevents.", static_cast<int64_t>(wall_time()), ".", std::string(6 - std::min<size_t>(part.size(), 6), '0'), part, ".hone");
+    const std::string name = concat("events.out.tfevents.", static_cast<int64_t>(wall_time()), ".",
+                                    std::string(6 - std::min<size_t>(part.size(), 6), '0'), part, ".hone");
     if (!std::filesystem::exists(folder / name)) return folder / name;
   }
 }
@@ -69,7 +75,8 @@ class TensorboardSink : public MetricsSink {
   }
   void write(int64_t step, const Metrics& metrics) override {
     std::string summary;
-    for (const auto& [name, value] : metrics) summary += field_bytes(1, field_bytes(1, name) + field_float(2, static_cast<float>(value)));
+    for (const auto& [name, value] : metrics)
+      summary += field_bytes(1, field_bytes(1, name) + field_float(2, static_cast<float>(value)));
     event(step, field_bytes(5, summary));
     writer_.flush();
   }
@@ -77,7 +84,8 @@ class TensorboardSink : public MetricsSink {
 
  private:
   void event(int64_t step, const std::string& what) {
-    const std::string bytes = field_double(1, wall_time()) + (step == 0 ? "" : field_varint(2, static_cast<uint64_t>(step))) + what;
+    const std::string bytes =
+        field_double(1, wall_time()) + (step == 0 ? "" : field_varint(2, static_cast<uint64_t>(step))) + what;
     const std::string length = little_endian(static_cast<uint64_t>(bytes.size()));
     writer_.write(length + little_endian(masked_crc(length)) + bytes + little_endian(masked_crc(bytes)));
   }

@@ -10,7 +10,8 @@
 
 namespace hone {
 
-// One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in it, is an Error.
+// One key a line; empty lines and those that begin with # are skipped. A file without a key, or a key with a space in
+// it, is an Error.
 std::vector<std::string> read_keys(const std::filesystem::path& file);
 
 class BearerKeys {
@@ -23,7 +24,8 @@ class BearerKeys {
     return load(file);
   }
   void add(std::string_view key);
-  // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte of every one.
+  // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte
+  // of every one.
   bool admit(std::string_view authorization) const;
 
  private:

@@ -32,13 +32,16 @@ struct HttpChannel::Impl {
   explicit Impl(Url base) : url(std::move(base)) {}
 
   HttpResponse post(const std::string& target, const HttpRequest& request);
-  asio::awaitable<HttpResponse> exchange(const std::string& target, const HttpRequest& request, Clock::time_point deadline);
+  asio::awaitable<HttpResponse> exchange(const std::string& target, const HttpRequest& request,
+                                         Clock::time_point deadline);
   asio::awaitable<void> connect(Clock::time_point deadline);
   template <class Stream>
   asio::awaitable<HttpResponse> exchange_over(Stream& stream, const std::string& target, const HttpRequest& request);
 
   std::string host() const { return url.host.find(':') == std::string::npos ? url.host : "[" + url.host + "]"; }
-  std::string name_of(const std::string& target) const { return concat(url.tls ? "https://" : "http://", host(), ":", url.port, target); }
+  std::string name_of(const std::string& target) const {
+    return concat(url.tls ? "https://" : "http://", host(), ":", url.port, target);
+  }
   void drop() {
     tls.reset();
     socket.reset();
@@ -56,7 +59,8 @@ struct HttpChannel::Impl {
 };
 
 HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpRequest& request) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
   for (;;) {
     HONE_CHECK(!aborted, name_of(target), ": the channel was aborted");
     const bool kept = socket.has_value();
@@ -76,12 +80,14 @@ HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpReques
     } catch (const boost::system::system_error& problem) {
       const bool late = problem.code() == beast::error::timeout;
       if (aborted || (kept && !answered && !late)) continue;
-      fail(name_of(target), ": ", late ? concat("no answer within ", request.timeout, " seconds") : problem.code().message());
+      fail(name_of(target), ": ",
+           late ? concat("no answer within ", request.timeout, " seconds") : problem.code().message());
     }
   }
 }
 
-asio::awaitable<HttpResponse> HttpChannel::Impl::exchange(const std::string& target, const HttpRequest& request, Clock::time_point deadline) {
+asio::awaitable<HttpResponse> HttpChannel::Impl::exchange(const std::string& target, const HttpRequest& request,
+                                                          Clock::time_point deadline) {
   if (!socket) co_await connect(deadline);
   socket->expires_at(deadline);
   if (tls) co_return co_await exchange_over(*tls, target, request);
@@ -113,7 +119,8 @@ asio::awaitable<void> HttpChannel::Impl::connect(Clock::time_point deadline) {
 }
 
 template <class Stream>
-asio::awaitable<HttpResponse> HttpChannel::Impl::exchange_over(Stream& stream, const std::string& target, const HttpRequest& request) {
+asio::awaitable<HttpResponse> HttpChannel::Impl::exchange_over(Stream& stream, const std::string& target,
+                                                               const HttpRequest& request) {
   http::request<http::span_body<const char>> message(http::verb::post, target, 11);
   message.set(http::field::host, url.port == (url.tls ? "443" : "80") ? host() : host() + ":" + url.port);
   message.set(http::field::user_agent, "hone");
@@ -125,12 +132,14 @@ asio::awaitable<HttpResponse> HttpChannel::Impl::exchange_over(Stream& stream, c
 
   http::response_parser<http::string_body> parser;
   parser.body_limit(request.max_body);
-  boost::system::error_code problem;  // the header by itself: Beast 1.74 otherwise reads past the limit of a stated length
+  boost::system::error_code
+      problem;  // the header by itself: Beast 1.74 otherwise reads past the limit of a stated length
   co_await http::async_read_header(stream, buffer, parser, asio::redirect_error(use_awaitable, problem));
   answered = parser.got_some();
   if (problem) throw boost::system::system_error(problem);
   co_await http::async_read(stream, buffer, parser, use_awaitable);
-  HttpResponse out{.status = static_cast<int>(parser.get().result_int()), .body = {}, .headers = headers_of(parser.get())};
+  HttpResponse out{
+      .status = static_cast<int>(parser.get().result_int()), .body = {}, .headers = headers_of(parser.get())};
   out.body = std::move(parser.get().body());
   if (!parser.keep_alive() || buffer.size() > 0) drop();  // what nobody asked for is no answer to the next request
   co_return out;
@@ -140,7 +149,9 @@ HttpChannel::HttpChannel(Url base) : impl_(std::make_unique<Impl>(std::move(base
 
 HttpChannel::~HttpChannel() = default;
 
-HttpResponse HttpChannel::post(const std::string& target, const HttpRequest& request) { return impl_->post(target, request); }
+HttpResponse HttpChannel::post(const std::string& target, const HttpRequest& request) {
+  return impl_->post(target, request);
+}
 
 bool HttpChannel::connected() const {
   if (!impl_->socket) return false;

@@ -16,18 +16,21 @@ Url parse_url(std::string_view text) {
                "': a URL has printable ASCII characters alone");
   rest = rest.substr(0, rest.find('#'));
   const size_t path = rest.find_first_of("/?");
-  out.target = path == std::string_view::npos ? "/" : rest[path] == '?' ? "/" + std::string(rest.substr(path)) : std::string(rest.substr(path));
+  out.target = path == std::string_view::npos ? "/"
+               : rest[path] == '?'            ? "/" + std::string(rest.substr(path))
+                                              : std::string(rest.substr(path));
   std::string_view place = rest.substr(0, path);
-  HONE_CHECK(place.find('@') == std::string_view::npos, "a URL with a user name is not taken; a header may say who asks");
+  HONE_CHECK(place.find('@') == std::string_view::npos,
+             "a URL with a user name is not taken; a header may say who asks");
   const size_t bracket = place.starts_with('[') ? place.find(']') : 0;
   HONE_CHECK(bracket != std::string_view::npos, "'", text, "': the bracket is not closed");
   const size_t colon = place.find(':', bracket);
   out.port = colon == std::string_view::npos ? (out.tls ? "443" : "80") : std::string(place.substr(colon + 1));
   out.host = std::string(bracket > 0 ? place.substr(1, bracket - 1) : place.substr(0, colon));
   HONE_CHECK(!out.host.empty(), "'", text, "' names no host");
-  HONE_CHECK(
-      !out.port.empty() && out.port.size() <= 5 && out.port.find_first_not_of("0123456789") == std::string::npos && std::stoi(out.port) <= 65535, "'",
-      text, "': the port is '", out.port, "'");
+  HONE_CHECK(!out.port.empty() && out.port.size() <= 5 &&
+                 out.port.find_first_not_of("0123456789") == std::string::npos && std::stoi(out.port) <= 65535,
+             "'", text, "': the port is '", out.port, "'");
   return out;
 }
 

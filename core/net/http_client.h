@@ -32,7 +32,8 @@ struct HttpResponse {
   std::string_view header(std::string_view name) const { return find_header(headers, name); }
 };
 
-// One POST on a connection of its own, as HttpChannel does it (core/net/http_channel.h); any thread; blocks. A redirection is not followed.
+// One POST on a connection of its own, as HttpChannel does it (core/net/http_channel.h); any thread; blocks. A
+// redirection is not followed.
 HttpResponse http_post(const Url& url, HttpRequest request);
 
 }  // namespace hone

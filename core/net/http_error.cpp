@@ -23,7 +23,8 @@ std::string host_name(std::string_view host) {
   const bool bracketed = host.starts_with('[');
   const size_t end = bracketed ? host.find(']') : host.find(':');
   std::string_view port = end == std::string_view::npos ? "" : host.substr(end + (bracketed ? 1 : 0));
-  if (!port.empty() && (port.front() != ':' || port.find_first_not_of("0123456789", 1) != std::string_view::npos)) return "";
+  if (!port.empty() && (port.front() != ':' || port.find_first_not_of("0123456789", 1) != std::string_view::npos))
+    return "";
   return lower(bracketed ? host.substr(1, end == std::string_view::npos ? end : end - 1) : host.substr(0, end));
 }
 
@@ -56,8 +57,10 @@ HttpReply turn_down(int status, const std::string& message, const char* code, Ht
 }  // namespace
 
 void ServeAccess::fields(Fields& f) {
-  f("allowed_origins", allowed_origins, "origins (https://host:port) whose pages may ask from a browser, besides the server's own; * = all");
-  f("allowed_hosts", allowed_hosts, "names by which requests may call the server, besides localhost and its addresses; * = all");
+  f("allowed_origins", allowed_origins,
+    "origins (https://host:port) whose pages may ask from a browser, besides the server's own; * = all");
+  f("allowed_hosts", allowed_hosts,
+    "names by which requests may call the server, besides localhost and its addresses; * = all");
 }
 
 bool is_loopback(std::string_view host) {
@@ -66,7 +69,9 @@ bool is_loopback(std::string_view host) {
 }
 
 ServeGate::ServeGate(ServeAccess access, const std::string& host, std::optional<BearerKeys> keys)
-    : access_(std::move(access)), checks_host_(!keys && (is_loopback(host) || !access_.allowed_hosts.empty())), keys_(std::move(keys)) {}
+    : access_(std::move(access)),
+      checks_host_(!keys && (is_loopback(host) || !access_.allowed_hosts.empty())),
+      keys_(std::move(keys)) {}
 
 // HTTP/1.0 may leave it out, which browsers never do.
 bool ServeGate::allows_host(std::string_view host) const {
@@ -96,7 +101,9 @@ std::optional<HttpReply> ServeGate::refusal(const HttpHead& head, const ServeRou
                             "'; --allowed-hosts lets it be, or a key (--api-key-file)"),
                      "host_not_allowed");
   if (!allows_origin(head))
-    return turn_down(403, concat("pages of ", std::string(head.header("origin")).substr(0, 200), " may not ask here; --allowed-origins lets them"),
+    return turn_down(403,
+                     concat("pages of ", std::string(head.header("origin")).substr(0, 200),
+                            " may not ask here; --allowed-origins lets them"),
                      "origin_not_allowed");
   if (head.method == "OPTIONS" && is_foreign(head) && route)  // a browser asks first; it bears no key yet
     return HttpReply{.status = 204,
@@ -104,13 +111,16 @@ std::optional<HttpReply> ServeGate::refusal(const HttpHead& head, const ServeRou
                                  {"Access-Control-Allow-Headers", "authorization, content-type"},
                                  {"Access-Control-Max-Age", "600"}}};
   if (keys_ && !(route && route->open) && !keys_->admit(head.header("authorization")))
-    return turn_down(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key", {{"WWW-Authenticate", "Bearer"}});
+    return turn_down(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key",
+                     {{"WWW-Authenticate", "Bearer"}});
   if (!route) return turn_down(404, concat("there is no ", head.path.substr(0, 200), " here"), "not_found");
   if (head.method != route->method)
-    return turn_down(405, concat(head.path, " takes ", route->method, ", not ", head.method), "method_not_allowed", {{"Allow", route->method}});
+    return turn_down(405, concat(head.path, " takes ", route->method, ", not ", head.method), "method_not_allowed",
+                     {{"Allow", route->method}});
   if (head.method == "POST" && media_type(head.header("content-type")) != "application/json")
     return turn_down(415,
-                     concat(head.path, " takes application/json (Content-Type), not '", std::string(head.header("content-type")).substr(0, 200), "'"),
+                     concat(head.path, " takes application/json (Content-Type), not '",
+                            std::string(head.header("content-type")).substr(0, 200), "'"),
                      "unsupported_media_type");
   return std::nullopt;
 }

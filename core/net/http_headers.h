@@ -1,5 +1,6 @@
 #pragma once
-// HttpHeaders: the header lines of a request or a response, in their order. Where they have been received, names are in lower case.
+// HttpHeaders: the header lines of a request or a response, in their order. Where they have been received, names are in
+// lower case.
 #include <string>
 #include <string_view>
 #include <utility>

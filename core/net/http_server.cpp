@@ -24,7 +24,8 @@ void HttpServerConfig::fields(Fields& f) {
   f("tls_key", tls_key, "PEM file of the certificate's key");
   f("max_header_bytes", max_header_bytes, "longest header of a request");
   f("max_body_bytes", max_body_bytes, "longest body of a request");
-  f("max_unsent_bytes", max_unsent_bytes, "of an answer that a slow reader has not taken yet; more closes the connection");
+  f("max_unsent_bytes", max_unsent_bytes,
+    "of an answer that a slow reader has not taken yet; more closes the connection");
   f("max_connections", max_connections, "open at the same time; further ones wait");
   f("request_timeout", request_timeout, "seconds a request's header may take to arrive");
   f("body_timeout", body_timeout, "seconds its body may take after that");
@@ -34,8 +35,10 @@ void HttpServerConfig::fields(Fields& f) {
   f("threads", threads, "that read requests and write answers");
   f.require("port", port >= 0 && port <= 65535, "port must be in [0, 65535]");
   f.require("tls_key", tls_cert.empty() == tls_key.empty(), "tls_cert and tls_key go together");
-  f.require("max_header_bytes", max_header_bytes >= 1024 && max_header_bytes <= 1 << 24, "max_header_bytes must be in [1024, 2^24]");
-  f.require("max_body_bytes", max_body_bytes > 0 && max_body_bytes <= int64_t{1} << 32, "max_body_bytes must be in [1, 2^32]");
+  f.require("max_header_bytes", max_header_bytes >= 1024 && max_header_bytes <= 1 << 24,
+            "max_header_bytes must be in [1024, 2^24]");
+  f.require("max_body_bytes", max_body_bytes > 0 && max_body_bytes <= int64_t{1} << 32,
+            "max_body_bytes must be in [1, 2^32]");
   f.require("max_unsent_bytes", max_unsent_bytes > 0, "max_unsent_bytes must be positive");
   f.require("max_connections", max_connections > 0, "max_connections must be positive");
   for (const auto& [key, seconds] : {std::pair{"request_timeout", request_timeout},
@@ -48,7 +51,8 @@ void HttpServerConfig::fields(Fields& f) {
 }
 
 struct HttpServer::Impl {
-  Impl(const HttpServerConfig& c, HttpApp& a) : config(c), app(a), io(static_cast<int>(c.threads)), acceptor(asio::make_strand(io)) {}
+  Impl(const HttpServerConfig& c, HttpApp& a)
+      : config(c), app(a), io(static_cast<int>(c.threads)), acceptor(asio::make_strand(io)) {}
 
   void listen();
   void load_certificate();
@@ -92,7 +96,8 @@ void HttpServer::Impl::load_certificate() {
 
 void HttpServer::Impl::listen() {
   boost::system::error_code error;
-  const asio::ip::address address = asio::ip::make_address(config.host == "localhost" ? "127.0.0.1" : config.host, error);
+  const asio::ip::address address =
+      asio::ip::make_address(config.host == "localhost" ? "127.0.0.1" : config.host, error);
   HONE_CHECK(!error, "host '", config.host, "' is no address of this machine such as 127.0.0.1, 0.0.0.0 or ::1");
   const tcp::endpoint here(address, static_cast<uint16_t>(config.port));
   try {
@@ -131,8 +136,11 @@ void HttpServer::Impl::begin(Stream stream) {
 void HttpServer::Impl::start(tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  // A peer that vanished without a word is asked after silence, and given up where it does not acknowledge that, or what was sent to it.
-  const auto seconds = [&](double share) { return std::clamp(static_cast<int>(share * config.peer_timeout), 1, 32767); };  // what TCP takes
+  // A peer that vanished without a word is asked after silence, and given up where it does not acknowledge that, or
+  // what was sent to it.
+  const auto seconds = [&](double share) {
+    return std::clamp(static_cast<int>(share * config.peer_timeout), 1, 32767);
+  };  // what TCP takes
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>(seconds(0.5)), ignored);
   socket.set_option(asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>(seconds(0.125)), ignored);

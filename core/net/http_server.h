@@ -1,6 +1,6 @@
 #pragma once
-// HttpServer: HTTP/1.1 over TCP or TLS for an application that answers requests. Bounded in everything a client can make grow. Boost.Beast and
-// OpenSSL stay in http_server.cpp.
+// HttpServer: HTTP/1.1 over TCP or TLS for an application that answers requests. Bounded in everything a client can
+// make grow. Boost.Beast and OpenSSL stay in http_server.cpp.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,11 +19,11 @@ struct HttpServerConfig {
   int64_t max_body_bytes = int64_t{8} << 20;
   int64_t max_unsent_bytes = int64_t{4} << 20;  // of an answer, waiting for its reader
   int64_t max_connections = 4096;               // further ones wait to be accepted
-  double request_timeout = 30;                  // seconds for TLS, and for a request's header to arrive once its first byte has
-  double body_timeout = 30;                     // seconds for its body after that
-  double idle_timeout = 120;                    // seconds a connection may wait for its next request
-  double write_timeout = 30;                    // seconds until a piece of the answer has been taken
-  double peer_timeout = 120;                    // seconds until a peer that acknowledges nothing any more counts as gone
+  double request_timeout = 30;  // seconds for TLS, and for a request's header to arrive once its first byte has
+  double body_timeout = 30;     // seconds for its body after that
+  double idle_timeout = 120;    // seconds a connection may wait for its next request
+  double write_timeout = 30;    // seconds until a piece of the answer has been taken
+  double peer_timeout = 120;    // seconds until a peer that acknowledges nothing any more counts as gone
   int64_t threads = 2;
   void fields(Fields& f);
 };
@@ -35,8 +35,8 @@ class HttpApp {
   virtual std::optional<HttpReply> refuse(const HttpHead&) { return std::nullopt; }
   // Headers of whatever is answered to the request, errors too.
   virtual HttpHeaders headers_for(const HttpHead&) { return {}; }
-  // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long work belongs elsewhere. An
-  // exception is answered with error(500).
+  // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long
+  // work belongs elsewhere. An exception is answered with error(500).
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
   // The answer to what the server itself turns down: 400, 413, 431, 500.
   virtual HttpReply error(int status, const std::string& message) = 0;
@@ -52,8 +52,8 @@ class HttpServer {
   void stop();
   int64_t port() const;
   int64_t connections() const;
-  // Accepts no more, closes idle connections, and lets requests under way have their answers, for so many seconds at most. True if all had them;
-  // otherwise it may be called again to wait on.
+  // Accepts no more, closes idle connections, and lets requests under way have their answers, for so many seconds at
+  // most. True if all had them; otherwise it may be called again to wait on.
   bool drain(double seconds);
 
  private:

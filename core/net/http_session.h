@@ -32,8 +32,8 @@ class HttpConnection {
   virtual void drain() = 0;
 };
 
-// Requests one after the other. While one is being answered the socket is read on by a byte's worth of the next, so that a client that leaves is
-// noticed at once. All of it runs on the stream's strand.
+// Requests one after the other. While one is being answered the socket is read on by a byte's worth of the next, so
+// that a client that leaves is noticed at once. All of it runs on the stream's strand.
 template <class Stream>
 class HttpSession final : public HttpConnection, public std::enable_shared_from_this<HttpSession<Stream>> {
  public:
@@ -58,8 +58,9 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   using Error = boost::system::error_code;
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   static constexpr boost::asio::use_awaitable_t<> use_awaitable{};
-  static constexpr size_t kPeek = 4096;    // bytes of the next request that are read while one is answered
-  static constexpr size_t kPiece = 65536;  // of a longer body that are read at once: Beast reads as much as its buffer has room for
+  static constexpr size_t kPeek = 4096;  // bytes of the next request that are read while one is answered
+  static constexpr size_t kPiece =
+      65536;  // of a longer body that are read at once: Beast reads as much as its buffer has room for
 
   auto& socket() { return boost::beast::get_lowest_layer(stream_); }
 
@@ -99,8 +100,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
         [self = this->shared_from_this()]() -> awaitable<> {
           Error error;
           self->socket().expires_never();
-          const size_t count =
-              co_await self->stream_.async_read_some(self->buffer_.prepare(kPeek), boost::asio::redirect_error(use_awaitable, error));
+          const size_t count = co_await self->stream_.async_read_some(
+              self->buffer_.prepare(kPeek), boost::asio::redirect_error(use_awaitable, error));
           self->buffer_.commit(count);
           self->watching_ = false;
           self->left_ = bool(error);
@@ -158,7 +159,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     const auto wake = [weak = this->weak_from_this()] {
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
-    exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()), static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
+    exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()),
+                                           static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
     watch();
     std::string failure;
     try {
@@ -235,21 +237,25 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     if (error == http::error::end_of_stream || error == http::error::partial_message ||
         error.category() != http::make_error_code(http::error::bad_method).category())
       co_return false;
-    HttpReply reply = error == http::error::body_limit     ? app_.error(413, concat("the body is longer than ", config_.max_body_bytes, " bytes"))
-                      : error == http::error::header_limit ? app_.error(431, concat("the header is longer than ", config_.max_header_bytes, " bytes"))
-                                                           : app_.error(400, "this is no HTTP request: " + error.message());
+    HttpReply reply = error == http::error::body_limit
+                          ? app_.error(413, concat("the body is longer than ", config_.max_body_bytes, " bytes"))
+                      : error == http::error::header_limit
+                          ? app_.error(431, concat("the header is longer than ", config_.max_header_bytes, " bytes"))
+                          : app_.error(400, "this is no HTTP request: " + error.message());
     co_await send(std::move(reply), 11, false, false);
     co_return false;
   }
 
-  // What is closed with bytes unread is reset, and the client may lose the answer: so the end is told, and the rest is read, for a moment.
+  // What is closed with bytes unread is reset, and the client may lose the answer: so the end is told, and the rest is
+  // read, for a moment.
   awaitable<> linger() {
     Error error;
     socket().socket().shutdown(boost::asio::ip::tcp::socket::shutdown_send, error);
     if (watching_ || left_) co_return;
     socket().expires_after(std::chrono::seconds(1));
     std::vector<char> waste(65536);
-    while (!error) co_await socket().async_read_some(boost::asio::buffer(waste), boost::asio::redirect_error(use_awaitable, error));
+    while (!error)
+      co_await socket().async_read_some(boost::asio::buffer(waste), boost::asio::redirect_error(use_awaitable, error));
   }
 
   void patience() { socket().expires_after(seconds_of(config_.write_timeout)); }
@@ -268,7 +274,9 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
 
   template <class Message>
   static HttpHead head_of(const Message& message) {
-    HttpHead out{.method = std::string(message.method_string()), .path = std::string(message.target()), .headers = headers_of(message)};
+    HttpHead out{.method = std::string(message.method_string()),
+                 .path = std::string(message.target()),
+                 .headers = headers_of(message)};
     out.path = out.path.substr(0, out.path.find('?'));
     return out;
   }
@@ -278,9 +286,10 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   const HttpServerConfig& config_;
   HttpApp& app_;
   boost::beast::flat_buffer buffer_;
-  HttpHeaders headers_;                                                                          // of every answer to the request under way
-  std::shared_ptr<Exchange> exchange_;                                                           // the request that is being answered
-  const std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);  // what those before learn of it by
+  HttpHeaders headers_;                 // of every answer to the request under way
+  std::shared_ptr<Exchange> exchange_;  // the request that is being answered
+  const std::shared_ptr<std::atomic<bool>> ended_ =
+      std::make_shared<std::atomic<bool>>(false);  // what those before learn of it by
   bool watching_ = false, left_ = false, draining_ = false;
 };
 

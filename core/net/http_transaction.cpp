@@ -2,8 +2,13 @@
 
 namespace hone {
 
-Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> ended)
-    : head_(std::move(head)), body_(std::move(body)), max_unsent_(max_unsent), wake_(std::move(wake)), ended_(std::move(ended)) {}
+Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake,
+                   std::shared_ptr<const std::atomic<bool>> ended)
+    : head_(std::move(head)),
+      body_(std::move(body)),
+      max_unsent_(max_unsent),
+      wake_(std::move(wake)),
+      ended_(std::move(ended)) {}
 
 void Exchange::reply(HttpReply whole) {
   {

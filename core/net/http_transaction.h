@@ -26,25 +26,30 @@ struct HttpReply {
   HttpHeaders headers = {};  // further ones
 };
 
-// What the application sees of a request. It answers with a reply(), or with begin(), any number of write(), and end(); from any thread, then or
-// later.
+// What the application sees of a request. It answers with a reply(), or with begin(), any number of write(), and end();
+// from any thread, then or later.
 class Exchange {
  public:
-  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send. ended: set once the connection has.
-  Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake, std::shared_ptr<const std::atomic<bool>> ended);
+  // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send.
+  // ended: set once the connection has.
+  Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake,
+           std::shared_ptr<const std::atomic<bool>> ended);
   const HttpHead& head() const { return head_; }
   const std::string& body() const { return body_; }
 
   void reply(HttpReply whole);
-  // The answer in pieces: first.body, then what `next` appends to the string it is given, as soon as the piece before is sent; false: nothing
-  // follows. It is called on the connection's thread, and goes with the connection. What it throws ends the connection.
+  // The answer in pieces: first.body, then what `next` appends to the string it is given, as soon as the piece before
+  // is sent; false: nothing follows. It is called on the connection's thread, and goes with the connection. What it
+  // throws ends the connection.
   using NextPiece = std::function<bool(std::string& out)>;
   void reply(HttpReply first, NextPiece next);
   void begin(HttpReply first);  // its body is the first piece
-  // False where the client has left, or reads so slowly that more than max_unsent bytes wait: then the connection is closed.
+  // False where the client has left, or reads so slowly that more than max_unsent bytes wait: then the connection is
+  // closed.
   bool write(std::string_view piece);
   void end();
-  // `action` is called at most once, on the thread that notices, if the client leaves before it has the whole answer; at once if it has left already.
+  // `action` is called at most once, on the thread that notices, if the client leaves before it has the whole answer;
+  // at once if it has left already.
   void when_gone(std::function<void()> action);
   // Whether the client has left; after the answer, too, whatever its connection has carried since.
   bool gone() const;

@@ -96,10 +96,14 @@ std::vector<std::string> ChatFormat::names() {
 
 ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, int64_t today) {
   const auto has = [&](const std::string& token) { return tokenizer.find(token).has_value(); };
-  const auto usable = [&](const ChatParts::Style& style) { return std::all_of(style.needs.begin(), style.needs.end(), has); };
+  const auto usable = [&](const ChatParts::Style& style) {
+    return std::all_of(style.needs.begin(), style.needs.end(), has);
+  };
   if (name == "auto") name = !tokenizer.chat_template().empty() ? "template" : usable(styles()[0]) ? "chatml" : "plain";
-  const auto style = std::find_if(styles().begin(), styles().end(), [&](const ChatParts::Style& s) { return s.name == name; });
-  if (style == styles().end()) fail("unknown chat format '", name, "'", suggestion(name, names()), " (known: ", join(names(), ", "), ")");
+  const auto style =
+      std::find_if(styles().begin(), styles().end(), [&](const ChatParts::Style& s) { return s.name == name; });
+  if (style == styles().end())
+    fail("unknown chat format '", name, "'", suggestion(name, names()), " (known: ", join(names(), ", "), ")");
   for (const std::string& token : style->needs)
     HONE_CHECK(has(token), "chat format ", name, " needs the token ", token, ", which the tokenizer lacks");
 
@@ -112,7 +116,8 @@ ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, i
   parts->turn_end = style->turn_end;
   if (name == "template") {
     HONE_CHECK(!tokenizer.chat_template().empty(), "chat format template: ", tokenizer.chat_template_source(),
-               " has no chat template (tokenizer_config.json's chat_template or chat_template.jinja); choose chatml, llama3 or plain");
+               " has no chat template (tokenizer_config.json's chat_template or chat_template.jinja); choose chatml, "
+               "llama3 or plain");
     parts->chat.emplace(tokenizer, today);
     parts->turn_end = parts->chat->end_of_turn();
   }
@@ -121,15 +126,16 @@ ChatFormat ChatFormat::make(std::string_view name, const Tokenizer& tokenizer, i
   return out;
 }
 
-Pieces ChatFormat::render(const std::vector<Message>& messages, bool add_generation_prompt, size_t first_trained) const {
+Pieces ChatFormat::render(const std::vector<Message>& messages, bool add_generation_prompt,
+                          size_t first_trained) const {
   Pieces out;
   parts_->style->write(*parts_, {messages, add_generation_prompt, first_trained}, out);
   std::erase_if(out, [](const ChatPiece& piece) { return piece.text.empty(); });
   return out;
 }
 
-ChatTokens ChatFormat::encode(const Tokenizer& tokenizer, const std::vector<Message>& messages, bool add_generation_prompt,
-                              size_t first_trained) const {
+ChatTokens ChatFormat::encode(const Tokenizer& tokenizer, const std::vector<Message>& messages,
+                              bool add_generation_prompt, size_t first_trained) const {
   ChatTokens out;
   for (const ChatPiece& piece : render(messages, add_generation_prompt, first_trained)) {
     const std::vector<int32_t> ids = tokenizer.encode(piece.text, true, out.ids.empty());
@@ -156,7 +162,8 @@ Json messages_json(std::span<const Message> messages) {
 }
 
 std::vector<Message> parse_messages(const Json& messages, std::string_view source) {
-  HONE_CHECK(messages.is_array(), source, ": messages must be a list of {\"role\", \"content\"} objects, not ", messages.kind_name());
+  HONE_CHECK(messages.is_array(), source, ": messages must be a list of {\"role\", \"content\"} objects, not ",
+             messages.kind_name());
   HONE_CHECK(!messages.as_array().empty(), source, ": messages is empty");
   static const std::array<std::string_view, 4> roles = {"system", "user", "assistant", "tool"};
   std::vector<Message> out;
@@ -165,11 +172,11 @@ std::vector<Message> parse_messages(const Json& messages, std::string_view sourc
     HONE_CHECK(row.is_object(), where, " must be an object, not ", row.kind_name());
     const Json *role = row.find("role"), *content = row.find("content");
     HONE_CHECK(role && role->is_string(), where, ".role must be one of system, user, assistant, tool");
-    HONE_CHECK(std::find(roles.begin(), roles.end(), role->as_string()) != roles.end(), where, ".role is '", role->as_string(),
-               "'; known: system, user, assistant, tool");
+    HONE_CHECK(std::find(roles.begin(), roles.end(), role->as_string()) != roles.end(), where, ".role is '",
+               role->as_string(), "'; known: system, user, assistant, tool");
     const bool calls = row.find("tool_calls") != nullptr;  // a message of tool calls need not say anything
-    HONE_CHECK((content && content->is_string()) || (calls && (!content || content->is_null())), where, ".content must be a string, not ",
-               content ? content->kind_name() : "missing");
+    HONE_CHECK((content && content->is_string()) || (calls && (!content || content->is_null())), where,
+               ".content must be a string, not ", content ? content->kind_name() : "missing");
     Message message{role->as_string(), content && content->is_string() ? content->as_string() : "", Json()};
     for (const auto& [key, value] : row.as_object()) {
       if (key == "role" || (key == "content" && value.is_string())) continue;

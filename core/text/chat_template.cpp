@@ -22,18 +22,21 @@ std::vector<Message> with_reply(const std::vector<Message>& messages, size_t rep
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
-// The first token of the text that is no part of ordinary text: a special token, else one that was added to the vocabulary.
+// The first token of the text that is no part of ordinary text: a special token, else one that was added to the
+// vocabulary.
 std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = tokenizer.encode(text), stops = tokenizer.stop_ids();
-  const auto special = [&](int32_t id) { return tokenizer.is_special(id) || std::ranges::find(stops, id) != stops.end(); };
+  const auto special = [&](int32_t id) {
+    return tokenizer.is_special(id) || std::ranges::find(stops, id) != stops.end();
+  };
   const auto added = [&](int32_t id) { return tokenizer.is_added(id) && !is_blank(tokenizer.token(id)); };
   auto found = std::ranges::find_if(ids, special);
   if (found == ids.end()) found = std::ranges::find_if(ids, added);
   return found == ids.end() ? std::nullopt : std::optional(*found);
 }
 
-// The header of an assistant's turn: what the text that asks for a turn has in common with the end of the text before an earlier turn's reply. The
-// former may go on (with the beginning of a thinking block).
+// The header of an assistant's turn: what the text that asks for a turn has in common with the end of the text before
+// an earlier turn's reply. The former may go on (with the beginning of a thinking block).
 std::string shared_header(std::string_view prompt, std::string_view before_reply) {
   while (!prompt.empty() && !before_reply.ends_with(prompt)) prompt.remove_suffix(1);
   return std::string(prompt);
@@ -51,15 +54,18 @@ ChatTemplate::ChatTemplate(const Tokenizer& tokenizer, int64_t today)
 }
 
 JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
-  Json variables =
-      JsonObject{{"messages", messages_json(messages)}, {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", add_generation_prompt}};
+  Json variables = JsonObject{{"messages", messages_json(messages)},
+                              {"tools", nullptr},
+                              {"documents", nullptr},
+                              {"add_generation_prompt", add_generation_prompt}};
   for (const auto& [name, text] : {std::pair{"bos_token", &bos_}, {"eos_token", &eos_}, {"pad_token", &pad_}}) {
     if (!text->empty()) variables.set(name, *text);
   }
   return template_.render(variables, today_);
 }
 
-// Templates complain about conversations that never are (roles that do not alternate, an unfinished tool call): such a rendering tells nothing.
+// Templates complain about conversations that never are (roles that do not alternate, an unfinished tool call): such a
+// rendering tells nothing.
 std::optional<std::string> ChatTemplate::try_render(std::vector<Message> messages, bool add_generation_prompt) const {
   try {
     return render(messages, add_generation_prompt).text;
@@ -69,7 +75,8 @@ std::optional<std::string> ChatTemplate::try_render(std::vector<Message> message
 }
 
 // None unless the marker is rendered once.
-std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector<Message>& messages, const std::string& marker) const {
+std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector<Message>& messages,
+                                                               const std::string& marker) const {
   const std::optional<std::string> text = try_render(messages, false);
   if (!text) return std::nullopt;
   const size_t at = text->find(marker);
@@ -77,7 +84,8 @@ std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector
   return Surroundings{text->substr(0, at), text->substr(at + marker.size())};
 }
 
-// What a turn looks like in general, from conversations of a question and a reply. Some templates demand a system message.
+// What a turn looks like in general, from conversations of a question and a reply. Some templates demand a system
+// message.
 void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
   for (const int32_t id : tokenizer.stop_ids()) turn_ends_.push_back(tokenizer.token(id));
   const Message system{"system", "Answer.", {}}, question{"user", "Question?", {}}, reply{"assistant", kMarker, {}};
@@ -87,11 +95,13 @@ void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
     const std::optional<Surroundings> last = around(answered, kMarker);
     if (!last) continue;
     last_tail_ = last->after;
-    if (const std::optional<int32_t> id = first_control_token(tokenizer, last_tail_)) end_of_turn_ = tokenizer.token(*id);
+    if (const std::optional<int32_t> id = first_control_token(tokenizer, last_tail_))
+      end_of_turn_ = tokenizer.token(*id);
     turn_ends_.push_back(end_of_turn_);
     const std::optional<std::string> prompt = try_render(asked, true), without = try_render(asked, false);
     if (!prompt || !without) return;
-    const std::string added = prompt->substr(static_cast<size_t>(std::ranges::mismatch(*prompt, *without).in1 - prompt->begin()));
+    const std::string added =
+        prompt->substr(static_cast<size_t>(std::ranges::mismatch(*prompt, *without).in1 - prompt->begin()));
     answered.push_back(question);
     const std::optional<Surroundings> earlier = around(answered, kMarker);
     header_ = shared_header(added, earlier ? earlier->before : last->before);
@@ -116,7 +126,8 @@ size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   return end;
 }
 
-// Without what the template writes by itself between the header of a turn and its reply: a model has to write that, too.
+// Without what the template writes by itself between the header of a turn and its reply: a model has to write that,
+// too.
 size_t ChatTemplate::header_size(std::string_view before_reply) const {
   for (const std::string& prefix : reply_prefixes_) {
     if (before_reply.ends_with(header_ + prefix)) return before_reply.size() - prefix.size();
@@ -128,14 +139,19 @@ size_t ChatTemplate::header_size(std::string_view before_reply) const {
 class ChatTemplate::SpanSearch {
  public:
   SpanSearch(const ChatTemplate& chat, const std::vector<Message>& messages, const std::string& whole)
-      : chat_(chat), messages_(messages), whole_(whole), marker_(unused_in(whole, kMarker)), next_marker_(unused_in(whole, kNextMarker)) {}
+      : chat_(chat),
+        messages_(messages),
+        whole_(whole),
+        marker_(unused_in(whole, kMarker)),
+        next_marker_(unused_in(whole, kNextMarker)) {}
 
   // Where message `turn` begins: behind the prompt for it, or behind the header of another reply in its place.
   std::optional<size_t> begin_of(size_t turn) const {
     const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
     if (prompt && whole_.starts_with(*prompt)) return prompt->size();
     for (const bool all : {true, false}) {
-      const std::optional<Surroundings> probe = chat_.around(with_reply(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
+      const std::optional<Surroundings> probe =
+          chat_.around(with_reply(first_messages(all ? messages_.size() : turn + 1), turn, marker_), marker_);
       if (!probe) continue;
       const std::string header = probe->before.substr(0, chat_.header_size(probe->before));
       if (whole_.starts_with(header)) return header.size();
@@ -159,9 +175,12 @@ class ChatTemplate::SpanSearch {
   }
 
  private:
-  std::vector<Message> first_messages(size_t count) const { return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)}; }
+  std::vector<Message> first_messages(size_t count) const {
+    return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
 
-  // The part of `after` that is the turn's own: its end-of-turn token with what stands before it. The next message may hold such a token, too.
+  // The part of `after` that is the turn's own: its end-of-turn token with what stands before it. The next message may
+  // hold such a token, too.
   size_t end_in(const std::string& after, size_t turn) const {
     for (const std::string& token : chat_.turn_ends_) {
       if (!token.empty() && after.starts_with(token)) return token.size();
@@ -192,7 +211,8 @@ static std::vector<TextSpan> generation_spans(const JinjaTemplate::Output& rende
   return out;
 }
 
-std::vector<TextSpan> ChatTemplate::assistant_spans(const std::vector<Message>& messages, const JinjaTemplate::Output& rendered, size_t first) const {
+std::vector<TextSpan> ChatTemplate::assistant_spans(const std::vector<Message>& messages,
+                                                    const JinjaTemplate::Output& rendered, size_t first) const {
   const SpanSearch search(*this, messages, rendered.text);
   const bool marked = !rendered.generation.empty();
   if (marked && first == 0) return generation_spans(rendered, 0);
@@ -203,8 +223,10 @@ std::vector<TextSpan> ChatTemplate::assistant_spans(const std::vector<Message>& 
     const std::optional<size_t> end = begin && !marked ? search.end_of(i, *begin) : std::nullopt;
     HONE_CHECK(begin && (end || marked), "chat template: the assistant's turn in message ", i,
                " (counted from 0) cannot be found in the rendered text: the ",
-               "template leaves it out, or writes it in another way if its text or a later message changes; put {% generation %} ... ",
-               "{% endgeneration %} around the assistant's text in the template, or choose the chat format chatml, llama3 or plain");
+               "template leaves it out, or writes it in another way if its text or a later message changes; put {% "
+               "generation %} ... ",
+               "{% endgeneration %} around the assistant's text in the template, or choose the chat format chatml, "
+               "llama3 or plain");
     if (marked) return generation_spans(rendered, *begin);
     HONE_CHECK(out.empty() || *begin >= out.back().end, "chat template: the assistant's turn in message ", i,
                " (counted from 0) is not rendered behind the one before it");

@@ -1,8 +1,10 @@
 #pragma once
-// A model folder's Jinja chat template together with what it reads from the tokenizer, and the assistant's turns in what it writes.
+// A model folder's Jinja chat template together with what it reads from the tokenizer, and the assistant's turns in
+// what it writes.
 //
-// No template says which part of its text is a reply. Where it has no {% generation %} block the parts are found by rendering the conversation
-// again with one reply replaced by a marker: what stands before and after the marker is the template's.
+// No template says which part of its text is a reply. Where it has no {% generation %} block the parts are found by
+// rendering the conversation again with one reply replaced by a marker: what stands before and after the marker is the
+// template's.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,19 +22,22 @@ struct TextSpan {
 
 class ChatTemplate {
  public:
-  // Parses the tokenizer's chat template; an Error if there is none. today: what strftime_now reads, seconds since 1970.
+  // Parses the tokenizer's chat template; an Error if there is none. today: what strftime_now reads, seconds since
+  // 1970.
   ChatTemplate(const Tokenizer& tokenizer, int64_t today);
 
   // The template's own complaint (raise_exception) is an Error.
   JinjaTemplate::Output render(const std::vector<Message>& messages, bool add_generation_prompt) const;
 
-  // The token that ends the assistant's turn: the first special token after the reply in a conversation that ends with it. "" if the template
-  // writes none, or renders no conversation of a question and a reply.
+  // The token that ends the assistant's turn: the first special token after the reply in a conversation that ends with
+  // it. "" if the template writes none, or renders no conversation of a question and a reply.
   const std::string& end_of_turn() const { return end_of_turn_; }
 
-  // Where the assistant's turns from message `first` on stand in `rendered`, the text of all messages: from behind the header that asks for the
-  // turn to the end of its end-of-turn token. An Error names the message whose turn cannot be found.
-  std::vector<TextSpan> assistant_spans(const std::vector<Message>& messages, const JinjaTemplate::Output& rendered, size_t first) const;
+  // Where the assistant's turns from message `first` on stand in `rendered`, the text of all messages: from behind the
+  // header that asks for the turn to the end of its end-of-turn token. An Error names the message whose turn cannot be
+  // found.
+  std::vector<TextSpan> assistant_spans(const std::vector<Message>& messages, const JinjaTemplate::Output& rendered,
+                                        size_t first) const;
 
  private:
   class SpanSearch;
@@ -51,10 +56,11 @@ class ChatTemplate {
   std::string bos_, eos_, pad_;
   int64_t today_;
   std::string end_of_turn_;
-  std::vector<std::string> turn_ends_;       // the tokens that end a generation: the tokenizer's, and end_of_turn_
-  std::string header_;                       // of an assistant's turn, or its end
-  std::vector<std::string> reply_prefixes_;  // what the template writes between that and a reply (an empty thinking block)
-  std::string last_tail_;                    // what follows the reply that ends a conversation
+  std::vector<std::string> turn_ends_;  // the tokens that end a generation: the tokenizer's, and end_of_turn_
+  std::string header_;                  // of an assistant's turn, or its end
+  std::vector<std::string>
+      reply_prefixes_;     // what the template writes between that and a reply (an empty thinking block)
+  std::string last_tail_;  // what follows the reply that ends a conversation
 };
 
 }  // namespace hone

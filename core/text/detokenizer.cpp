@@ -15,7 +15,9 @@ size_t whole_characters(std::string_view text) {
 }
 
 // A special token, and an id that no token has, stand for nothing that is read.
-static bool has_text(const Tokenizer& tokenizer, int32_t id) { return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty(); }
+static bool has_text(const Tokenizer& tokenizer, int32_t id) {
+  return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty();
+}
 
 std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
   if (!tokenizer) return {};
@@ -25,10 +27,12 @@ std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
   return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
 }
 
-std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids, bool by_length) {
+std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids,
+                       bool by_length) {
   std::string text = tokenizer.decode(ids, true);
   if (by_length) return text;
-  const size_t kept = tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
+  const size_t kept =
+      tokenizer.decode(ids.first(std::min(ids.size(), static_cast<size_t>(sampling.min_tokens))), true).size();
   size_t cut = text.size();
   for (const std::string& stop : sampling.stop)
     if (!stop.empty()) cut = std::min(cut, text.find(stop, kept - std::min(kept, stop.size() - 1)));
@@ -67,6 +71,8 @@ size_t ReplyText::held_back() const {
   return out;
 }
 
-std::string ReplyText::rest(const std::string& whole) const { return whole.size() > shown_.size() ? whole.substr(shown_.size()) : ""; }
+std::string ReplyText::rest(const std::string& whole) const {
+  return whole.size() > shown_.size() ? whole.substr(shown_.size()) : "";
+}
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// ReplyText: the text of a reply while it is written, in pieces that are never taken back: whole characters, and nothing that may turn out to be the
-// beginning of a stop string. The pieces and the rest join to Reply::text.
+// ReplyText: the text of a reply while it is written, in pieces that are never taken back: whole characters, and
+// nothing that may turn out to be the beginning of a stop string. The pieces and the rest join to Reply::text.
 #include <cstdint>
 #include <span>
 #include <string>
@@ -13,7 +13,8 @@ namespace hone {
 
 class ReplyText {
  public:
-  // tokenizer may be null: all text is empty. stops is copied; one counts once it ends after min_tokens ids. continues: with the lead_of() the reply.
+  // tokenizer may be null: all text is empty. stops is copied; one counts once it ends after min_tokens ids. continues:
+  // with the lead_of() the reply.
   ReplyText(const Tokenizer* tokenizer, std::vector<std::string> stops, int64_t min_tokens, bool continues)
       : tokenizer_(tokenizer), stops_(std::move(stops)), min_tokens_(min_tokens), continues_(continues) {}
   // What can be shown now that the reply has one more id.
@@ -34,10 +35,11 @@ class ReplyText {
 };
 
 // The text of a finished reply: without special tokens, and cut before the stop string that ended it.
-std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids, bool by_length);
+std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids,
+                       bool by_length);
 
-// What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's kind strip where a text begins.
-// tokenizer may be null.
+// What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's
+// kind strip where a text begins. tokenizer may be null.
 std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids);
 
 // The length of the longest beginning of the text that does not end within a UTF-8 character.

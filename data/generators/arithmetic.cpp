@@ -1,6 +1,7 @@
-// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of writers do it: carefully, with the
-// carry that comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner
-// column carries). A model that has read both can do either; which one pays is what a reward teaches.
+// Addition of two numbers of a fixed width ("047+085"), worked out column by column from the right as two kinds of
+// writers do it: carefully, with the carry that comes in (":7+5+0=12,4+8+1=13,0+0+1=01=0132"), or in haste, each column
+// by itself ("~7+5=2,4+8=2,0+0=00=0022": right only where no inner column carries). A model that has read both can do
+// either; which one pays is what a reward teaches.
 #include "core/base/rng.h"
 #include "data/generator.h"
 #include "data/index_loader.h"
@@ -29,7 +30,8 @@ class Arithmetic : public Generator {
     out.prompt = padded(a, digits_) + "+" + padded(b, digits_);
     out.answer = std::to_string(a + b);
     const bool work = Rng(static_cast<uint64_t>(seed_), stream_of("arithmetic/style"), problem).uniform() < worked_;
-    out.completion = (work ? careful(a, b) : hasty(a, b)) + "=" + padded(work ? a + b : without_carries(a, b), digits_ + 1);
+    out.completion =
+        (work ? careful(a, b) : hasty(a, b)) + "=" + padded(work ? a + b : without_carries(a, b), digits_ + 1);
     return out;
   }
 
@@ -44,7 +46,8 @@ class Arithmetic : public Generator {
   // One fixed order of all problems begins with the held-out ones; the train split orders the rest by its seed.
   uint64_t problem_at(const std::string& split, uint64_t index) const {
     const uint64_t all = static_cast<uint64_t>(count()), heldout = static_cast<uint64_t>(heldout_);
-    const uint64_t place = split == "test" ? index : heldout + Permutation(all - heldout, static_cast<uint64_t>(seed_), 1)(index);
+    const uint64_t place =
+        split == "test" ? index : heldout + Permutation(all - heldout, static_cast<uint64_t>(seed_), 1)(index);
     return Permutation(all, 0, 0)(place);
   }
 
@@ -56,7 +59,8 @@ class Arithmetic : public Generator {
   // Every column's sum but the leftmost loses its carry.
   int64_t without_carries(int64_t a, int64_t b) const {
     int64_t out = 0, place = 1;
-    for (int64_t column = 1; column < digits_; ++column, a /= 10, b /= 10, place *= 10) out += (a % 10 + b % 10) % 10 * place;
+    for (int64_t column = 1; column < digits_; ++column, a /= 10, b /= 10, place *= 10)
+      out += (a % 10 + b % 10) % 10 * place;
     return out + (a + b) * place;
   }
 
@@ -74,7 +78,8 @@ class Arithmetic : public Generator {
     std::string out;
     for (int64_t column = 0, carry = 0; column < digits_; ++column, a /= 10, b /= 10) {
       const int64_t sum = a % 10 + b % 10 + carry;
-      out += (column == 0 ? ":" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "+" + std::to_string(carry) + "=" + padded(sum, 2);
+      out += (column == 0 ? ":" : ",") + std::to_string(a % 10) + "+" + std::to_string(b % 10) + "+" +
+             std::to_string(carry) + "=" + padded(sum, 2);
       carry = sum / 10;
     }
     return out;
@@ -84,7 +89,8 @@ class Arithmetic : public Generator {
   double worked_ = 0.5;
 };
 
-[[maybe_unused]] const bool added = generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
+[[maybe_unused]] const bool added =
+    generators().add("arithmetic", [] { return std::unique_ptr<Generator>(new Arithmetic); });
 
 }  // namespace
 }  // namespace hone

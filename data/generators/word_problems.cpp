@@ -1,7 +1,7 @@
-// Word problems of one to three steps, like GSM8K's but small: "Mia has 12 marbles. Leo gives Mia 5 more. How many marbles does Mia have now?",
-// worked as "Mia has 12 + 5 = 17 marbles.\n#### 17" or, in haste, "#### 17" alone. Every number of a problem is at least 2. A problem belongs to the
-// test split where a hash of its text says so, whatever the settings it was drawn with: no test problem is a train problem of any other difficulty or
-// seed.
+// Word problems of one to three steps, like GSM8K's but small: "Mia has 12 marbles. Leo gives Mia 5 more. How many
+// marbles does Mia have now?", worked as "Mia has 12 + 5 = 17 marbles.\n#### 17" or, in haste, "#### 17" alone. Every
+// number of a problem is at least 2. A problem belongs to the test split where a hash of its text says so, whatever the
+// settings it was drawn with: no test problem is a train problem of any other difficulty or seed.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -92,10 +92,12 @@ class WordProblems : public Generator {
 
   Example example(const std::string& split, int64_t index) const override {
     const bool test = split == "test";
-    const uint64_t stream = stream_of(test ? "word_problems/test" : "word_problems/train") + static_cast<uint64_t>(index);
+    const uint64_t stream =
+        stream_of(test ? "word_problems/test" : "word_problems/train") + static_cast<uint64_t>(index);
     Rng rng(test ? 0 : static_cast<uint64_t>(seed_), stream);
     const bool work = rng.uniform() < worked_;
-    const auto steps = static_cast<uint64_t>(min_steps_) + rng.below(static_cast<uint64_t>(max_steps_ - min_steps_ + 1));
+    const auto steps =
+        static_cast<uint64_t>(min_steps_) + rng.below(static_cast<uint64_t>(max_steps_ - min_steps_ + 1));
     const auto& stories = by_steps_[steps - 1];
     const WordStory& story = *stories[rng.below(stories.size())];
     for (;;) {  // until the numbers work out and the problem is of the split
@@ -141,18 +143,22 @@ class WordProblems : public Generator {
     const Container& container = word_containers()[rng.below(word_containers().size())];
     out.word('s', container.one);
     out.word('c', container.many);
-    const auto number = [&](int64_t most) { return smallest + static_cast<int64_t>(rng.below(static_cast<uint64_t>(most - smallest + 1))); };
+    const auto number = [&](int64_t most) {
+      return smallest + static_cast<int64_t>(rng.below(static_cast<uint64_t>(most - smallest + 1)));
+    };
     for (const char slot : {'x', 'y', 'z', 'w'}) out.number(slot, number(max_number_));
     for (const char slot : {'j', 'k', 'm'}) out.number(slot, number(max_factor_));
     return out;
   }
 
-  int64_t min_steps_ = 1, max_steps_ = 3, max_number_ = 50, max_factor_ = 9, problems_ = 1000000, heldout_ = 1000, seed_ = 0;
+  int64_t min_steps_ = 1, max_steps_ = 3, max_number_ = 50, max_factor_ = 9, problems_ = 1000000, heldout_ = 1000,
+          seed_ = 0;
   double worked_ = 1;
   std::array<std::vector<const WordStory*>, 3> by_steps_;
 };
 
-[[maybe_unused]] const bool added = generators().add("word_problems", [] { return std::unique_ptr<Generator>(new WordProblems); });
+[[maybe_unused]] const bool added =
+    generators().add("word_problems", [] { return std::unique_ptr<Generator>(new WordProblems); });
 
 }  // namespace
 }  // namespace hone

@@ -6,10 +6,11 @@
 namespace hone {
 namespace {
 
-void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
+void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
+                   const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2);
-  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": ", heads, " heads of ", dim, " over ",
-             k.dim(1), " kv heads");
+  HONE_CHECK(q.rank == 3 && k.rank == 3 && k.dim(1) > 0 && heads % k.dim(1) == 0 && dim > 0, op.name(), ": ", heads,
+             " heads of ", dim, " over ", k.dim(1), " kv heads");
   check_shape(op, "q", q, {tokens, heads, dim});
   check_shape(op, "out", out, {tokens, heads, dim});
   check_shape(op, "k", k, {k.dim(0), k.dim(1), dim});
@@ -24,11 +25,12 @@ void check_blocks(const OpBase& op, const PagedKv& cache, int64_t sequences) {
   check_shape(op, "lengths", cache.lengths, {sequences}, DType::i32);
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s];
-    HONE_CHECK(length >= 0 && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length, " keys in ", max_blocks,
-               " blocks of ", cache.block_size);
+    HONE_CHECK(length >= 0 && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length,
+               " keys in ", max_blocks, " blocks of ", cache.block_size);
     for (int64_t b = 0; b * cache.block_size < length; ++b) {
       const int32_t block = cache.block_table.row<int32_t>(s)[b];
-      HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block, " of ", blocks, " blocks");
+      HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block, " of ", blocks,
+                 " blocks");
     }
   }
 }
@@ -40,18 +42,20 @@ void unpack_token(float* to, const uint8_t* values, const float* scales, int64_t
 
 }  // namespace
 
-AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& offsets) {
+AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                          const Tensor& v, const Tensor& offsets) {
   check_queries(op, out, q, k, v, offsets);
   check_shape(op, "k", k, {q.dim(0), k.dim(1), q.dim(2)});
   check_optional(op, "lse", lse, {q.dim(0), q.dim(1)});
   AttentionKeys keys{.k = k, .v = v, .offsets = offsets, .block_table = {}, .lengths = {}, .num_kv_heads = k.dim(1)};
   const int32_t* at = offsets.ptr<int32_t>();
-  for (int64_t s = 0; s + 1 < offsets.dim(0); ++s) keys.max_length = std::max<int64_t>(keys.max_length, at[s + 1] - at[s]);
+  for (int64_t s = 0; s + 1 < offsets.dim(0); ++s)
+    keys.max_length = std::max<int64_t>(keys.max_length, at[s + 1] - at[s]);
   return keys;
 }
 
-AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets) {
+AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache,
+                         const Tensor& offsets) {
   check_queries(op, out, q, cache.k, cache.v, offsets);
   const int64_t sequences = offsets.dim(0) - 1;
   check_blocks(op, cache, sequences);
@@ -63,7 +67,8 @@ AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, c
                      .block_size = cache.block_size,
                      .num_kv_heads = cache.k.dim(1)};
   for (int64_t s = 0; s < sequences; ++s) {
-    const int64_t length = cache.lengths.ptr<int32_t>()[s], tokens = offsets.ptr<int32_t>()[s + 1] - offsets.ptr<int32_t>()[s];
+    const int64_t length = cache.lengths.ptr<int32_t>()[s],
+                  tokens = offsets.ptr<int32_t>()[s + 1] - offsets.ptr<int32_t>()[s];
     HONE_CHECK(length >= tokens, op.name(), ": sequence ", s, " has ", length, " keys for ", tokens, " tokens");
     keys.max_length = std::max(keys.max_length, length);
   }
@@ -81,7 +86,9 @@ PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t
   const int32_t* const lengths = cache.lengths.ptr<int32_t>();
   int64_t blocks = 0;
   for (int64_t s = 0; s < sequences; ++s) blocks += (lengths[s] + size - 1) / size;
-  const auto take = [&](DType dtype, std::initializer_list<int64_t> dims) { return context.scratch().take(dtype, dims); };
+  const auto take = [&](DType dtype, std::initializer_list<int64_t> dims) {
+    return context.scratch().take(dtype, dims);
+  };
   PagedKv out = cache;
   out.k = take(DType::f32, {blocks * size, heads, dim}), out.v = take(DType::f32, {blocks * size, heads, dim});
   out.block_table = take(DType::i32, {sequences, cache.block_table.dim(1)});
@@ -90,14 +97,16 @@ PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t
     for (int64_t position = 0; position < lengths[s]; ++position) {
       const int64_t block = position / size;
       if (position % size == 0) out.block_table.row<int32_t>(s)[block] = static_cast<int32_t>(next++);
-      const int64_t from = cache.block_table.row<int32_t>(s)[block] * size + position % size, to = (next - 1) * size + position % size;
+      const int64_t from = cache.block_table.row<int32_t>(s)[block] * size + position % size,
+                    to = (next - 1) * size + position % size;
       unpack_token(out.k.row<float>(to), cache.k.row<uint8_t>(from), cache.k_scale.row<float>(from), heads, dim);
       unpack_token(out.v.row<float>(to), cache.v.row<uint8_t>(from), cache.v_scale.row<float>(from), heads, dim);
     }
   return out;
 }
 
-void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q, const Tensor& k) {
+void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q,
+                     const Tensor& k) {
   check_shape(attention_backward, "dq", dq, {q.dim(0), q.dim(1), q.dim(2)});
   check_shape(attention_backward, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)});
   check_shape(attention_backward, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)});

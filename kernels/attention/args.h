@@ -1,5 +1,6 @@
 #pragma once
-// What the CPU bodies of attention share: where a sequence's keys and values lie, packed or paged, and the checks of the ops' arguments.
+// What the CPU bodies of attention share: where a sequence's keys and values lie, packed or paged, and the checks of
+// the ops' arguments.
 #include <algorithm>
 
 #include "kernels/attention/attention.h"
@@ -12,12 +13,15 @@ struct KeyRows {
   int64_t k_stride = 0, v_stride = 0;
   const int32_t* blocks = nullptr;  // of the cache; nullptr: row j is position j
   int64_t block_size = 1;
-  int64_t row(int64_t position) const { return blocks ? blocks[position / block_size] * block_size + position % block_size : position; }
+  int64_t row(int64_t position) const {
+    return blocks ? blocks[position / block_size] * block_size + position % block_size : position;
+  }
   const float* k_row(int64_t position) const { return k + row(position) * k_stride; }
   const float* v_row(int64_t position) const { return v + row(position) * v_stride; }
 };
 
-// The keys of every sequence of a call. In a paged call the tokens are each sequence's last; in a packed one they are all of it.
+// The keys of every sequence of a call. In a paged call the tokens are each sequence's last; in a packed one they are
+// all of it.
 struct AttentionKeys {
   Tensor k, v, offsets;
   Tensor block_table, lengths;  // of a paged call
@@ -40,14 +44,19 @@ struct AttentionKeys {
 };
 
 // The first key that a query sees.
-inline int64_t first_key(int64_t position, int64_t window) { return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0; }
+inline int64_t first_key(int64_t position, int64_t window) {
+  return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0;
+}
 
 // Check what a call was given, block tables included, and say where its keys are.
-AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                          const Tensor& offsets);
-AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets);
-// A cache in fp8 as f32, in scratch memory of the caller's scope: the blocks that the call's sequences have, checked; any other cache as it is.
+AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                          const Tensor& v, const Tensor& offsets);
+AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache,
+                         const Tensor& offsets);
+// A cache in fp8 as f32, in scratch memory of the caller's scope: the blocks that the call's sequences have, checked;
+// any other cache as it is.
 PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t sequences);
-void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q, const Tensor& k);
+void check_gradients(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& q,
+                     const Tensor& k);
 
 }  // namespace hone

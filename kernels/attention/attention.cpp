@@ -14,12 +14,14 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and sums are scratch.
-double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim, const AttentionShape& shape, double* weights,
-              double* sums) {
+// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and
+// sums are scratch.
+double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
+              const AttentionShape& shape, double* weights, double* sums) {
   const int64_t first = first_key(position, shape.window);
   double top = -INFINITY, total = 0;
-  for (int64_t j = first; j <= position; ++j) top = std::max(top, weights[j] = double{shape.scale} * dot(q, keys.k_row(j), dim));
+  for (int64_t j = first; j <= position; ++j)
+    top = std::max(top, weights[j] = double{shape.scale} * dot(q, keys.k_row(j), dim));
   std::fill_n(sums, dim, 0.0);
   for (int64_t j = first; j <= position; ++j) {
     const double weight = std::exp(weights[j] - top);
@@ -31,7 +33,8 @@ double attend(float* out, const float* q, const KeyRows& keys, int64_t position,
   return top + std::log(total);
 }
 
-void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets, const AttentionShape& shape) {
+void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets,
+                const AttentionShape& shape) {
   const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / all.num_kv_heads;
   const ScratchScope scope(context);
   double* weights = context.scratch().take(DType::f64, {all.max_length}).ptr<double>();
@@ -39,13 +42,14 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const Attent
   for (int64_t s = 0; s + 1 < offsets.dim(0); ++s)
     for (int64_t t = offsets.ptr<int32_t>()[s]; t < offsets.ptr<int32_t>()[s + 1]; ++t)
       for (int64_t h = 0; h < heads; ++h) {
-        const double log_sum =
-            attend(out.row<float>(t) + h * dim, q.row<float>(t) + h * dim, all.rows(s, h / group), all.position(s, t), dim, shape, weights, sums);
+        const double log_sum = attend(out.row<float>(t) + h * dim, q.row<float>(t) + h * dim, all.rows(s, h / group),
+                                      all.position(s, t), dim, shape, weights, sums);
         if (lse) lse.row<float>(t)[h] = static_cast<float>(log_sum);
       }
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+             AttentionShape shape) {
   attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
 }
 
@@ -57,8 +61,8 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets
 
 // With p_j = exp(scale * q . k_j - lse) and delta = dout . out:
 // dv_j += p_j * dout,  ds_j = p_j * (dout . v_j - delta) * scale,  dq = sum of ds_j * k_j,  dk_j += ds_j * q.
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-              AttentionShape shape) {
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / std::max<int64_t>(k.dim(1), 1);
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);

@@ -1,5 +1,6 @@
-// Flash attention (Dao et al. 2022) for vector units: a unit of work is one kv head's query heads over a tile of queries, which walks the sequence's
-// keys in blocks. The packed and the paged op run the same unit, so a query has the same bits in both.
+// Flash attention (Dao et al. 2022) for vector units: a unit of work is one kv head's query heads over a tile of
+// queries, which walks the sequence's keys in blocks. The packed and the paged op run the same unit, so a query has the
+// same bits in both.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -10,7 +11,8 @@
 #define HONE_ATTENTION_TILE
 namespace hone {
 
-// Queries [first_query, first_query + num_queries) of a call, at positions from `position` on, each with `group` heads from `first_head` on.
+// Queries [first_query, first_query + num_queries) of a call, at positions from `position` on, each with `group` heads
+// from `first_head` on.
 struct AttentionTile {
   Tensor out, lse, q;
   KeyRows keys;
@@ -25,18 +27,20 @@ struct AttentionTile {
 HWY_BEFORE_NAMESPACE();
 namespace hone::HWY_NAMESPACE {
 
-// Softmax of one row's scores of one block, in place, against the running maximum and sum; returns the factor that earlier sums take. Scores outside
-// the span may be anything.
+// Softmax of one row's scores of one block, in place, against the running maximum and sum; returns the factor that
+// earlier sums take. Scores outside the span may be anything.
 HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   const Lanes d;
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   Vector highest = lowest;
-  for (int64_t j = 0; j < block_keys; j += lanes) highest = hn::Max(highest, hn::IfThenElse(in_span(span, j), hn::LoadU(d, scores + j), lowest));
+  for (int64_t j = 0; j < block_keys; j += lanes)
+    highest = hn::Max(highest, hn::IfThenElse(in_span(span, j), hn::LoadU(d, scores + j), lowest));
   const float before = top;
   top = std::max(top, hn::GetLane(hn::MaxOfLanes(d, highest)));
   RowSum sum;
   for (int64_t j = 0; j < block_keys; j += lanes) {
-    const Vector weight = hn::IfThenElseZero(in_span(span, j), exp_f32(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, top))));
+    const Vector weight =
+        hn::IfThenElseZero(in_span(span, j), exp_f32(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, top))));
     hn::StoreU(weight, d, scores + j);
     sum.at(j) = hn::Add(sum.at(j), weight);
   }
@@ -45,19 +49,24 @@ HWY_INLINE float soften(float* scores, Span span, float& top, float& total) {
   return factor;
 }
 
-// sums[i] += weights[i, j] * values[j] over each row's own span and no further: a key that a query does not see cannot reach it, be it NaN.
-HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, const Span* spans, int64_t rows, const float* values) {
+// sums[i] += weights[i, j] * values[j] over each row's own span and no further: a key that a query does not see cannot
+// reach it, be it NaN.
+HWY_INLINE void add_values(float* sums, int64_t columns, const float* weights, const Span* spans, int64_t rows,
+                           const float* values) {
   Span common = spans[0];
-  for (int64_t i = 1; i < rows; ++i) common = {std::max(common.first, spans[i].first), std::min(common.last, spans[i].last)};
+  for (int64_t i = 1; i < rows; ++i)
+    common = {std::max(common.first, spans[i].first), std::min(common.last, spans[i].last)};
   if (common.empty()) common = {block_keys, block_keys};
   for (int64_t i = 0; i < rows; ++i)
     if (spans[i].first < common.first)
-      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns, spans[i].first,
-               std::min(common.first, spans[i].last), columns, true);
-  if (!common.empty()) multiply(sums, columns, {weights, block_keys, 1}, rows, values, columns, common.first, common.last, columns, true);
+      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns,
+               spans[i].first, std::min(common.first, spans[i].last), columns, true);
+  if (!common.empty())
+    multiply(sums, columns, {weights, block_keys, 1}, rows, values, columns, common.first, common.last, columns, true);
   for (int64_t i = 0; i < rows; ++i)
     if (spans[i].last > common.last)
-      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns, common.last, spans[i].last, columns, true);
+      multiply(sums + i * columns, columns, {weights + i * block_keys, block_keys, 1}, 1, values, columns, common.last,
+               spans[i].last, columns, true);
 }
 
 void attend_tile(const AttentionTile& tile, float* scratch) {
@@ -78,7 +87,8 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
   std::fill_n(tops, rows, -std::numeric_limits<float>::infinity());
   std::fill_n(totals, rows, 0.0f);
 
-  for (int64_t start = first_key(tile.position, tile.window) / block_keys * block_keys; start <= last_position; start += block_keys) {
+  for (int64_t start = first_key(tile.position, tile.window) / block_keys * block_keys; start <= last_position;
+       start += block_keys) {
     const int64_t count = std::min(block_keys, last_position + 1 - start);
     pack_columns(keys, count, dim, [&](int64_t j) { return tile.keys.k_row(start + j); });
     for (int64_t j = 0; j < count; ++j) pack_row(values + j * columns, tile.keys.v_row(start + j), dim, 1.0f);
@@ -98,7 +108,8 @@ void attend_tile(const AttentionTile& tile, float* scratch) {
         const float factor = soften(scores + (r + i) * block_keys, spans[i], tops[r + i], totals[r + i]);
         if (factor != 1)
           for (int64_t c = 0; c < columns; c += lanes)
-            hn::StoreU(hn::Mul(hn::LoadU(Lanes(), sums + (r + i) * columns + c), hn::Set(Lanes(), factor)), Lanes(), sums + (r + i) * columns + c);
+            hn::StoreU(hn::Mul(hn::LoadU(Lanes(), sums + (r + i) * columns + c), hn::Set(Lanes(), factor)), Lanes(),
+                       sums + (r + i) * columns + c);
       }
       add_values(sums + r * columns, columns, scores + r * block_keys, spans, few, values);
     }
@@ -123,9 +134,11 @@ namespace {
 
 HWY_EXPORT(attend_tile);
 
-void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets, const AttentionShape& shape) {
+void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets,
+                const AttentionShape& shape) {
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
-  const int64_t queries = std::max<int64_t>(1, 128 / group);  // of a tile: about 128 rows share the packing of a block's keys
+  const int64_t queries =
+      std::max<int64_t>(1, 128 / group);  // of a tile: about 128 rows share the packing of a block's keys
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
   int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // before each sequence
@@ -136,7 +149,8 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const Attent
   for_each_unit(context, units, floats, [&](int64_t index, float* scratch) {
     const int64_t unit = units - 1 - index, tile = unit / all.num_kv_heads,
                   kv_head = unit % all.num_kv_heads;  // a sequence's later tiles, the long ones, go first
-    const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1, first = at[s] + (tile - tiles[s]) * queries;
+    const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1,
+                  first = at[s] + (tile - tiles[s]) * queries;
     HWY_DYNAMIC_DISPATCH(attend_tile)
     ({.out = out,
       .lse = lse,
@@ -153,7 +167,8 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const Attent
   });
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+             AttentionShape shape) {
   attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
 }
 
@@ -163,13 +178,17 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets
   attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, kv, offsets), offsets, shape);
 }
 
-bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
+bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
+                      const AttentionShape&) {
   return q.dim(2) <= 256;
 }
-bool paged_supports(const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) { return q.dim(2) <= 256; }
+bool paged_supports(const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
+  return q.dim(2) <= 256;
+}
 
-[[maybe_unused]] const bool added = attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&
-                                    attention_paged.add({"blocked", DeviceKind::cpu, paged, 10, paged_supports});
+[[maybe_unused]] const bool added =
+    attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&
+    attention_paged.add({"blocked", DeviceKind::cpu, paged, 10, paged_supports});
 
 }  // namespace
 }  // namespace hone

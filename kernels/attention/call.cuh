@@ -1,8 +1,9 @@
 #pragma once
-// A call of attention as CUDA kernels take it, packed or paged, checked by its shapes alone (nothing is read from the device).
+// A call of attention as CUDA kernels take it, packed or paged, checked by its shapes alone (nothing is read from the
+// device).
 //
-// The queries of one kv head are numbered as rows: row r of a sequence is its token r / group with query head r % group of the group, so that all
-// of them share the keys they read.
+// The queries of one kv head are numbered as rows: row r of a sequence is its token r / group with query head r % group
+// of the group, so that all of them share the keys they read.
 #include <optional>
 
 #include "kernels/attention/attention.h"
@@ -28,7 +29,8 @@ struct Sequence {
 };
 template <class T>
 __device__ Sequence sequence_of(const Call<T>& call, int s) {
-  const int begin = call.offsets[s], tokens = call.offsets[s + 1] - begin, length = call.lengths ? call.lengths[s] : tokens;
+  const int begin = call.offsets[s], tokens = call.offsets[s + 1] - begin,
+            length = call.lengths ? call.lengths[s] : tokens;
   return {begin, tokens, length - tokens, length};
 }
 
@@ -40,12 +42,14 @@ __device__ int64_t slot_of(const Call<T>& call, const Sequence& sequence, int s,
   return int64_t{call.table[s * call.table_stride + block]} * call.block_size + (j - block * call.block_size);
 }
 
-// All rows of a call are cut into tiles of `rows`, each within one sequence: sequence s has those from offsets[s] * group / rows + s on, which is
-// at least as many as it needs. A tile may have no row.
+// All rows of a call are cut into tiles of `rows`, each within one sequence: sequence s has those from offsets[s] *
+// group / rows + s on, which is at least as many as it needs. A tile may have no row.
 struct Tile {
   int sequence, first_row;
 };
-inline int tile_bound(int tokens, int sequences, int group, int rows) { return static_cast<int>(int64_t{tokens} * group / rows) + sequences; }
+inline int tile_bound(int tokens, int sequences, int group, int rows) {
+  return static_cast<int>(int64_t{tokens} * group / rows) + sequences;
+}
 // Asked for by whole warps: each step tries 32 sequences.
 __device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group, int rows, int i) {
   const auto start = [&](int s) { return static_cast<int>(int64_t{offsets[s]} * group / rows) + s; };
@@ -66,11 +70,11 @@ inline int window_of(const AttentionShape& shape) {
 
 // keys: what k and v hold, where it is not what q does: their pointers are then of no use.
 template <class T>
-Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
-                const AttentionShape& shape, std::optional<DType> keys = {}) {
+Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                const Tensor& v, const Tensor& offsets, const AttentionShape& shape, std::optional<DType> keys = {}) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1);
-  HONE_CHECK(q.rank == 3 && k.rank == 3 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads of ", dim, " over ",
-             kv_heads, " kv heads");
+  HONE_CHECK(q.rank == 3 && k.rank == 3 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads,
+             " heads of ", dim, " over ", kv_heads, " kv heads");
   HONE_CHECK(shape.scale > 0, op.name(), ": scale ", shape.scale);
   check_shape(op, "q", q, {tokens, heads, dim}, q.dtype);
   check_shape(op, "out", out, {tokens, heads, dim}, q.dtype);
@@ -78,8 +82,8 @@ Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Te
   check_shape(op, "v", v, {k.dim(0), kv_heads, dim}, keys.value_or(q.dtype));
   check_optional(op, "lse", lse, {tokens, heads});
   check_shape(op, "offsets", offsets, {offsets.dim(0)}, DType::i32);
-  HONE_CHECK(offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && k.dim(0) < int64_t{1} << 31, op.name(), ": ", tokens, " tokens of ", heads,
-             " heads, ", k.dim(0), " keys, ", offsets.dim(0), " offsets");
+  HONE_CHECK(offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && k.dim(0) < int64_t{1} << 31, op.name(), ": ",
+             tokens, " tokens of ", heads, " heads, ", k.dim(0), " keys, ", offsets.dim(0), " offsets");
   Call<T> call{};
   call.out = numbers<T>(out), call.lse = lse ? numbers<float>(lse) : nullptr;
   call.q = numbers<const T>(q), call.k = numbers<const T>(k), call.v = numbers<const T>(v);
@@ -87,21 +91,23 @@ Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Te
   call.out_stride = out.row_stride, call.lse_stride = lse.row_stride, call.q_stride = q.row_stride;
   call.k_stride = k.row_stride, call.v_stride = v.row_stride;
   call.tokens = static_cast<int>(tokens), call.sequences = static_cast<int>(offsets.dim(0)) - 1;
-  call.kv_heads = static_cast<int>(kv_heads), call.group = static_cast<int>(heads / kv_heads), call.dim = static_cast<int>(dim);
+  call.kv_heads = static_cast<int>(kv_heads), call.group = static_cast<int>(heads / kv_heads),
+  call.dim = static_cast<int>(dim);
   call.window = window_of(shape), call.scale = shape.scale, call.c = exponent_scale(shape.scale);
   return call;
 }
 
 template <class T>
-Call<T> paged_call_of(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets, const AttentionShape& shape,
-                      std::optional<DType> keys = {}) {
+Call<T> paged_call_of(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets,
+                      const AttentionShape& shape, std::optional<DType> keys = {}) {
   Call<T> call = call_of<T>(op, out, {}, q, cache.k, cache.v, offsets, shape, keys);
   check_shape(op, "block_table", cache.block_table, {call.sequences, cache.block_table.dim(1)}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {call.sequences}, DType::i32);
-  HONE_CHECK(cache.block_size > 0 && cache.block_size * cache.block_table.dim(1) < int64_t{1} << 30, op.name(), ": ", cache.block_table.dim(1),
-             " blocks of ", cache.block_size);
+  HONE_CHECK(cache.block_size > 0 && cache.block_size * cache.block_table.dim(1) < int64_t{1} << 30, op.name(), ": ",
+             cache.block_table.dim(1), " blocks of ", cache.block_size);
   call.table = numbers<const int32_t>(cache.block_table), call.lengths = numbers<const int32_t>(cache.lengths);
-  call.table_stride = cache.block_table.row_stride, call.block_size = static_cast<int>(cache.block_size), call.block_shift = -1;
+  call.table_stride = cache.block_table.row_stride, call.block_size = static_cast<int>(cache.block_size),
+  call.block_shift = -1;
   for (int shift = 0; shift < 30; ++shift)
     if (call.block_size == 1 << shift) call.block_shift = shift;
   return call;

@@ -1,8 +1,9 @@
 #pragma once
 // Tensor instructions of one warp (mma.sync m16n8k16, bf16 with f32 sums) and the shared-memory tiles that feed them.
 //
-// An accumulator holds rows lane / 4 ([0], [1]) and lane / 4 + 8 ([2], [3]) of columns 2 (lane % 4) and the next. Tiles are rows of U units of
-// 16 bytes (U a multiple of 8), unit u of row r at place u ^ (r % 8), so that eight rows of one unit, or eight units of one row, meet no bank twice.
+// An accumulator holds rows lane / 4 ([0], [1]) and lane / 4 + 8 ([2], [3]) of columns 2 (lane % 4) and the next. Tiles
+// are rows of U units of 16 bytes (U a multiple of 8), unit u of row r at place u ^ (r % 8), so that eight rows of one
+// unit, or eight units of one row, meet no bank twice.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
@@ -23,7 +24,10 @@ __device__ inline void load_matrices(uint32_t (&to)[4], uint32_t from) {
                : "memory");
 }
 __device__ inline void load_matrices(uint32_t (&to)[2], uint32_t from) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(to[0]), "=r"(to[1]) : "r"(from) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(to[0]), "=r"(to[1])
+               : "r"(from)
+               : "memory");
 }
 __device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -32,7 +36,8 @@ __device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t from
                : "memory");
 }
 __device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -43,12 +48,14 @@ template <int U>
 __device__ inline uint32_t left_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 16, unit + lane / 16);
 }
-// 16 rows x 16 columns whose rows are the product's columns (keys of q . k): registers 0, 1 are rows 0..7, registers 2, 3 rows 8..15;
+// 16 rows x 16 columns whose rows are the product's columns (keys of q . k): registers 0, 1 are rows 0..7, registers 2,
+// 3 rows 8..15;
 template <int U>
 __device__ inline uint32_t right_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 8 + lane / 16 * 8, unit + lane / 8 % 2);
 }
-// 16 rows x 16 columns whose rows are summed over (keys of p . v), transposed: registers 0, 1 are columns 0..7, registers 2, 3 columns 8..15.
+// 16 rows x 16 columns whose rows are summed over (keys of p . v), transposed: registers 0, 1 are columns 0..7,
+// registers 2, 3 columns 8..15.
 template <int U>
 __device__ inline uint32_t summed_at(uint32_t tile, int row, int unit, int lane) {
   return unit_at<U>(tile, row + lane % 16, unit + lane / 16);
@@ -61,7 +68,8 @@ __device__ inline uint32_t pack_bf16(float low, float high) {
   return both;
 }
 
-// Heads are rounded up to 64, 128 or 256 numbers (zeros are added in shared memory, which changes no sum). Calls body(width).
+// Heads are rounded up to 64, 128 or 256 numbers (zeros are added in shared memory, which changes no sum). Calls
+// body(width).
 template <class Body>
 void with_width(int dim, Body body) {
   if (dim <= 64) return body(std::integral_constant<int, 64>{});
@@ -69,11 +77,13 @@ void with_width(int dim, Body body) {
   body(std::integral_constant<int, 256>{});
 }
 
-inline bool reads_in_units(const Tensor& x) { return x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
+inline bool reads_in_units(const Tensor& x) {
+  return x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
 inline bool has_units(const Tensor& q) { return q.dtype == DType::bf16 && q.dim(2) % 8 == 0 && q.dim(2) <= 256; }
 
-// Whether a paged call's sequence of so many tokens is decoded (decode.cuh) or taken in tiles of queries (tiles.cu): the same
-// bits.
+// Whether a paged call's sequence of so many tokens is decoded (decode.cuh) or taken in tiles of queries (tiles.cu):
+// the same bits.
 __host__ __device__ inline int decoded_rows(int group) { return (group + 15) / 16 * 16; }
 __host__ __device__ inline bool decodes(int tokens, int group) { return tokens * group <= decoded_rows(group); }
 

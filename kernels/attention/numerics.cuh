@@ -1,24 +1,26 @@
 #pragma once
-// The arithmetic that every CUDA forward body of attention follows, so that packed and paged calls, prefill in any chunks, decode and training give
-// a query the same bits, whichever body runs.
+// The arithmetic that every CUDA forward body of attention follows, so that packed and paged calls, prefill in any
+// chunks, decode and training give a query the same bits, whichever body runs.
 //
 // For one query and head, c = scale * log2(e), and bf16 numbers:
-//   Keys are cut into splits of 1024 and blocks of 128, both aligned to the sequence's position 0. A split starts at m = -inf, l = 0, o = 0.
-//   Its blocks are taken in ascending order:
-//     s     = q . k in one f32 accumulator from zero, 16 numbers of the head a tensor instruction, ascending (a tail of 8 is filled up with
+//   Keys are cut into splits of 1024 and blocks of 128, both aligned to the sequence's position 0. A split starts at m
+//   = -inf, l = 0, o = 0. Its blocks are taken in ascending order:
+//     s     = q . k in one f32 accumulator from zero, 16 numbers of the head a tensor instruction, ascending (a tail of
+//     8 is filled up with
 //             zeros); -inf where the query does not see the key.
 //     m'    = max(m, max of s);  base = base_of(m') is m', or 0 where m' is -inf.
 //     alpha = rescaling(m, base, c);  p = weight(s, c, shift_of(base, c)).
-//     o     = o * alpha, then p (rounded to bf16) . v into the same accumulator, 16 keys a tensor instruction, ascending.
-//     l     = fmaf(l, alpha, sum of p), p in f32. Of an accumulator's row, lane t of four holds columns 8 j + 2 t and 8 j + 2 t + 1: a lane adds
+//     o     = o * alpha, then p (rounded to bf16) . v into the same accumulator, 16 keys a tensor instruction,
+//     ascending. l     = fmaf(l, alpha, sum of p), p in f32. Of an accumulator's row, lane t of four holds columns 8 j
+//     + 2 t and 8 j + 2 t + 1: a lane adds
 //             its own from the lowest column on, then quad_sum() adds the lanes.
-//   Splits are merged into a total in ascending order: the first is the total, a later one goes through merge_factors() and merged().
-//   out = o * reciprocal(l), lse = log_sum(m, l, scale).
+//   Splits are merged into a total in ascending order: the first is the total, a later one goes through merge_factors()
+//   and merged(). out = o * reciprocal(l), lse = log_sum(m, l, scale).
 // For f32 numbers the same with s, o and the sum of p as chains of fmaf (kernels/attention_plain.cuh).
 //
-// What may be left out because it changes no bit: a block or a split that the query sees nothing of, 16 keys that it sees nothing of, columns
-// with p = 0 in a row's sum, a rescaling by alpha = 1 or of a zero. Keys past the sequence's end must not be read as they are (0 * NaN is NaN):
-// their v is taken as zero.
+// What may be left out because it changes no bit: a block or a split that the query sees nothing of, 16 keys that it
+// sees nothing of, columns with p = 0 in a row's sum, a rescaling by alpha = 1 or of a zero. Keys past the sequence's
+// end must not be read as they are (0 * NaN is NaN): their v is taken as zero.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone::attention {
@@ -51,12 +53,16 @@ __device__ inline MergeFactors merge_factors(float m_total, float m, float c) {
   const float top = fmaxf(m_total, m), base = base_of(top);
   return {top, rescaling(m_total, base, c), rescaling(m, base, c)};
 }
-__device__ inline float merged(float total, float split, MergeFactors factors) { return fmaf(total, factors.total, split * factors.split); }
+__device__ inline float merged(float total, float split, MergeFactors factors) {
+  return fmaf(total, factors.total, split * factors.split);
+}
 
 __device__ inline float reciprocal(float l) { return __frcp_rn(l); }
 __device__ inline float log_sum(float m, float l, float scale) { return fmaf(m, scale, logf(l)); }
 
 // The keys [first, position] that a query sees.
-__host__ __device__ inline int first_seen(int position, int window) { return window > 0 && position >= window ? position - window + 1 : 0; }
+__host__ __device__ inline int first_seen(int position, int window) {
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
 
 }  // namespace hone::attention

@@ -1,5 +1,5 @@
-// Attention for f32, plainly: 16 rows at a time, a thread a key for the scores and a thread a column of the head for the sums. Packed and paged
-// calls run the same kernel.
+// Attention for f32, plainly: 16 rows at a time, a thread a key for the scores and a thread a column of the head for
+// the sums. Packed and paged calls run the same kernel.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
@@ -23,14 +23,17 @@ __device__ float row_max(const float* s, int lane) {
 
 template <int D>  // dim rounded up
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
-  constexpr int sums = rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
+  constexpr int sums =
+      rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
   __shared__ float m[rows], l[rows], alpha[rows], total_m[rows], total_l[rows];
-  const Tile tile = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile =
+      tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
   const int tile_end = min(tile.first_row + rows, sequence.tokens * call.group);
   if (tile.first_row >= tile_end) return;
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, kv_head = static_cast<int>(blockIdx.y);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32,
+            kv_head = static_cast<int>(blockIdx.y);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
   const auto head = [&](int row) { return kv_head * call.group + row % call.group; };
   const auto token = [&](int row) { return int64_t{sequence.begin} + row / call.group; };
@@ -59,7 +62,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     __syncthreads();
   };
 
-  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys, block_end = position(tile_end - 1) / block_keys + 1;
+  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys,
+            block_end = position(tile_end - 1) / block_keys + 1;
   for (int block = block_begin; block < block_end; ++block) {
     __syncthreads();
     if (block % split_blocks == 0 && block > block_begin) {
@@ -92,7 +96,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     }
     __syncthreads();
     for (int r = warp; r < rows; r += threads / 32) {
-      const float before = m[r], now = fmaxf(before, row_max(p[r], lane)), base = base_of(now), shift = shift_of(base, call.c);
+      const float before = m[r], now = fmaxf(before, row_max(p[r], lane)), base = base_of(now),
+                  shift = shift_of(base, call.c);
       for (int i = lane; i < block_keys; i += 32) p[r][i] = weight(p[r][i], call.c, shift);
       __syncwarp();
       const float factor = rescaling(before, base, call.c), sum = row_sum(p[r], lane);
@@ -104,12 +109,14 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     for (int i = 0; i < sums; ++i) o[i] *= alpha[(thread + i * threads) / D];
     const int end = min(block_keys, sequence.length - block * block_keys);
     for (int j = 0; j < end; ++j) {
-      const float* const v = call.v + slot_of(call, sequence, tile.sequence, block * block_keys + j) * call.v_stride + kv_head * call.dim;
+      const float* const v =
+          call.v + slot_of(call, sequence, tile.sequence, block * block_keys + j) * call.v_stride + kv_head * call.dim;
       float value[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) value[i] = (thread + i * threads) % D < call.dim ? v[(thread + i * threads) % D] : 0;
 #pragma unroll
-      for (int i = 0; i < sums; ++i) o[i] = fmaf(p[(thread + i * threads) / D][j], value[D > threads ? i % 2 : 0], o[i]);
+      for (int i = 0; i < sums; ++i)
+        o[i] = fmaf(p[(thread + i * threads) / D][j], value[D > threads ? i % 2 : 0], o[i]);
     }
   }
   __syncthreads();
@@ -117,15 +124,18 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 #pragma unroll
   for (int i = 0; i < sums; ++i) {
     const int r = (thread + i * threads) / D, row = tile.first_row + r, d = (thread + i * threads) % D;
-    if (row < tile_end && d < call.dim) call.out[token(row) * call.out_stride + head(row) * call.dim + d] = o[i] * reciprocal(l[r]);
+    if (row < tile_end && d < call.dim)
+      call.out[token(row) * call.out_stride + head(row) * call.dim + d] = o[i] * reciprocal(l[r]);
   }
   const int row = tile.first_row + thread;
-  if (call.lse && thread < rows && row < tile_end) call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
+  if (call.lse && thread < rows && row < tile_end)
+    call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
 }
 
 void launch(Context& context, const OpBase& op, const Call<float>& call) {
   if (call.tokens == 0) return;
-  const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)), static_cast<unsigned>(call.kv_heads));
+  const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
+                  static_cast<unsigned>(call.kv_heads));
   const auto run = [&](auto width) { plain_kernel<width()><<<grid, threads, 0, cuda_stream(context)>>>(call); };
   if (call.dim <= 64)
     run(std::integral_constant<int, 64>{});
@@ -136,7 +146,8 @@ void launch(Context& context, const OpBase& op, const Call<float>& call) {
   check_launch(op);
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+             AttentionShape shape) {
   launch(context, attention_forward, call_of<float>(attention_forward, out, lse, q, k, v, offsets, shape));
 }
 void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
@@ -147,11 +158,12 @@ bool takes(const Tensor& q) { return q.dtype == DType::f32 && q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added =
     attention_forward.add({"plain", DeviceKind::cuda, forward, 0,
-                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
-                             return takes(q);
-                           }}) &&
+                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
+                              const Tensor&, const AttentionShape&) { return takes(q); }}) &&
     attention_paged.add({"plain", DeviceKind::cuda, paged, 0,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) { return takes(q); }});
+                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
+                           return takes(q);
+                         }});
 
 }  // namespace
 }  // namespace hone::attention

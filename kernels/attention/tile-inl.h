@@ -1,5 +1,5 @@
-// What the blocked bodies of attention, forward and backward, are made of: keys in blocks of `block_keys` aligned to position 0, one small matrix
-// product, and rows packed for it. Compiled once for each instruction set.
+// What the blocked bodies of attention, forward and backward, are made of: keys in blocks of `block_keys` aligned to
+// position 0, one small matrix product, and rows packed for it. Compiled once for each instruction set.
 #if defined(HONE_KERNELS_ATTENTION_TILE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef HONE_KERNELS_ATTENTION_TILE_INL_H
 #undef HONE_KERNELS_ATTENTION_TILE_INL_H
@@ -33,7 +33,8 @@ struct Weights {
 };
 
 template <int R, int N>
-HWY_INLINE void multiply_tile(float* out, int64_t out_row, Weights w, const float* m, int64_t m_row, int64_t begin, int64_t end, bool add) {
+HWY_INLINE void multiply_tile(float* out, int64_t out_row, Weights w, const float* m, int64_t m_row, int64_t begin,
+                              int64_t end, bool add) {
   const Lanes d;
   Vector sum[R][N];
 #pragma GCC unroll 4
@@ -58,17 +59,19 @@ HWY_INLINE void multiply_tile(float* out, int64_t out_row, Weights w, const floa
 }
 
 template <int R>
-void multiply_rows(float* out, int64_t out_row, Weights w, const float* m, int64_t m_row, int64_t begin, int64_t end, int64_t columns, bool add) {
+void multiply_rows(float* out, int64_t out_row, Weights w, const float* m, int64_t m_row, int64_t begin, int64_t end,
+                   int64_t columns, bool add) {
   int64_t c = 0;
-  for (; c + wide * lanes <= columns; c += wide * lanes) multiply_tile<R, wide>(out + c, out_row, w, m + c, m_row, begin, end, add);
+  for (; c + wide * lanes <= columns; c += wide * lanes)
+    multiply_tile<R, wide>(out + c, out_row, w, m + c, m_row, begin, end, add);
   for (; c < columns; c += lanes) multiply_tile<R, 1>(out + c, out_row, w, m + c, m_row, begin, end, add);
 }
 
-// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in [0, rows). Every element is one chain
-// of fused multiply-adds in ascending k: its bits depend neither on the other rows nor on where chains are cut. columns is rounded up to whole
-// vectors.
-inline void multiply(float* out, int64_t out_row, Weights w, int64_t rows, const float* m, int64_t m_row, int64_t begin, int64_t end, int64_t columns,
-                     bool add) {
+// out[i, 0:columns) = (add ? out : 0) + sum over k in [begin, end) of w(i, k) * m[k, 0:columns), for rows i in [0,
+// rows). Every element is one chain of fused multiply-adds in ascending k: its bits depend neither on the other rows
+// nor on where chains are cut. columns is rounded up to whole vectors.
+inline void multiply(float* out, int64_t out_row, Weights w, int64_t rows, const float* m, int64_t m_row, int64_t begin,
+                     int64_t end, int64_t columns, bool add) {
   for (int64_t i = 0; i < rows; i += 4) {
     const Weights part{w.data + i * w.row, w.row, w.column};
     float* to = out + i * out_row;
@@ -103,7 +106,8 @@ HWY_INLINE void transpose_four(D4 d4, float* to, const float* const* rows, int64
   int64_t i = 0;
   if constexpr (hn::MaxLanes(D4()) == 4) {
     for (; i + 4 <= dim; i += 4) {
-      const auto r0 = LoadU(d4, rows[0] + i), r1 = LoadU(d4, rows[1] + i), r2 = LoadU(d4, rows[2] + i), r3 = LoadU(d4, rows[3] + i);
+      const auto r0 = LoadU(d4, rows[0] + i), r1 = LoadU(d4, rows[1] + i), r2 = LoadU(d4, rows[2] + i),
+                 r3 = LoadU(d4, rows[3] + i);
       const auto even_low = InterleaveLower(d4, r0, r2), odd_low = InterleaveLower(d4, r1, r3);
       const auto even_high = InterleaveUpper(d4, r0, r2), odd_high = InterleaveUpper(d4, r1, r3);
       StoreU(InterleaveLower(d4, even_low, odd_low), d4, to + i * block_keys);
@@ -133,13 +137,15 @@ struct Span {
   bool empty() const { return first >= last; }
 };
 inline Span visible(int64_t position, int64_t window, int64_t block_start) {
-  return {std::max<int64_t>(first_key(position, window) - block_start, 0), std::min(position + 1 - block_start, block_keys)};
+  return {std::max<int64_t>(first_key(position, window) - block_start, 0),
+          std::min(position + 1 - block_start, block_keys)};
 }
 // Lanes i .. i + lanes of a block's columns that lie in the span.
 HWY_INLINE hn::Mask<Lanes> in_span(Span span, int64_t i) {
   const Lanes d;
   const auto column = hn::Iota(d, static_cast<float>(i));
-  return hn::And(hn::Ge(column, hn::Set(d, static_cast<float>(span.first))), hn::Lt(column, hn::Set(d, static_cast<float>(span.last))));
+  return hn::And(hn::Ge(column, hn::Set(d, static_cast<float>(span.first))),
+                 hn::Lt(column, hn::Set(d, static_cast<float>(span.last))));
 }
 
 }  // namespace hone::HWY_NAMESPACE

@@ -1,6 +1,6 @@
 #pragma once
-// Hopper's instructions as attention uses them, beyond those of hopper.cuh: rings of stages, boxes of heads, and products whose operands lie in
-// registers or in rows.
+// Hopper's instructions as attention uses them, beyond those of hopper.cuh: rings of stages, boxes of heads, and
+// products whose operands lie in registers or in rows.
 #include "kernels/cuda/hopper.cuh"
 
 namespace hone::sm90 {
@@ -34,24 +34,32 @@ struct RingPlace {
 // A box of a tensor [tokens, heads, dim] at (token, head, column), to shared memory; its bytes count at the barrier.
 __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
+          "r"(shared_address(to)),
       "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(head), "r"(token)
       : "memory");
 }
 
-// What all lanes of a warp have anyway, so that the compiler knows: addresses of products, and branches, then cost no vector instructions.
+// What all lanes of a warp have anyway, so that the compiler knows: addresses of products, and branches, then cost no
+// vector instructions.
 __device__ inline int uniform(int x) { return __shfl_sync(0xffffffffu, x, 0); }
 
 // Named barriers; 0 is __syncthreads()'s.
-__device__ inline void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-__device__ inline void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ inline void named_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ inline void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
-// Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8 rows). leading: bytes
-// between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
+// Describes a tile in shared memory whose rows of 128 bytes are swizzled by 128 bytes (1024-byte aligned groups of 8
+// rows). leading: bytes between neighbours of 64 columns, where columns are the operand's outer dim; unused otherwise.
 __device__ inline uint64_t smem_descriptor(uint32_t tile, uint32_t leading = 16) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{leading >> 4} << 16 | (tile >> 4 & 0x3fff);
 }
-__device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) { return smem_descriptor(shared_address(tile), leading); }
+__device__ inline uint64_t smem_descriptor(const void* tile, uint32_t leading = 16) {
+  return smem_descriptor(shared_address(tile), leading);
+}
 // The descriptor of a place further on in the tile.
 __device__ inline uint64_t further(uint64_t descriptor, uint32_t bytes) {
   return (descriptor & 0xffffffff00000000) | (static_cast<uint32_t>(descriptor) + (bytes >> 4));
@@ -63,39 +71,48 @@ __device__ inline void wgmma_fence_registers(uint32_t (&x)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+r"(x[i])::"memory");
 }
 
-#define HONE_R8(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), "+f"(x[i + 7])
+#define HONE_R8(x, i)                                                                                         \
+  "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3]), "+f"(x[i + 4]), "+f"(x[i + 5]), "+f"(x[i + 6]), \
+      "+f"(x[i + 7])
 #define HONE_R32(x, i) HONE_R8(x, i), HONE_R8(x, i + 8), HONE_R8(x, i + 16), HONE_R8(x, i + 24)
-#define HONE_REGISTERS_32 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define HONE_REGISTERS_64 \
-  HONE_REGISTERS_32       \
-  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define HONE_REGISTERS_32                                                                                              \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
+  "%31"
+#define HONE_REGISTERS_64                                                                                              \
+  HONE_REGISTERS_32                                                                                                    \
+  ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%" \
+  "60,%61,%62,%63"
 
 // c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.
 __device__ inline void product_of_columns(float (&c)[32], uint64_t a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
-               "}, %32, %33, p, 1, 1, 1, 1;\n}"
-               : HONE_R32(c, 0)
-               : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{" HONE_REGISTERS_32 "}, %32, %33, p, 1, 1, 1, 1;\n}"
+      : HONE_R32(c, 0)
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 // c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, a in registers, 16 columns contiguous in b.
 __device__ inline void product_of_rows(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
-               "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
-               : HONE_R32(c, 0), HONE_R32(c, 32)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" HONE_REGISTERS_64 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
+      : HONE_R32(c, 0), HONE_R32(c, 32)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 // c [64, 128 or 64] = (add ? c : 0) + a [64, 16] . b [16, 128 or 64], a in registers, b's rows contiguous.
 __device__ inline void wgmma_rs(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" HONE_REGISTERS_64
-               "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
-               : HONE_R32(c, 0), HONE_R32(c, 32)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{" HONE_REGISTERS_64 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n}"
+      : HONE_R32(c, 0), HONE_R32(c, 32)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 __device__ inline void wgmma_rs(float (&c)[32], const uint32_t* a, uint64_t b, bool add) {
-  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" HONE_REGISTERS_32
-               "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
-               : HONE_R32(c, 0)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "{" HONE_REGISTERS_32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n}"
+      : HONE_R32(c, 0)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));
 }
 
 #undef HONE_REGISTERS_64

@@ -5,7 +5,8 @@
 namespace hone {
 
 bool has_fused_multiply_add() {
-  static const bool found = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) != 0;  // asking takes 30 us on some virtual machines
+  static const bool found = (hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3 | HWY_AVX3_DL)) !=
+                            0;  // asking takes 30 us on some virtual machines
   return found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Whether this processor runs the vectorised bodies: without fused multiply-add in hardware their bits would not be the specification's.
+// Whether this processor runs the vectorised bodies: without fused multiply-add in hardware their bits would not be the
+// specification's.
 
 namespace hone {
 

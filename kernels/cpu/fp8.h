@@ -1,5 +1,6 @@
 #pragma once
-// FP8 e4m3 as stored (Micikevicius et al. 2022): 4 bits of exponent, 3 of fraction, no infinity; arithmetic is done in float.
+// FP8 e4m3 as stored (Micikevicius et al. 2022): 4 bits of exponent, 3 of fraction, no infinity; arithmetic is done in
+// float.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

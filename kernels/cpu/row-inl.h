@@ -39,7 +39,8 @@ struct FirstLanes {
   }
 };
 
-// Calls body(i, lanes) for i = 0, row_lanes, ... below count; lanes.load and lanes.store reach what is left of the row there.
+// Calls body(i, lanes) for i = 0, row_lanes, ... below count; lanes.load and lanes.store reach what is left of the row
+// there.
 template <class Body>
 HWY_INLINE void for_each_vector(int64_t count, Body body) {
   int64_t i = 0;
@@ -47,7 +48,8 @@ HWY_INLINE void for_each_vector(int64_t count, Body body) {
   if (i < count) body(i, FirstLanes{count - i});
 }
 
-// A sum over a row in one order whatever the vectors' width: element i belongs to lane i mod 16, and the 16 lanes are folded in halves at the end.
+// A sum over a row in one order whatever the vectors' width: element i belongs to lane i mod 16, and the 16 lanes are
+// folded in halves at the end.
 class RowSum {
  public:
   RowSum() {
@@ -56,7 +58,8 @@ class RowSum {
   // The lanes that elements i .. i + row_lanes of the row belong to.
   RowVector& at(int64_t i) { return parts_[i / row_lanes % parts]; }
   float total() const {
-    if constexpr (parts == 1) return hn::GetLane(hn::SumOfLanes(RowTag(), parts_[0]));  // this instruction set folds in halves
+    if constexpr (parts == 1)
+      return hn::GetLane(hn::SumOfLanes(RowTag(), parts_[0]));  // this instruction set folds in halves
     alignas(64) float lane[16];
     for (int64_t p = 0; p < parts; ++p) hn::Store(parts_[p], RowTag(), lane + p * row_lanes);
     for (int64_t half = 8; half > 0; half /= 2)

@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// Calls unit(index, scratch) for every index in [0, count), on all threads, the next free index to the next free thread. scratch: `floats` f32,
-// aligned to 256 bytes, contents undefined; taken from the context and given back.
+// Calls unit(index, scratch) for every index in [0, count), on all threads, the next free index to the next free
+// thread. scratch: `floats` f32, aligned to 256 bytes, contents undefined; taken from the context and given back.
 template <class Unit>
 void for_each_unit(Context& context, int64_t count, int64_t floats, Unit unit) {
   if (count <= 0) return;

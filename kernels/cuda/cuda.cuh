@@ -1,9 +1,10 @@
 #pragma once
 // What CUDA bodies share. .cu files alone include it.
 //
-// A body checks its arguments as the CPU's do, launches on cuda_stream(context), and ends with check_launch(op). It takes temporary memory from
-// context.scratch() under a ScratchScope, never synchronizes, and uses no floating-point atomics: sums have an order that shapes alone decide.
-// Storage is f32 or bf16 (with_storage() picks the instantiation), arithmetic f32.
+// A body checks its arguments as the CPU's do, launches on cuda_stream(context), and ends with check_launch(op). It
+// takes temporary memory from context.scratch() under a ScratchScope, never synchronizes, and uses no floating-point
+// atomics: sums have an order that shapes alone decide. Storage is f32 or bf16 (with_storage() picks the
+// instantiation), arithmetic f32.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -16,7 +17,8 @@ inline cudaStream_t cuda_stream(Context& context) { return static_cast<cudaStrea
 
 inline void check_launch(const OpBase& op) {
   const cudaError_t code = cudaGetLastError();
-  HONE_CHECK(code == cudaSuccess, "op ", op.name(), ": CUDA: ", cudaGetErrorString(code), " (", cudaGetErrorName(code), ")");
+  HONE_CHECK(code == cudaSuccess, "op ", op.name(), ": CUDA: ", cudaGetErrorString(code), " (", cudaGetErrorName(code),
+             ")");
 }
 
 // Of the current device; read once.
@@ -88,19 +90,23 @@ template <int N, class T>
 __device__ inline void store_pack(T* to, const float (&from)[N]) {
   constexpr int words = N * sizeof(T) / 4, n = 4 / sizeof(T);
   if constexpr (words == 4)
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(packed_word(from, T{})), "r"(packed_word(from + n, T{})),
-                 "r"(packed_word(from + 2 * n, T{})), "r"(packed_word(from + 3 * n, T{}))
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(packed_word(from, T{})),
+                 "r"(packed_word(from + n, T{})), "r"(packed_word(from + 2 * n, T{})),
+                 "r"(packed_word(from + 3 * n, T{}))
                  : "memory");
   else if constexpr (words == 2)
-    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(packed_word(from, T{})), "r"(packed_word(from + n, T{})) : "memory");
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(packed_word(from, T{})),
+                 "r"(packed_word(from + n, T{}))
+                 : "memory");
   else if constexpr (words == 1)
     *reinterpret_cast<uint32_t*>(to) = packed_word(from, T{});
   else
     *to = from_f32<T>(*from);
 }
 
-// Asynchronous copies of 16 bytes from global to shared memory (cp.async). Both addresses are multiples of 16. The thread's copies since the last
-// cp_async_commit() form a group; cp_async_wait<N>() returns when all groups but the latest N have arrived.
+// Asynchronous copies of 16 bytes from global to shared memory (cp.async). Both addresses are multiples of 16. The
+// thread's copies since the last cp_async_commit() form a group; cp_async_wait<N>() returns when all groups but the
+// latest N have arrived.
 __device__ inline void cp_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
@@ -108,7 +114,8 @@ __device__ inline void cp_async(uint32_t to, const void* from) {
 __device__ inline void cp_async(uint32_t to, const void* from, bool inside) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 }
-// For weights that are read once: fetches 256 bytes into L2. Reads the first `bytes` of 16 and writes zeros for the others.
+// For weights that are read once: fetches 256 bytes into L2. Reads the first `bytes` of 16 and writes zeros for the
+// others.
 __device__ inline void cp_async_streaming(uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
@@ -121,7 +128,8 @@ __device__ inline void cp_async_wait() {
 // Whether rows can be read in packs of 16 bytes: base, stride and length agree.
 template <class T>
 bool packs(const Tensor& x) {
-  return x.row_size() % pack_size<T> == 0 && x.row_stride % pack_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+  return x.row_size() % pack_size<T> == 0 && x.row_stride % pack_size<T> == 0 &&
+         reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
 // Every lane of the warp has the result; a butterfly, so that all lanes have the same bits.
@@ -136,8 +144,8 @@ __device__ inline float warp_max(float x) {
   return x;
 }
 
-// Every thread of a one-dimensional block (whole warps) has the result: warps are added in ascending order. `shared` holds 32 floats and is free
-// again after the next __syncthreads().
+// Every thread of a one-dimensional block (whole warps) has the result: warps are added in ascending order. `shared`
+// holds 32 floats and is free again after the next __syncthreads().
 __device__ inline float block_sum(float x, float* shared) {
   x = warp_sum(x);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
@@ -155,7 +163,8 @@ __device__ inline float block_max(float x, float* shared) {
   return most;
 }
 
-// 2^x, one instruction; results below the smallest normal number are 0. The same in every kernel, so that sampler and learner agree.
+// 2^x, one instruction; results below the smallest normal number are 0. The same in every kernel, so that sampler and
+// learner agree.
 __device__ inline float exp2_approx(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,7 +1,7 @@
 #pragma once
-// Ops that compute every number of a row from the numbers at the same place. An op gives a functor f whose run<N>(row, column) does N neighbours;
-// launch_elementwise() calls it for packs of N where tensors lie so that packs can be moved at once, and for single numbers elsewhere. What is
-// computed for a number is the same either way.
+// Ops that compute every number of a row from the numbers at the same place. An op gives a functor f whose run<N>(row,
+// column) does N neighbours; launch_elementwise() calls it for packs of N where tensors lie so that packs can be moved
+// at once, and for single numbers elsewhere. What is computed for a number is the same either way.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pdl.cuh"
 
@@ -55,18 +55,21 @@ __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t pa
 }
 }  // namespace elementwise
 
-// `whole`: packs of N may be moved. Nothing happens where there is nothing to do. `overlaps`: the kernel's start overlaps the end of the one before
-// it, and the next one's its own (kernels/cuda/pdl.cuh): for what never writes a weight.
+// `whole`: packs of N may be moved. Nothing happens where there is nothing to do. `overlaps`: the kernel's start
+// overlaps the end of the one before it, and the next one's its own (kernels/cuda/pdl.cuh): for what never writes a
+// weight.
 template <int N, bool overlaps = false, class F>
 void launch_elementwise(cudaStream_t stream, Extent extent, bool whole, F f) {
   const auto launch = [&]<int count>() {
-    const int64_t packs = (extent.columns + count - 1) / count, blocks = (extent.rows * packs + elementwise::threads - 1) / elementwise::threads;
+    const int64_t packs = (extent.columns + count - 1) / count,
+                  blocks = (extent.rows * packs + elementwise::threads - 1) / elementwise::threads;
     if (blocks == 0) return;
     if constexpr (overlaps)
-      launch_dependent(stream, elementwise::kernel<count, true, F>, dim3(static_cast<unsigned>(blocks)), elementwise::threads, 0, 1, f, extent,
-                       packs);
+      launch_dependent(stream, elementwise::kernel<count, true, F>, dim3(static_cast<unsigned>(blocks)),
+                       elementwise::threads, 0, 1, f, extent, packs);
     else
-      elementwise::kernel<count, false, F><<<static_cast<unsigned>(blocks), elementwise::threads, 0, stream>>>(f, extent, packs);
+      elementwise::kernel<count, false, F>
+          <<<static_cast<unsigned>(blocks), elementwise::threads, 0, stream>>>(f, extent, packs);
   };
   if (whole)
     launch.template operator()<N>();

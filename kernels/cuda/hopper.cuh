@@ -1,6 +1,6 @@
 #pragma once
-// Hopper's instructions as the matrix products use them: barriers in shared memory, copies of tensor boxes, and warpgroup products. Compute
-// capability 9.0 alone. .cu files alone include it.
+// Hopper's instructions as the matrix products use them: barriers in shared memory, copies of tensor boxes, and
+// warpgroup products. Compute capability 9.0 alone. .cu files alone include it.
 #include <cuda.h>
 
 #include "kernels/cuda/cuda.cuh"
@@ -10,11 +10,16 @@ namespace hone::hopper {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
-// A phase ends when all arrivals and all announced bytes have come; wait(parity) returns once the phase of that parity has ended.
+// A phase ends when all arrivals and all announced bytes have come; wait(parity) returns once the phase of that parity
+// has ended.
 struct Barrier {
   uint64_t word;
-  __device__ void init(int arrivals) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory"); }
-  __device__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory"); }
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(&word)), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&word)) : "memory");
+  }
   __device__ void arrive(uint32_t times) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(times) : "memory");
   }
@@ -28,10 +33,13 @@ struct Barrier {
         : "memory");
   }
   __device__ void arrive_expecting(uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
+                 : "memory");
   }
   // When the copies (cp.async) that the thread has begun are there.
-  __device__ void arrive_after_copies() { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&word)) : "memory"); }
+  __device__ void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(&word)) : "memory");
+  }
   __device__ bool done(uint32_t parity) {
     uint32_t yes;
     asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
@@ -51,7 +59,9 @@ struct Barrier {
   }
 };
 __device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ inline void cluster_sync() { asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 __device__ inline uint32_t block_in_cluster() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -63,16 +73,18 @@ __device__ inline uint32_t in_block(uint32_t block, uint32_t address) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// Stores in a block of the cluster; both addresses are in_block()'s. The bytes' arrival at the barrier publishes them: no fence is needed, and
-// earlier accesses are not waited for.
+// Stores in a block of the cluster; both addresses are in_block()'s. The bytes' arrival at the barrier publishes them:
+// no fence is needed, and earlier accesses are not waited for.
 __device__ inline void send(uint32_t to, float x, uint32_t barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to), "r"(__float_as_uint(x)), "r"(barrier)
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
+               "r"(__float_as_uint(x)), "r"(barrier)
                : "memory");
 }
 __device__ inline void send(uint32_t to, uint4 x, uint32_t barrier) {
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(x.x), "r"(x.y),
-               "r"(x.z), "r"(x.w), "r"(barrier)
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w), "r"(barrier)
+      : "memory");
 }
 // One lane of a warp all of whose lanes ask: the compiler knows that it is one, and copies need no loop over lanes.
 __device__ inline bool elect() {
@@ -81,31 +93,39 @@ __device__ inline bool elect() {
   return yes != 0;
 }
 // Threads of one part of a block meet; id 0 is __syncthreads()'s.
-__device__ inline void named_barrier_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+__device__ inline void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // A box of a matrix at (column, row) to shared memory; its bytes count at the barrier.
 __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(to)),
-               "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          shared_address(to)),
+      "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row)
+      : "memory");
 }
 // To the same place of all blocks in the mask, each of whose barriers counts the bytes.
-__device__ inline void load_box_to_all(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row, uint16_t mask) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(
-                   shared_address(to)),
-               "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row), "h"(mask)
-               : "memory");
+__device__ inline void load_box_to_all(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row,
+                                       uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
+      "%4}], [%2], %5;" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(&barrier.word)), "r"(column), "r"(row), "h"(mask)
+      : "memory");
 }
 // A box of shared memory to a matrix at (column, row); part of the thread's current group of stores.
 __device__ inline void store_box(const CUtensorMap& map, const void* from, int column, int row) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map), "r"(shared_address(from)), "r"(column),
-               "r"(row)
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // The thread's stores have read shared memory.
 __device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-__device__ inline void prefetch_map(const CUtensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 // Ordinary accesses to shared memory come before those of the copy engine that follow.
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
@@ -118,7 +138,8 @@ __device__ inline void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
-// Describes a tile in shared memory whose rows are 128 bytes, swizzled by 128 bytes, in groups of 8 rows aligned to 1024 bytes.
+// Describes a tile in shared memory whose rows are 128 bytes, swizzled by 128 bytes, in groups of 8 rows aligned to
+// 1024 bytes.
 __device__ inline uint64_t smem_descriptor(const void* tile) {
   return uint64_t{1} << 62 | uint64_t{1024 >> 4} << 32 | uint64_t{1} << 16 | (shared_address(tile) >> 4 & 0x3fff);
 }
@@ -135,8 +156,11 @@ __device__ inline void wgmma_fence_registers(float (&x)[N]) {
   for (int i = 0; i < N; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
 
-// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory, d over the warpgroup's registers: 2 * N / 4 a thread.
-#define HONE_R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T, both in shared memory, d over the warpgroup's registers: 2 * N
+// / 4 a thread.
+#define HONE_R8(i)                                                                                            \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
 #define HONE_R32(i) HONE_R8(i), HONE_R8(i + 8), HONE_R8(i + 16), HONE_R8(i + 24)
 __device__ inline void wgmma_ss(float (&d)[8], uint64_t a, uint64_t b, bool add) {
   asm volatile(
@@ -157,7 +181,8 @@ __device__ inline void wgmma_ss(float (&d)[16], uint64_t a, uint64_t b, bool add
 __device__ inline void wgmma_ss(float (&d)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31"
       "}, %32, %33, p, 1, 1, 0, 0;\n}"
       : HONE_R32(0)
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
@@ -165,7 +190,8 @@ __device__ inline void wgmma_ss(float (&d)[32], uint64_t a, uint64_t b, bool add
 __device__ inline void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31,%32,%33,%34,%35,%36,%37,"
       "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
       "}, %64, %65, p, 1, 1, 0, 0;\n}"
       : HONE_R32(0), HONE_R32(32)
@@ -174,8 +200,10 @@ __device__ inline void wgmma_ss(float (&d)[64], uint64_t a, uint64_t b, bool add
 __device__ inline void wgmma_ss(float (&d)[80], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %82, 0;\nwgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,"
-      "%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31,%32,%33,%34,%35,%36,"
+      "%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,"
+      "%65,%66,%67,%68,%69,%70,"
       "%71,%72,%73,%74,%75,%76,%77,%78,%79"
       "}, %80, %81, p, 1, 1, 0, 0;\n}"
       : HONE_R32(0), HONE_R32(32), HONE_R8(64), HONE_R8(72)
@@ -184,8 +212,10 @@ __device__ inline void wgmma_ss(float (&d)[80], uint64_t a, uint64_t b, bool add
 __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,"
-      "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31,%32,%33,%34,%35,%36,%37,"
+      "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,"
+      "%66,%67,%68,%69,%70,%71,%72,%"
       "73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95"
       "}, %96, %97, p, 1, 1, 0, 0;\n}"
       : HONE_R32(0), HONE_R32(32), HONE_R32(64)
@@ -196,10 +226,15 @@ __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add
 
 // Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l names row l % 8 of matrix l / 8.
 __device__ inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c),
+               "r"(d)
+               : "memory");
 }
 __device__ inline void load_matrices(uint32_t from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(a), "=r"(b), "=r"(c), "=r"(d) : "r"(from) : "memory");
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
+               : "r"(from)
+               : "memory");
 }
 // Two numbers rounded to bf16, the first in the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {

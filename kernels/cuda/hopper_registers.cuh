@@ -4,9 +4,11 @@
 
 namespace hone::hopper {
 
-// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T: a over the warpgroup's registers as mma.sync has a left factor of 16 rows a warp, b in shared
-// memory (smem_descriptor()), d as in wgmma_ss().
-#define HONE_R8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+// d [64, N] = (add ? d : 0) + a [64, 16] . b [N, 16]^T: a over the warpgroup's registers as mma.sync has a left factor
+// of 16 rows a warp, b in shared memory (smem_descriptor()), d as in wgmma_ss().
+#define HONE_R8(i)                                                                                            \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
 #define HONE_R32(i) HONE_R8(i), HONE_R8(i + 8), HONE_R8(i + 16), HONE_R8(i + 24)
 #define HONE_LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add))
 __device__ inline void product_of_registers(float (&d)[8], const uint32_t* a, uint64_t b, bool add) {
@@ -28,7 +30,8 @@ __device__ inline void product_of_registers(float (&d)[16], const uint32_t* a, u
 __device__ inline void product_of_registers(float (&d)[32], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31"
       "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0;\n}"
       : HONE_R32(0)
       : HONE_LEFT);
@@ -36,7 +39,8 @@ __device__ inline void product_of_registers(float (&d)[32], const uint32_t* a, u
 __device__ inline void product_of_registers(float (&d)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,"
+      "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
+      "30,%31,%32,%33,%34,%35,%36,%37,"
       "%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
       "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
       : HONE_R32(0), HONE_R32(32)

@@ -1,4 +1,5 @@
-// Ranges of ops and of a step's phases for Nsight (NVTX): on where a profiler loads itself into the program, or HONE_NVTX is set.
+// Ranges of ops and of a step's phases for Nsight (NVTX): on where a profiler loads itself into the program, or
+// HONE_NVTX is set.
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -23,7 +24,8 @@ class Nvtx : public OpObserver {
   static bool runs(Context& context) {
     if (context.kind() != DeviceKind::cuda) return false;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    return cudaStreamIsCapturing(static_cast<cudaStream_t>(context.stream()), &status) == cudaSuccess && status == cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(static_cast<cudaStream_t>(context.stream()), &status) == cudaSuccess &&
+           status == cudaStreamCaptureStatusNone;
   }
 };
 

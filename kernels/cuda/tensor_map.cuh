@@ -12,30 +12,36 @@ inline bool tma_compatible(const Tensor& x) {
 }
 
 // The same of a matrix of bytes.
-inline bool maps_bytes(const Tensor& x) { return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; }
+inline bool maps_bytes(const Tensor& x) {
+  return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
 
-// The driver's function, without a link to the driver. Boxes of `rows` rows and 64 columns, swizzled by their length: 128 bytes of bf16, 64 of bytes;
-// what lies outside of the tensor reads as zero and is not written. Dims and strides are from the innermost dim out; a box has one index of every dim
-// between.
+// The driver's function, without a link to the driver. Boxes of `rows` rows and 64 columns, swizzled by their length:
+// 128 bytes of bf16, 64 of bytes; what lies outside of the tensor reads as zero and is not written. Dims and strides
+// are from the innermost dim out; a box has one index of every dim between.
 template <size_t Rank>
-CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const cuuint64_t (&strides)[Rank - 1], int rows) {
+CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const cuuint64_t (&strides)[Rank - 1],
+                       int rows) {
   using Encode = decltype(&cuTensorMapEncodeTiled);
   static const Encode encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
-    HONE_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
+    HONE_CUDA_CHECK(
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
     HONE_CHECK(found == cudaDriverEntryPointSuccess, "cuda: the driver has no cuTensorMapEncodeTiled");
     return reinterpret_cast<Encode>(function);
   }();
   cuuint32_t box[Rank], steps[Rank];
-  for (size_t i = 0; i < Rank; ++i) box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1, steps[i] = 1;
+  for (size_t i = 0; i < Rank; ++i)
+    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1, steps[i] = 1;
   CUtensorMap map;
   const bool bytes = x.dtype == DType::u8;
-  const CUresult code = encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank, x.data, sizes, strides, box,
-                               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, bytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+  const CUresult code = encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank,
+                               x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                               bytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with rows ", x.row_stride, " apart: code ",
-             static_cast<int>(code));
+  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with rows ",
+             x.row_stride, " apart: code ", static_cast<int>(code));
   return map;
 }
 
@@ -46,8 +52,9 @@ inline CUtensorMap map_of(const Tensor& x, int rows) {
 }
 // Of bf16 [tokens, heads, dim]; a box lies in one head.
 inline CUtensorMap map_of_heads(const Tensor& x, int rows) {
-  return encode_map<3>(x, {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},
-                       {static_cast<cuuint64_t>(x.dim(2)) * 2, static_cast<cuuint64_t>(x.row_stride) * 2}, rows);
+  return encode_map<3>(
+      x, {static_cast<cuuint64_t>(x.dim(2)), static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},
+      {static_cast<cuuint64_t>(x.dim(2)) * 2, static_cast<cuuint64_t>(x.row_stride) * 2}, rows);
 }
 
 }  // namespace hone

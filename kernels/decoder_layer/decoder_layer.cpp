@@ -38,7 +38,8 @@ void project_heads_steps(Context& context, Tensor x, Heads to) {
   qkv_forward(context, to.q, k, {}, qkv, to.positions, to.cos_sin, to.q_norm, to.k_norm, to.shape, to.cache);
 }
 
-void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual, RowNorm norm) {
+void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
+                     RowNorm norm) {
   gemm_forward(context, y, x, w, bias, residual);
   rmsnorm_forward(context, normed, {}, y, norm.weight, norm.eps);
 }
@@ -46,7 +47,8 @@ void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor
 void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next) {
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
-  const Tensor mid = context.scratch().take(x.dtype, x.dims()), activated = context.scratch().take(x.dtype, {T, mlp.down.w.dim(1)}),
+  const Tensor mid = context.scratch().take(x.dtype, x.dims()),
+               activated = context.scratch().take(x.dtype, {T, mlp.down.w.dim(1)}),
                normed = T > rows_normed_by_reader ? context.scratch().take(x.dtype, x.dims()) : Tensor();
   const auto multiply = [&](Tensor y, Tensor from, const Product& product, Tensor residual, const RowNorm& after) {
     if (normed && after.weight)
@@ -55,7 +57,8 @@ void project_between_steps(Context& context, Tensor x, Tensor mixed, Product out
       gemm_forward(context, y, from, product.w, product.bias, residual);
   };
   multiply(mid, mixed, output, x, mlp.norm);
-  project_gated(context, activated, normed ? normed : mid, normed ? RowNorm{} : mlp.norm, mlp.gate_up.w, mlp.gate_up.bias);
+  project_gated(context, activated, normed ? normed : mid, normed ? RowNorm{} : mlp.norm, mlp.gate_up.w,
+                mlp.gate_up.bias);
   multiply(x, activated, mlp.down, mid, next.norm);
   if (!next.q) return;
   if (normed) next.norm = {};
@@ -68,18 +71,21 @@ size_t project_gated_scratch(const Tensor&, const Tensor& x, const RowNorm& norm
 size_t project_heads_scratch(const Tensor& x, const Heads& to) {
   return norm_bytes(x, to.norm) + bytes_of(x, to.qkv.w.dim(0) + to.shape.num_kv_heads * to.shape.head_dim);
 }
-size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedProducts& mlp, const Heads& next) {
+size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedProducts& mlp,
+                               const Heads& next) {
   const bool by_reader = x.dim(0) <= rows_normed_by_reader;
   Heads to = next;
   if (!by_reader) to.norm = {};
   return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, mlp.down.w.dim(1)) +
-         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RowNorm{}, mlp.gate_up.w, {}), to.q ? project_heads_scratch(x, to) : 0);
+         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RowNorm{}, mlp.gate_up.w, {}),
+                  to.q ? project_heads_scratch(x, to) : 0);
 }
 
 [[maybe_unused]] static const bool added =
     gemm_norm_forward.add({"specification", DeviceKind::cpu, gemm_norm_steps}) &&
     gemm_norm_forward.add({"steps", DeviceKind::cuda, gemm_norm_steps}) &&
-    project_between.add({"specification", DeviceKind::cpu, project_between_steps, 0, nullptr, project_between_scratch}) &&
+    project_between.add(
+        {"specification", DeviceKind::cpu, project_between_steps, 0, nullptr, project_between_scratch}) &&
     project_between.add({"steps", DeviceKind::cuda, project_between_steps, 0, nullptr, project_between_scratch}) &&
     project_gated.add({"specification", DeviceKind::cpu, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
     project_gated.add({"steps", DeviceKind::cuda, project_gated_steps, 0, nullptr, project_gated_scratch}) &&

@@ -1,9 +1,11 @@
 #pragma once
-// What gemm_chain_sm90.cuh multiplies, how blocks and warps share it, and how its weights come. .cu files alone include it.
+// What gemm_chain_sm90.cuh multiplies, how blocks and warps share it, and how its weights come. .cu files alone include
+// it.
 //
-// Weights do not depend on what the kernel computes: some warps do nothing but copy them into rings in shared memory, as far ahead as these reach and
-// from one product into the next, while the results of the one before are still on their way between blocks. Each ring is one other warp's, which
-// multiplies. An N tile of 16 rows of w is shared by some of these, each with every `warps`-th chunk of gemm_cuda_chunk along k.
+// Weights do not depend on what the kernel computes: some warps do nothing but copy them into rings in shared memory,
+// as far ahead as these reach and from one product into the next, while the results of the one before are still on
+// their way between blocks. Each ring is one other warp's, which multiplies. An N tile of 16 rows of w is shared by
+// some of these, each with every `warps`-th chunk of gemm_cuda_chunk along k.
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -13,8 +15,8 @@
 
 namespace hone {
 
-// y = total + bias + residual in bf16, an output of output.cuh for halves of 8 and a count of 1; N is a multiple of 8. What is added stays as it
-// was read until the total is there: nothing waits for it.
+// y = total + bias + residual in bf16, an output of output.cuh for halves of 8 and a count of 1; N is a multiple of 8.
+// What is added stays as it was read until the total is there: nothing waits for it.
 struct GemmSum {
   __nv_bfloat16* y;
   const __nv_bfloat16 *bias, *residual;
@@ -46,7 +48,8 @@ struct GemmSum {
     return out;
   }
   template <int half, int count>
-  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int, int) const {
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int,
+                        int) const {
     const auto put = [&](int i, float x) {
       if (extra.biased) x += __bfloat162float(extra.bias[i]);
       extra.to[i * half] = __float2bfloat16_rn(x + __bfloat162float(extra.residual[i]));
@@ -56,7 +59,8 @@ struct GemmSum {
   }
 };
 
-// Where in w an N tile's two runs of eight rows begin: what the outputs' row_ranges<8>() say, by one rule for all of them.
+// Where in w an N tile's two runs of eight rows begin: what the outputs' row_ranges<8>() say, by one rule for all of
+// them.
 struct ChainRuns {
   int a_head, head_rows, paired_heads, partner;  // N tiles and rows of a head; heads whose row ranges are apart
   __device__ int2 of(int n_tile) const {
@@ -95,7 +99,8 @@ struct Chain {
 // Warps that multiply, that copy, and one that meets the other blocks.
 constexpr int chain_threads(int copying) { return 32 * (Chain::warps + copying + 1); }
 
-// How `blocks` blocks and their warps share a product: least time of the busiest warp; of equals those with most warps busy.
+// How `blocks` blocks and their warps share a product: least time of the busiest warp; of equals those with most warps
+// busy.
 inline void deal_strips(ChainProduct& product, int blocks) {
   const int n_tiles = (product.n_tiles + blocks - 1) / blocks;  // of a block
   int least = INT_MAX, most_busy = 0;
@@ -108,13 +113,17 @@ inline void deal_strips(ChainProduct& product, int blocks) {
   }
 }
 
-// The stages of a warp's ring, in the order in which it multiplies: product after product, N tile after N tile, chunk after chunk. A lane copies 16
-// bytes of every other row.
+// The stages of a warp's ring, in the order in which it multiplies: product after product, N tile after N tile, chunk
+// after chunk. A lane copies 16 bytes of every other row.
 class ChainStages {
  public:
-  static constexpr int depth = 128, bytes = 16 * depth * 2, a_chunk = static_cast<int>(gemm_cuda_chunk) / depth;  // depth: along k
+  static constexpr int depth = 128, bytes = 16 * depth * 2,
+                       a_chunk = static_cast<int>(gemm_cuda_chunk) / depth;  // depth: along k
 
-  __device__ ChainStages(const Chain& chain, int warp, int lane) : chain_(chain), warp_(warp), piece_(lane % a_row), row_(lane / a_row) { enter(); }
+  __device__ ChainStages(const Chain& chain, int warp, int lane)
+      : chain_(chain), warp_(warp), piece_(lane % a_row), row_(lane / a_row) {
+    enter();
+  }
   __device__ int product() const { return product_; }  // count behind the last stage
   __device__ void next() {
     if (++stage_ < a_chunk) return;
@@ -127,14 +136,16 @@ class ChainStages {
   // By a warp, as copy_n_tile does it. `to` lies on 128 bytes.
   __device__ void copy(uint32_t to) const {
     const ChainProduct& now = chain_.products[product_];
-    const int column = chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * depth, count = column + piece_ * 8 < now.K ? 16 : 0;
+    const int column = chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * depth,
+              count = column + piece_ * 8 < now.K ? 16 : 0;
     const int64_t step = count > 0 ? together * now.w_stride : 0;
     to += static_cast<uint32_t>(piece_ / 8 * (16 * 128) + row_ * 128 + ((piece_ % 8 ^ row_) << 4));
 #pragma unroll
     for (uint32_t half = 0; half < 2; ++half) {
       const __nv_bfloat16* from = count > 0 ? (half == 0 ? first_ : second_) + column : now.w;
 #pragma unroll
-      for (uint32_t r = 0; r < 8; r += together, from += step) cp_async_streaming((to ^ r << 4) + (half * 8 + r) * 128, from, count);
+      for (uint32_t r = 0; r < 8; r += together, from += step)
+        cp_async_streaming((to ^ r << 4) + (half * 8 + r) * 128, from, count);
     }
   }
 
@@ -155,7 +166,8 @@ class ChainStages {
     const ChainProduct& now = chain_.products[product_];
     const int2 row_ranges = now.row_ranges.of(n_tile_);
     const auto at = [&](int row) { return now.w + (row + row_) * now.w_stride + piece_ * 8; };
-    first_ = at(row_ranges.x), second_ = at(row_ranges.y < now.N ? row_ranges.y : row_ranges.x);  // of a run that w has not nothing is stored
+    first_ = at(row_ranges.x),
+    second_ = at(row_ranges.y < now.N ? row_ranges.y : row_ranges.x);  // of a run that w has not nothing is stored
   }
 
   const Chain& chain_;
@@ -170,8 +182,8 @@ struct ChainRing {
   hopper::Barrier full[Stages], empty[Stages];
 };
 
-// What the copying warp number `index` does: its share of the rings, each a stage further whenever there is room. None goes on to the next product
-// while another still lacks stages of this one: its copies would be served first.
+// What the copying warp number `index` does: its share of the rings, each a stage further whenever there is room. None
+// goes on to the next product while another still lacks stages of this one: its copies would be served first.
 template <int Stages, int Copying, int... i>
 __device__ inline void fill_rings(const Chain& chain, ChainRing<Stages>* rings, uint32_t memory, int index, int lane,
                                   std::integer_sequence<int, i...>) {
@@ -184,12 +196,14 @@ __device__ inline void fill_rings(const Chain& chain, ChainRing<Stages>* rings, 
   };
   const auto copy = [&](ChainStages& stage, uint32_t& number, int warp, int product) {
     const uint32_t place = number % Stages;
-    if (stage.product() > product || !__all_sync(0xffffffffu, rings[warp].empty[place].done((number / Stages & 1) ^ 1))) return;
+    if (stage.product() > product || !__all_sync(0xffffffffu, rings[warp].empty[place].done((number / Stages & 1) ^ 1)))
+      return;
     stage.copy(memory + (static_cast<uint32_t>(warp) * Stages + place) * ChainStages::bytes);
     rings[warp].full[place].arrive_after_copies();
     ++number, stage.next();
   };
-  for (int product = 0; product < chain.count; product = earliest()) (copy(stages[i], taken[i], index + i * Copying, product), ...);
+  for (int product = 0; product < chain.count; product = earliest())
+    (copy(stages[i], taken[i], index + i * Copying, product), ...);
 }
 
 }  // namespace hone

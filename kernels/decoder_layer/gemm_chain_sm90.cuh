@@ -1,6 +1,6 @@
 #pragma once
-// The products of project_between for a few rows, one after another in one kernel whose blocks wait for each other between them. Sums are those of
-// small_m.cuh, in the same order. .cu files alone include it.
+// The products of project_between for a few rows, one after another in one kernel whose blocks wait for each other
+// between them. Sums are those of small_m.cuh, in the same order. .cu files alone include it.
 #include "kernels/decoder_layer/gemm_chain_rings_sm90.cuh"
 
 namespace hone {
@@ -14,8 +14,9 @@ __device__ inline void meet_multiplying() { meet_warps(Chain::warps + 1, Chain::
 // Those and the one that meets the other blocks.
 __device__ inline void meet_all_but_copying() { meet_warps(Chain::warps + 2, (Chain::warps + 1) * 32); }
 
-// What the warp that meets the other blocks does: between two products it waits until all have come; what each wrote before is visible to all then.
-// The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and the rest is zero again.
+// What the warp that meets the other blocks does: between two products it waits until all have come; what each wrote
+// before is visible to all then. The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and
+// the rest is zero again.
 __device__ inline void meet_blocks(const Chain& chain, int lane) {
   hopper::wait_for_previous();
   uint32_t before = 0, now = 0;
@@ -35,7 +36,8 @@ __device__ inline void meet_blocks(const Chain& chain, int lane) {
   }
 }
 
-// A thread's share of the copies of all rows of a product's x to shared memory, in 16-byte pieces that a row's number swizzles, zero beyond K.
+// A thread's share of the copies of all rows of a product's x to shared memory, in 16-byte pieces that a row's number
+// swizzles, zero beyond K.
 class ChainRows {
  public:
   __device__ ChainRows(const ChainProduct& now, uint32_t shared)
@@ -52,8 +54,8 @@ class ChainRows {
   __device__ void copy(int M) {
     constexpr int threads = Chain::warps * 32;
     for (; row_ < M; piece_ += threads, from_ += threads * 8, settle())
-      cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16, piece_ < filled_ ? from_ : first_,
-                         piece_ < filled_ ? 16 : 0);
+      cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16,
+                         piece_ < filled_ ? from_ : first_, piece_ < filled_ ? 16 : 0);
     cp_async_commit();
     cp_async_wait<0>();
   }
@@ -78,7 +80,8 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
   __shared__ ChainRing<Stages> rings[Chain::warps];
   static_assert(sizeof squares + sizeof rings + Chain::all_bytes <= 227 * 1024);
   char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x % 32);
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x % 32);
   if (warp < Chain::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
   let_next_start();
   __syncthreads();
@@ -114,10 +117,14 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
     else
       meet_all_but_copying();
     const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
-    const int threads = min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no N tiles
-    const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0, a_chunk = M * 2 * half;  // sums
-    const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), step = now.tile_slots * static_cast<int>(gridDim.x);
-    const uint32_t x_row = shared_address(x_shared) + static_cast<uint32_t>(row * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
+    const int threads =
+        min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no N tiles
+    const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0,
+              a_chunk = M * 2 * half;  // sums
+    const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x),
+              step = now.tile_slots * static_cast<int>(gridDim.x);
+    const uint32_t x_row =
+        shared_address(x_shared) + static_cast<uint32_t>(row * chunks * static_cast<int>(gemm_cuda_chunk) * 2);
     float* to = all_sums + slot * now.buffers * chunks * a_chunk;
     uint4 factors[2];
     if (now.norm.weight)
@@ -128,7 +135,9 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
       }
     const auto fetch = [&](int n_tile) {
       if (n_tile < n_tiles && thread < half * M)
-        with_output([&](const auto& output, auto& extra) { extra = output.template fetch<half, 1>(thread >> 3, n_tile, thread & 7); });
+        with_output([&](const auto& output, auto& extra) {
+          extra = output.template fetch<half, 1>(thread >> 3, n_tile, thread & 7);
+        });
     };
     fetch(first);
     ChainRows x(now, shared_address(x_shared));
@@ -137,12 +146,15 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
     meet_multiplying();
     if (now.norm.weight) {
       const int pieces = chunks * static_cast<int>(gemm_cuda_chunk) / 8;
-      const auto at = [&](int r, int piece) { return reinterpret_cast<uint4*>(x_shared) + r * pieces + (piece ^ (r & 7)); };
+      const auto at = [&](int r, int piece) {
+        return reinterpret_cast<uint4*>(x_shared) + r * pieces + (piece ^ (r & 7));
+      };
       norm_rows(at, M, now.K, now.norm.shape, now.norm.eps, factors, squares, Chain::warps * 32, meet_multiplying);
       meet_multiplying();
     }
     int odd = 0;
-    // All tile_slots meet as often as the first, which has most N tiles: racecheck of compute-sanitizer loses its way where they do not.
+    // All tile_slots meet as often as the first, which has most N tiles: racecheck of compute-sanitizer loses its way
+    // where they do not.
 #pragma unroll 1
     for (int n_tile = first, of_first = static_cast<int>(blockIdx.x); of_first < all_n_tiles;
          n_tile += step, of_first += step, odd ^= 1, to += odd ? chunks * a_chunk : -chunks * a_chunk) {
@@ -155,11 +167,13 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
           const uint32_t place = taken % Stages;
           rings[warp].full[place].wait(taken / Stages & 1);
           const uint32_t from = ring + place * ChainStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
-          const int piece = chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (ChainStages::depth / 8) + (lane >> 3);
+          const int piece =
+              chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (ChainStages::depth / 8) + (lane >> 3);
 #pragma unroll
           for (int s = 0; s < ChainStages::depth / 16; s += 2) {
             uint32_t b[2][2];
-            load_matrices(x_row + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[0][0], b[0][1], b[1][0], b[1][1]);
+            load_matrices(x_row + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[0][0], b[0][1], b[1][0],
+                          b[1][1]);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
               uint32_t a[4];

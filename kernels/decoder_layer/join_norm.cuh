@@ -17,7 +17,8 @@ struct GemmRowNorm {
 inline bool joins_norm(int64_t columns) { return columns % 8 == 0 && columns <= 8 * 1024; }
 
 // y, and y normed with the bits of rmsnorm_forward. A block has a row, a thread eight neighbours of it.
-static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartials from, GemmEpilogue output, GemmRowNorm norm) {
+static __global__ void __launch_bounds__(1024)
+    gemm_join_norm_kernel(GemmPartials from, GemmEpilogue output, GemmRowNorm norm) {
   extern __shared__ uint4 row[];
   __shared__ __align__(16) float squares[RmsNormRows::most_warps];
   const int piece = static_cast<int>(threadIdx.x), column = 8 * piece, m = static_cast<int>(blockIdx.x);
@@ -33,7 +34,8 @@ static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartial
       load_pack(reinterpret_cast<float(&)[4]>(to), x), load_pack(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
     };
     load(total, at);
-    if (output.residual) load_pack(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
+    if (output.residual)
+      load_pack(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
     if (output.bias) load_pack(bias, static_cast<const __nv_bfloat16*>(output.bias) + column);
 #pragma unroll 4
     for (int s = 1; s < from.slots; ++s) {
@@ -49,13 +51,15 @@ static __global__ void __launch_bounds__(1024) gemm_join_norm_kernel(GemmPartial
     *reinterpret_cast<uint4*>(static_cast<__nv_bfloat16*>(output.y) + m * output.y_stride + column) = row[piece];
   }
   __syncthreads();
-  norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares, static_cast<int>(blockDim.x),
-            [] { __syncthreads(); });
+  norm_rows([&](int, int i) { return row + i; }, 1, from.columns, norm.shape, norm.eps, factors, squares,
+            static_cast<int>(blockDim.x), [] { __syncthreads(); });
   if (inside) *reinterpret_cast<uint4*>(norm.normed + m * norm.stride + column) = row[piece];
 }
-inline void join_gemm_norm(cudaStream_t stream, const GemmPartials& from, const GemmEpilogue& output, const GemmRowNorm& norm) {
+inline void join_gemm_norm(cudaStream_t stream, const GemmPartials& from, const GemmEpilogue& output,
+                           const GemmRowNorm& norm) {
   const int threads = (from.columns / 8 + 31) / 32 * 32;
-  launch_dependent(stream, gemm_join_norm_kernel, dim3(static_cast<unsigned>(from.M)), threads, threads * 16, 1, from, output, norm);
+  launch_dependent(stream, gemm_join_norm_kernel, dim3(static_cast<unsigned>(from.M)), threads, threads * 16, 1, from,
+                   output, norm);
 }
 
 }  // namespace hone

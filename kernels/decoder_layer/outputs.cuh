@@ -46,17 +46,20 @@ struct GemmGated {
     return Extra<count>::fetch(tile * half + r < F ? bias : nullptr, row_ranges<half>(tile), r);
   }
   template <int half, int count>
-  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m, int tile, int r) const {
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m,
+                        int tile, int r) const {
     const int column = tile * half + r;
     if (column >= F) return;
     float out[count];
 #pragma unroll
-    for (int i = 0; i < count; ++i) out[i] = swiglu(rounded_sum(first[i], extra.first[i], bias), rounded_sum(second[i], extra.second[i], bias));
+    for (int i = 0; i < count; ++i)
+      out[i] = swiglu(rounded_sum(first[i], extra.first[i], bias), rounded_sum(second[i], extra.second[i], bias));
     store_pack(y + m * y_stride + column, out);
   }
 };
 
-// q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple of 64, and all of it rotates.
+// q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple
+// of 64, and all of it rotates.
 struct GemmHeads {
   static constexpr bool neighbours = false;
   __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
@@ -114,12 +117,14 @@ struct GemmHeads {
     return out;
   }
   template <int half, int count>
-  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int, int) const {
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int, int,
+                        int) const {
     if (!extra.to) return;
     float a[count], b[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      a[i] = rounded_sum(first[i], extra.bias.first[i], bias), b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
+      a[i] = rounded_sum(first[i], extra.bias.first[i], bias),
+      b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
       if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
     }
     store_pack(extra.to, a);
@@ -129,17 +134,20 @@ struct GemmHeads {
 
 // Whether the kernels here take the matrix and the norm before it.
 inline bool fuses(const Tensor& x, const RowNorm& norm, const Product& product) {
-  const auto vector = [](const Tensor& v) { return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0); };
-  return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) && product.w.dim(1) > 0 &&
-         product.w.dim(1) % 8 == 0;
+  const auto vector = [](const Tensor& v) {
+    return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
+  };
+  return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) &&
+         product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
 }
 inline bool fuses_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
 inline bool fuses_heads(const Tensor& x, const Heads& to) {
   const int64_t dim = to.shape.head_dim;
-  return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim && to.cos_sin.row_stride % 4 == 0 &&
-         reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 && tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
+  return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
+         to.cos_sin.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 &&
+         tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
 
 inline void check_product(const OpBase& op, const Tensor& x, const RowNorm& norm, const Product& product, int64_t N) {
@@ -149,7 +157,8 @@ inline void check_product(const OpBase& op, const Tensor& x, const RowNorm& norm
   check_optional(op, "bias", product.bias, {N}, DType::bf16);
   check_optional(op, "norm", norm.weight, {K}, DType::bf16);
 }
-inline GemmGated gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
+inline GemmGated gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RowNorm& norm,
+                              const Product& product) {
   const int64_t F = product.w.dim(0) / 2;
   check_product(op, x, norm, product, 2 * F);
   check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
@@ -167,7 +176,8 @@ inline GemmHeads heads_output(const OpBase& op, const Tensor& x, const Heads& to
   check_shape(op, "cache.v", cache.v, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "cache.slots", cache.slots, {M}, DType::i32);
   GemmHeads out{};
-  out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k), out.v = numbers<__nv_bfloat16>(cache.v);
+  out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k),
+  out.v = numbers<__nv_bfloat16>(cache.v);
   out.bias = numbers<const __nv_bfloat16>(to.qkv.bias), out.cos_sin = numbers<const float>(to.cos_sin);
   out.positions = numbers<const int32_t>(to.positions), out.slots = numbers<const int32_t>(cache.slots);
   out.q_stride = to.q.row_stride, out.k_stride = cache.k.row_stride, out.v_stride = cache.v.row_stride;

@@ -1,5 +1,6 @@
 #pragma once
-// Epilogues of kernels/gemm/sm90/wgmma.cuh for outputs of pairs (outputs.cuh): both of a pair are among a thread's totals.
+// Epilogues of kernels/gemm/sm90/wgmma.cuh for outputs of pairs (outputs.cuh): both of a pair are among a thread's
+// totals.
 #include "kernels/decoder_layer/outputs.cuh"
 #include "kernels/gemm/sm90/wgmma.cuh"
 
@@ -15,7 +16,8 @@ struct GemmPairStore {
  protected:
   // Columns [first, first + half) of the warpgroup's part and the next `half` are the runs of `tile`.
   template <int half, int first, int size, class Output>
-  static __device__ void store_runs(const Output& to, const GemmPart& part, const float (&total)[size], int m, int M, int tile) {
+  static __device__ void store_runs(const Output& to, const GemmPart& part, const float (&total)[size], int m, int M,
+                                    int tile) {
     const int row = m + part.thread / 32 * 16 + part.thread % 32 / 4;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -23,7 +25,8 @@ struct GemmPairStore {
 #pragma unroll
       for (int j = 0; j < half / 8; ++j) {
         const float one[2] = {total[first / 2 + 4 * j + 2 * h], total[first / 2 + 4 * j + 2 * h + 1]};
-        const float other[2] = {total[(first + half) / 2 + 4 * j + 2 * h], total[(first + half) / 2 + 4 * j + 2 * h + 1]};
+        const float other[2] = {total[(first + half) / 2 + 4 * j + 2 * h],
+                                total[(first + half) / 2 + 4 * j + 2 * h + 1]};
         const int r = 8 * j + part.thread % 4 * 2;
         to.template store<half, 2>(one, other, to.template fetch<half, 2>(row + 8 * h, tile, r), row + 8 * h, tile, r);
       }

@@ -1,4 +1,5 @@
-// project_between on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use; else its steps, with the same bits.
+// project_between on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use; else
+// its steps, with the same bits.
 #include "kernels/decoder_layer/gemm_chain_sm90.cuh"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
@@ -7,8 +8,12 @@ namespace hone {
 namespace {
 
 GemmSum sum_output(const Tensor& y, const Product& product, const Tensor& residual) {
-  return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), numbers<const __nv_bfloat16>(residual), y.row_stride,
-          residual.row_stride,       static_cast<int>(product.w.dim(0))};
+  return {numbers<__nv_bfloat16>(y),
+          numbers<const __nv_bfloat16>(product.bias),
+          numbers<const __nv_bfloat16>(residual),
+          y.row_stride,
+          residual.row_stride,
+          static_cast<int>(product.w.dim(0))};
 }
 
 template <class Output>
@@ -17,20 +22,24 @@ ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& 
   out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
   out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
   out.row_ranges = chain_runs(output);
-  if (norm.weight) out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
+  if (norm.weight)
+    out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
   out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
-  out.n_tiles = output.template tiles<8>(), out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
+  out.n_tiles = output.template tiles<8>(),
+  out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   return out;
 }
 
 // What the busiest of so many blocks multiplies, in N tiles times their length.
 int64_t largest_share(const Chain& chain, int blocks) {
   int64_t share = 0;
-  for (int p = 0; p < chain.count; ++p) share += int64_t{(chain.products[p].n_tiles + blocks - 1) / blocks} * chain.products[p].K;
+  for (int p = 0; p < chain.count; ++p)
+    share += int64_t{(chain.products[p].n_tiles + blocks - 1) / blocks} * chain.products[p].K;
   return share;
 }
 
-// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little more for the others.
+// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little
+// more for the others.
 int num_blocks(const Chain& chain, int all) {
   const int fewer = std::max(all - 8, 1);
   int n_tiles = 1;
@@ -57,15 +66,18 @@ struct ChainLaunch {
 };
 template <int Stages, int Copying>
 bool fits(ChainLaunch& launch, int other_bytes) {
-  launch = {gemm_chain_kernel<Stages, Copying>, chain_threads(Copying), other_bytes + Chain::warps * Stages * ChainStages::bytes};
+  launch = {gemm_chain_kernel<Stages, Copying>, chain_threads(Copying),
+            other_bytes + Chain::warps * Stages * ChainStages::bytes};
   return launch.bytes <= Chain::all_bytes;
 }
 
-bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedProducts& mlp, const Heads& next) {
+bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedProducts& mlp,
+               const Heads& next) {
   const int64_t M = x.dim(0), C = x.dim(1);
   if (M > rows_normed_by_reader || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
   const ScratchScope scope(context);
-  const Tensor mid = context.scratch().take(x.dtype, x.dims()), activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
+  const Tensor mid = context.scratch().take(x.dtype, x.dims()),
+               activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
   check_shape(project_between, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
   check_product(project_between, mixed, {}, output, C);
   check_product(project_between, activated, {}, mlp.down, C);
@@ -84,27 +96,32 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
   }
   const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = partition(chain, blocks);
   ChainLaunch launch;
-  if (!fits<4, 3>(launch, other_bytes) && !fits<3, 4>(launch, other_bytes) && !fits<2, 4>(launch, other_bytes) && !fits<1, 4>(launch, other_bytes))
+  if (!fits<4, 3>(launch, other_bytes) && !fits<3, 4>(launch, other_bytes) && !fits<2, 4>(launch, other_bytes) &&
+      !fits<1, 4>(launch, other_bytes))
     return false;
   const GridBarrier barrier = context.device().grid_barrier(context.stream());
   if (!barrier.word || blocks > barrier.most_blocks) return false;
   chain.barrier = barrier.word;
   allow_shared_memory(launch.kernel, Chain::all_bytes);
-  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes, 1, chain);
+  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes,
+                   1, chain);
   if (next.q && !with_heads) project_heads(context, x, next);
   check_launch(project_between);
   return true;
 }
 
 void between(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next) {
-  if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next)) project_between_steps(context, x, mixed, output, mlp, next);
+  if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next))
+    project_between_steps(context, x, mixed, output, mlp, next);
 }
 
 bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedProducts& mlp, const Heads&) {
-  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight && mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
+  return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight &&
+         mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
 }
 
-[[maybe_unused]] const bool added = project_between.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
+[[maybe_unused]] const bool added =
+    project_between.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
 
 }  // namespace
 }  // namespace hone

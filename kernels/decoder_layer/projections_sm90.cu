@@ -1,5 +1,5 @@
-// The projections of a few hundred rows at most on Hopper: what follows the product is done where its totals are, and for a few rows the norm that
-// precedes it where they come in. More rows than that are worth ops of their own.
+// The projections of a few hundred rows at most on Hopper: what follows the product is done where its totals are, and
+// for a few rows the norm that precedes it where they come in. More rows than that are worth ops of their own.
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
 #include "kernels/decoder_layer/pair_store.cuh"
@@ -29,7 +29,8 @@ void run_gated_tile(const GemmCall<GemmGated>& c, int) {
   launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, GemmGatedStore(c.output, static_cast<int>(c.M())));
 }
 void run_heads_tile(const GemmCall<GemmHeads>& c, int) {
-  launch_gemm_sm90<GemmTile<128, 6, 1>>(cuda_stream(c.context), c.x, c.w, GemmHeadsStore(c.output, static_cast<int>(c.M())));
+  launch_gemm_sm90<GemmTile<128, 6, 1>>(cuda_stream(c.context), c.x, c.w,
+                                        GemmHeadsStore(c.output, static_cast<int>(c.M())));
 }
 
 void gated(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor bias) {
@@ -72,8 +73,9 @@ bool supports_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const
   return fuses_gated(y, x, norm, {w, bias});
 }
 
-[[maybe_unused]] const bool added = project_gated.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, project_gated_scratch}) &&
-                                    project_heads.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, project_heads_scratch});
+[[maybe_unused]] const bool added =
+    project_gated.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, project_gated_scratch}) &&
+    project_heads.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, project_heads_scratch});
 
 }  // namespace
 }  // namespace hone

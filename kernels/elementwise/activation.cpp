@@ -72,15 +72,17 @@ void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
       float* out = dx.row<float>(r);
       for (int64_t i = 0; i < dim; ++i) {
         const double v = in[i], t = std::tanh(gelu_inner * (v + gelu_cubic * v * v * v));
-        out[i] = static_cast<float>(grad[i] * (0.5 * (1 + t) + 0.5 * v * (1 - t * t) * gelu_inner * (1 + 3 * gelu_cubic * v * v)));
+        out[i] = static_cast<float>(
+            grad[i] * (0.5 * (1 + t) + 0.5 * v * (1 - t * t) * gelu_inner * (1 + 3 * gelu_cubic * v * v)));
       }
     }
   });
 }
 
-[[maybe_unused]] const bool added =
-    swiglu_forward.add({"specification", DeviceKind::cpu, swiglu}) && swiglu_backward.add({"specification", DeviceKind::cpu, swiglu_gradient}) &&
-    gelu_forward.add({"specification", DeviceKind::cpu, gelu}) && gelu_backward.add({"specification", DeviceKind::cpu, gelu_gradient});
+[[maybe_unused]] const bool added = swiglu_forward.add({"specification", DeviceKind::cpu, swiglu}) &&
+                                    swiglu_backward.add({"specification", DeviceKind::cpu, swiglu_gradient}) &&
+                                    gelu_forward.add({"specification", DeviceKind::cpu, gelu}) &&
+                                    gelu_backward.add({"specification", DeviceKind::cpu, gelu_gradient});
 
 }  // namespace
 }  // namespace hone

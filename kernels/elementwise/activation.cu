@@ -83,7 +83,8 @@ struct GeluGradient {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float v = value[i], square = v * v;
-      grad[i] *= gate_gradient(sigmoid(v * fmaf(gelu_cubic, square, gelu_linear)), v * fmaf(3 * gelu_cubic, square, gelu_linear));
+      grad[i] *= gate_gradient(sigmoid(v * fmaf(gelu_cubic, square, gelu_linear)),
+                               v * fmaf(3 * gelu_cubic, square, gelu_linear));
     }
     store_numbers(dx + row * dx_stride + column, grad);
   }
@@ -96,8 +97,9 @@ void swiglu(Context& context, Tensor y, Tensor gate_up) {
   with_storage(swiglu_forward, y.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N, true>(cuda_stream(context), {rows, dim}, dim % N == 0 && packs_of(N, rows, y) && packs_of(N, rows, gate_up),
-                                Swiglu<T>{numbers<T>(y), numbers<const T>(gate_up), y.row_stride, gate_up.row_stride, dim});
+    launch_elementwise<N, true>(
+        cuda_stream(context), {rows, dim}, dim % N == 0 && packs_of(N, rows, y) && packs_of(N, rows, gate_up),
+        Swiglu<T>{numbers<T>(y), numbers<const T>(gate_up), y.row_stride, gate_up.row_stride, dim});
   });
   check_launch(swiglu_forward);
 }
@@ -111,11 +113,13 @@ void swiglu_gradient(Context& context, Tensor dgate_up, Tensor y, Tensor dy, Ten
   with_storage(swiglu_backward, dy.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    const bool whole = dim % N == 0 && packs_of(N, rows, dgate_up) && packs_of(N, rows, y) && packs_of(N, rows, dy) && packs_of(N, rows, gate_up);
+    const bool whole = dim % N == 0 && packs_of(N, rows, dgate_up) && packs_of(N, rows, y) && packs_of(N, rows, dy) &&
+                       packs_of(N, rows, gate_up);
     const auto launch = [&]<bool with_y>() {
       launch_elementwise<N>(cuda_stream(context), {rows, dim}, whole,
-                            SwigluGradient<T, with_y>{numbers<T>(dgate_up), numbers<T>(y), numbers<const T>(dy), numbers<const T>(gate_up),
-                                                      dgate_up.row_stride, y.row_stride, dy.row_stride, gate_up.row_stride, dim});
+                            SwigluGradient<T, with_y>{numbers<T>(dgate_up), numbers<T>(y), numbers<const T>(dy),
+                                                      numbers<const T>(gate_up), dgate_up.row_stride, y.row_stride,
+                                                      dy.row_stride, gate_up.row_stride, dim});
     };
     if (y)
       launch.template operator()<true>();
@@ -148,15 +152,18 @@ void gelu_gradient(Context& context, Tensor dx, Tensor dy, Tensor x) {
   with_storage(gelu_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, dx) && packs_of(N, all.rows, dy) && packs_of(N, all.rows, x),
-                          GeluGradient<T>{numbers<T>(dx), numbers<const T>(dy), numbers<const T>(x), dx.row_stride, dy.row_stride, x.row_stride});
+    launch_elementwise<N>(cuda_stream(context), all,
+                          packs_of(N, all.rows, dx) && packs_of(N, all.rows, dy) && packs_of(N, all.rows, x),
+                          GeluGradient<T>{numbers<T>(dx), numbers<const T>(dy), numbers<const T>(x), dx.row_stride,
+                                          dy.row_stride, x.row_stride});
   });
   check_launch(gelu_backward);
 }
 
-[[maybe_unused]] const bool added =
-    swiglu_forward.add({"elementwise", DeviceKind::cuda, swiglu}) && swiglu_backward.add({"elementwise", DeviceKind::cuda, swiglu_gradient}) &&
-    gelu_forward.add({"elementwise", DeviceKind::cuda, gelu}) && gelu_backward.add({"elementwise", DeviceKind::cuda, gelu_gradient});
+[[maybe_unused]] const bool added = swiglu_forward.add({"elementwise", DeviceKind::cuda, swiglu}) &&
+                                    swiglu_backward.add({"elementwise", DeviceKind::cuda, swiglu_gradient}) &&
+                                    gelu_forward.add({"elementwise", DeviceKind::cuda, gelu}) &&
+                                    gelu_backward.add({"elementwise", DeviceKind::cuda, gelu_gradient});
 
 }  // namespace
 }  // namespace hone

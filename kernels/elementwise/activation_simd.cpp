@@ -15,7 +15,9 @@ HWY_INLINE RowVector sigmoid(RowVector x) {
   return hn::Div(one, hn::Add(one, exp_f32(d, hn::Neg(x))));
 }
 // The derivative of x * sigmoid(a(x)) with s = sigmoid(a(x)) and slope = x * a'(x).
-HWY_INLINE RowVector gate_gradient(RowVector s, RowVector slope) { return hn::MulAdd(hn::Mul(s, hn::Sub(hn::Set(RowTag(), 1.0f), s)), slope, s); }
+HWY_INLINE RowVector gate_gradient(RowVector s, RowVector slope) {
+  return hn::MulAdd(hn::Mul(s, hn::Sub(hn::Set(RowTag(), 1.0f), s)), slope, s);
+}
 
 void swiglu_rows(Tensor y, Tensor gate_up, int64_t begin, int64_t end) {
   const int64_t dim = y.dim(1);
@@ -59,12 +61,13 @@ void gelu_rows(Tensor y, Tensor x, int64_t begin, int64_t end) {
 void gelu_gradient_rows(Tensor dx, Tensor dy, Tensor x, int64_t begin, int64_t end) {
   const RowTag d;
   for (int64_t r = begin; r < end; ++r)
-    for_each_vector(x.dim(1), [&, in = x.row<float>(r), grad = dy.row<float>(r), out = dx.row<float>(r)](int64_t i, auto lanes) {
-      const RowVector v = lanes.load(in + i), square = hn::Mul(v, v);
-      const RowVector inner = hn::Mul(v, hn::MulAdd(hn::Set(d, gelu_cubic), square, hn::Set(d, gelu_linear)));
-      const RowVector slope = hn::Mul(v, hn::MulAdd(hn::Set(d, 3 * gelu_cubic), square, hn::Set(d, gelu_linear)));
-      lanes.store(hn::Mul(lanes.load(grad + i), gate_gradient(sigmoid(inner), slope)), out + i);
-    });
+    for_each_vector(
+        x.dim(1), [&, in = x.row<float>(r), grad = dy.row<float>(r), out = dx.row<float>(r)](int64_t i, auto lanes) {
+          const RowVector v = lanes.load(in + i), square = hn::Mul(v, v);
+          const RowVector inner = hn::Mul(v, hn::MulAdd(hn::Set(d, gelu_cubic), square, hn::Set(d, gelu_linear)));
+          const RowVector slope = hn::Mul(v, hn::MulAdd(hn::Set(d, 3 * gelu_cubic), square, hn::Set(d, gelu_linear)));
+          lanes.store(hn::Mul(lanes.load(grad + i), gate_gradient(sigmoid(inner), slope)), out + i);
+        });
 }
 
 }  // namespace hone::HWY_NAMESPACE
@@ -88,7 +91,9 @@ void swiglu(Context&, Tensor y, Tensor gate_up) {
   const int64_t rows = y.dim(0), dim = y.dim(1);
   check_shape(swiglu_forward, "y", y, {rows, dim});
   check_shape(swiglu_forward, "gate_up", gate_up, {rows, 2 * dim});
-  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(swiglu_rows)(y, gate_up, begin, end); });
+  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(swiglu_rows)(y, gate_up, begin, end);
+  });
 }
 
 void swiglu_gradient(Context&, Tensor dgate_up, Tensor y, Tensor dy, Tensor gate_up) {
@@ -106,7 +111,9 @@ void gelu(Context&, Tensor y, Tensor x) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
   check_shape(gelu_forward, "x", x, {rows, dim});
   check_shape(gelu_forward, "y", y, {rows, dim});
-  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(gelu_rows)(y, x, begin, end); });
+  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(gelu_rows)(y, x, begin, end);
+  });
 }
 
 void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
@@ -114,12 +121,15 @@ void gelu_gradient(Context&, Tensor dx, Tensor dy, Tensor x) {
   check_shape(gelu_backward, "x", x, {rows, dim});
   check_shape(gelu_backward, "dy", dy, {rows, dim});
   check_shape(gelu_backward, "dx", dx, {rows, dim});
-  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(gelu_gradient_rows)(dx, dy, x, begin, end); });
+  parallel_for(rows, rows_per_piece, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(gelu_gradient_rows)(dx, dy, x, begin, end);
+  });
 }
 
-[[maybe_unused]] const bool added =
-    swiglu_forward.add({"simd", DeviceKind::cpu, swiglu, 10}) && swiglu_backward.add({"simd", DeviceKind::cpu, swiglu_gradient, 10}) &&
-    gelu_forward.add({"simd", DeviceKind::cpu, gelu, 10}) && gelu_backward.add({"simd", DeviceKind::cpu, gelu_gradient, 10});
+[[maybe_unused]] const bool added = swiglu_forward.add({"simd", DeviceKind::cpu, swiglu, 10}) &&
+                                    swiglu_backward.add({"simd", DeviceKind::cpu, swiglu_gradient, 10}) &&
+                                    gelu_forward.add({"simd", DeviceKind::cpu, gelu, 10}) &&
+                                    gelu_backward.add({"simd", DeviceKind::cpu, gelu_gradient, 10});
 
 }  // namespace
 }  // namespace hone

@@ -22,11 +22,13 @@ double read(double x) {
   return x;
 }
 
-// f64 to 16 bits rounds once: through a float rounded to odd, which keeps what the second rounding needs (Boldo and Melquiond 2008).
+// f64 to 16 bits rounds once: through a float rounded to odd, which keeps what the second rounding needs (Boldo and
+// Melquiond 2008).
 float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x || !std::isfinite(nearest)) return nearest;
-  const float toward_zero = std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? std::nextafterf(nearest, 0.0f) : nearest;
+  const float toward_zero =
+      std::fabs(static_cast<double>(nearest)) > std::fabs(x) ? std::nextafterf(nearest, 0.0f) : nearest;
   uint32_t bits;
   std::memcpy(&bits, &toward_zero, 4);
   bits |= 1u;
@@ -61,7 +63,8 @@ void convert(Tensor y, Tensor x) {
     To* out = static_cast<To*>(y.data) + r * y.row_stride;
     for (int64_t i = begin; i < end; ++i) out[i] = written<To>(read(in[i]));
   };
-  if (x.contiguous() && y.contiguous()) return parallel_for(x.size(), per_piece, [&](int64_t begin, int64_t end) { convert_row(0, begin, end); });
+  if (x.contiguous() && y.contiguous())
+    return parallel_for(x.size(), per_piece, [&](int64_t begin, int64_t end) { convert_row(0, begin, end); });
   for (int64_t r = 0; r < x.dim(0); ++r) convert_row(r, 0, columns);
 }
 
@@ -97,7 +100,8 @@ Convert conversion(DType to, DType from) {
 }
 
 void run_cast(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: ", x.size(), " elements to ", y.size());
+  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: ", x.size(),
+             " elements to ", y.size());
   conversion(y.dtype, x.dtype)(y, x);
 }
 
@@ -111,8 +115,8 @@ void add_all(Tensor y, Tensor x) {
 }
 
 void run_add(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: ", x.size(), " elements of ",
-             name_of(x.dtype), " to ", y.size(), " of ", name_of(y.dtype), ", both contiguous");
+  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: ", x.size(),
+             " elements of ", name_of(x.dtype), " to ", y.size(), " of ", name_of(y.dtype), ", both contiguous");
   HONE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "add_into: ", name_of(x.dtype), "; it takes f32 and f64");
   (x.dtype == DType::f32 ? add_all<float> : add_all<double>)(y, x);
 }

@@ -35,8 +35,8 @@ struct Add {
 };
 
 void check_sizes(const OpBase& op, const Tensor& y, const Tensor& x) {
-  HONE_CHECK(y.size() == x.size() && (x.size() == 0 || y.row_size() == x.row_size()), "op ", op.name(), ": x has ", x.size(), " elements, y ",
-             y.size());
+  HONE_CHECK(y.size() == x.size() && (x.size() == 0 || y.row_size() == x.row_size()), "op ", op.name(), ": x has ",
+             x.size(), " elements, y ", y.size());
 }
 
 void run_cast(Context& context, Tensor y, Tensor x) {
@@ -46,7 +46,8 @@ void run_cast(Context& context, Tensor y, Tensor x) {
     with_storage(cast, x.dtype, [&](auto from) {
       using To = decltype(to);
       using From = decltype(from);
-      constexpr int N = pack_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in a row give 86%
+      constexpr int N = pack_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in
+                                        // a row give 86%
       launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                             Cast<To, From>{numbers<To>(y), numbers<const From>(x), y.row_stride, x.row_stride});
     });
@@ -67,7 +68,8 @@ void run_add(Context& context, Tensor y, Tensor x) {
   check_launch(add_into);
 }
 
-[[maybe_unused]] const bool added = cast.add({"elementwise", DeviceKind::cuda, run_cast}) && add_into.add({"elementwise", DeviceKind::cuda, run_add});
+[[maybe_unused]] const bool added =
+    cast.add({"elementwise", DeviceKind::cuda, run_cast}) && add_into.add({"elementwise", DeviceKind::cuda, run_add});
 
 }  // namespace
 }  // namespace hone

@@ -12,17 +12,19 @@ void run(Context&, Tensor y, Tensor x, float factor, Dropout which) {
   check_shape(dropout, "x", x, {rows, columns});
   check_shape(dropout, "y", y, {rows, columns});
   constexpr int64_t worth_sharing = 65536;
-  parallel_for(rows, std::max<int64_t>(1, worth_sharing / std::max<int64_t>(columns, 1)), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const float* from = x.row<float>(r);
-      float* to = y.row<float>(r);
-      Philox4 drawn{};
-      for (int64_t c = 0; c < columns; ++c) {
-        if (which.rate > 0 && c % 4 == 0) drawn = philox(which.seed, which.stream, static_cast<uint64_t>((which.first_row + r) * draws + c / 4));
-        to[c] = which.rate == 0 || unit_float(drawn.word[c % 4]) >= which.rate ? factor * from[c] : 0;
-      }
-    }
-  });
+  parallel_for(
+      rows, std::max<int64_t>(1, worth_sharing / std::max<int64_t>(columns, 1)), [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          const float* from = x.row<float>(r);
+          float* to = y.row<float>(r);
+          Philox4 drawn{};
+          for (int64_t c = 0; c < columns; ++c) {
+            if (which.rate > 0 && c % 4 == 0)
+              drawn = philox(which.seed, which.stream, static_cast<uint64_t>((which.first_row + r) * draws + c / 4));
+            to[c] = which.rate == 0 || unit_float(drawn.word[c % 4]) >= which.rate ? factor * from[c] : 0;
+          }
+        }
+      });
 }
 
 [[maybe_unused]] const bool added = dropout.add({"specification", DeviceKind::cpu, run});

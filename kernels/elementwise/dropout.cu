@@ -37,8 +37,9 @@ void run(Context& context, Tensor y, Tensor x, float factor, Dropout which) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
     static_assert(N % 4 == 0);  // a pack begins with a draw's first word
-    launch_elementwise<N, true>(cuda_stream(context), {rows, columns}, packs_of(N, rows, y) && packs_of(N, rows, x),
-                                Drop<T>{numbers<T>(y), numbers<const T>(x), y.row_stride, x.row_stride, (columns + 3) / 4, factor, which});
+    launch_elementwise<N, true>(
+        cuda_stream(context), {rows, columns}, packs_of(N, rows, y) && packs_of(N, rows, x),
+        Drop<T>{numbers<T>(y), numbers<const T>(x), y.row_stride, x.row_stride, (columns + 3) / 4, factor, which});
   });
   check_launch(dropout);
 }

@@ -60,9 +60,10 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
   for (int64_t r = 0; r < count; ++r) std::copy_n(y.row<float>(r), dim, x.row<float>(rows.ptr<int32_t>()[r]));
 }
 
-[[maybe_unused]] const bool added =
-    embedding_forward.add({"specification", DeviceKind::cpu, forward}) && embedding_backward.add({"specification", DeviceKind::cpu, backward}) &&
-    gather_rows.add({"specification", DeviceKind::cpu, gather}) && scatter_rows.add({"specification", DeviceKind::cpu, scatter});
+[[maybe_unused]] const bool added = embedding_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    embedding_backward.add({"specification", DeviceKind::cpu, backward}) &&
+                                    gather_rows.add({"specification", DeviceKind::cpu, gather}) &&
+                                    scatter_rows.add({"specification", DeviceKind::cpu, scatter});
 
 }  // namespace
 }  // namespace hone

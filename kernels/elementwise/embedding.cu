@@ -1,4 +1,5 @@
-// Indices lie on the device, where no body can refuse them: a row that a bad index asks for is NaN, a row that it sends is dropped.
+// Indices lie on the device, where no body can refuse them: a row that a bad index asks for is NaN, a row that it sends
+// is dropped.
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernels/check_shape.h"
@@ -52,7 +53,8 @@ struct Scatter {
   }
 };
 
-void gather_into(Context& context, const OpBase& op, Tensor y, Tensor x, const char* x_name, Tensor rows, const char* rows_name, bool accumulate) {
+void gather_into(Context& context, const OpBase& op, Tensor y, Tensor x, const char* x_name, Tensor rows,
+                 const char* rows_name, bool accumulate) {
   const int64_t count = y.dim(0), dim = y.dim(1);
   check_shape(op, "y", y, {count, dim}, y.dtype);
   check_shape(op, x_name, x, {x.dim(0), dim}, y.dtype);
@@ -60,16 +62,18 @@ void gather_into(Context& context, const OpBase& op, Tensor y, Tensor x, const c
   with_storage(op, y.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N, true>(
-        cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
-        Gather<T>{numbers<T>(y), numbers<const T>(x), numbers<const int32_t>(rows), y.row_stride, x.row_stride, x.dim(0), accumulate});
+    launch_elementwise<N, true>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
+                                Gather<T>{numbers<T>(y), numbers<const T>(x), numbers<const int32_t>(rows),
+                                          y.row_stride, x.row_stride, x.dim(0), accumulate});
   });
   check_launch(op);
 }
 void forward(Context& context, Tensor y, Tensor table, Tensor ids, bool accumulate) {
   gather_into(context, embedding_forward, y, table, "table", ids, "ids", accumulate);
 }
-void gather(Context& context, Tensor y, Tensor x, Tensor rows) { gather_into(context, gather_rows, y, x, "x", rows, "rows", false); }
+void gather(Context& context, Tensor y, Tensor x, Tensor rows) {
+  gather_into(context, gather_rows, y, x, "x", rows, "rows", false);
+}
 
 void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
   const int64_t count = y.dim(0), dim = y.dim(1);
@@ -77,13 +81,15 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
   check_shape(scatter_rows, "x", x, {x.dim(0), dim}, x.dtype);
   check_shape(scatter_rows, "rows", rows, {count}, DType::i32);
   if (x.size() > 0)
-    HONE_CUDA_CHECK(cudaMemset2DAsync(x.data, static_cast<size_t>(x.row_stride) * size_of(x.dtype), 0, static_cast<size_t>(dim) * size_of(x.dtype),
-                                      static_cast<size_t>(x.dim(0)), cuda_stream(context)));
+    HONE_CUDA_CHECK(cudaMemset2DAsync(x.data, static_cast<size_t>(x.row_stride) * size_of(x.dtype), 0,
+                                      static_cast<size_t>(dim) * size_of(x.dtype), static_cast<size_t>(x.dim(0)),
+                                      cuda_stream(context)));
   with_storage(scatter_rows, x.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
     launch_elementwise<N, true>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
-                                Scatter<T>{numbers<T>(x), numbers<const T>(y), numbers<const int32_t>(rows), x.row_stride, y.row_stride, x.dim(0)});
+                                Scatter<T>{numbers<T>(x), numbers<const T>(y), numbers<const int32_t>(rows),
+                                           x.row_stride, y.row_stride, x.dim(0)});
   });
   check_launch(scatter_rows);
 }
@@ -107,7 +113,9 @@ struct Sums {
   const uint64_t* keys;
   int64_t count, limit, dim, dtable_stride, dy_stride;
   __device__ uint64_t id(int64_t place) const { return place >= 0 && place < count ? keys[place] >> 32 : ~uint64_t{0}; }
-  __device__ bool begins(int64_t place) const { return place < count && id(place) < static_cast<uint64_t>(limit) && id(place - 1) != id(place); }
+  __device__ bool begins(int64_t place) const {
+    return place < count && id(place) < static_cast<uint64_t>(limit) && id(place - 1) != id(place);
+  }
   __device__ bool has_many(int64_t place) const { return id(place) == id(place + many); }
 };
 
@@ -118,7 +126,8 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   const int lane = threadIdx.x % 32;
   const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
   if (!s.begins(place) || s.has_many(place)) return;
-  const uint64_t key = place + lane < s.count ? s.keys[place + lane] : ~uint64_t{0}, id = __shfl_sync(0xffffffffu, key, 0) >> 32;
+  const uint64_t key = place + lane < s.count ? s.keys[place + lane] : ~uint64_t{0},
+                 id = __shfl_sync(0xffffffffu, key, 0) >> 32;
   const int rows = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
   const bool live = column < s.dim;
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
@@ -129,7 +138,8 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
 #pragma unroll
     for (int r = 0; r < R; ++r) {
       const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), (first + r) % 32);
-      if (live && first + r < rows) pack[r] = *reinterpret_cast<const Pack<T, N>*>(s.dy + int64_t{t} * s.dy_stride + column);
+      if (live && first + r < rows)
+        pack[r] = *reinterpret_cast<const Pack<T, N>*>(s.dy + int64_t{t} * s.dy_stride + column);
     }
 #pragma unroll
     for (int r = 0; r < R; ++r)
@@ -140,14 +150,16 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   if (live) store_numbers(to, sum);
 }
 
-// A warp for every 32 places: at most one of them begins an id of so many rows. They pass through a ring in shared memory, where each lane reads what
-// it has fetched itself. (Registers that are refilled one by one wait for the latest load with each: six barriers serve all of a warp's loads.)
+// A warp for every 32 places: at most one of them begins an id of so many rows. They pass through a ring in shared
+// memory, where each lane reads what it has fetched itself. (Registers that are refilled one by one wait for the latest
+// load with each: six barriers serve all of a warp's loads.)
 template <int N, class T>
 __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   constexpr int R = 8, batches = 6;
   __shared__ Pack<T, N> ring[batches * R][threads];
   const int lane = threadIdx.x % 32;
-  const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
+  const int64_t first = (int64_t{blockIdx.x} * warps + threadIdx.x / 32) * 32,
+                column = (int64_t{blockIdx.y} * 32 + lane) * N;
   const unsigned found = __ballot_sync(0xffffffffu, s.begins(first + lane) && s.has_many(first + lane));
   if (!found) return;
   int64_t place = first + __ffs(found) - 1;
@@ -159,8 +171,10 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   const auto fetch_row = [&](Pack<T, N>* to, uint64_t key, int r) {
     const uint32_t t = __shfl_sync(0xffffffffu, static_cast<uint32_t>(key), r);
     if constexpr (sizeof(*to) == 8)
-      asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))), "l"(from + t * s.dy_stride)
-                   : "memory");
+      asm volatile(
+          "cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+          "l"(from + t * s.dy_stride)
+          : "memory");
     else
       *to = *reinterpret_cast<const Pack<T, N>*>(from + t * s.dy_stride);
   };
@@ -182,7 +196,8 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
       for (int r = 0; r < ahead; ++r) fetch_row(to + r * threads, key, window + r);
     }
     cp_async_commit();
-    ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32, fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
+    ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32,
+    fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
   for (int batch = 0; batch < batches - 1; ++batch) fetch();
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
@@ -220,7 +235,8 @@ void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
   const cudaStream_t stream = cuda_stream(context);
   const auto take_keys = [&] { return static_cast<uint64_t*>(context.scratch().take(DType::f64, {count}).data); };
   uint64_t *keys = take_keys(), *sorted = take_keys();
-  key_kernel<<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, stream>>>(keys, numbers<const int32_t>(ids), count, limit);
+  key_kernel<<<static_cast<unsigned>((count + threads - 1) / threads), threads, 0, stream>>>(
+      keys, numbers<const int32_t>(ids), count, limit);
   int bits = 1;
   while (limit >> bits) ++bits;
   const auto sort = [&](void* memory, size_t& bytes) {
@@ -231,10 +247,12 @@ void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
   sort(context.scratch().take(DType::f32, {static_cast<int64_t>(bytes / sizeof(float) + 1)}).data, bytes);
   with_storage(embedding_backward, dy.dtype, [&](auto type) {
     using T = decltype(type);
-    const Sums<T> sums{numbers<float>(dtable), numbers<const T>(dy), sorted, count, limit, dim, dtable.row_stride, dy.row_stride};
+    const Sums<T> sums{numbers<float>(dtable), numbers<const T>(dy), sorted, count, limit, dim,
+                       dtable.row_stride,      dy.row_stride};
     const auto add = [&]<int N>() {
       const auto blocks = [&](int64_t places) {
-        return dim3(static_cast<unsigned>((count + places - 1) / places), static_cast<unsigned>((dim + 32 * N - 1) / (32 * N)));
+        return dim3(static_cast<unsigned>((count + places - 1) / places),
+                    static_cast<unsigned>((dim + 32 * N - 1) / (32 * N)));
       };
       few_kernel<N><<<blocks(warps), threads, 0, stream>>>(sums);
       if (count > many) many_kernel<N><<<blocks(32 * warps), threads, 0, stream>>>(sums);
@@ -250,7 +268,8 @@ void backward(Context& context, Tensor dtable, Tensor dy, Tensor ids) {
 
 [[maybe_unused]] const bool added = embedding_forward.add({"rows", DeviceKind::cuda, forward}) &&
                                     embedding_backward.add({"sorted", DeviceKind::cuda, backward}) &&
-                                    gather_rows.add({"rows", DeviceKind::cuda, gather}) && scatter_rows.add({"rows", DeviceKind::cuda, scatter});
+                                    gather_rows.add({"rows", DeviceKind::cuda, gather}) &&
+                                    scatter_rows.add({"rows", DeviceKind::cuda, scatter});
 
 }  // namespace
 }  // namespace hone

@@ -3,7 +3,8 @@
 
 namespace hone {
 
-// y [T, D] = table[ids[t], :], or added to y when accumulate (learned positions). ids [T] i32, each in [0, rows of table).
+// y [T, D] = table[ids[t], :], or added to y when accumulate (learned positions). ids [T] i32, each in [0, rows of
+// table).
 inline constinit Op<void(Tensor y, Tensor table, Tensor ids, bool accumulate)> embedding_forward{"embedding_forward"};
 // dtable[ids[t], :] += dy[t, :], repeated ids in ascending order of t.
 inline constinit Op<void(Tensor dtable, Tensor dy, Tensor ids)> embedding_backward{"embedding_backward"};

@@ -22,8 +22,10 @@ void run(Context&, Tensor x, Tensor offsets, EmbeddingNoise noise) {
       for (int64_t t = 0; t < length; ++t) {
         float* row = x.row<float>(bounds[s] + t);
         for (int64_t q = 0; q < quads; ++q) {
-          const Philox4 words = philox(noise.seed, noise.first + static_cast<uint64_t>(s), static_cast<uint64_t>(t * quads + q));
-          for (int64_t i = 4 * q; i < std::min(dim, 4 * q + 4); ++i) row[i] += (2 * unit_float(words.word[i % 4]) - 1) * scale;
+          const Philox4 words =
+              philox(noise.seed, noise.first + static_cast<uint64_t>(s), static_cast<uint64_t>(t * quads + q));
+          for (int64_t i = 4 * q; i < std::min(dim, 4 * q + 4); ++i)
+            row[i] += (2 * unit_float(words.word[i % 4]) - 1) * scale;
         }
       }
     }

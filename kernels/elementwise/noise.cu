@@ -34,7 +34,8 @@ struct Add {
     for (int i = 0; i < N; ++i) {
       const int64_t at = column + i;
       if (i == 0 || at % 4 == 0)
-        words = philox(noise.seed, noise.first + static_cast<uint64_t>(s), static_cast<uint64_t>((row - begin) * quads + at / 4));
+        words = philox(noise.seed, noise.first + static_cast<uint64_t>(s),
+                       static_cast<uint64_t>((row - begin) * quads + at / 4));
       value[i] += (2 * unit_float(words.word[at % 4]) - 1) * scale;
     }
     store_numbers(to, value);
@@ -48,8 +49,9 @@ void run(Context& context, Tensor x, Tensor offsets, EmbeddingNoise noise) {
   with_storage(add_embedding_noise, x.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int N = pack_size<T>;
-    launch_elementwise<N, true>(cuda_stream(context), {rows, dim}, packs_of(N, rows, x),
-                                Add<T>{numbers<T>(x), numbers<const int32_t>(offsets), x.row_stride, dim, offsets.size() - 1, noise});
+    launch_elementwise<N, true>(
+        cuda_stream(context), {rows, dim}, packs_of(N, rows, x),
+        Add<T>{numbers<T>(x), numbers<const int32_t>(offsets), x.row_stride, dim, offsets.size() - 1, noise});
   });
   check_launch(add_embedding_noise);
 }

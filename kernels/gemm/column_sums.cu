@@ -6,9 +6,11 @@ namespace {
 
 constexpr int lanes = 8, groups = 32;  // threads across the columns of a block, and down its rows
 
-// partial [slices, N]: the sums of each slice of rows. A thread adds every 32nd row of its slice, the 32 sums are added in order.
+// partial [slices, N]: the sums of each slice of rows. A thread adds every 32nd row of its slice, the 32 sums are added
+// in order.
 template <class T, int pack>
-__global__ void __launch_bounds__(lanes* groups) slice_kernel(float* partial, const T* x, int64_t M, int64_t N, int64_t stride, int64_t slice) {
+__global__ void __launch_bounds__(lanes* groups)
+    slice_kernel(float* partial, const T* x, int64_t M, int64_t N, int64_t stride, int64_t slice) {
   __shared__ float sums[groups][lanes * pack + 1];
   const int lane = static_cast<int>(threadIdx.x) % lanes, group = static_cast<int>(threadIdx.x) / lanes;
   const int64_t column = (int64_t{blockIdx.x} * lanes + lane) * pack;
@@ -55,14 +57,16 @@ void add_column_sums(Context& context, const OpBase& op, Tensor sums, Tensor x) 
     using T = decltype(type);
     const auto launch = [&](auto kernel, int64_t width) {
       const dim3 grid(static_cast<unsigned>((N + width - 1) / width), static_cast<unsigned>(slices));
-      kernel<<<grid, lanes * groups, 0, cuda_stream(context)>>>(partial, numbers<const T>(x), M, N, x.row_stride, slice);
+      kernel<<<grid, lanes * groups, 0, cuda_stream(context)>>>(partial, numbers<const T>(x), M, N, x.row_stride,
+                                                                slice);
     };
     if (packs<T>(x))
       launch(slice_kernel<T, pack_size<T>>, lanes * pack_size<T>);
     else
       launch(slice_kernel<T, 1>, lanes);
   });
-  total_kernel<<<static_cast<unsigned>((N + 127) / 128), 128, 0, cuda_stream(context)>>>(numbers<float>(sums), partial, N, slices);
+  total_kernel<<<static_cast<unsigned>((N + 127) / 128), 128, 0, cuda_stream(context)>>>(numbers<float>(sums), partial,
+                                                                                         N, slices);
   check_launch(op);
 }
 

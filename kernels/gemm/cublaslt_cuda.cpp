@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt: the backward ones, and forward where the numerics are fast. Which algorithm serves a product is asked once and
-// remembered; sums that are split along their length are joined in a workspace, in a fixed order.
+// Matrix products by cuBLASLt: the backward ones, and forward where the numerics are fast. Which algorithm serves a
+// product is asked once and remembered; sums that are split along their length are joined in a workspace, in a fixed
+// order.
 #include <cublasLt.h>
 
 #include <array>
@@ -23,7 +24,8 @@ void check(cublasStatus_t status, const char* call) {
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in our order.
+// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in
+// our order.
 struct Product {
   Tensor a, b, c, d;
   bool transpose_a = false, transpose_b = false, add_c = false;
@@ -38,7 +40,9 @@ struct Choice {
 };
 
 // The largest power of two, up to 256, that divides the address: the heuristic takes 256 for granted.
-int64_t alignment_of(const Tensor& x) { return int64_t{1} << std::min(std::countr_zero(reinterpret_cast<uintptr_t>(x.data)), 8); }
+int64_t alignment_of(const Tensor& x) {
+  return int64_t{1} << std::min(std::countr_zero(reinterpret_cast<uintptr_t>(x.data)), 8);
+}
 
 cublasLtHandle_t handle() {
   static std::mutex mutex;
@@ -71,8 +75,8 @@ struct Descriptors {
     HONE_CUBLAS_CHECK(cublasLtMatmulDescSetAttribute(&product, attribute, &value, sizeof value));
   }
   static void layout(cublasLtMatrixLayoutOpaque_t& to, const Tensor& x) {
-    HONE_CUBLAS_CHECK(cublasLtMatrixLayoutInit(&to, type_of(x.dtype), static_cast<uint64_t>(x.dim(1)), static_cast<uint64_t>(x.dim(0)),
-                                               std::max(x.row_stride, x.dim(1))));
+    HONE_CUBLAS_CHECK(cublasLtMatrixLayoutInit(&to, type_of(x.dtype), static_cast<uint64_t>(x.dim(1)),
+                                               static_cast<uint64_t>(x.dim(0)), std::max(x.row_stride, x.dim(1))));
   }
 };
 
@@ -90,7 +94,8 @@ std::optional<Choice> ask(const Product& p, Descriptors& of) {
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment_of(p.d)));
   cublasLtMatmulHeuristicResult_t result{};
   int found = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &of.product, &of.a, &of.b, &of.c, &of.d, &preference, 1, &result, &found);
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &of.product, &of.a, &of.b, &of.c, &of.d,
+                                                               &preference, 1, &result, &found);
   if (status != CUBLAS_STATUS_SUCCESS || found == 0) return std::nullopt;
   return Choice{result.algo, result.workspaceSize};
 }
@@ -132,14 +137,16 @@ bool multiply(Context& context, const Product& p) {
   if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
   tell_written(context, workspace);  // ahead: a second kernel of the product reads it
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
-  HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data, &of.c, p.d.data, &of.d,
-                                   &choice->algorithm, workspace.data, choice->workspace, static_cast<cudaStream_t>(context.stream())));
+  HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data,
+                                   &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data, choice->workspace,
+                                   static_cast<cudaStream_t>(context.stream())));
   if (!p.add_c || p.c.data != p.d.data) tell_written(context, p.d);
   return true;
 }
 
 void check_dtype(const OpBase& op, DType dtype) {
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": numbers are f32 or bf16 on cuda, not ", name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": numbers are f32 or bf16 on cuda, not ",
+             name_of(dtype));
 }
 
 void zero_rows(Context& context, const Tensor& x) {
@@ -172,7 +179,8 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
   if (M == 0) return;
   if (dbias) add_column_sums(context, op, dbias, dy);
   if (dw.size() == 0) return;
-  const bool done = multiply(context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
+  const bool done = multiply(
+      context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
   HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
 }
 
@@ -181,7 +189,8 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
 
 }  // namespace
 
-void check_gemm_forward_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
+void check_gemm_forward_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                             const Tensor& residual) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const auto wide = [&](const Tensor& t) { return t.dtype == DType::f32 ? DType::f32 : DType::bf16; };
   check_dtype(gemm_forward, x.dtype);

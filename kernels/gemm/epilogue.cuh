@@ -23,7 +23,8 @@ struct GemmEpilogue {
         residual_bf16(residual_.dtype == DType::bf16) {}
 
   static __device__ float load(const void* from, bool from_bf16, int64_t i) {
-    return from_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]) : static_cast<const float*>(from)[i];
+    return from_bf16 ? __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i])
+                     : static_cast<const float*>(from)[i];
   }
   // What is added to an element, which can be read before its total is there.
   struct Extra {
@@ -54,7 +55,8 @@ struct GemmEpilogue {
       put(first, m, n);
       if (both) put(second, m, n + 1);
     } else if (y_bf16) {
-      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(y) + m * y_stride + n) = __floats2bfloat162_rn(first, second);
+      *reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(y) + m * y_stride + n) =
+          __floats2bfloat162_rn(first, second);
     } else {
       *reinterpret_cast<float2*>(static_cast<float*>(y) + m * y_stride + n) = make_float2(first, second);
     }

@@ -18,7 +18,8 @@ void forward(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residua
         float total = 0;
         for (int64_t first = 0; first < K; first += gemm_chunk) {
           float sum = 0;
-          for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k) sum = std::fma(x.row<float>(m)[k], w.row<float>(n)[k], sum);
+          for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k)
+            sum = std::fma(x.row<float>(m)[k], w.row<float>(n)[k], sum);
           total = first == 0 ? sum : total + sum;
         }
         if (bias) total += bias.ptr<float>()[n];

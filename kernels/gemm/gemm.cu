@@ -1,4 +1,5 @@
-// gemm_forward for every shape, alignment and dtype: 64 x 64 tiles of y, staged through shared memory. Other bodies are faster and have its bits.
+// gemm_forward for every shape, alignment and dtype: 64 x 64 tiles of y, staged through shared memory. Other bodies are
+// faster and have its bits.
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm_cuda.h"
 
@@ -9,7 +10,8 @@ constexpr int tile = 64;
 
 // Rows [row, row + tile) of a matrix, columns [k, k + depth): 8 numbers at a time, zero outside of it.
 template <class T, int threads, int depth, int pitch>
-__device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k, int64_t K, bool packed) {
+__device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k,
+                           int64_t K, bool packed) {
   constexpr int pack = pack_size<T>;
   for (int i = static_cast<int>(threadIdx.x); i < tile * depth / pack; i += threads) {
     const int r = i / (depth / pack), c = i % (depth / pack) * pack;
@@ -32,18 +34,21 @@ __device__ inline uint32_t pair(const __nv_bfloat16* at) { return *reinterpret_c
 
 // d += a . b over one step of 16 along k.
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // Four warps, each 32 x 32 of the tile.
-__global__ void __launch_bounds__(128) bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
-                                                   int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
+__global__ void __launch_bounds__(128)
+    bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
+                int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
   constexpr int depth = 32, pitch = depth + 8;  // the pitch spreads a fragment's rows over all banks
   __shared__ alignas(16) __nv_bfloat16 xs[tile][pitch], ws[tile][pitch];
   const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,
+            t = lane % 4;
   const int wm = warp / 2 * 32, wn = warp % 2 * 32;
   float sum[2][4][4] = {}, total[2][4][4] = {};
   for (int64_t k = 0; k < K; k += depth) {
@@ -91,8 +96,9 @@ __global__ void __launch_bounds__(128) bf16_kernel(const __nv_bfloat16* x, const
 }
 
 // Each of 256 threads has 4 x 4 elements; a chunk is a chain of fused multiply-adds in ascending k.
-__global__ void __launch_bounds__(256) f32_kernel(const float* x, const float* w, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t w_stride,
-                                                  bool x_packed, bool w_packed, GemmEpilogue epilogue) {
+__global__ void __launch_bounds__(256)
+    f32_kernel(const float* x, const float* w, int64_t M, int64_t N, int64_t K, int64_t x_stride, int64_t w_stride,
+               bool x_packed, bool w_packed, GemmEpilogue epilogue) {
   constexpr int depth = 32, pitch = depth + 4;
   __shared__ alignas(16) float xs[tile][pitch], ws[tile][pitch];
   const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
@@ -143,12 +149,13 @@ bool rows_aligned(const Tensor& x) {
 }
 
 template <class T, class Kernel>
-void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-            const Tensor& residual) {
+void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, const Tensor& x, const Tensor& w,
+            const Tensor& bias, const Tensor& residual) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const dim3 grid(static_cast<unsigned>((M + tile - 1) / tile), static_cast<unsigned>((N + tile - 1) / tile));
-  kernel<<<grid, threads, 0, cuda_stream(context)>>>(numbers<const T>(x), numbers<const T>(w), M, N, K, x.row_stride, w.row_stride,
-                                                     rows_aligned<T>(x), rows_aligned<T>(w), GemmEpilogue(y, bias, residual));
+  kernel<<<grid, threads, 0, cuda_stream(context)>>>(numbers<const T>(x), numbers<const T>(w), M, N, K, x.row_stride,
+                                                     w.row_stride, rows_aligned<T>(x), rows_aligned<T>(w),
+                                                     GemmEpilogue(y, bias, residual));
 }
 
 void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {

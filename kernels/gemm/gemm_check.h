@@ -5,7 +5,8 @@
 
 namespace hone {
 
-inline void check_gemm_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& residual) {
+inline void check_gemm_forward(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
+                               const Tensor& residual) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   check_shape(gemm_forward, "w", w, {N, K});
   check_shape(gemm_forward, "x", x, {M, K});

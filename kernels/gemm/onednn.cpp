@@ -1,5 +1,5 @@
-// The backward matrix products by oneDNN's sgemm. Its bits depend on its number of threads, so it always has one: the outputs are cut into pieces by
-// their shape alone, and our pool runs the pieces.
+// The backward matrix products by oneDNN's sgemm. Its bits depend on its number of threads, so it always has one: the
+// outputs are cut into pieces by their shape alone, and our pool runs the pieces.
 #include <dnnl.h>
 
 #include "core/base/parallel_for.h"
@@ -20,12 +20,15 @@ struct Product {
 void run_piece(const Product& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   thread_local const bool one_thread [[maybe_unused]] = (omp_set_num_threads(1), true);
   const float* a = p.transposed ? p.a.ptr<float>() + row : p.a.row<float>(row);
-  const dnnl_status_t status = dnnl_sgemm(p.transposed ? 'T' : 'N', 'N', rows, columns, p.inner, 1, a, p.a.row_stride, p.b.ptr<float>() + column,
-                                          p.b.row_stride, p.accumulate ? 1.0f : 0.0f, p.out.row<float>(row) + column, p.out.row_stride);
-  HONE_CHECK(status == dnnl_success, "oneDNN: sgemm of ", rows, " x ", columns, " x ", p.inner, " returned status ", static_cast<int>(status));
+  const dnnl_status_t status =
+      dnnl_sgemm(p.transposed ? 'T' : 'N', 'N', rows, columns, p.inner, 1, a, p.a.row_stride, p.b.ptr<float>() + column,
+                 p.b.row_stride, p.accumulate ? 1.0f : 0.0f, p.out.row<float>(row) + column, p.out.row_stride);
+  HONE_CHECK(status == dnnl_success, "oneDNN: sgemm of ", rows, " x ", columns, " x ", p.inner, " returned status ",
+             static_cast<int>(status));
 }
 
-// Even pieces of at most 256 x 512, and smaller ones where that makes too few to share, as long as each is worth a thread's waking.
+// Even pieces of at most 256 x 512, and smaller ones where that makes too few to share, as long as each is worth a
+// thread's waking.
 struct Pieces {
   int64_t rows = 256, columns = 512, down = 0, across = 0;
   Pieces(int64_t R, int64_t C, int64_t inner) {

@@ -1,5 +1,6 @@
-// gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the way into a small buffer, a
-// panel of n and a chunk of K at a time, so that each lane runs the specification's chain of sums and the vector's width leaves no trace in the bits.
+// gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the
+// way into a small buffer, a panel of n and a chunk of K at a time, so that each lane runs the specification's chain of
+// sums and the vector's width leaves no trace in the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/simd.cpp"
 #include <hwy/cache_control.h>
@@ -48,10 +49,13 @@ HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) 
     quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);
 #pragma GCC unroll 4
     for (int64_t b = lanes / 4 - 2; b >= 0; --b)
-      quad[i] = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(4 * (b + 1))), hn::LoadDup128(d, rows.at[4 * b + i] + k), quad[i]);
+      quad[i] = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(4 * (b + 1))),
+                               hn::LoadDup128(d, rows.at[4 * b + i] + k), quad[i]);
   }
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, quad[0], quad[1])), low23 = hn::BitCast(d64, hn::InterleaveLower(d, quad[2], quad[3]));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[0], quad[1])), high23 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[2], quad[3]));
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, quad[0], quad[1])),
+             low23 = hn::BitCast(d64, hn::InterleaveLower(d, quad[2], quad[3]));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[0], quad[1])),
+             high23 = hn::BitCast(d64, hn::InterleaveUpper(d, quad[2], quad[3]));
   column[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
   column[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
   column[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
@@ -85,7 +89,8 @@ HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead
   for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
 }
 
-// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the first one `step` rows on.
+// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the
+// first one `step` rows on.
 int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
   if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
   return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
@@ -100,10 +105,11 @@ HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total)
   hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
 }
 
-// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks before; the last chunk
-// finishes y.
+// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks
+// before; the last chunk finishes y.
 template <int rows, int vectors>
-HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed, float* partial) {
+HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
+                   float* partial) {
   const D d;
   V sum[rows][vectors];
   const float* x[rows];
@@ -138,8 +144,8 @@ HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_
     }
 }
 
-// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory. The next call is for n +
-// lanes.
+// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory.
+// The next call is for n + lanes.
 template <int rows>
 HWY_ATTR void stream(const Call& call, int64_t n) {
   const D d;
@@ -186,13 +192,16 @@ Tile tile_of(int64_t count, std::integer_sequence<int, rows...>) {
 }
 Tile tile_of(int64_t rows, int64_t vectors) {
   constexpr auto sequence = std::make_integer_sequence<int, tile_rows>();
-  return vectors == 1 ? tile_of<1>(rows, sequence) : vectors == 2 ? tile_of<2>(rows, sequence) : tile_of<3>(rows, sequence);
+  return vectors == 1   ? tile_of<1>(rows, sequence)
+         : vectors == 2 ? tile_of<2>(rows, sequence)
+                        : tile_of<3>(rows, sequence);
 }
 
 // Rows [m, end) of y, columns [n, n + panel).
 HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
-  const int64_t N = call.y.dim(1), K = call.x.dim(1), vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
+  const int64_t N = call.y.dim(1), K = call.x.dim(1),
+                vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
   const Tile full = tile_of(tile_rows, vectors);
   for (int64_t first = 0; first < K; first += gemm_chunk) {
     const int64_t count = std::min(gemm_chunk, K - first);
@@ -208,7 +217,9 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
 // Pieces to a thread at a time: all of them where waking another thread costs more than it saves.
 int64_t grain(const Call& call, int64_t usual) {
   constexpr int64_t worth_sharing = int64_t{1} << 20;
-  return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing ? std::numeric_limits<int32_t>::max() : usual;
+  return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing
+             ? std::numeric_limits<int32_t>::max()
+             : usual;
 }
 
 template <int... rows>
@@ -221,7 +232,8 @@ void stream_all(const Call& call, std::integer_sequence<int, rows...>) {
 }
 
 void forward(const Call& call) {
-  const int64_t M = call.y.dim(0), panels = (call.y.dim(1) + panel - 1) / panel, blocks = (M + block_rows - 1) / block_rows;
+  const int64_t M = call.y.dim(0), panels = (call.y.dim(1) + panel - 1) / panel,
+                blocks = (M + block_rows - 1) / block_rows;
   if (M == 0) return;
   if (M <= tile_rows) return stream_all(call, std::make_integer_sequence<int, tile_rows>());
   parallel_for(blocks * panels, grain(call, 1), [&](int64_t begin, int64_t end) {
@@ -233,7 +245,9 @@ void forward(const Call& call) {
 }
 
 }  // namespace
-void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) { forward({y, x, w, bias, residual}); }
+void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
+  forward({y, x, w, bias, residual});
+}
 #else
 void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
 #endif
@@ -253,7 +267,9 @@ void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
 }
 
 // K = 0 has no chunk to sum.
-bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) { return has_fused_multiply_add() && x.dim(1) > 0; }
+bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
+  return has_fused_multiply_add() && x.dim(1) > 0;
+}
 
 [[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
 

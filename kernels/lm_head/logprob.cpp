@@ -26,8 +26,8 @@ void for_each_row(Context& context, Tensor hidden, Tensor w, Tensor targets, flo
   }
 }
 
-void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss, float lse, float entropy, float* dhidden, const float* hidden,
-                      Tensor w, Tensor dw) {
+void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss, float lse, float entropy,
+                      float* dhidden, const float* hidden, Tensor w, Tensor dw) {
   const float dlse = 2 * z_loss * std::fabs(dlogp) * lse;
   for (int64_t v = 0; v < row.V; ++v) {
     const float log_p = row.z(v) - lse, p = exp_f32(log_p);
@@ -41,7 +41,8 @@ void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss,
   }
 }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
+             float inv_temperature) {
   check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
   for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
     const LogSumExp sums = log_sum_exp(row.logits, row.V, inv_temperature);
@@ -51,19 +52,19 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   });
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-              float inv_temperature) {
+void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
+              Tensor w, Tensor targets, float inv_temperature) {
   check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
   context.zero(dhidden);
   for_each_row(context, hidden, w, targets, inv_temperature, [&](int64_t r, const Row& row) {
     const float dentropy = grad.entropy ? grad.entropy.ptr<float>()[r] : 0;
-    add_row_gradient(row, grad.logp.ptr<float>()[r], dentropy, grad.z_loss, lse.ptr<float>()[r], entropy ? entropy.ptr<float>()[r] : 0,
-                     dhidden.row<float>(r), hidden.row<float>(r), w, dw);
+    add_row_gradient(row, grad.logp.ptr<float>()[r], dentropy, grad.z_loss, lse.ptr<float>()[r],
+                     entropy ? entropy.ptr<float>()[r] : 0, dhidden.row<float>(r), hidden.row<float>(r), w, dw);
   });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
-           float inv_temperature) {
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
+           Tensor w, Tensor targets, float inv_temperature) {
   check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
   const ScratchScope scope(context);
   const Tensor entropy = grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor();

@@ -1,5 +1,6 @@
-// The head by blocks of rows. The log-probs alone need a block's logits by pieces of the vocabulary; gradients need the whole vocabulary's, in the
-// model's dtype, as one operand of two matrix products. Scratch is bounded whatever the batch.
+// The head by blocks of rows. The log-probs alone need a block's logits by pieces of the vocabulary; gradients need the
+// whole vocabulary's, in the model's dtype, as one operand of two matrix products. Scratch is bounded whatever the
+// batch.
 #include "kernels/check_shape.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob_cuda.h"
@@ -31,15 +32,18 @@ int64_t block_rows(int64_t R, int64_t most) {
 
 void check_head_cuda(const OpBase& op, const Head& head) {
   const DType dtype = head.hidden.dtype;
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ", name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ",
+             name_of(dtype));
   check_shape(op, "w", head.w, {head.V(), head.D()}, dtype);
   check_shape(op, "hidden", head.hidden, {head.R(), head.D()}, dtype);
   check_shape(op, "targets", head.targets, {head.R()}, DType::i32);
   HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature, ", not positive");
   HONE_CHECK(head.V() > 0, op.name(), ": the vocabulary is empty");
 }
-void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad) {
-  check_shape(op, "dhidden", dhidden, {head.R(), head.D()}, dhidden.dtype == DType::f32 ? DType::f32 : head.hidden.dtype);
+void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw,
+                         const LogprobGrad& grad) {
+  check_shape(op, "dhidden", dhidden, {head.R(), head.D()},
+              dhidden.dtype == DType::f32 ? DType::f32 : head.hidden.dtype);
   check_optional(op, "dw", dw, {head.V(), head.D()});
   check_shape(op, "dlogp", grad.logp, {head.R()});
   check_optional(op, "dentropy", grad.entropy, {head.R()});
@@ -47,7 +51,8 @@ void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidd
 
 // The width of a piece.
 int64_t piece_columns(int64_t rows, int64_t V) {
-  return std::min(rounded_up(V, column_multiple), std::max(column_multiple, most_logits / rows / column_multiple * column_multiple));
+  return std::min(rounded_up(V, column_multiple),
+                  std::max(column_multiple, most_logits / rows / column_multiple * column_multiple));
 }
 
 // Calls visit(first column, logits of the rows) for the pieces of the vocabulary.
@@ -77,7 +82,8 @@ HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entrop
 
 Tensor rows_of(const Tensor& x, int64_t first, int64_t count) { return x ? x.rows(first, count) : Tensor(); }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
+             float inv_temperature) {
   const Head head{hidden, w, targets, inv_temperature};
   const int64_t R = head.R();
   check_head_cuda(logprob_forward, head);
@@ -96,7 +102,8 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
     if (head_is_direct(block, w))
       head_sums_direct(context, rows, block, w);
     else
-      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
+      for_each_piece(context, block, w,
+                     [&](int64_t column, const Tensor& logits) { head_sums(context, rows, logits, column); });
     head_finish(context, rows, head.V());
   }
 }
@@ -104,21 +111,23 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
 // Rows whose gradients, of the whole vocabulary, are held at once.
 int64_t gradient_rows(const Head& head) {
   const size_t bytes = static_cast<size_t>(rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
-  const int64_t most = std::max<int64_t>(1, static_cast<int64_t>(most_gradient_bytes / bytes) / row_multiple) * row_multiple;
+  const int64_t most =
+      std::max<int64_t>(1, static_cast<int64_t>(most_gradient_bytes / bytes) / row_multiple) * row_multiple;
   return block_rows(head.R(), std::min(most, most_rows));
 }
 // The columns after the vocabulary are zero: products read 16 bytes at a time.
 Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
   const Tensor padded = context.scratch().take(head.hidden.dtype, {rows, rounded_up(head.V(), column_multiple)});
-  const size_t element = size_of(padded.dtype), width = static_cast<size_t>(padded.dim(1)) * element, used = static_cast<size_t>(head.V()) * element;
+  const size_t element = size_of(padded.dtype), width = static_cast<size_t>(padded.dim(1)) * element,
+               used = static_cast<size_t>(head.V()) * element;
   if (used < width)
-    HONE_CUDA_CHECK(
-        cudaMemset2DAsync(static_cast<char*>(padded.data) + used, width, 0, width - used, static_cast<size_t>(rows), cuda_stream(context)));
+    HONE_CUDA_CHECK(cudaMemset2DAsync(static_cast<char*>(padded.data) + used, width, 0, width - used,
+                                      static_cast<size_t>(rows), cuda_stream(context)));
   return padded.columns(0, head.V());
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-              float inv_temperature) {
+void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
+              Tensor w, Tensor targets, float inv_temperature) {
   const Head head{hidden, w, targets, inv_temperature};
   const int64_t R = head.R();
   check_head_cuda(logprob_backward, head);
@@ -133,21 +142,24 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     HeadRows rows;
-    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
+    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count),
+    rows.dlogp = grad.logp.rows(first, count);
     if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
     rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
     if (head_is_direct(block, w))
       head_gradient_direct(context, rows, gradient, block, w);
     else
-      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_gradient(context, rows, gradient, logits, column); });
+      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) {
+        head_gradient(context, rows, gradient, logits, column);
+      });
     gemm_backward_input(context, dhidden.rows(first, count), gradient, w);
     if (dw) gemm_backward_weight(context, dw, {}, gradient, block);
   }
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
-           float inv_temperature) {
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
+           Tensor w, Tensor targets, float inv_temperature) {
   const Head head{hidden, w, targets, inv_temperature};
   const int64_t R = head.R(), D = head.D();
   check_head_cuda(logprob_fused, head);
@@ -172,13 +184,16 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   rows.scale = arena.take(DType::f32, {step}), rows.z_loss = grad.z_loss;
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
-    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count), scale = rows.scale.rows(0, count);
+    const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count),
+                 scale = rows.scale.rows(0, count);
     rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
     rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
     if (head_is_direct(block, w))
       head_exponentials_direct(context, rows, gradient, block, w);
     else
-      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) { head_exponentials(context, rows, gradient, logits, column); });
+      for_each_piece(context, block, w, [&](int64_t column, const Tensor& logits) {
+        head_exponentials(context, rows, gradient, logits, column);
+      });
     head_finish(context, rows, head.V());
     head_scale(context, rows, gradient, scaled.rows(0, count), block, w);
     gemm_backward_input(context, unscaled.rows(0, count), gradient, w);
@@ -192,32 +207,37 @@ struct Scratch {
   Head head;
   int64_t step;
 
-  size_t rows(bool entropy) const { return 4 * static_cast<size_t>(step * ((entropy ? 3 : 2) * num_logsumexp_chunks(head.V()) + 1)); }
+  size_t rows(bool entropy) const {
+    return 4 * static_cast<size_t>(step * ((entropy ? 3 : 2) * num_logsumexp_chunks(head.V()) + 1));
+  }
   size_t pieces() const {
     const bool direct = head_is_direct(head.hidden.rows(0, step), head.w);
     return direct ? 0 : 4 * static_cast<size_t>(step * piece_columns(step, head.V()));
   }
-  size_t gradient() const { return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype); }
+  size_t gradient() const {
+    return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
+  }
   size_t blocks_of_hidden() const { return static_cast<size_t>(step * head.D()) * (4 + size_of(head.hidden.dtype)); }
   // Sums of products that are split along the vocabulary.
   size_t products() const { return std::min(size_t{64} << 20, 16 * static_cast<size_t>(step * head.D())); }
 };
 
-size_t forward_scratch(const Tensor&, const Tensor&, const Tensor& entropy, const Tensor& hidden, const Tensor& w, const Tensor& targets,
-                       const float&) {
+size_t forward_scratch(const Tensor&, const Tensor&, const Tensor& entropy, const Tensor& hidden, const Tensor& w,
+                       const Tensor& targets, const float&) {
   if (hidden.dim(0) == 0) return 0;
   const Scratch of{{hidden, w, targets}, block_rows(hidden.dim(0), most_rows)};
   return of.rows(static_cast<bool>(entropy)) + of.pieces();
 }
-size_t backward_scratch(const Tensor&, const Tensor&, const LogprobGrad&, const Tensor&, const Tensor&, const Tensor& hidden, const Tensor& w,
-                        const Tensor& targets, const float&) {
+size_t backward_scratch(const Tensor&, const Tensor&, const LogprobGrad&, const Tensor&, const Tensor&,
+                        const Tensor& hidden, const Tensor& w, const Tensor& targets, const float&) {
   if (hidden.dim(0) == 0) return 0;
   const Head head{hidden, w, targets};
   const Scratch of{head, gradient_rows(head)};
   return of.gradient() + std::max(of.pieces(), of.products());
 }
-size_t fused_scratch(const Tensor& logp, const Tensor& lse, const Tensor& dhidden, const Tensor& dw, const LogprobGrad& grad, const Tensor& hidden,
-                     const Tensor& w, const Tensor& targets, const float& inv_temperature) {
+size_t fused_scratch(const Tensor& logp, const Tensor& lse, const Tensor& dhidden, const Tensor& dw,
+                     const LogprobGrad& grad, const Tensor& hidden, const Tensor& w, const Tensor& targets,
+                     const float& inv_temperature) {
   if (hidden.dim(0) == 0) return 0;
   const size_t row = 4 * static_cast<size_t>(hidden.dim(0));
   if (grad.entropy)
@@ -228,9 +248,10 @@ size_t fused_scratch(const Tensor& logp, const Tensor& lse, const Tensor& dhidde
   return row + of.gradient() + of.blocks_of_hidden() + of.rows(false) + std::max(of.pieces(), of.products());
 }
 
-[[maybe_unused]] const bool added = logprob_forward.add({"row_blocks", DeviceKind::cuda, forward, 0, nullptr, forward_scratch}) &&
-                                    logprob_backward.add({"row_blocks", DeviceKind::cuda, backward, 0, nullptr, backward_scratch}) &&
-                                    logprob_fused.add({"row_blocks", DeviceKind::cuda, fused, 0, nullptr, fused_scratch});
+[[maybe_unused]] const bool added =
+    logprob_forward.add({"row_blocks", DeviceKind::cuda, forward, 0, nullptr, forward_scratch}) &&
+    logprob_backward.add({"row_blocks", DeviceKind::cuda, backward, 0, nullptr, backward_scratch}) &&
+    logprob_fused.add({"row_blocks", DeviceKind::cuda, fused, 0, nullptr, fused_scratch});
 
 }  // namespace
 }  // namespace hone

@@ -1,5 +1,5 @@
-// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are vectorised. A block holds at
-// most 2^25 logits, so the size of what is in flight does not grow with the batch.
+// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are
+// vectorised. A block holds at most 2^25 logits, so the size of what is in flight does not grow with the batch.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -51,13 +51,14 @@ void write_columns(const Head& head, int64_t first, const Tensor& logits, const 
     const LogSumExp sums = log_sum_exp(logits.row<float>(r), logits.dim(1), head.inv_temperature);
     const float lse = sums.value();
     out.lse.ptr<float>()[at] = lse;
-    if (out.logp) out.logp.ptr<float>()[at] = logits.row<float>(r)[head.targets.ptr<int32_t>()[at]] * head.inv_temperature - lse;
+    if (out.logp)
+      out.logp.ptr<float>()[at] = logits.row<float>(r)[head.targets.ptr<int32_t>()[at]] * head.inv_temperature - lse;
     if (out.entropy) out.entropy.ptr<float>()[at] = sums.entropy();
   });
 }
 
-void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns, const LogprobGrad& grad,
-                   Tensor dhidden, Tensor dw) {
+void add_gradients(Context& context, const Head& head, int64_t first, const Tensor& logits, const Columns& columns,
+                   const LogprobGrad& grad, Tensor dhidden, Tensor dw) {
   for_each_row(logits, [&](int64_t r) {
     const int64_t at = first + r;
     const float dlogp = grad.logp.ptr<float>()[at], lse = columns.lse.ptr<float>()[at];
@@ -76,14 +77,17 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
   if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets, float inv_temperature) {
+void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
+             float inv_temperature) {
   check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
   const Head head{hidden, w, targets, inv_temperature};
-  for_each_block(context, head, [&](int64_t first, const Tensor& logits) { write_columns(head, first, logits, {logp, lse, entropy}); });
+  for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
+    write_columns(head, first, logits, {logp, lse, entropy});
+  });
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-              float inv_temperature) {
+void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
+              Tensor w, Tensor targets, float inv_temperature) {
   check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
   const Head head{hidden, w, targets, inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
@@ -91,8 +95,8 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden, Tensor w, Tensor targets,
-           float inv_temperature) {
+void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
+           Tensor w, Tensor targets, float inv_temperature) {
   check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
   const ScratchScope scope(context);
   const Head head{hidden, w, targets, inv_temperature};

@@ -65,7 +65,8 @@ __device__ void store_chunk(T* row, const float (&x)[8], int column, int columns
 
 // T: float or bf16, what exponentials are written as; void: they are not.
 template <bool weighted, class T>
-__global__ void __launch_bounds__(threads) sums_kernel(HeadRowsView rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
+__global__ void __launch_bounds__(threads)
+    sums_kernel(HeadRowsView rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
   const Place at;
   if (at.row >= logits.rows) return;
   const float* row = logits.data + at.row * logits.stride;
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(threads) sums_kernel(HeadRowsView rows, Logits
       rows.chunks[chunk] = {sums.max, sums.sum};
       if constexpr (weighted) rows.chunk_weighted[chunk] = sums.weighted;
       const int64_t target = rows.targets[at.row] - logits.first - column;
-      if (target >= 0 && target < logsumexp_cuda_chunk) rows.target_z[at.row] = row[column + target] * rows.inv_temperature;
+      if (target >= 0 && target < logsumexp_cuda_chunk)
+        rows.target_z[at.row] = row[column + target] * rows.inv_temperature;
     }
     if constexpr (!std::is_void_v<T>) {
       const float factor = rows.from_chunk(sums.max, at.row);
@@ -98,7 +100,8 @@ __global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int 
   const int row = static_cast<int>(blockIdx.x * warps + threadIdx.x / 32);
   if (row >= count) return;
   const int64_t first = int64_t{row} * rows.num_chunks;
-  const RowSums sums = merge_chunks(rows.chunks + first, rows.chunk_weighted ? rows.chunk_weighted + first : nullptr, rows.num_chunks);
+  const RowSums sums =
+      merge_chunks(rows.chunks + first, rows.chunk_weighted ? rows.chunk_weighted + first : nullptr, rows.num_chunks);
   if (threadIdx.x % 32 != 0) return;
   const float lse = sums.value();
   rows.lse[row] = lse;
@@ -108,13 +111,15 @@ __global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int 
 }
 
 template <class T>
-__global__ void __launch_bounds__(threads) gradient_kernel(HeadRowsView rows, Logits logits, T* gradient, int64_t stride, bool packed) {
+__global__ void __launch_bounds__(threads)
+    gradient_kernel(HeadRowsView rows, Logits logits, T* gradient, int64_t stride, bool packed) {
   const Place at;
   if (at.row >= logits.rows) return;
   const RowGradient of(rows, at.row);
   float x[2][8];
 #pragma unroll
-  for (int c = 0; c < 2; ++c) load_chunk(x[c], logits.data + at.row * logits.stride, at.columns[c], logits.columns, logits.packed);
+  for (int c = 0; c < 2; ++c)
+    load_chunk(x[c], logits.data + at.row * logits.stride, at.columns[c], logits.columns, logits.packed);
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int64_t target = rows.targets[at.row] - logits.first - at.columns[c] - 4 * (threadIdx.x % 8);
@@ -137,7 +142,8 @@ __device__ float dot(const T* a, const T* b, int64_t count) {
 // lse lies above the target's z, seldom by more than the margin and most_shift.
 template <class T>
 __global__ void __launch_bounds__(threads)
-    guess_kernel(HeadRowsView rows, const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int count, int64_t V, int64_t D) {
+    guess_kernel(HeadRowsView rows, const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int count,
+                 int64_t V, int64_t D) {
   const int row = static_cast<int>(blockIdx.x * warps + threadIdx.x / 32);
   if (row >= count) return;
   const int32_t target = rows.targets[row];
@@ -148,21 +154,25 @@ __global__ void __launch_bounds__(threads)
 
 // A block a row; most have one number to correct.
 template <class T>
-__global__ void __launch_bounds__(threads) scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, T* scaled, int64_t scaled_stride,
-                                                        const T* hidden, const T* w, int64_t hidden_stride, int64_t w_stride, int64_t V, int64_t D) {
+__global__ void __launch_bounds__(threads)
+    scale_kernel(HeadRowsView rows, T* gradients, int64_t stride, T* scaled, int64_t scaled_stride, const T* hidden,
+                 const T* w, int64_t hidden_stride, int64_t w_stride, int64_t V, int64_t D) {
   const int row = static_cast<int>(blockIdx.x);
-  const float dlogp = rows.dlogp[row], lse = rows.lse[row], shift = rows.guess[row] - lse, p_factor = rows.dlse(row) - dlogp;
+  const float dlogp = rows.dlogp[row], lse = rows.lse[row], shift = rows.guess[row] - lse,
+              p_factor = rows.dlse(row) - dlogp;
   const float by_p = p_factor * exp_approx(shift);
   const int64_t target = rows.targets[row];
   T* gradient = gradients + row * stride;
   const T* from = hidden + row * hidden_stride;
   const bool good_guess = !(fabsf(shift) > most_shift), good = good_guess && !(fabsf(p_factor) * 16 < fabsf(dlogp));
   const float scale = good ? by_p * rows.inv_temperature : 1;
-  for (int64_t d = threadIdx.x; d < D; d += threads) scaled[row * scaled_stride + d] = from_f32<T>(to_f32(from[d]) * scale);
+  for (int64_t d = threadIdx.x; d < D; d += threads)
+    scaled[row * scaled_stride + d] = from_f32<T>(to_f32(from[d]) * scale);
   if (threadIdx.x == 0) {
     rows.scale[row] = scale;
     if (good && dlogp != 0 && target >= 0 && target < V) {
-      const float p = exp_approx(rows.target_z[row] - lse);  // near 1 the rounded exponential would leave 1 - p with few bits
+      const float p =
+          exp_approx(rows.target_z[row] - lse);  // near 1 the rounded exponential would leave 1 - p with few bits
       gradient[target] = from_f32<T>(fmaf(p_factor, p, dlogp) / by_p);
     }
   }
@@ -171,7 +181,8 @@ __global__ void __launch_bounds__(threads) scale_kernel(HeadRowsView rows, T* gr
     // exponentials under a good guess serve as well as logits, which are gone
     float p = 0;
     if (dlogp != 0)
-      p = good_guess ? to_f32(gradient[v]) * exp_approx(shift) : exp_approx(dot(from, w + v * w_stride, D) * rows.inv_temperature - lse);
+      p = good_guess ? to_f32(gradient[v]) * exp_approx(shift)
+                     : exp_approx(dot(from, w + v * w_stride, D) * rows.inv_temperature - lse);
     const float dz = fmaf(p_factor, p, v == target ? dlogp : 0);
     __syncwarp();
     if (threadIdx.x % 32 == 0) gradient[v] = from_f32<T>(dz * rows.inv_temperature);
@@ -183,15 +194,18 @@ __global__ void __launch_bounds__(threads)
     scale_rows_kernel(To* y, const From* x, const float* scale, int64_t y_stride, int64_t x_stride, int64_t D) {
   const int64_t row = blockIdx.x;
   const float factor = scale[row];
-  for (int64_t d = threadIdx.x; d < D; d += threads) y[row * y_stride + d] = from_f32<To>(to_f32(x[row * x_stride + d]) * factor);
+  for (int64_t d = threadIdx.x; d < D; d += threads)
+    y[row * y_stride + d] = from_f32<To>(to_f32(x[row * x_stride + d]) * factor);
 }
 
 unsigned warp_rows(int64_t rows) { return static_cast<unsigned>((rows + warps - 1) / warps); }
 
 template <class T>
-void launch_sums(Context& context, const HeadRows& rows, const Tensor& logits, int64_t first, T* exponentials, int64_t stride, bool packed) {
+void launch_sums(Context& context, const HeadRows& rows, const Tensor& logits, int64_t first, T* exponentials,
+                 int64_t stride, bool packed) {
   const auto kernel = rows.chunk_weighted ? sums_kernel<true, T> : sums_kernel<false, T>;
-  kernel<<<grid_of(logits), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), Logits(logits, first), exponentials, stride, packed);
+  kernel<<<grid_of(logits), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), Logits(logits, first), exponentials,
+                                                                stride, packed);
   check_launch(logprob_forward);
 }
 
@@ -210,8 +224,8 @@ void head_finish(Context& context, const HeadRows& rows, int64_t V) {
 void head_gradient(Context& context, const HeadRows& rows, Tensor gradient, Tensor logits, int64_t first) {
   with_storage(logprob_backward, gradient.dtype, [&](auto type) {
     using T = decltype(type);
-    gradient_kernel<T><<<grid_of(logits), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), Logits(logits, first), numbers<T>(gradient),
-                                                                              gradient.row_stride, fours<T>(gradient));
+    gradient_kernel<T><<<grid_of(logits), threads, 0, cuda_stream(context)>>>(
+        HeadRowsView(rows), Logits(logits, first), numbers<T>(gradient), gradient.row_stride, fours<T>(gradient));
   });
   check_launch(logprob_backward);
 }
@@ -220,9 +234,9 @@ void head_guess(Context& context, const HeadRows& rows, Tensor hidden, Tensor w)
   with_storage(logprob_fused, hidden.dtype, [&](auto type) {
     using T = decltype(type);
     const int64_t count = hidden.dim(0);
-    guess_kernel<T><<<warp_rows(count), threads, 0, cuda_stream(context)>>>(HeadRowsView(rows), numbers<const T>(hidden), numbers<const T>(w),
-                                                                            hidden.row_stride, w.row_stride, static_cast<int>(count), w.dim(0),
-                                                                            w.dim(1));
+    guess_kernel<T><<<warp_rows(count), threads, 0, cuda_stream(context)>>>(
+        HeadRowsView(rows), numbers<const T>(hidden), numbers<const T>(w), hidden.row_stride, w.row_stride,
+        static_cast<int>(count), w.dim(0), w.dim(1));
   });
   check_launch(logprob_fused);
 }
@@ -238,8 +252,8 @@ void head_scale(Context& context, const HeadRows& rows, Tensor numbers_, Tensor 
   with_storage(logprob_fused, hidden.dtype, [&](auto type) {
     using T = decltype(type);
     scale_kernel<T><<<static_cast<unsigned>(hidden.dim(0)), threads, 0, cuda_stream(context)>>>(
-        HeadRowsView(rows), numbers<T>(numbers_), numbers_.row_stride, numbers<T>(scaled), scaled.row_stride, numbers<const T>(hidden),
-        numbers<const T>(w), hidden.row_stride, w.row_stride, w.dim(0), w.dim(1));
+        HeadRowsView(rows), numbers<T>(numbers_), numbers_.row_stride, numbers<T>(scaled), scaled.row_stride,
+        numbers<const T>(hidden), numbers<const T>(w), hidden.row_stride, w.row_stride, w.dim(0), w.dim(1));
   });
   check_launch(logprob_fused);
 }

@@ -42,7 +42,8 @@ struct HeadEpilogue {
 #pragma unroll
         for (int j = 0; j < Columns / 8; ++j)
 #pragma unroll
-          for (int b = 0; b < 2; ++b) total[4 * j + 2 * h + b] = of.dlogit(total[4 * j + 2 * h + b], target == 8 * j + b);
+          for (int b = 0; b < 2; ++b)
+            total[4 * j + 2 * h + b] = of.dlogit(total[4 * j + 2 * h + b], target == 8 * j + b);
       } else {
         if (target >= 0 && target < Columns && row < R) {
 #pragma unroll
@@ -54,7 +55,8 @@ struct HeadEpilogue {
 #pragma unroll
         for (int c = 0; c < Columns / logsumexp_cuda_chunk; ++c) {
           constexpr int chunk_size = logsumexp_cuda_chunk / 2;
-          const ChunkSums sums = chunk_sums_of_quad<head == Head::weighted_sums>(total, chunk_size * c + 2 * h, rows.inv_temperature);
+          const ChunkSums sums =
+              chunk_sums_of_quad<head == Head::weighted_sums>(total, chunk_size * c + 2 * h, rows.inv_temperature);
           const int chunk = n / logsumexp_cuda_chunk + c;
           if (t == 0 && row < R && chunk < rows.num_chunks) {
             const int64_t at = int64_t{row} * rows.num_chunks + chunk;

@@ -17,7 +17,9 @@ LogSumExp rescaled(const LogSumExp& part, float max) {
 }  // namespace
 
 float LogSumExp::value() const { return static_cast<float>(max + std::log(static_cast<double>(sum))); }
-float LogSumExp::entropy() const { return static_cast<float>(std::log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum); }
+float LogSumExp::entropy() const {
+  return static_cast<float>(std::log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum);
+}
 
 void merge(LogSumExp& total, const LogSumExp& next) {
   const float max = std::max(total.max, next.max);

@@ -1,11 +1,12 @@
 #pragma once
-// Log-sum-exp of rows of logits on a GPU, in one order for every kernel, so that the log-prob a sampler records has the bits of the one that
-// logprob_forward computes. .cu files alone include it.
+// Log-sum-exp of rows of logits on a GPU, in one order for every kernel, so that the log-prob a sampler records has the
+// bits of the one that logprob_forward computes. .cu files alone include it.
 //
-// A row is cut into chunks of 64. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 2 p and 2 p + 1 to that of columns 2 p + 32
-// and 2 p + 33; places are then folded by their bits 2, 3, 0 and 1. A matrix product's accumulators lie so that four threads hold a row of a chunk,
-// four places each; a row in memory is read by eight lanes, two places each. Chunks are rescaled to the maximum of the row; slot s of lane l
-// adds those at l + 32 s + 256 i, then slots are folded, then lanes by a butterfly.
+// A row is cut into chunks of 64. In a chunk, place p (0..15) adds exp(z - max of the chunk) of columns 2 p and 2 p + 1
+// to that of columns 2 p + 32 and 2 p + 33; places are then folded by their bits 2, 3, 0 and 1. A matrix product's
+// accumulators lie so that four threads hold a row of a chunk, four places each; a row in memory is read by eight
+// lanes, two places each. Chunks are rescaled to the maximum of the row; slot s of lane l adds those at l + 32 s + 256
+// i, then slots are folded, then lanes by a butterfly.
 #include <cmath>
 
 #include "kernels/cuda/cuda.cuh"
@@ -24,7 +25,8 @@ __device__ inline float origin_of(float max) { return max == -INFINITY ? 0 : max
 // Where p is 0 it stays 0 when multiplied by log p.
 __device__ inline float finite_log(float log_p) { return fmaxf(log_p, -87.0f); }
 
-// Lane l of each eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed: the row may be read in 16 bytes.
+// Lane l of each eight reads columns first + 32 i + 4 l + (0..3) of a row into x[4 i ..]; -inf past the end. packed:
+// the row may be read in 16 bytes.
 __device__ inline void load_chunk(float (&x)[8], const float* row, int64_t first, int64_t V, bool packed) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -45,8 +47,8 @@ __device__ inline float fold_lanes(float x, int first) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2 * first);
 }
 
-// One row of a chunk, of which this thread has `places` places: x[at(i, p, b)] is column b (0, 1) of step i (0, 1) in its p-th place. x becomes
-// exp(z - max). The whole warp takes part.
+// One row of a chunk, of which this thread has `places` places: x[at(i, p, b)] is column b (0, 1) of step i (0, 1) in
+// its p-th place. x becomes exp(z - max). The whole warp takes part.
 template <bool weighted, int places, int size, class At>
 __device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temperature, At at) {
   float max = -INFINITY;
@@ -89,16 +91,20 @@ template <bool weighted>
 __device__ inline ChunkSums chunk_sums_of_lanes(float (&x)[8], float inv_temperature) {
   return chunk_sums<weighted, 2>(x, inv_temperature, [](int i, int p, int b) { return 4 * i + 2 * p + b; });
 }
-// A chunk of accumulators: thread t of each four has column 8 j + 2 t + b in x[first + 4 * j + b]; the result on all four.
+// A chunk of accumulators: thread t of each four has column 8 j + 2 t + b in x[first + 4 * j + b]; the result on all
+// four.
 template <bool weighted, int size>
 __device__ __forceinline__ ChunkSums chunk_sums_of_quad(float (&x)[size], int first, float inv_temperature) {
-  return chunk_sums<weighted, 4>(x, inv_temperature, [first](int i, int p, int b) { return first + 16 * i + 4 * p + b; });
+  return chunk_sums<weighted, 4>(x, inv_temperature,
+                                 [first](int i, int p, int b) { return first + 16 * i + 4 * p + b; });
 }
 
 struct RowSums {
   float max, sum, weighted;
   __device__ float value() const { return static_cast<float>(max + log(static_cast<double>(sum))); }
-  __device__ float entropy() const { return static_cast<float>(log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum); }
+  __device__ float entropy() const {
+    return static_cast<float>(log(static_cast<double>(sum)) - static_cast<double>(weighted) / sum);
+  }
 };
 
 // A row's sum and weighted sum, or parts of them.
@@ -129,10 +135,11 @@ __device__ inline RowSums merge_chunks(const float2* chunks, const float* weight
 #pragma unroll
     for (int s = 0; s < merge_slots; ++s)
       if (const int at = c + 32 * s; at < count) slots[s].add(chunks[at], weighted ? weighted[at] : 0, origin);
-  return {max, warp_sum(fold_slots([&](int s) { return slots[s].sum; })), warp_sum(fold_slots([&](int s) { return slots[s].weighted; }))};
+  return {max, warp_sum(fold_slots([&](int s) { return slots[s].sum; })),
+          warp_sum(fold_slots([&](int s) { return slots[s].weighted; }))};
 }
-// The same (but weighted) by a slot a warp. `shared` holds merge_slots * 32 floats; max: of all chunks. What the slots' warps leave there, any warp
-// folds after a __syncthreads().
+// The same (but weighted) by a slot a warp. `shared` holds merge_slots * 32 floats; max: of all chunks. What the slots'
+// warps leave there, any warp folds after a __syncthreads().
 __device__ inline void merge_slot(float* shared, const float2* chunks, int count, int slot, float max) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   MergedSums sums{};

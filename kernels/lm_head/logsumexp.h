@@ -1,7 +1,8 @@
 #pragma once
-// log sum exp of one row of logits, and what else comes of the same pass. One order of sums for every caller, so that the log-prob a sampler records
-// has the bits of the one logprob_forward computes: a row is cut into chunks of 1024, a chunk sums exp(z - max of the chunk) in 16 interleaved lanes
-// (element i goes to lane i mod 16) that are then folded in halves, and chunks are merged in ascending order.
+// log sum exp of one row of logits, and what else comes of the same pass. One order of sums for every caller, so that
+// the log-prob a sampler records has the bits of the one logprob_forward computes: a row is cut into chunks of 1024, a
+// chunk sums exp(z - max of the chunk) in 16 interleaved lanes (element i goes to lane i mod 16) that are then folded
+// in halves, and chunks are merged in ascending order.
 #include <cstdint>
 #include <limits>
 

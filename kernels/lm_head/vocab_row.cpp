@@ -1,5 +1,5 @@
-// The one definition of log_sum_exp_chunk and of the row passes, vectorised by Google Highway; where the processor has no fused multiply-add, one
-// lane at a time with the same bits.
+// The one definition of log_sum_exp_chunk and of the row passes, vectorised by Google Highway; where the processor has
+// no fused multiply-add, one lane at a time with the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/lm_head/vocab_row.cpp"
 #include "kernels/lm_head/vocab_row.h"
@@ -41,19 +41,22 @@ LogSumExp chunk(const float* logits, int64_t count, float inv_temperature) {
   LogSumExp out;
   out.max = hn::GetLane(hn::MaxOfLanes(d, max));
 
-  const V origin = hn::Set(d, out.max == -std::numeric_limits<float>::infinity() ? 0 : out.max), smallest = hn::Set(d, exp_constants::smallest);
+  const V origin = hn::Set(d, out.max == -std::numeric_limits<float>::infinity() ? 0 : out.max),
+          smallest = hn::Set(d, exp_constants::smallest);
   V sums[lanes / width], weights[lanes / width];
   for (V& x : sums) x = hn::Zero(d);
   for (V& x : weights) x = hn::Zero(d);
   for_each_vector(count, [&](int64_t i, auto inside) HWY_ATTR {
     V& sum = sums[i / width % (lanes / width)];
     V& weight = weights[i / width % (lanes / width)];
-    const V z = hn::Sub(hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), origin), e = hn::IfThenElseZero(inside, exp_f32(d, z));
+    const V z = hn::Sub(hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), origin),
+            e = hn::IfThenElseZero(inside, exp_f32(d, z));
     sum = hn::Add(sum, e);
     weight = hn::MulAdd(hn::Max(z, smallest), e, weight);
   });
   alignas(64) float sum[lanes], weighted[lanes];
-  for (int64_t i = 0; i < lanes / width; ++i) hn::Store(sums[i], d, sum + i * width), hn::Store(weights[i], d, weighted + i * width);
+  for (int64_t i = 0; i < lanes / width; ++i)
+    hn::Store(sums[i], d, sum + i * width), hn::Store(weights[i], d, weighted + i * width);
   for (int64_t half = lanes / 2; half > 0; half /= 2)
     for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half], weighted[i] += weighted[i + half];
   out.sum = sum[0], out.weighted = weighted[0];
@@ -77,7 +80,8 @@ void weights(float* out, const float* logits, int64_t count, float inv_temperatu
   const D d;
   const V factor = hn::Set(d, inv_temperature), origin = hn::Set(d, max);
   for_each_vector(count, [&](int64_t i, auto inside) HWY_ATTR {
-    hn::BlendedStore(exp_f32(d, hn::Sub(hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), origin)), inside, d, out + i);
+    hn::BlendedStore(exp_f32(d, hn::Sub(hn::Mul(hn::MaskedLoad(inside, d, logits + i), factor), origin)), inside, d,
+                     out + i);
   });
 }
 
@@ -96,7 +100,9 @@ LogSumExp log_sum_exp_chunk(const float* logits, int64_t count, float inv_temper
   return has_fused_multiply_add() ? HWY_DYNAMIC_DISPATCH(chunk)(logits, count, inv_temperature)
                                   : log_sum_exp_chunk_specification(logits, count, inv_temperature);
 }
-void head_row_gradient(float* logits, int64_t count, const RowGradient& g) { HWY_DYNAMIC_DISPATCH(gradient)(logits, count, g); }
+void head_row_gradient(float* logits, int64_t count, const RowGradient& g) {
+  HWY_DYNAMIC_DISPATCH(gradient)(logits, count, g);
+}
 void head_row_weights(float* out, const float* logits, int64_t count, float inv_temperature, float max) {
   HWY_DYNAMIC_DISPATCH(weights)(out, logits, count, inv_temperature, max);
 }

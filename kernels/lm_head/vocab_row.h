@@ -1,5 +1,6 @@
 #pragma once
-// The vectorised passes over one row of logits that the head and the sampler make, besides log_sum_exp (kernels/lm_head/logsumexp.h).
+// The vectorised passes over one row of logits that the head and the sampler make, besides log_sum_exp
+// (kernels/lm_head/logsumexp.h).
 #include <cstdint>
 
 namespace hone {

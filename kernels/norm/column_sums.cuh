@@ -1,12 +1,12 @@
 #pragma once
-// Gradients of vectors that all rows share (a norm's weight, a bias): ranges of rows, fixed by the shapes, are summed in registers, the ranges then
-// in ascending order.
+// Gradients of vectors that all rows share (a norm's weight, a bias): ranges of rows, fixed by the shapes, are summed
+// in registers, the ranges then in ascending order.
 #include "kernels/norm/row_tile.cuh"
 
 namespace hone {
 
-// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 132 blocks are one for each multiprocessor of an H100
-// or H200; the number is fixed, since it decides the order of sums.
+// How the rows of a backward pass are cut: `count` blocks of `groups` rows at a time. At most 132 blocks are one for
+// each multiprocessor of an H100 or H200; the number is fixed, since it decides the order of sums.
 struct RowBlocks {
   static constexpr int most = 132, most_warps = 16;
   int groups, threads, rows_a_block, count;
@@ -17,9 +17,11 @@ struct RowBlocks {
   }
 };
 
-// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of the block is here.
+// to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of
+// the block is here.
 template <class T, int P, bool whole>
-__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim, RowThread at) {
+__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim,
+                                  RowThread at) {
   constexpr int N = pack_size<T>;
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   __syncthreads();
@@ -30,7 +32,8 @@ __device__ inline void add_groups(float* to, float* shared, const float (&sums)[
       if (i < dim)
 #pragma unroll
         for (int j = 0; j < N; j += 4)
-          *reinterpret_cast<float4*>(shared + at.row * dim + i + j) = make_float4(sums[p][j], sums[p][j + 1], sums[p][j + 2], sums[p][j + 3]);
+          *reinterpret_cast<float4*>(shared + at.row * dim + i + j) =
+              make_float4(sums[p][j], sums[p][j + 1], sums[p][j + 2], sums[p][j + 3]);
     } else {
 #pragma unroll
       for (int j = 0; j < N; ++j)
@@ -60,9 +63,11 @@ __global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums,
   const bool second = blockIdx.y > 0;  // an index would put the pointers into local memory
   const float* const from = second ? sums.from[1] : sums.from[0];
   const int lane = static_cast<int>(threadIdx.x) / columns, i = static_cast<int>(threadIdx.x) % columns;
-  const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes, end = min(rows, (lane + 1) * share);
+  const int column = static_cast<int>(blockIdx.x) * columns + i, share = (rows + lanes - 1) / lanes,
+            end = min(rows, (lane + 1) * share);
   float sum = 0;
-  asm volatile("griddepcontrol.wait;" ::: "memory");  // until the kernel before is done: this one is launched beside its last blocks
+  asm volatile("griddepcontrol.wait;" ::
+                   : "memory");  // until the kernel before is done: this one is launched beside its last blocks
   if (column < dim)
 #pragma unroll 8
     for (int r = lane * share; r < end; ++r) sum += from[int64_t{r} * dim + column];
@@ -77,7 +82,8 @@ __global__ static void __launch_bounds__(columns* lanes) kernel(ColumnSums sums,
 }  // namespace column_sums
 
 // Adds the sums over rows of from [rows, dim] to `to`, both for as many vectors as there are; empty ones are left out.
-inline void add_column_sums(Context& context, const OpBase& op, std::initializer_list<std::pair<Tensor, Tensor>> to_and_from) {
+inline void add_column_sums(Context& context, const OpBase& op,
+                            std::initializer_list<std::pair<Tensor, Tensor>> to_and_from) {
   ColumnSums sums{};
   int count = 0, rows = 0, dim = 0;
   for (const auto& [to, from] : to_and_from)
@@ -90,7 +96,8 @@ inline void add_column_sums(Context& context, const OpBase& op, std::initializer
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns), static_cast<unsigned>(count));
+  launch.gridDim = dim3(static_cast<unsigned>((dim + column_sums::columns - 1) / column_sums::columns),
+                        static_cast<unsigned>(count));
   launch.blockDim = dim3(column_sums::columns * column_sums::lanes);
   launch.stream = cuda_stream(context);
   launch.attrs = &early, launch.numAttrs = 1;

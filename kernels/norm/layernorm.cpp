@@ -35,8 +35,10 @@ void forward(Context&, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, T
   });
 }
 
-// With n = (x - mean) * rstd and g = dy * w: dx = rstd * (g - mean(g) - n * mean(g * n)), dw = sum of dy * n, db = sum of dy.
-void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor w, bool accumulate) {
+// With n = (x - mean) * rstd and g = dy * w: dx = rstd * (g - mean(g) - n * mean(g * n)), dw = sum of dy * n, db = sum
+// of dy.
+void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor w,
+              bool accumulate) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
   check_shape(layernorm_backward, "x", x, {rows, dim});
   check_shape(layernorm_backward, "dx", dx, {rows, dim});
@@ -60,7 +62,8 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
       }
       sum /= static_cast<double>(dim), dot /= static_cast<double>(dim);
       for (int64_t i = 0; i < dim; ++i) {
-        const float value = static_cast<float>(scale * (double{grad[i]} * weight[i] - sum - (in[i] - center) * scale * dot));
+        const float value =
+            static_cast<float>(scale * (double{grad[i]} * weight[i] - sum - (in[i] - center) * scale * dot));
         out[i] = accumulate ? out[i] + value : value;
       }
     }
@@ -77,8 +80,8 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
   });
 }
 
-[[maybe_unused]] const bool added =
-    layernorm_forward.add({"specification", DeviceKind::cpu, forward}) && layernorm_backward.add({"specification", DeviceKind::cpu, backward});
+[[maybe_unused]] const bool added = layernorm_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    layernorm_backward.add({"specification", DeviceKind::cpu, backward});
 
 }  // namespace
 }  // namespace hone

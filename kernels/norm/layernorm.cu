@@ -52,7 +52,8 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
       for (int j = 0; j < N; ++j)
         if (Tile::column(p, at) + j < s.dim) squares[j % 2] = fmaf(v[j] - center, v[j] - center, squares[j % 2]);
     }
-    const float scale = rsqrtf(row_sum(squares[0] + squares[1], at, shared[parity][1]) / static_cast<float>(s.dim) + s.eps);
+    const float scale =
+        rsqrtf(row_sum(squares[0] + squares[1], at, shared[parity][1]) / static_cast<float>(s.dim) + s.eps);
     in.forget_unpacked(), weight.forget_unpacked(), bias.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -73,12 +74,12 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; dw_partial, db_partial [blocks, dim] get the
-// block's part, or are null.
+// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; dw_partial,
+// db_partial [blocks, dim] get the block's part, or are null.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
-    backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean, const float* rstd, const T* w,
-                    Backward s) {
+    backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean,
+                    const float* rstd, const T* w, Backward s) {
   constexpr int N = pack_size<T>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][2][32];
@@ -87,7 +88,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   const int64_t begin = int64_t{blockIdx.x} * s.rows_a_block, end = min(begin + s.rows_a_block, s.rows);
   using Fetched = FetchedTile<T, P>;
   enum { of_x, of_dy, of_dx, inputs = accumulate ? 3 : 2 };
-  const auto tile = [&](int stage, int input) { return Fetched{memory + (stage * inputs + input) * P * blockDim.x + threadIdx.x}; };
+  const auto tile = [&](int stage, int input) {
+    return Fetched{memory + (stage * inputs + input) * P * blockDim.x + threadIdx.x};
+  };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
       tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
@@ -161,16 +164,21 @@ void forward(Context& context, Tensor y, Tensor mean, Tensor rstd, Tensor x, Ten
     const RowShape shape = row_shape(layernorm_forward, dim, pack_size<T>, most_packs, most_warps);
     const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
     const int groups = forward_warps / shape.warps;
-    const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks);
-    with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w) && begins_pack(b), [&](auto P, auto whole) {
-      forward_kernel<T, P, whole><<<static_cast<unsigned>(blocks), 32 * shape.warps * groups, 0, cuda_stream(context)>>>(
-          numbers<T>(y), numbers<float>(mean), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), numbers<const T>(b), s);
-    });
+    const int64_t blocks =
+        std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks);
+    with_shape<most_packs>(
+        shape, packs<T>(x) && packs<T>(y) && begins_pack(w) && begins_pack(b), [&](auto P, auto whole) {
+          forward_kernel<T, P, whole>
+              <<<static_cast<unsigned>(blocks), 32 * shape.warps * groups, 0, cuda_stream(context)>>>(
+                  numbers<T>(y), numbers<float>(mean), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w),
+                  numbers<const T>(b), s);
+        });
   });
   check_launch(layernorm_forward);
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor w, bool accumulate) {
+void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
+              Tensor w, bool accumulate) {
   const int64_t rows = x.dim(0), dim = x.dim(1);
   check_shape(layernorm_backward, "x", x, {rows, dim}, x.dtype);
   check_shape(layernorm_backward, "dx", dx, {rows, dim}, x.dtype);
@@ -186,25 +194,28 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tens
     using T = decltype(type);
     const RowShape shape = row_shape(layernorm_backward, dim, pack_size<T>, most_packs, most_warps);
     const RowBlocks blocks(rows, shape);
-    const auto partial_of = [&](const Tensor& sum) { return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor(); };
+    const auto partial_of = [&](const Tensor& sum) {
+      return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
+    };
     const Tensor dw_partial = partial_of(dw), db_partial = partial_of(db);
-    const Backward s{rows, dx.row_stride, dy.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, blocks.rows_a_block};
+    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+                     shape.warps, blocks.rows_a_block};
     const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
       const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
       const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
-      kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(numbers<T>(dx), numbers<float>(dw_partial), numbers<float>(db_partial),
-                                                                             numbers<const T>(dy), numbers<const T>(x), numbers<const float>(mean),
-                                                                             numbers<const float>(rstd), numbers<const T>(w), s);
+      kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
+          numbers<T>(dx), numbers<float>(dw_partial), numbers<float>(db_partial), numbers<const T>(dy),
+          numbers<const T>(x), numbers<const float>(mean), numbers<const float>(rstd), numbers<const T>(w), s);
     });
     check_launch(layernorm_backward);
     add_column_sums(context, layernorm_backward, {{dw, dw_partial}, {db, db_partial}});
   });
 }
 
-[[maybe_unused]] const bool added =
-    layernorm_forward.add({"rows", DeviceKind::cuda, forward}) && layernorm_backward.add({"rows", DeviceKind::cuda, backward});
+[[maybe_unused]] const bool added = layernorm_forward.add({"rows", DeviceKind::cuda, forward}) &&
+                                    layernorm_backward.add({"rows", DeviceKind::cuda, backward});
 
 }  // namespace
 }  // namespace hone

@@ -50,8 +50,8 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, 
   }
 }
 
-[[maybe_unused]] const bool added =
-    rmsnorm_forward.add({"specification", DeviceKind::cpu, forward}) && rmsnorm_backward.add({"specification", DeviceKind::cpu, backward});
+[[maybe_unused]] const bool added = rmsnorm_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    rmsnorm_backward.add({"specification", DeviceKind::cpu, backward});
 
 }  // namespace
 }  // namespace hone

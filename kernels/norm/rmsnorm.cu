@@ -18,7 +18,8 @@ struct Forward {
 
 // Each group of warps goes through rows at a stride, the next row's numbers on their way while it works on one.
 template <class T, int P, bool whole>
-__global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>) forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
+__global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
+    forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
   constexpr int N = pack_size<T>;
   using Tile = RowTile<T, P>;
   __shared__ float shared[2][32];
@@ -61,8 +62,8 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial [blocks, dim] gets the block's part
-// of dw, or is null.
+// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial
+// [blocks, dim] gets the block's part of dw, or is null.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
@@ -74,7 +75,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   const int64_t begin = int64_t{blockIdx.x} * s.rows_a_block, end = min(begin + s.rows_a_block, s.rows);
   using Fetched = FetchedTile<T, P>;
   enum { of_x, of_dy, of_dx, inputs = accumulate ? 3 : 2 };
-  const auto tile = [&](int stage, int input) { return Fetched{memory + (stage * inputs + input) * P * blockDim.x + threadIdx.x}; };
+  const auto tile = [&](int stage, int input) {
+    return Fetched{memory + (stage * inputs + input) * P * blockDim.x + threadIdx.x};
+  };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
       tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
@@ -124,7 +127,8 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   }
   // Groups with a row less meet as often as the others: racecheck of compute-sanitizer loses its way where they do not.
   if (row - at.row < end) row_sum(0, at, shared[stage]);
-  if (partial) add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
+  if (partial)
+    add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }
 
 void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
@@ -140,9 +144,11 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
     const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
     const int groups = forward_warps / shape.warps;
     with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
-      const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks<P>);
-      launch_dependent(cuda_stream(context), forward_kernel<T, P, whole>, dim3(static_cast<unsigned>(blocks)), 32 * shape.warps * groups, 0, 1,
-                       numbers<T>(y), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w), s);
+      const int64_t blocks =
+          std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks<P>);
+      launch_dependent(cuda_stream(context), forward_kernel<T, P, whole>, dim3(static_cast<unsigned>(blocks)),
+                       32 * shape.warps * groups, 0, 1, numbers<T>(y), numbers<float>(rstd), numbers<const T>(x),
+                       numbers<const T>(w), s);
     });
   });
   check_launch(rmsnorm_forward);
@@ -163,22 +169,24 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
     const RowShape shape = RmsNormRows::shape(dim, pack_size<T>);
     const RowBlocks blocks(rows, shape);
     const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
-    const Backward s{rows, dx.row_stride, dy.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, blocks.rows_a_block};
+    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+                     shape.warps, blocks.rows_a_block};
     const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
       const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
       const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
-      kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy),
-                                                                             numbers<const T>(x), numbers<const float>(rstd), numbers<const T>(w), s);
+      kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
+          numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy), numbers<const T>(x),
+          numbers<const float>(rstd), numbers<const T>(w), s);
     });
     check_launch(rmsnorm_backward);
     add_column_sums(context, rmsnorm_backward, {{dw, partial}});
   });
 }
 
-[[maybe_unused]] const bool added =
-    rmsnorm_forward.add({"rows", DeviceKind::cuda, forward}) && rmsnorm_backward.add({"rows", DeviceKind::cuda, backward});
+[[maybe_unused]] const bool added = rmsnorm_forward.add({"rows", DeviceKind::cuda, forward}) &&
+                                    rmsnorm_backward.add({"rows", DeviceKind::cuda, backward});
 
 }  // namespace
 }  // namespace hone

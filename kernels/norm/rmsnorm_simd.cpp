@@ -21,25 +21,30 @@ void rmsnorm_rows(Tensor y, Tensor rstd, Tensor x, const float* w, float eps, in
       const RowVector v = lanes.load(in + i);
       squares.at(i) = hn::MulAdd(v, v, squares.at(i));
     });
-    const float scale = static_cast<float>(1 / std::sqrt(double{squares.total()} / static_cast<double>(dim) + double{eps}));
+    const float scale =
+        static_cast<float>(1 / std::sqrt(double{squares.total()} / static_cast<double>(dim) + double{eps}));
     const RowVector factor = hn::Set(d, scale);
-    for_each_vector(dim, [&](int64_t i, auto lanes) { lanes.store(hn::Mul(hn::Mul(lanes.load(in + i), factor), lanes.load(w + i)), out + i); });
+    for_each_vector(dim, [&](int64_t i, auto lanes) {
+      lanes.store(hn::Mul(hn::Mul(lanes.load(in + i), factor), lanes.load(w + i)), out + i);
+    });
     if (rstd) rstd.ptr<float>()[r] = scale;
   }
 }
 
 // dw [dim], of these rows alone, is added to unless null.
-void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w, bool accumulate, int64_t begin,
-                           int64_t end) {
+void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w,
+                           bool accumulate, int64_t begin, int64_t end) {
   const RowTag d;
   const int64_t dim = x.dim(1);
   for (int64_t r = begin; r < end; ++r) {
     const float *in = x.row<float>(r), *grad = dy.row<float>(r);
     float* out = dx.row<float>(r);
     RowSum dot;
-    for_each_vector(
-        dim, [&](int64_t i, auto lanes) { dot.at(i) = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot.at(i)); });
-    const RowVector scale = hn::Set(d, rstd[r]), pull = hn::Set(d, dot.total() * rstd[r] * rstd[r] / static_cast<float>(dim));
+    for_each_vector(dim, [&](int64_t i, auto lanes) {
+      dot.at(i) = hn::MulAdd(hn::Mul(lanes.load(grad + i), lanes.load(w + i)), lanes.load(in + i), dot.at(i));
+    });
+    const RowVector scale = hn::Set(d, rstd[r]),
+                    pull = hn::Set(d, dot.total() * rstd[r] * rstd[r] / static_cast<float>(dim));
     for_each_vector(dim, [&](int64_t i, auto lanes) {
       const RowVector g = lanes.load(grad + i), v = lanes.load(in + i);
       const RowVector value = hn::Mul(scale, hn::NegMulAdd(pull, v, hn::Mul(g, lanes.load(w + i))));
@@ -68,7 +73,9 @@ void forward(Context&, Tensor y, Tensor rstd, Tensor x, Tensor w, float eps) {
   check_shape(rmsnorm_forward, "y", y, {rows, dim});
   check_shape(rmsnorm_forward, "w", w, {dim});
   check_optional(rmsnorm_forward, "rstd", rstd, {rows});
-  parallel_for(rows, 16, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(rmsnorm_rows)(y, rstd, x, w.ptr<float>(), eps, begin, end); });
+  parallel_for(rows, 16, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(rmsnorm_rows)(y, rstd, x, w.ptr<float>(), eps, begin, end);
+  });
 }
 
 void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
@@ -86,15 +93,16 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   if (dw) context.zero(partial);
   parallel_for(rows, piece, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(rmsnorm_gradient_rows)
-    (dx, dw ? partial.row<float>(begin / piece) : nullptr, dy, x, rstd.ptr<float>(), w.ptr<float>(), accumulate, begin, end);
+    (dx, dw ? partial.row<float>(begin / piece) : nullptr, dy, x, rstd.ptr<float>(), w.ptr<float>(), accumulate, begin,
+     end);
   });
   if (!dw) return;
   for (int64_t p = 0; p < pieces; ++p)
     for (int64_t i = 0; i < dim; ++i) dw.ptr<float>()[i] += partial.row<float>(p)[i];
 }
 
-[[maybe_unused]] const bool added =
-    rmsnorm_forward.add({"simd", DeviceKind::cpu, forward, 10}) && rmsnorm_backward.add({"simd", DeviceKind::cpu, backward, 10});
+[[maybe_unused]] const bool added = rmsnorm_forward.add({"simd", DeviceKind::cpu, forward, 10}) &&
+                                    rmsnorm_backward.add({"simd", DeviceKind::cpu, backward, 10});
 
 }  // namespace
 }  // namespace hone

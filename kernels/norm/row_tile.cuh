@@ -1,6 +1,6 @@
 #pragma once
-// A row held in registers by whole warps: read once, reduced, written. Which thread holds which number, and so the order of a row's sums, depends on
-// the row's length and storage type alone.
+// A row held in registers by whole warps: read once, reduced, written. Which thread holds which number, and so the
+// order of a row's sums, depends on the row's length and storage type alone.
 #include "kernels/cuda/cuda.cuh"
 
 namespace hone {
@@ -14,7 +14,8 @@ inline RowShape row_shape(const OpBase& op, int64_t dim, int numbers_a_pack, int
   int warps = 1;
   while (warps < most_warps && (needed + warps - 1) / warps > 4) warps *= 2;
   const int64_t packs = (needed + warps - 1) / warps;
-  HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ", a_warp * most_packs * most_warps);
+  HONE_CHECK(packs <= most_packs, "op ", op.name(), ": rows of ", dim, " numbers, it takes up to ",
+             a_warp * most_packs * most_warps);
   return {static_cast<int>(packs > 4 ? 6 : std::max<int64_t>(packs, 2)), warps};
 }
 // Calls body(packs, whole), both integral constants; packs is 2, 3, 4 or 6.
@@ -36,7 +37,9 @@ inline bool begins_pack(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.
 struct RowThread {
   int row, thread, threads;
   __device__ explicit RowThread(int warps)
-      : row(static_cast<int>(threadIdx.x) / (32 * warps)), thread(static_cast<int>(threadIdx.x) % (32 * warps)), threads(32 * warps) {}
+      : row(static_cast<int>(threadIdx.x) / (32 * warps)),
+        thread(static_cast<int>(threadIdx.x) % (32 * warps)),
+        threads(32 * warps) {}
 };
 
 __device__ inline uint32_t bits_of(float x) { return __float_as_uint(x); }
@@ -49,7 +52,9 @@ struct Row {
   T* first;
   int dim;
 
-  __device__ static uint32_t word(const float (&from)[N], int i) { return packed_word(from + i * (N / 4), std::remove_const_t<T>{}); }
+  __device__ static uint32_t word(const float (&from)[N], int i) {
+    return packed_word(from + i * (N / 4), std::remove_const_t<T>{});
+  }
   // Numbers from `column` on, zeros behind the end.
   __device__ uint4 load(int column) const {
     if constexpr (whole) return column < dim ? *reinterpret_cast<const uint4*>(first + column) : uint4{};
@@ -63,8 +68,8 @@ struct Row {
     if constexpr (whole) {
       // Without a memory clobber: loads of the packs that follow may come first.
       if (column < dim)
-        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + column), "r"(word(from, 0)), "r"(word(from, 1)), "r"(word(from, 2)),
-                     "r"(word(from, 3)));
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(first + column), "r"(word(from, 0)),
+                     "r"(word(from, 1)), "r"(word(from, 2)), "r"(word(from, 3)));
     } else {
 #pragma unroll
       for (int j = 0; j < N; ++j)
@@ -74,12 +79,14 @@ struct Row {
 };
 
 __device__ inline void unpack(float (&to)[4], uint4 raw) {
-  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y), to[2] = __uint_as_float(raw.z), to[3] = __uint_as_float(raw.w);
+  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y), to[2] = __uint_as_float(raw.z),
+  to[3] = __uint_as_float(raw.w);
 }
 __device__ inline void unpack(float (&to)[8], uint4 raw) {
   const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-  for (int i = 0; i < 4; ++i) to[2 * i] = __uint_as_float(words[i] << 16), to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  for (int i = 0; i < 4; ++i)
+    to[2 * i] = __uint_as_float(words[i] << 16), to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
 }
 
 // A thread's part of a row: packs thread, thread + threads, ...
@@ -103,7 +110,8 @@ struct RowTile {
   }
 };
 
-// A part of a row on its way to shared memory. A thread reads only what it has fetched, so it waits for its own copies and for no other thread.
+// A part of a row on its way to shared memory. A thread reads only what it has fetched, so it waits for its own copies
+// and for no other thread.
 template <class T, int P>
 struct FetchedTile {
   static constexpr int N = pack_size<T>;
@@ -126,12 +134,13 @@ struct FetchedTile {
   }
   __device__ void get(int p, float (&to)[N]) const { unpack(to, first[p * blockDim.x]); }
 };
-// The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier of their own; `shared`, a
-// float for each warp of the block, is free again after the row's next barrier.
+// The sum over a row's threads, known to all of them: warps in ascending order. Rows of several warps meet at a barrier
+// of their own; `shared`, a float for each warp of the block, is free again after the row's next barrier.
 __device__ inline float row_sum(float x, RowThread at, float* shared) {
   x = warp_sum(x);
   if (at.threads == 32) return x;
-  const int warp = static_cast<int>(threadIdx.x) / 32, first = static_cast<int>(threadIdx.x) / at.threads * (at.threads / 32);
+  const int warp = static_cast<int>(threadIdx.x) / 32,
+            first = static_cast<int>(threadIdx.x) / at.threads * (at.threads / 32);
   if (threadIdx.x % 32 == 0) shared[warp] = x;
   asm volatile("bar.sync %0, %1;" ::"r"(1 + at.row), "r"(at.threads) : "memory");
   float sum = 0;

@@ -40,7 +40,9 @@ void publish(const ParamRange& range, int64_t i) {
   if (range.rounded) range.rounded.ptr<bf16>()[i] = to_bf16(master(range, i));
 }
 
-float read(const Tensor& moment, int64_t i) { return moment.dtype == DType::bf16 ? to_float(moment.ptr<bf16>()[i]) : moment.ptr<float>()[i]; }
+float read(const Tensor& moment, int64_t i) {
+  return moment.dtype == DType::bf16 ? to_float(moment.ptr<bf16>()[i]) : moment.ptr<float>()[i];
+}
 void write(const Tensor& moment, int64_t i, float x, uint32_t noise) {
   if (moment.dtype == DType::bf16)
     moment.ptr<bf16>()[i] = to_bf16(stochastic_bf16(x, noise));
@@ -62,7 +64,8 @@ void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
       float& x = master(range, i);
       x = x * (decays(range, i) ? keep : 1) - rate * first / (std::sqrt(second) / root + step.eps);
       publish(range, i);
-      const uint32_t noise = m.dtype == DType::bf16 ? philox(step.seed, step.stream, static_cast<uint64_t>(i / 4)).word[i % 4] : 0;
+      const uint32_t noise =
+          m.dtype == DType::bf16 ? philox(step.seed, step.stream, static_cast<uint64_t>(i / 4)).word[i % 4] : 0;
       write(m, i, first, noise);
       write(v, i, second, noise >> 16);
     }
@@ -102,10 +105,11 @@ void rmsprop(Context&, ParamRange range, Tensor square, RmspropStep step) {
   });
 }
 
-[[maybe_unused]] const bool added =
-    sum_squares.add({"specification", DeviceKind::cpu, add_squares}) && clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
-    adamw_update.add({"specification", DeviceKind::cpu, adamw}) && sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&
-    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop});
+[[maybe_unused]] const bool added = sum_squares.add({"specification", DeviceKind::cpu, add_squares}) &&
+                                    clip_factor.add({"specification", DeviceKind::cpu, clip_of}) &&
+                                    adamw_update.add({"specification", DeviceKind::cpu, adamw}) &&
+                                    sgd_update.add({"specification", DeviceKind::cpu, sgd}) &&
+                                    rmsprop_update.add({"specification", DeviceKind::cpu, rmsprop});
 
 }  // namespace
 }  // namespace hone

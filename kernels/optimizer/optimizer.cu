@@ -1,4 +1,5 @@
-// The updates have the specification's operations in its order, hence its bits; the sum of squares has an order of its own.
+// The updates have the specification's operations in its order, hence its bits; the sum of squares has an order of its
+// own.
 #include <cmath>
 
 #include "kernels/check_shape.h"
@@ -127,7 +128,8 @@ __device__ void update_group(const Update<Rule, State>& a) {
     a.rule(x[i], state, g[i] * clip, decays);
     if (sizeof(State) == 2 && i % 4 == 0) noise = philox(a.seed, a.stream, static_cast<uint64_t>((begin + i) / 4));
 #pragma unroll
-    for (int k = 0; k < slots; ++k) s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
+    for (int k = 0; k < slots; ++k)
+      s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
   }
   store_group<whole>(a.value + begin, x, left);
   if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
@@ -144,8 +146,8 @@ __global__ void __launch_bounds__(threads) update_kernel(const Update<Rule, Stat
 }
 
 template <class State, class Rule>
-void update(Context& context, const OpBase& op, const ParamRange& range, const Rule& rule, std::initializer_list<Tensor> states, uint64_t seed = 0,
-            uint64_t stream = 0) {
+void update(Context& context, const OpBase& op, const ParamRange& range, const Rule& rule,
+            std::initializer_list<Tensor> states, uint64_t seed = 0, uint64_t stream = 0) {
   const int64_t count = range.value.dim(0);
   if (count == 0) return;
   Update<Rule, State> a{.rule = rule,

@@ -1,13 +1,14 @@
 #pragma once
-// Fused optimizer updates of one flat parameter range, or of many parameters that lie end to end. The clip factor stays on the device, so that a step
-// needs no host sync.
+// Fused optimizer updates of one flat parameter range, or of many parameters that lie end to end. The clip factor stays
+// on the device, so that a step needs no host sync.
 #include "kernels/op.h"
 
 namespace hone {
 
 // sum f64 [1] += sum of x^2, x f32 [n]: over fixed blocks, added in ascending order.
 inline constinit Op<void(Tensor sum, Tensor x)> sum_squares{"sum_squares"};
-// clip f32 [1] = min(1, max_norm / (sqrt(sum) + 1e-6)) as torch.nn.utils.clip_grad_norm_; norm f32 [1] = sqrt(sum). max_norm <= 0: no clip.
+// clip f32 [1] = min(1, max_norm / (sqrt(sum) + 1e-6)) as torch.nn.utils.clip_grad_norm_; norm f32 [1] = sqrt(sum).
+// max_norm <= 0: no clip.
 inline constinit Op<void(Tensor clip, Tensor norm, Tensor sum, float max_norm)> clip_factor{"clip_factor"};
 
 // What every update works on. Whether weight decay applies is said for each block of decay_block elements.
@@ -25,9 +26,9 @@ struct AdamwStep {
   float correction1 = 1, correction2 = 1;  // 1 - beta^step
   uint64_t seed = 0, stream = 0;           // of bf16 moments' rounding
 };
-// Decoupled weight decay (Loshchilov and Hutter 2019), in torch.optim.AdamW's order of operations. m, v [n]: both f32, or both bf16 and rounded
-// stochastically after the value has had their exact update: element i draws word i % 4 of philox(seed, stream, i / 4), its low half for m, its
-// high half for v.
+// Decoupled weight decay (Loshchilov and Hutter 2019), in torch.optim.AdamW's order of operations. m, v [n]: both f32,
+// or both bf16 and rounded stochastically after the value has had their exact update: element i draws word i % 4 of
+// philox(seed, stream, i / 4), its low half for m, its high half for v.
 inline constinit Op<void(ParamRange range, Tensor m, Tensor v, AdamwStep step)> adamw_update{"adamw_update"};
 
 struct SgdStep {

@@ -1,5 +1,5 @@
-// The gradient norm: a block sums the squares of one piece of fixed size in f64, then one block adds the pieces in an order that their number
-// decides.
+// The gradient norm: a block sums the squares of one piece of fixed size in f64, then one block adds the pieces in an
+// order that their number decides.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optimizer/optimizer.h"
@@ -62,8 +62,8 @@ void add_squares(Context& context, Tensor sum, Tensor x) {
   if (count == 0) return;
   const ScratchScope scope(context);
   double* partial = numbers<double>(context.scratch().take(DType::f64, {pieces}));
-  squares_kernel<<<static_cast<unsigned>(pieces), threads, 0, cuda_stream(context)>>>(partial, numbers<const float>(x), count,
-                                                                                      reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
+  squares_kernel<<<static_cast<unsigned>(pieces), threads, 0, cuda_stream(context)>>>(
+      partial, numbers<const float>(x), count, reinterpret_cast<uintptr_t>(x.data) % 16 == 0);
   check_launch(sum_squares);
   add_pieces_kernel<<<1, threads, 0, cuda_stream(context)>>>(numbers<double>(sum), partial, pieces);
   check_launch(sum_squares);
@@ -73,12 +73,13 @@ void clip_of(Context& context, Tensor clip, Tensor norm, Tensor sum, float max_n
   check_shape(clip_factor, "clip", clip, {1});
   check_shape(clip_factor, "norm", norm, {1});
   check_shape(clip_factor, "sum", sum, {1}, DType::f64);
-  clip_kernel<<<1, 1, 0, cuda_stream(context)>>>(numbers<float>(clip), numbers<float>(norm), numbers<const double>(sum), max_norm);
+  clip_kernel<<<1, 1, 0, cuda_stream(context)>>>(numbers<float>(clip), numbers<float>(norm), numbers<const double>(sum),
+                                                 max_norm);
   check_launch(clip_factor);
 }
 
-[[maybe_unused]] const bool added =
-    sum_squares.add({"pieces", DeviceKind::cuda, add_squares}) && clip_factor.add({"scalar", DeviceKind::cuda, clip_of});
+[[maybe_unused]] const bool added = sum_squares.add({"pieces", DeviceKind::cuda, add_squares}) &&
+                                    clip_factor.add({"scalar", DeviceKind::cuda, clip_of});
 
 }  // namespace
 }  // namespace hone

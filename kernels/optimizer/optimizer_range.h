@@ -9,6 +9,8 @@ void check_range(const OpBase& op, const ParamRange& range);
 void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v);
 
 // On the host.
-inline bool decays(const ParamRange& range, int64_t i) { return !range.decays || range.decays.ptr<uint8_t>()[i / decay_block] != 0; }
+inline bool decays(const ParamRange& range, int64_t i) {
+  return !range.decays || range.decays.ptr<uint8_t>()[i / decay_block] != 0;
+}
 
 }  // namespace hone

@@ -14,8 +14,10 @@ namespace hone::HWY_NAMESPACE {
 void adamw_range(float* value, float* m, float* v, const float* grad, float clip, AdamwStep step, int64_t count) {
   const RowTag d;
   const auto factor = [&](double x) { return hn::Set(d, static_cast<float>(x)); };
-  const RowVector keep = factor(1 - double{step.learning_rate} * step.weight_decay), rate = factor(double{step.learning_rate} / step.correction1);
-  const RowVector rest1 = factor(1 - double{step.beta1}), beta2 = factor(step.beta2), rest2 = factor(1 - double{step.beta2});
+  const RowVector keep = factor(1 - double{step.learning_rate} * step.weight_decay),
+                  rate = factor(double{step.learning_rate} / step.correction1);
+  const RowVector rest1 = factor(1 - double{step.beta1}), beta2 = factor(step.beta2),
+                  rest2 = factor(1 - double{step.beta2});
   const RowVector root = factor(std::sqrt(double{step.correction2})), eps = factor(step.eps), scale = factor(clip);
   for_each_vector(count, [&](int64_t i, auto lanes) {
     const RowVector g = hn::Mul(lanes.load(grad + i), scale), old = lanes.load(m + i);
@@ -71,8 +73,9 @@ constexpr int64_t per_piece = int64_t{1} << 14;
 void add_squares(Context&, Tensor sum, Tensor x) {
   check_shape(sum_squares, "sum", sum, {1}, DType::f64);
   check_shape(sum_squares, "x", x, {x.dim(0)});
-  *sum.ptr<double>() += ordered_sum(
-      x.dim(0), per_piece, [&](int64_t begin, int64_t end) { return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin); });
+  *sum.ptr<double>() += ordered_sum(x.dim(0), per_piece, [&](int64_t begin, int64_t end) {
+    return HWY_DYNAMIC_DISPATCH(squares_of_range)(x.ptr<float>() + begin, end - begin);
+  });
 }
 
 // Stretches of one piece that decay, and those that do not, are updated each in one go.
@@ -87,16 +90,19 @@ void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
       const bool decay = decays(range, from);
       while (to < end && decays(range, to) == decay) to = std::min(end, to + decay_block);
       HWY_DYNAMIC_DISPATCH(adamw_range)
-      (value + from, first + from, second + from, range.grad.ptr<float>() + from, *range.clip.ptr<float>(), decay ? step : kept, to - from);
+      (value + from, first + from, second + from, range.grad.ptr<float>() + from, *range.clip.ptr<float>(),
+       decay ? step : kept, to - from);
     }
     if (range.rounded) std::transform(value + begin, value + end, range.rounded.ptr<bf16>() + begin, to_bf16);
   });
 }
 
-bool f32_moments(const ParamRange&, const Tensor& m, const Tensor& v, const AdamwStep&) { return m.dtype == DType::f32 && v.dtype == DType::f32; }
+bool f32_moments(const ParamRange&, const Tensor& m, const Tensor& v, const AdamwStep&) {
+  return m.dtype == DType::f32 && v.dtype == DType::f32;
+}
 
-[[maybe_unused]] const bool added =
-    adamw_update.add({"simd", DeviceKind::cpu, adamw, 10, f32_moments}) && sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
+[[maybe_unused]] const bool added = adamw_update.add({"simd", DeviceKind::cpu, adamw, 10, f32_moments}) &&
+                                    sum_squares.add({"simd", DeviceKind::cpu, add_squares, 10});
 
 }  // namespace
 }  // namespace hone

@@ -19,7 +19,8 @@ void specification(Context&, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias,
           float total = 0;
           for (int64_t first = 0; first < K; first += gemm_chunk) {
             float sum = 0;
-            for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k) sum = std::fma(x.row<float>(m)[k], Format::decode(values[k]), sum);
+            for (int64_t k = first; k < std::min(K, first + gemm_chunk); ++k)
+              sum = std::fma(x.row<float>(m)[k], Format::decode(values[k]), sum);
             total = first == 0 ? sum : total + sum;
           }
           total *= w.scales.ptr<float>()[n];

@@ -1,5 +1,5 @@
-// gemm_quantized for every shape, alignment and dtype, by gemm_forward: a panel of w's rows at a time becomes numbers of x's dtype, which is exact.
-// Where rows are aligned another body has its bits and reads w once.
+// gemm_quantized for every shape, alignment and dtype, by gemm_forward: a panel of w's rows at a time becomes numbers
+// of x's dtype, which is exact. Where rows are aligned another body has its bits and reads w once.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
@@ -9,14 +9,16 @@
 
 namespace hone {
 
-void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& residual) {
+void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                               const Tensor& residual) {
   const int64_t M = x.dim(0), N = w.values.dim(0), K = w.values.dim(1);
   check_quantized(gemm_quantized, "w", w, N, K);
   check_shape(gemm_quantized, "x", x, {M, K}, x.dtype);
   check_shape(gemm_quantized, "y", y, {M, N}, y.dtype);
   check_optional(gemm_quantized, "bias", bias, {N}, bias.dtype);
   check_optional(gemm_quantized, "residual", residual, {M, N}, residual.dtype);
-  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N, " x ", K);
+  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N,
+             " x ", K);
 }
 
 namespace {
@@ -45,7 +47,8 @@ struct Finish {
   template <int N>
   __device__ void run(int64_t row, int64_t column) const {
 #pragma unroll
-    for (int i = 0; i < N; ++i) epilogue.store(sums[row * sums_stride + column + i] * scales[first + column + i], row, first + column + i);
+    for (int i = 0; i < N; ++i)
+      epilogue.store(sums[row * sums_stride + column + i] * scales[first + column + i], row, first + column + i);
   }
 };
 
@@ -55,8 +58,9 @@ void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first
   const Tensor values = w.values.rows(first, to.dim(0));
   const bool whole = packs_of(N, values.dim(0), values) && packs_of(N, to.dim(0), to);
   with_pairs(w.format, [&]<class Format>(Format) {
-    launch_elementwise<N>(cuda_stream(context), Extent{to.dim(0), to.dim(1)}, whole,
-                          Unpack<Format, T>{numbers<T>(to), numbers<const uint8_t>(values), to.row_stride, values.row_stride});
+    launch_elementwise<N>(
+        cuda_stream(context), Extent{to.dim(0), to.dim(1)}, whole,
+        Unpack<Format, T>{numbers<T>(to), numbers<const uint8_t>(values), to.row_stride, values.row_stride});
   });
 }
 
@@ -65,22 +69,26 @@ void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bia
   const int64_t M = x.dim(0), N = w.values.dim(0), K = w.values.dim(1), rows = std::min(panel, N);
   if (y.size() == 0) return;
   const ScratchScope scope(context);
-  const Tensor unpacked = context.scratch().take(x.dtype, {rows, K}), sums = context.scratch().take(DType::f32, {M, rows});
+  const Tensor unpacked = context.scratch().take(x.dtype, {rows, K}),
+               sums = context.scratch().take(DType::f32, {M, rows});
   for (int64_t first = 0; first < N; first += panel) {
     const int64_t count = std::min(panel, N - first);
     const Tensor numbers_of_panel = unpacked.rows(0, count), sums_of_panel = sums.columns(0, count);
-    with_storage(gemm_quantized, x.dtype, [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, w, first); });
+    with_storage(gemm_quantized, x.dtype,
+                 [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, w, first); });
     context.zero(sums.rows(0, 1));  // gemm_forward reads its weights ahead of what is queued right before it
     gemm_forward(context, sums_of_panel, x, numbers_of_panel, {}, {});
     launch_elementwise<1>(cuda_stream(context), Extent{M, count}, true,
-                          Finish{GemmEpilogue(y, bias, residual), numbers<const float>(sums), numbers<const float>(w.scales), rows, first});
+                          Finish{GemmEpilogue(y, bias, residual), numbers<const float>(sums),
+                                 numbers<const float>(w.scales), rows, first});
   }
   check_launch(gemm_quantized);
 }
 
 size_t scratch(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
   const int64_t rows = std::min(panel, w.values.dim(0));
-  return static_cast<size_t>(rows * x.dim(1)) * size_of(x.dtype) + static_cast<size_t>(rows * x.dim(0)) * size_of(DType::f32);
+  return static_cast<size_t>(rows * x.dim(1)) * size_of(x.dtype) +
+         static_cast<size_t>(rows * x.dim(0)) * size_of(DType::f32);
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"panels", DeviceKind::cuda, forward, 0, nullptr, scratch});

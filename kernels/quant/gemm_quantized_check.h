@@ -5,7 +5,8 @@
 
 namespace hone {
 
-inline void check_gemm_quantized(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& residual) {
+inline void check_gemm_quantized(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                                 const Tensor& residual) {
   const int64_t M = x.dim(0), N = w.values.dim(0), K = w.values.dim(1);
   check_quantized(gemm_quantized, "w", w, N, K);
   check_shape(gemm_quantized, "x", x, {M, K});

@@ -4,6 +4,7 @@
 
 namespace hone {
 
-void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias, const Tensor& residual);
+void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const Tensor& bias,
+                               const Tensor& residual);
 
 }  // namespace hone

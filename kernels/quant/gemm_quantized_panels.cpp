@@ -1,4 +1,5 @@
-// gemm_quantized by gemm_forward: a panel of w's rows at a time becomes f32, which is exact, so that the sums have the specification's bits.
+// gemm_quantized by gemm_forward: a panel of w's rows at a time becomes f32, which is exact, so that the sums have the
+// specification's bits.
 #include <array>
 
 #include "core/base/parallel_for.h"

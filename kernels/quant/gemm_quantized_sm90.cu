@@ -1,5 +1,5 @@
-// gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be chosen by the number of rows
-// (tests/gpu/gemm_quantized_test.cpp holds them to it).
+// gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be
+// chosen by the number of rows (tests/gpu/gemm_quantized_test.cpp holds them to it).
 #include "kernels/quant/gemm_quantized_cuda.h"
 #include "kernels/quant/gemm_quantized_sm90.cuh"
 
@@ -11,15 +11,17 @@ int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; 
 // A way to run a call and the microseconds that it is expected to take.
 struct Plan {
   double time = 1e30;
-  void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs, int splits) = nullptr;
+  void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs,
+              int splits) = nullptr;
   int splits = 1;
 };
 
-// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes in and multiplies, and how
-// long a stage takes to arrive.
+// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
+// in and multiplies, and how long a stage takes to arrive.
 template <class Format, class T>
 void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
-  const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk), processors = num_multiprocessors();
+  const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),
+                processors = num_multiprocessors();
   const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, M <= 512 ? 16 : 1); ++splits) {
     const int64_t per_block = pieces(chunks, splits), blocks = tiles * splits;
@@ -27,7 +29,8 @@ void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
     const auto stages = static_cast<double>(std::min(pieces(K, T::depth), per_block * (gemm_cuda_chunk / T::depth)));
     const auto rounds = static_cast<double>(pieces(blocks, processors)), bytes = stages * T::stage_bytes;
     const double limits[] = {square(N, K) / 4.0e6, static_cast<double>(blocks) * bytes / 10e6, rounds * bytes / 95e3,
-                             rounds * stages * (T::tokens * T::warpgroups / 500.0 + 0.06), stages * 1.1 / T::stages + 0.5};
+                             rounds * stages * (T::tokens * T::warpgroups / 500.0 + 0.06),
+                             stages * 1.1 / T::stages + 0.5};
     const double join = splits > 1 ? 1 + square(1 + chunks - per_block, M) * static_cast<double>(N) * 8 / 5e6 : 0;
     const double time = 2 + *std::max_element(std::begin(limits), std::end(limits)) + join;
     if (time < best.time) best = {time, launch_tiles<Format, T>, static_cast<int>(splits)};
@@ -38,11 +41,11 @@ template <class Format>
 void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue) {
   const int64_t M = x.dim(0), N = w.values.dim(0), K = x.dim(1);
   if (takes_few(M, K))
-    return launch_few<Format>(
-        cuda_stream(context),
-        {numbers<const uint8_t>(w.values), numbers<const float>(w.scales), numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride,
-         static_cast<int>(M), static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
-        epilogue);
+    return launch_few<Format>(cuda_stream(context),
+                              {numbers<const uint8_t>(w.values), numbers<const float>(w.scales),
+                               numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
+                               static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
+                              epilogue);
   Plan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);

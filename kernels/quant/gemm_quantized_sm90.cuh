@@ -1,9 +1,11 @@
 #pragma once
-// y = (x . values^T) * scales for any number of rows of x by Hopper's copy engine and warpgroup products. .cu files alone include it.
+// y = (x . values^T) * scales for any number of rows of x by Hopper's copy engine and warpgroup products. .cu files
+// alone include it.
 //
-// As in split_k.cuh w has the products' 64 rows and x their columns; here w comes as bytes and becomes bf16 on its way from shared memory to
-// the registers of the products' left factor, a stage ahead of them. A block makes 64 or 128 columns of y for `tokens` rows, or a run of their chunks
-// of gemm_cuda_chunk along k: then the chunk sums go to scratch memory, and a second kernel adds them in ascending order.
+// As in split_k.cuh w has the products' 64 rows and x their columns; here w comes as bytes and becomes bf16 on its way
+// from shared memory to the registers of the products' left factor, a stage ahead of them. A block makes 64 or 128
+// columns of y for `tokens` rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to
+// scratch memory, and a second kernel adds them in ascending order.
 #include "kernels/cuda/hopper_registers.cuh"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/quant/gemm_quantized_small_m.cuh"
@@ -28,28 +30,32 @@ struct Tile {
   static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes && w_bytes % 1024 == 0 && x_bytes % 1024 == 0);
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8;
-  // Blocks of a multiprocessor, and how they share its registers among the warpgroup that copies and those that multiply.
+  // Blocks of a multiprocessor, and how they share its registers among the warpgroup that copies and those that
+  // multiply.
   static constexpr int blocks = Warpgroups * Tokens > 64 ? 1 : 2, copier_registers = blocks * Warpgroups > 2 ? 24 : 40,
                        registers = Warpgroups == 1 ? 216
                                    : blocks == 1   ? 232
                                                    : 104;
 };
 
-// Partial sums are [slots, M, N] f32: slot 0 has the total of the first block's chunks, each later chunk has a slot of its own.
+// Partial sums are [slots, M, N] f32: slot 0 has the total of the first block's chunks, each later chunk has a slot of
+// its own.
 template <class Format, class T>
 __global__ void __launch_bounds__(T::threads, T::blocks)
-    tile_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, GemmEpilogue epilogue, float* partial,
-                TileShape shape) {
+    tile_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
+                GemmEpilogue epilogue, float* partial, TileShape shape) {
   using namespace hopper;
   constexpr int tile_chunk = chunk_size / T::depth;  // stages
   extern __shared__ char unaligned[];
   char* ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   Barrier* full = reinterpret_cast<Barrier*>(ring + T::stages * T::stage_bytes);
   Barrier* empty = full + T::stages;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x) % 32;
   const int split = static_cast<int>(blockIdx.x) % shape.splits, tile = static_cast<int>(blockIdx.x) / shape.splits;
   const int row = tile / shape.token_tiles * T::rows, token = tile % shape.token_tiles * T::tokens;
-  const int first = split * shape.per_block * tile_chunk, end = min(first + shape.per_block * tile_chunk, shape.k_stages);
+  const int first = split * shape.per_block * tile_chunk,
+            end = min(first + shape.per_block * tile_chunk, shape.k_stages);
   if (threadIdx.x == T::consumers) {
     prefetch_map(w_map), prefetch_map(x_map);
     for (int s = 0; s < T::stages; ++s) full[s].init(1), empty[s].init(4 * T::warpgroups);
@@ -63,11 +69,13 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
       // Two boxes of 64 along k each.
       const auto load_w = [&](int s, int k) {
         char* const to = ring + s * T::stage_bytes;
-        for (int half = 0; half < 2; ++half) load_box(to + half * (T::w_bytes / 2), w_map, full[s], k * T::depth + 64 * half, row);
+        for (int half = 0; half < 2; ++half)
+          load_box(to + half * (T::w_bytes / 2), w_map, full[s], k * T::depth + 64 * half, row);
       };
       const auto load_x = [&](int s, int k) {
         char* const to = ring + s * T::stage_bytes + T::w_bytes;
-        for (int half = 0; half < 2; ++half) load_box(to + half * (T::x_bytes / 2), x_map, full[s], k * T::depth + 64 * half, token);
+        for (int half = 0; half < 2; ++half)
+          load_box(to + half * (T::x_bytes / 2), x_map, full[s], k * T::depth + 64 * half, token);
       };
       let_next_start();
       // w comes from outside of the step: it may be read before the kernels before this one are done.
@@ -101,14 +109,16 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
     const uint32_t w_row = shared_address(from) + static_cast<uint32_t>(half * T::w_bytes / 2) + own_row * 64;
     const uint64_t b = smem_descriptor(from + T::w_bytes + half * (T::x_bytes / 2));
 #pragma unroll
-    for (uint32_t s = 0; s < 4; ++s) load_left<Format>(left + 4 * s, w_row + ((s ^ turn) << 4), 8 * 64, static_cast<uint32_t>(lane));
+    for (uint32_t s = 0; s < 4; ++s)
+      load_left<Format>(left + 4 * s, w_row + ((s ^ turn) << 4), 8 * 64, static_cast<uint32_t>(lane));
     wgmma_fence_registers(left);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < 4; ++s) product_of_registers(to, left + 4 * s, b + s * 2, add || s > 0);
     wgmma_commit();
   };
-  // `count` stages into `to`, from zero. The products of one half run while the next one's left factor is made in other registers.
+  // `count` stages into `to`, from zero. The products of one half run while the next one's left factor is made in other
+  // registers.
   const auto chunk = [&](float(&to)[T::tokens / 2], int count) {
     uint32_t even[16], odd[16] = {};
     int previous = stage;
@@ -158,7 +168,8 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
 #pragma unroll
   for (int j = 0; j < T::tokens / 8; ++j)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+    for (int e = 0; e < 4; ++e)
+      turned[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
   named_barrier_sync(1, T::consumers);
   constexpr int lanes = T::rows / 4;  // threads of a token
   const int own = static_cast<int>(threadIdx.x) % lanes * 4, n = row + own;
@@ -176,7 +187,8 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
 // y of the partial sums; a thread has two columns.
 static __global__ void __launch_bounds__(128)
     join_kernel(const float* partial, int slots, int M, int N, const float* scales, GemmEpilogue epilogue, bool pairs) {
-  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2, m = static_cast<int>(blockIdx.y);
+  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
+            m = static_cast<int>(blockIdx.y);
   hopper::let_next_start();
   hopper::wait_for_previous();
   if (n >= N) return;
@@ -194,7 +206,8 @@ static __global__ void __launch_bounds__(128)
 
 // `splits`: how many blocks share a tile's chunks; at least one chunk each.
 template <class Format, class T>
-void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue, bool pairs, int splits) {
+void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue& epilogue, bool pairs,
+                  int splits) {
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   TileShape s{};
   s.scales = numbers<const float>(w.scales);
@@ -210,10 +223,11 @@ void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, c
   float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.N})) : nullptr;
   const auto kernel = tile_kernel<Format, T>;
   allow_shared_memory(kernel, T::shared_bytes);
-  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), T::threads, T::shared_bytes, 1,
-                   map_of(w.values, T::rows), map_of(x, T::tokens), epilogue, partial, s);
+  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), T::threads,
+                   T::shared_bytes, 1, map_of(w.values, T::rows), map_of(x, T::tokens), epilogue, partial, s);
   if (s.splits > 1)
-    launch_dependent(cuda_stream(context), join_kernel, dim3(static_cast<unsigned>(pieces(s.N, 256)), static_cast<unsigned>(s.M)), 128, 0, 1,
+    launch_dependent(cuda_stream(context), join_kernel,
+                     dim3(static_cast<unsigned>(pieces(s.N, 256)), static_cast<unsigned>(s.M)), 128, 0, 1,
                      static_cast<const float*>(partial), slots, s.M, s.N, s.scales, epilogue, pairs);
 }
 

@@ -1,9 +1,11 @@
 #pragma once
-// y = (x . values^T) * scales for at most 8 rows of x, at the speed of reading values once: a byte a weight. .cu files alone include it.
+// y = (x . values^T) * scales for at most 8 rows of x, at the speed of reading values once: a byte a weight. .cu files
+// alone include it.
 //
-// A block makes 16 columns of y; its warps take chunks of gemm_cuda_chunk along k in turn. A warp's part of w and of x comes in stages of 256 along
-// k through a ring in shared memory that its own copies keep full; a chunk is one accumulator of mma.sync. The chunks' sums lie in shared memory at
-// the end, where they are added in ascending order: the bits of the other bodies.
+// A block makes 16 columns of y; its warps take chunks of gemm_cuda_chunk along k in turn. A warp's part of w and of x
+// comes in stages of 256 along k through a ring in shared memory that its own copies keep full; a chunk is one
+// accumulator of mma.sync. The chunks' sums lie in shared memory at the end, where they are added in ascending order:
+// the bits of the other bodies.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/epilogue.cuh"
@@ -29,8 +31,8 @@ __device__ inline uint32_t load_two_bytes(uint32_t from) {
   asm volatile("ld.shared.u16 %0, [%1];" : "=h"(out) : "r"(from) : "memory");
   return out;
 }
-// A lane's part of 16 rows of w and 16 along k, as the left factor of a tensor instruction. `row` is its row lane / 4, at the unit of these 16 bytes;
-// `below` is how far its row lane / 4 + 8 lies from there.
+// A lane's part of 16 rows of w and 16 along k, as the left factor of a tensor instruction. `row` is its row lane / 4,
+// at the unit of these 16 bytes; `below` is how far its row lane / 4 + 8 lies from there.
 template <class Format>
 __device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint32_t lane) {
   const uint32_t from = row + lane % 4 * 2;
@@ -40,9 +42,10 @@ __device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint
   a[3] = Format::decode(load_two_bytes(from + below + 8));
 }
 __device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 // Rows of a stage are units of 16 bytes, unit u of row r at place u ^ r % 8.
@@ -50,13 +53,16 @@ template <class Format, int Stages>
 __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shape, const GemmEpilogue epilogue) {
   using namespace hopper;
   extern __shared__ __align__(128) char shared[];
-  const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32, first_row = static_cast<int>(blockIdx.x) * strip;
+  const int warps = static_cast<int>(blockDim.x) / 32, warp = static_cast<int>(threadIdx.x) / 32,
+            first_row = static_cast<int>(blockIdx.x) * strip;
   const uint32_t lane = threadIdx.x % 32;
   const int stage_bytes = shape.stage_bytes();
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * stage_bytes);
   float* const sums = reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, M of 8, strip]
   const int stages = (shape.chunks - warp + warps - 1) / warps * chunk_stages;
-  const auto start_of = [&](int i) { return (warp + i / chunk_stages * warps) * chunk_size + i % chunk_stages * few_depth; };
+  const auto start_of = [&](int i) {
+    return (warp + i / chunk_stages * warps) * chunk_size + i % chunk_stages * few_depth;
+  };
   const auto place_of = [&](int i) { return ring + static_cast<uint32_t>(i % Stages * stage_bytes); };
   const auto copy_w = [&](int i) {
     const int unit = static_cast<int>(lane) % 16, k = start_of(i) + unit * 16, count = min(16, max(0, shape.K - k));
@@ -72,8 +78,8 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     const int unit = static_cast<int>(lane), k = start_of(i) + unit * 8, count = min(16, max(0, (shape.K - k) * 2));
     const __nv_bfloat16* const from = shape.x + (count > 0 ? k : 0);
     for (int m = 0; m < shape.M; ++m)
-      cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)), from + m * shape.x_stride,
-                         count);
+      cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)),
+                         from + m * shape.x_stride, count);
   };
   let_next_start();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
@@ -127,11 +133,14 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
 template <class Format>
 void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
   const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
-  const auto bytes = [&](int stages) { return warps * stages * shape.stage_bytes() + shape.chunks * few_rows * strip * 4; };
+  const auto bytes = [&](int stages) {
+    return warps * stages * shape.stage_bytes() + shape.chunks * few_rows * strip * 4;
+  };
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
     allow_shared_memory(kernel, 227 * 1024);
-    launch_dependent(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32, bytes(stages()), 1, shape, epilogue);
+    launch_dependent(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32,
+                     bytes(stages()), 1, shape, epilogue);
   };
   if (rounds > 1 && bytes(4) <= 227 * 1024)
     launch(std::integral_constant<int, 4>());
@@ -141,8 +150,9 @@ void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& 
 // Whether launch_few takes so many rows and columns of x.
 inline bool takes_few(int64_t M, int64_t K) {
   const int64_t chunks = (K + chunk_size - 1) / chunk_size;
-  return M <= few_rows &&
-         std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) + chunks * few_rows * strip * 4 <= 227 * 1024;
+  return M <= few_rows && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
+                                  chunks * few_rows * strip * 4 <=
+                              227 * 1024;
 }
 
 }  // namespace hone::quantized

@@ -19,13 +19,15 @@ __device__ inline uint32_t as_bits(__nv_bfloat162 pair) {
 
 struct Int8Pairs {
   static constexpr float largest = 127;
-  // Bytes 0 and 1 of `bytes` as two bf16, the first in the lower half: 0x43 above a byte's lower seven bits is 128 + them, above its sign bit alone
-  // 128, or 256 for what is negative.
+  // Bytes 0 and 1 of `bytes` as two bf16, the first in the lower half: 0x43 above a byte's lower seven bits is 128 +
+  // them, above its sign bit alone 128, or 256 for what is negative.
   static __device__ uint32_t decode(uint32_t bytes) {
     const uint32_t spread = take_bytes(bytes, 0x43434343u, 0x4140);
     return as_bits(__hsub2(as_pair(spread & 0xff7fff7fu), as_pair(spread & 0xff80ff80u)));
   }
-  static __device__ uint8_t encode(float x) { return static_cast<uint8_t>(__float2int_rn(fminf(fmaxf(x, -largest), largest))); }
+  static __device__ uint8_t encode(float x) {
+    return static_cast<uint8_t>(__float2int_rn(fminf(fmaxf(x, -largest), largest)));
+  }
 };
 
 struct Fp8Pairs {

@@ -8,7 +8,9 @@ namespace hone {
 struct Int8Numbers {
   static constexpr float largest = 127;
   // |x| is a little above `largest` at most.
-  static uint8_t encode(float x) { return static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(std::clamp(x, -largest, largest)))); }
+  static uint8_t encode(float x) {
+    return static_cast<uint8_t>(static_cast<int8_t>(std::nearbyintf(std::clamp(x, -largest, largest))));
+  }
   static float decode(uint8_t bits) { return static_cast<float>(static_cast<int8_t>(bits)); }
 };
 

@@ -57,13 +57,17 @@ void run(Context& context, QuantizedMatrix to, Tensor w) {
   check_quantized(quantize_rows, "to", to, N, K);
   HONE_CHECK(N < int64_t{1} << 31 && K < int64_t{1} << 30, "quantize_rows: ", N, " rows of ", K);
   if (N == 0) return;
-  const Rows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride, static_cast<int>(K)};
+  const Rows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
+                  static_cast<int>(K)};
   with_storage(quantize_rows, w.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int pack = pack_size<T>;
     with_pairs(to.format, [&]<class Format>(Format) {
-      const bool whole = packs<T>(w) && to.values.row_stride % pack == 0 && reinterpret_cast<uintptr_t>(to.values.data) % pack == 0;
-      const auto launch = [&](auto* body) { body<<<static_cast<unsigned>(N), threads, 0, cuda_stream(context)>>>(rows, numbers<const T>(w)); };
+      const bool whole =
+          packs<T>(w) && to.values.row_stride % pack == 0 && reinterpret_cast<uintptr_t>(to.values.data) % pack == 0;
+      const auto launch = [&](auto* body) {
+        body<<<static_cast<unsigned>(N), threads, 0, cuda_stream(context)>>>(rows, numbers<const T>(w));
+      };
       whole ? launch(kernel<Format, T, pack>) : launch(kernel<Format, T, 1>);
     });
   });

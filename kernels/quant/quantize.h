@@ -17,8 +17,9 @@ struct QuantizedMatrix {
   explicit operator bool() const { return static_cast<bool>(values); }
 };
 
-// scales[r] = max |w[r, :]| / 127 for int8, / 448 for fp8; values[r, i] = w[r, i] / scales[r], rounded to nearest even. w [N, K]: f32, or bf16 on a
-// GPU. A row of zeros has the scale 0; of one that holds an infinity or a NaN the scale is NaN, and so is what is made with it.
+// scales[r] = max |w[r, :]| / 127 for int8, / 448 for fp8; values[r, i] = w[r, i] / scales[r], rounded to nearest even.
+// w [N, K]: f32, or bf16 on a GPU. A row of zeros has the scale 0; of one that holds an infinity or a NaN the scale is
+// NaN, and so is what is made with it.
 inline constinit Op<void(QuantizedMatrix to, Tensor w)> quantize_rows{"quantize_rows"};
 
 }  // namespace hone

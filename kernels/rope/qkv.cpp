@@ -27,12 +27,14 @@ void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* fro
     std::copy_n(from, heads * dim, to.row<float>(slot));
     return;
   }
-  for (int64_t h = 0; h < heads; ++h) scale.row<float>(slot)[h] = encode_row<Fp8Numbers>(to.row<uint8_t>(slot) + h * dim, from + h * dim, dim);
+  for (int64_t h = 0; h < heads; ++h)
+    scale.row<float>(slot)[h] = encode_row<Fp8Numbers>(to.row<uint8_t>(slot) + h * dim, from + h * dim, dim);
 }
 
-void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape,
-             KvWrite cache) {
-  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
+void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm,
+             Tensor k_norm, QkvShape shape, KvWrite cache) {
+  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim,
+                half = shape.rotary_dim / 2;
   check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, DType::f32);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
@@ -45,7 +47,8 @@ void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor posit
           const float* weight = (is_query ? q_norm : k_norm).ptr<float>();
           double squares = 0;
           for (int64_t i = 0; i < dim; ++i) squares += double{in[i]} * in[i];
-          const float scale = static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{shape.norm_eps}));
+          const float scale =
+              static_cast<float>(1 / std::sqrt(squares / static_cast<double>(dim) + double{shape.norm_eps}));
           for (int64_t i = 0; i < dim; ++i) out[i] = in[i] * scale * weight[i];
           if (rstd) rstd.row<float>(t)[h] = scale;
         }
@@ -60,7 +63,8 @@ void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor posit
   });
 }
 
-// Norm's backward of one head, in place: on entry grad is the gradient of the normed head, on return of the head before it.
+// Norm's backward of one head, in place: on entry grad is the gradient of the normed head, on return of the head before
+// it.
 void norm_gradient(float* grad, const float* x, const float* weight, double scale, int64_t dim) {
   double dot = 0;
   for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * x[i];
@@ -68,9 +72,10 @@ void norm_gradient(float* grad, const float* x, const float* weight, double scal
   for (int64_t i = 0; i < dim; ++i) grad[i] = static_cast<float>(scale * (double{grad[i]} * weight[i] - pull * x[i]));
 }
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
-              Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
-  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim, half = shape.rotary_dim / 2;
+void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd,
+              Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
+  const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim,
+                half = shape.rotary_dim / 2;
   check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, DType::f32);
   const int64_t pieces = (tokens + tokens_per_piece - 1) / tokens_per_piece;
   const bool weights = q_norm && dq_norm && dk_norm;
@@ -103,8 +108,8 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
     }
 }
 
-[[maybe_unused]] const bool added =
-    qkv_forward.add({"specification", DeviceKind::cpu, forward}) && qkv_backward.add({"specification", DeviceKind::cpu, backward});
+[[maybe_unused]] const bool added = qkv_forward.add({"specification", DeviceKind::cpu, forward}) &&
+                                    qkv_backward.add({"specification", DeviceKind::cpu, backward});
 
 }  // namespace
 }  // namespace hone

@@ -16,7 +16,8 @@ struct Forward {
   const T *qkv, *q_norm, *k_norm;
   const float* cos_sin;
   const int32_t *positions, *slots;
-  int64_t q_stride, k_stride, rstd_stride, qkv_stride, cos_sin_stride, cache_k_stride, cache_v_stride, k_scale_stride, v_scale_stride;
+  int64_t q_stride, k_stride, rstd_stride, qkv_stride, cos_sin_stride, cache_k_stride, cache_v_stride, k_scale_stride,
+      v_scale_stride;
   float eps;
 };
 
@@ -60,11 +61,13 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
   for (int n = 0; n < N; ++n) {
     const int item = lane + n * layout.lanes;
     if (item < layout.items) encode_item<P>(to + layout.element<P>(item), from[n][0], scale, layout.packed);
-    if (layout.is_pair(item)) encode_item<P>(to + layout.element<P>(item) + layout.half, from[n][1], scale, layout.packed);
+    if (layout.is_pair(item))
+      encode_item<P>(to + layout.element<P>(item) + layout.half, from[n][1], scale, layout.packed);
   }
 }
 
-// A block takes a chunk of neighbouring heads of one kind (q, then k, then v where there is a cache) of as many tokens as it has groups of lanes.
+// A block takes a chunk of neighbouring heads of one kind (q, then k, then v where there is a cache) of as many tokens
+// as it has groups of lanes.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;
@@ -77,11 +80,13 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   const T* const from = a.qkv + t * a.qkv_stride + int64_t{chunk.column} * layout.dim;
   StoredPart<T, P, N> stored[R];
 #pragma unroll
-  for (int r = 0; r < R; ++r) stored[r] = load_head<P, N>(from + r * layout.dim, layout, lane, inside && r < chunk.count);
+  for (int r = 0; r < R; ++r)
+    stored[r] = load_head<P, N>(from + r * layout.dim, layout, lane, inside && r < chunk.count);
   const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
   T* to = chunk.is_query ? a.q + t * a.q_stride : a.k + t * a.k_stride;
   const bool stores = a.cache_k && !chunk.is_query;
-  const int64_t slot = stores && inside ? a.slots[t] : 0, cached = slot * (chunk.is_value ? a.cache_v_stride : a.cache_k_stride);
+  const int64_t slot = stores && inside ? a.slots[t] : 0,
+                cached = slot * (chunk.is_value ? a.cache_v_stride : a.cache_k_stride);
   void* const cache = chunk.is_value ? a.cache_v : a.cache_k;
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -110,15 +115,16 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
     if (a.k_scale) {
       const float scale = scale_of<Fp8Pairs>(most);
       encode_head<P, N>(static_cast<uint8_t*>(cache) + at, x, scale, layout, lane);
-      if (lane == 0) (chunk.is_value ? a.v_scale + slot * a.v_scale_stride : a.k_scale + slot * a.k_scale_stride)[h] = scale;
+      if (lane == 0)
+        (chunk.is_value ? a.v_scale + slot * a.v_scale_stride : a.k_scale + slot * a.k_scale_stride)[h] = scale;
     } else {
       store_head<P, N>(static_cast<T*>(cache) + at, x, layout, lane);
     }
   }
 }
 
-void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm,
-             QkvShape shape, KvWrite cache) {
+void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin,
+             Tensor q_norm, Tensor k_norm, QkvShape shape, KvWrite cache) {
   check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, qkv.dtype);
   if (qkv.dim(0) == 0) return;
   bool packed = true;
@@ -133,7 +139,8 @@ void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tens
     a.qkv = numbers<const T>(qkv), a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
     a.cos_sin = numbers<const float>(cos_sin);
     a.positions = numbers<const int32_t>(positions), a.slots = numbers<const int32_t>(cache.slots);
-    a.q_stride = q.row_stride, a.k_stride = k.row_stride, a.rstd_stride = rstd.row_stride, a.qkv_stride = qkv.row_stride;
+    a.q_stride = q.row_stride, a.k_stride = k.row_stride, a.rstd_stride = rstd.row_stride,
+    a.qkv_stride = qkv.row_stride;
     a.cos_sin_stride = cos_sin.row_stride, a.cache_k_stride = cache.k.row_stride, a.cache_v_stride = cache.v.row_stride;
     a.k_scale_stride = cache.k_scale.row_stride, a.v_scale_stride = cache.v_scale.row_stride;
     a.eps = shape.norm_eps;

@@ -1,6 +1,7 @@
 #pragma once
-// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across neighbouring lanes, in items of P elements; an item of
-// the rotated part also holds its partners half a rotary_dim further on. Types and dims alone decide the layout, hence the bits.
+// How lanes hold heads in the CUDA bodies of qkv_forward and qkv_backward: a head lies across neighbouring lanes, in
+// items of P elements; an item of the rotated part also holds its partners half a rotary_dim further on. Types and dims
+// alone decide the layout, hence the bits.
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/rope/qkv.h"
 
@@ -28,7 +29,8 @@ __host__ __device__ inline int HeadLayout::groups() const { return qkv_threads >
 template <int P, int N>
 using HeadPart = float[N][2][P];
 
-// The same as it lies in memory. Whatever a lane needs is asked for before any of it is looked at: a conversion between two loads would wait.
+// The same as it lies in memory. Whatever a lane needs is asked for before any of it is looked at: a conversion between
+// two loads would wait.
 template <class T, int P, int N>
 struct StoredPart {
   Pack<T, P> item[N][2];
@@ -114,7 +116,8 @@ __device__ inline void rotate(float& a, float& b, float cos, float sin) {
 }
 // Rotates pairs by +angle, or by -angle (the transpose, which is backward's).
 template <int P, int N>
-__device__ inline void rotate_head(HeadPart<P, N>& x, const Angles<P, N>& angles, const HeadLayout& layout, int lane, float sign) {
+__device__ inline void rotate_head(HeadPart<P, N>& x, const Angles<P, N>& angles, const HeadLayout& layout, int lane,
+                                   float sign) {
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     if (!layout.is_pair(lane + n * layout.lanes)) continue;
@@ -155,12 +158,14 @@ inline dim3 chunk_grid(const HeadLayout& layout, const QkvShape& shape, int at_o
               static_cast<unsigned>((tokens - 1) / layout.groups() + 1));
 }
 inline int num_tokens(const OpBase& op, const Tensor& qkv) {
-  HONE_CHECK(qkv.dim(0) < 65536 * 8, "op ", op.name(), ": ", qkv.dim(0), " tokens, wants fewer than ", 65536 * 8, " on cuda");
+  HONE_CHECK(qkv.dim(0) < 65536 * 8, "op ", op.name(), ": ", qkv.dim(0), " tokens, wants fewer than ", 65536 * 8,
+             " on cuda");
   return static_cast<int>(qkv.dim(0));
 }
 
 inline bool on_16_bytes(const Tensor& x) {
-  return !x || (reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && static_cast<size_t>(x.row_stride) * size_of(x.dtype) % 16 == 0);
+  return !x || (reinterpret_cast<uintptr_t>(x.data) % 16 == 0 &&
+                static_cast<size_t>(x.row_stride) * size_of(x.dtype) % 16 == 0);
 }
 
 inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) {
@@ -171,15 +176,18 @@ inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) 
   return out;
 }
 
-// Calls body(T{}, P, N, layout), P and N as integral constants: items of 16 bytes where head and rotated part are made of them, else of one element.
+// Calls body(T{}, P, N, layout), P and N as integral constants: items of 16 bytes where head and rotated part are made
+// of them, else of one element.
 template <class Body>
 void with_head_layout(const OpBase& op, DType dtype, const QkvShape& shape, bool packed, Body body) {
   with_storage(op, dtype, [&](auto type) {
     constexpr int pack = pack_size<decltype(type)>;
     if (shape.head_dim % pack == 0 && shape.rotary_dim % (2 * pack) == 0) {
       const HeadLayout layout = head_layout(shape, pack, packed);
-      if (layout.items <= 32) return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 1>(), layout);
-      if (layout.items <= 64) return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 2>(), layout);
+      if (layout.items <= 32)
+        return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 1>(), layout);
+      if (layout.items <= 64)
+        return body(type, std::integral_constant<int, pack>(), std::integral_constant<int, 2>(), layout);
     }
     const HeadLayout layout = head_layout(shape, 1, false);
     HONE_CHECK(layout.items <= 32 * 8, "op ", op.name(), ": heads of ", shape.head_dim, ", of which ", shape.rotary_dim,

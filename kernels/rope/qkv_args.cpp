@@ -9,12 +9,13 @@ void check_read_indices(const OpBase& op, const char* name, const Tensor& indice
   if (indices.device == DeviceKind::cpu) check_indices(op, name, indices, limit);
 }
 
-void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm,
-                  const QkvShape& shape, DType dtype) {
+void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin,
+                  const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape, DType dtype) {
   const int64_t heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
-  HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads, ", kv_heads, " kv heads of ", dim);
-  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ", shape.rotary_dim,
-             " of head_dim ", dim, ", wants an even part of it");
+  HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads, ",
+             kv_heads, " kv heads of ", dim);
+  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ",
+             shape.rotary_dim, " of head_dim ", dim, ", wants an even part of it");
   HONE_CHECK(static_cast<bool>(q_norm) == static_cast<bool>(k_norm), op.name(), ": q_norm and k_norm go together");
   check_shape(op, "qkv", qkv, {qkv.dim(0), (heads + 2 * kv_heads) * dim}, dtype);
   check_optional(op, "q_norm", q_norm, {dim}, dtype);
@@ -27,8 +28,9 @@ void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, 
 
 }  // namespace
 
-void check_qkv_forward(const Tensor& q, const Tensor& k, const Tensor& rstd, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin,
-                       const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape, const KvWrite& cache, DType dtype) {
+void check_qkv_forward(const Tensor& q, const Tensor& k, const Tensor& rstd, const Tensor& qkv, const Tensor& positions,
+                       const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape,
+                       const KvWrite& cache, DType dtype) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
   check_common(qkv_forward, qkv, positions, cos_sin, q_norm, k_norm, shape, dtype);
   check_shape(qkv_forward, "q", q, {tokens, heads, dim}, dtype);
@@ -44,9 +46,10 @@ void check_qkv_forward(const Tensor& q, const Tensor& k, const Tensor& rstd, con
   check_read_indices(qkv_forward, "cache.slots", cache.slots, cache.k.dim(0));
 }
 
-void check_qkv_backward(const Tensor& dqkv, const Tensor& dq_norm, const Tensor& dk_norm, const Tensor& dq, const Tensor& dk, const Tensor& rstd,
-                        const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm,
-                        const QkvShape& shape, DType dtype) {
+void check_qkv_backward(const Tensor& dqkv, const Tensor& dq_norm, const Tensor& dk_norm, const Tensor& dq,
+                        const Tensor& dk, const Tensor& rstd, const Tensor& qkv, const Tensor& positions,
+                        const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape,
+                        DType dtype) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
   check_common(qkv_backward, qkv, positions, cos_sin, q_norm, k_norm, shape, dtype);
   check_shape(qkv_backward, "dqkv", dqkv, {tokens, (heads + 2 * kv_heads) * dim}, dtype);

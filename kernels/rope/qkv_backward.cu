@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a
   if (t >= a.tokens) return;
   const bool turns = layout.half > 0;
   const int64_t position = turns ? a.positions[t] : 0;
-  const T* const from = (chunk.is_query ? a.dq + t * a.dq_stride : a.dk + t * a.dk_stride) + int64_t{chunk.first} * layout.dim;
+  const T* const from =
+      (chunk.is_query ? a.dq + t * a.dq_stride : a.dk + t * a.dk_stride) + int64_t{chunk.first} * layout.dim;
   StoredPart<T, P, N> stored[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) stored[r] = load_head<P, N>(from + r * layout.dim, layout, lane, r < chunk.count);
@@ -42,7 +43,8 @@ __global__ void __launch_bounds__(qkv_threads) rotate_kernel(const Backward<T> a
   }
 }
 
-// With norms: a block goes through one head of one piece of the tokens, and adds up what these give to the norm's weights.
+// With norms: a block goes through one head of one piece of the tokens, and adds up what these give to the norm's
+// weights.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const Backward<T> a) {
   __shared__ float sums[qkv_threads * N * 2 * P];
@@ -102,8 +104,8 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
 
 constexpr int slices = 32;
 
-// dw [dim] += the sum of partial's rows: each slice takes every 32nd, then slices are added in ascending order. One block for q's norm, one for k's,
-// for every 32 columns.
+// dw [dim] += the sum of partial's rows: each slice takes every 32nd, then slices are added in ascending order. One
+// block for q's norm, one for k's, for every 32 columns.
 __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partial, int q_rows, int rows, int dim) {
   __shared__ float sums[slices][33];
   const bool is_query = blockIdx.y == 0;
@@ -111,7 +113,8 @@ __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partia
   const int begin = is_query ? 0 : q_rows, end = is_query ? q_rows : rows;
   float sum = 0;
   if (column < dim)
-    for (int row = begin + static_cast<int>(threadIdx.y); row < end; row += slices) sum += partial[int64_t{row} * dim + column];
+    for (int row = begin + static_cast<int>(threadIdx.y); row < end; row += slices)
+      sum += partial[int64_t{row} * dim + column];
   sums[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y != 0 || column >= dim) return;
@@ -121,8 +124,8 @@ __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partia
 
 constexpr int wanted_blocks = 792, least_tokens = 64;
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd, Tensor qkv, Tensor positions,
-              Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
+void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd,
+              Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
   check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, qkv.dtype);
   if (qkv.dim(0) == 0) return;
   bool packed = true;
@@ -134,8 +137,10 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
     a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
     a.dqkv = numbers<T>(dqkv), a.dq = numbers<const T>(dq), a.dk = numbers<const T>(dk), a.qkv = numbers<const T>(qkv);
     a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
-    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin), a.positions = numbers<const int32_t>(positions);
-    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride, a.rstd_stride = rstd.row_stride;
+    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin),
+    a.positions = numbers<const int32_t>(positions);
+    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride,
+    a.rstd_stride = rstd.row_stride;
     a.qkv_stride = qkv.row_stride, a.cos_sin_stride = cos_sin.row_stride;
     if (!q_norm) {
       const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, 1, a.tokens);
@@ -147,13 +152,15 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
     const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
     const ScratchScope scope(context);
     const bool weights = dq_norm && dk_norm;
-    if (weights) a.partial = numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, shape.head_dim}));
-    norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads, 0, cuda_stream(context)>>>(a);
+    if (weights)
+      a.partial = numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, shape.head_dim}));
+    norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads, 0,
+                               cuda_stream(context)>>>(a);
     check_launch(qkv_backward);
     if (!weights) return;
     const dim3 grid(static_cast<unsigned>((shape.head_dim + 31) / 32), 2);
-    add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(numbers<float>(dq_norm), numbers<float>(dk_norm), a.partial, a.heads * pieces,
-                                                                      all_heads * pieces, layout.dim);
+    add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
+        numbers<float>(dq_norm), numbers<float>(dk_norm), a.partial, a.heads * pieces, all_heads * pieces, layout.dim);
     check_launch(qkv_backward);
   });
 }

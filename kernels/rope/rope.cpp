@@ -15,22 +15,24 @@ double linear(const RotaryConfig& config, std::span<double> frequencies) {
   return 1;
 }
 
-// Wavelengths longer than the original context over low_freq_factor are stretched whole, those shorter than it over high_freq_factor stay, between
-// them the two are blended.
+// Wavelengths longer than the original context over low_freq_factor are stretched whole, those shorter than it over
+// high_freq_factor stay, between them the two are blended.
 double llama3(const RotaryConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling llama3: original_max_position_embeddings is missing");
-  HONE_CHECK(config.high_freq_factor > config.low_freq_factor, "rope scaling llama3: high_freq_factor ", config.high_freq_factor,
-             " is not above low_freq_factor ", config.low_freq_factor);
+  HONE_CHECK(config.high_freq_factor > config.low_freq_factor, "rope scaling llama3: high_freq_factor ",
+             config.high_freq_factor, " is not above low_freq_factor ", config.low_freq_factor);
   for (double& frequency : frequencies) {
-    const double turns = config.original_max_position * frequency / (2 * std::numbers::pi);  // over the original context
-    const double keep = std::clamp((turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor), 0.0, 1.0);
+    const double turns =
+        config.original_max_position * frequency / (2 * std::numbers::pi);  // over the original context
+    const double keep =
+        std::clamp((turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor), 0.0, 1.0);
     frequency *= keep + (1 - keep) / config.factor;
   }
   return 1;
 }
 
-// Dims that turn more than beta_fast times over the original context stay, those below beta_slow turns are stretched, with a linear ramp over the
-// dims between; attention's temperature is folded into the table.
+// Dims that turn more than beta_fast times over the original context stay, those below beta_slow turns are stretched,
+// with a linear ramp over the dims between; attention's temperature is folded into the table.
 double yarn(const RotaryConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling yarn: original_max_position_embeddings is missing");
   const double dim = static_cast<double>(config.dim);
@@ -46,8 +48,12 @@ double yarn(const RotaryConfig& config, std::span<double> frequencies) {
     frequencies[i] *= 1 - stretched + stretched / config.factor;
   }
   if (config.attention_factor > 0) return config.attention_factor;
-  const auto temperature = [&](double scale) { return config.factor > 1 ? 0.1 * scale * std::log(config.factor) + 1 : 1; };
-  return config.mscale > 0 && config.mscale_all_dim > 0 ? temperature(config.mscale) / temperature(config.mscale_all_dim) : temperature(1);
+  const auto temperature = [&](double scale) {
+    return config.factor > 1 ? 0.1 * scale * std::log(config.factor) + 1 : 1;
+  };
+  return config.mscale > 0 && config.mscale_all_dim > 0
+             ? temperature(config.mscale) / temperature(config.mscale_all_dim)
+             : temperature(1);
 }
 
 }  // namespace
@@ -66,13 +72,15 @@ Registry<RotaryScaling>& rotary_scalings() {
 
 void rotary_table(Tensor table, const RotaryConfig& config) {
   HONE_CHECK(config.dim > 0 && config.dim % 2 == 0, "rotary: ", config.dim, " dims, wants an even number");
-  HONE_CHECK(config.theta > 1 && config.factor > 0, "rotary: rope_theta ", config.theta, " and factor ", config.factor, ", wants more than 1 and 0");
-  HONE_CHECK(table.rank == 2 && table.dim(1) == config.dim && table.device != DeviceKind::cuda, "rotary: a table of ", table.dim(1), " columns for ",
-             config.dim, " dims");
+  HONE_CHECK(config.theta > 1 && config.factor > 0, "rotary: rope_theta ", config.theta, " and factor ", config.factor,
+             ", wants more than 1 and 0");
+  HONE_CHECK(table.rank == 2 && table.dim(1) == config.dim && table.device != DeviceKind::cuda, "rotary: a table of ",
+             table.dim(1), " columns for ", config.dim, " dims");
   const int64_t half = config.dim / 2;
   std::vector<double> frequencies(static_cast<size_t>(half));
   for (int64_t i = 0; i < half; ++i)
-    frequencies[static_cast<size_t>(i)] = std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.dim));
+    frequencies[static_cast<size_t>(i)] =
+        std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.dim));
   const double scale = rotary_scalings().at(config.scaling)(config, frequencies);
   if (table.device == DeviceKind::meta) return;
   for (int64_t p = 0; p < table.dim(0); ++p)

@@ -1,6 +1,6 @@
 #pragma once
-// Rotary position tables (Su et al. 2021) and the ways of stretching them to longer contexts, as config.json's rope_scaling / rope_parameters name
-// them.
+// Rotary position tables (Su et al. 2021) and the ways of stretching them to longer contexts, as config.json's
+// rope_scaling / rope_parameters name them.
 #include <span>
 #include <string>
 
@@ -21,7 +21,8 @@ struct RotaryConfig {
   bool truncate = true;                                         // yarn: whole dims bound the ramp
 };
 
-// Changes the plain frequencies theta^(-2i/dim) in place and returns the factor on cosines and sines (1 unless a scaling says otherwise).
+// Changes the plain frequencies theta^(-2i/dim) in place and returns the factor on cosines and sines (1 unless a
+// scaling says otherwise).
 using RotaryScaling = double (*)(const RotaryConfig& config, std::span<double> frequencies);
 // default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023).
 Registry<RotaryScaling>& rotary_scalings();

@@ -35,7 +35,8 @@ struct Drawn {
 // First the chunk, by mass_of(chunk), then the token in it; kept(id, z) says which tokens count.
 template <class MassOf, class Kept>
 __device__ Drawn draw_by_mass(const RowLogits& row, double uniform, MassOf mass_of, Kept kept, SelectMemory& memory) {
-  const int each = (row.chunks + draw_threads - 1) / draw_threads, begin = static_cast<int>(threadIdx.x) * each, end = min(begin + each, row.chunks);
+  const int each = (row.chunks + draw_threads - 1) / draw_threads, begin = static_cast<int>(threadIdx.x) * each,
+            end = min(begin + each, row.chunks);
   uint64_t own = 0, total = 0, unused = 0;
   for (int c = begin; c < end; ++c) own += mass_of(c);
   uint64_t before = block_scan(own, total, memory);
@@ -88,7 +89,8 @@ struct Truncated {
 };
 
 // masses: scratch memory, [chunks].
-__device__ inline Truncated draw_truncated(const RowLogits& row, const SampleParams& params, double uniform, uint64_t* masses, SelectMemory& memory) {
+__device__ inline Truncated draw_truncated(const RowLogits& row, const SampleParams& params, double uniform,
+                                           uint64_t* masses, SelectMemory& memory) {
   const bool top_k = params.top_k > 0 && params.top_k < row.V;
   uint64_t last = key_bound(row, params, memory);
   const auto each = [&](auto add) {
@@ -103,7 +105,8 @@ __device__ inline Truncated draw_truncated(const RowLogits& row, const SamplePar
   }
   if (params.top_p < 1) {
     const auto wanted = [&](uint64_t mass) {
-      const double all = top_k ? static_cast<double>(mass) : static_cast<double>(row.sum) / mass_unit;  // the bound left tokens out
+      const double all =
+          top_k ? static_cast<double>(mass) : static_cast<double>(row.sum) / mass_unit;  // the bound left tokens out
       return max(uint64_t{1}, min(static_cast<uint64_t>(ceil(static_cast<double>(params.top_p) * all)), mass));
     };
     last = min(last, select<false>(each, mass_of_key, wanted, memory));

@@ -15,8 +15,8 @@ inline SampleParams params_of(const Tensor& params, int64_t r) {
 }
 
 // Throws Error for shapes that disagree and parameters out of range.
-inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tensor& truncated_logp, const Tensor& raw_logp, const Tensor& logits,
-                              const Tensor& params) {
+inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tensor& truncated_logp,
+                              const Tensor& raw_logp, const Tensor& logits, const Tensor& params) {
   const int64_t S = logits.dim(0), V = logits.dim(1);
   check_shape(sample_rows, "logits", logits, {S, V});
   check_shape(sample_rows, "ids", ids, {S}, DType::i32);
@@ -24,8 +24,8 @@ inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tenso
   check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
   check_shape(sample_rows, "raw_logp", raw_logp, {S});
   HONE_CHECK(V > 0, "sample_rows: the vocabulary is empty");
-  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), "sample_rows: params hold ", params.size(),
-             " bytes, not ", S, " times ", sizeof(SampleParams));
+  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)),
+             "sample_rows: params hold ", params.size(), " bytes, not ", S, " times ", sizeof(SampleParams));
   for (int64_t r = 0; r < S; ++r) {
     const SampleParams p = params_of(params, r);
     HONE_CHECK(p.temperature >= 0, "sample_rows: row ", r, " has temperature ", p.temperature, ", not 0 or more");
@@ -37,8 +37,9 @@ inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tenso
 
 // Throws Error for a row that has no distribution.
 inline void check_row_sums(int64_t r, const LogSumExp& sums) {
-  HONE_CHECK(sums.value() > -std::numeric_limits<float>::infinity() && sums.value() < std::numeric_limits<float>::infinity(),
-             "sample_rows: the logits of row ", r, " hold a NaN, an infinity, or nothing but -infinity");
+  HONE_CHECK(
+      sums.value() > -std::numeric_limits<float>::infinity() && sums.value() < std::numeric_limits<float>::infinity(),
+      "sample_rows: the logits of row ", r, " hold a NaN, an infinity, or nothing but -infinity");
 }
 
 }  // namespace hone

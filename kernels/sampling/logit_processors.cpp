@@ -12,8 +12,8 @@ int64_t check_edits(const OpBase& op, const LogitEdits& edits, int64_t S) {
   check_shape(op, "rows", edits.rows, {S * row_size}, DType::u8);
   const int64_t E = edits.edits.size() / std::max<int64_t>(S * edit_size, 1);
   check_shape(op, "edits", edits.edits, {S * E * edit_size}, DType::u8);
-  HONE_CHECK(reinterpret_cast<uintptr_t>(edits.rows.data) % alignof(RowEdits) == 0, op.name(), ": rows are not aligned to ", alignof(RowEdits),
-             " bytes");
+  HONE_CHECK(reinterpret_cast<uintptr_t>(edits.rows.data) % alignof(RowEdits) == 0, op.name(),
+             ": rows are not aligned to ", alignof(RowEdits), " bytes");
   return E;
 }
 
@@ -38,7 +38,8 @@ void for_each_edit(const OpBase& op, const Tensor& logits, const LogitEdits& edi
   const int64_t S = logits.dim(0), V = logits.dim(1);
   check_shape(op, "logits", logits, {S, V});
   for_each_row(op, edits, S, [&](int64_t r, const Row& row) {
-    HONE_CHECK(row.how.repetition_penalty > 0, op.name(), ": row ", r, " has repetition_penalty ", row.how.repetition_penalty, ", not above 0");
+    HONE_CHECK(row.how.repetition_penalty > 0, op.name(), ": row ", r, " has repetition_penalty ",
+               row.how.repetition_penalty, ", not above 0");
     for (LogitEdit& edit : row.edits) {
       if (edit.id < 0) break;
       HONE_CHECK(edit.id < V, op.name(), ": row ", r, " edits id ", edit.id, ", the vocabulary has ", V);
@@ -60,7 +61,8 @@ void apply(Context&, Tensor logits, LogitEdits edits) {
 }
 
 void restore(Context&, Tensor logits, LogitEdits edits) {
-  for_each_edit(restore_logits, logits, edits, [](float& logit, const LogitEdit& edit, const RowEdits&) { logit = edit.was; });
+  for_each_edit(restore_logits, logits, edits,
+                [](float& logit, const LogitEdit& edit, const RowEdits&) { logit = edit.was; });
 }
 
 void count(Context&, LogitEdits edits, Tensor ids) {
@@ -70,8 +72,10 @@ void count(Context&, LogitEdits edits, Tensor ids) {
     row.how.stops_after = std::max(row.how.stops_after - 1, 0);
     const int32_t id = ids.ptr<int32_t>()[r];
     if (row.how.counts == 0 || id < 0) return;
-    const auto place = std::find_if(row.edits.begin(), row.edits.end(), [id](const LogitEdit& edit) { return edit.id == id || edit.id < 0; });
-    HONE_CHECK(place != row.edits.end(), "count_draws: row ", r, " has no room for another edit than its ", row.edits.size());
+    const auto place = std::find_if(row.edits.begin(), row.edits.end(),
+                                    [id](const LogitEdit& edit) { return edit.id == id || edit.id < 0; });
+    HONE_CHECK(place != row.edits.end(), "count_draws: row ", r, " has no room for another edit than its ",
+               row.edits.size());
     place->id = id;
     place->times = std::max(place->times, 0) + 1;
   });

@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t s
     if (bias == 0 && edit.times < 0) continue;
     const float z = __fadd_rn(logit, bias);
     const float penalised = z > 0 ? __fdiv_rn(z, how.repetition_penalty) : __fmul_rn(z, how.repetition_penalty);
-    const double minus = edit.times > 0 ? __dadd_rn(__dmul_rn(how.frequency_penalty, edit.times), how.presence_penalty) : 0;
+    const double minus =
+        edit.times > 0 ? __dadd_rn(__dmul_rn(how.frequency_penalty, edit.times), how.presence_penalty) : 0;
     logit = edit.times < 0 ? z : __fsub_rn(penalised, __double2float_rn(minus));
   }
 }
@@ -74,12 +75,17 @@ void run_each(Context& context, const OpBase& op, Kernel kernel, const Tensor& l
   check_shape(op, "logits", logits, {S, V});
   const Rows rows = rows_of(op, edits, S);
   if (S == 0 || rows.E == 0) return;
-  kernel<<<static_cast<unsigned>(S), threads, 0, cuda_stream(context)>>>(numbers<float>(logits), logits.row_stride, static_cast<int>(V), rows);
+  kernel<<<static_cast<unsigned>(S), threads, 0, cuda_stream(context)>>>(numbers<float>(logits), logits.row_stride,
+                                                                         static_cast<int>(V), rows);
   check_launch(op);
 }
 
-void apply(Context& context, Tensor logits, LogitEdits edits) { run_each(context, edit_logits, apply_kernel, logits, edits); }
-void restore(Context& context, Tensor logits, LogitEdits edits) { run_each(context, restore_logits, restore_kernel, logits, edits); }
+void apply(Context& context, Tensor logits, LogitEdits edits) {
+  run_each(context, edit_logits, apply_kernel, logits, edits);
+}
+void restore(Context& context, Tensor logits, LogitEdits edits) {
+  run_each(context, restore_logits, restore_kernel, logits, edits);
+}
 
 void count(Context& context, LogitEdits edits, Tensor ids) {
   const int64_t S = ids.dim(0);

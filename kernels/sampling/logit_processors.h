@@ -1,6 +1,6 @@
 #pragma once
-// Changes single logits before a draw (biases, penalties, ids that must not be drawn yet), puts them back after it, and counts what was drawn: what a
-// decoding loop needs to go on without the host.
+// Changes single logits before a draw (biases, penalties, ids that must not be drawn yet), puts them back after it, and
+// counts what was drawn: what a decoding loop needs to go on without the host.
 #include "kernels/op.h"
 
 namespace hone {
@@ -21,8 +21,9 @@ struct RowEdits {
   int32_t stops_after = 0;       // draws
 };
 
-// S rows of at most E edits, an id at most once a row. edits: u8 [S * E * sizeof(LogitEdit)]; rows: u8 [S * sizeof(RowEdits)]. Ids outside of the
-// logits, and a repetition_penalty of 0 or less, are Errors; on a GPU such ids are passed over, and penalties not checked.
+// S rows of at most E edits, an id at most once a row. edits: u8 [S * E * sizeof(LogitEdit)]; rows: u8 [S *
+// sizeof(RowEdits)]. Ids outside of the logits, and a repetition_penalty of 0 or less, are Errors; on a GPU such ids
+// are passed over, and penalties not checked.
 struct LogitEdits {
   Tensor edits, rows;
   explicit operator bool() const { return static_cast<bool>(rows); }
@@ -33,14 +34,16 @@ struct LogitEdits {
   }
 };
 
-// With z = logits[row, id] + bias (-infinity instead of the bias where it may not be drawn yet), an id that is penalised has
-// (z > 0 ? z / repetition_penalty : z * repetition_penalty) - minus, another one z; minus is 0 where times is, else frequency_penalty * times +
-// presence_penalty in f64, rounded to f32. Each operation is rounded. logits [S, V] f32; the edits' `was` is written.
+// With z = logits[row, id] + bias (-infinity instead of the bias where it may not be drawn yet), an id that is
+// penalised has (z > 0 ? z / repetition_penalty : z * repetition_penalty) - minus, another one z; minus is 0 where
+// times is, else frequency_penalty * times + presence_penalty in f64, rounded to f32. Each operation is rounded. logits
+// [S, V] f32; the edits' `was` is written.
 inline constinit Op<void(Tensor logits, LogitEdits edits)> edit_logits{"edit_logits"};
 // The logits as they were before edit_logits.
 inline constinit Op<void(Tensor logits, LogitEdits edits)> restore_logits{"restore_logits"};
-// The rows after a draw of ids [S] i32: times of the drawn id is one more in rows that count, at a new edit where it has none, for which there must
-// be room; stops_after is one less, not below 0. An id below 0 (nothing could be drawn) counts nothing.
+// The rows after a draw of ids [S] i32: times of the drawn id is one more in rows that count, at a new edit where it
+// has none, for which there must be room; stops_after is one less, not below 0. An id below 0 (nothing could be drawn)
+// counts nothing.
 inline constinit Op<void(LogitEdits edits, Tensor ids)> count_draws{"count_draws"};
 
 // How many edits a row has room for. Throws Error for shapes that disagree.

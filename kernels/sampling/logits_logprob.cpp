@@ -11,8 +11,8 @@
 
 namespace hone {
 
-void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& top_ids, const Tensor& top_logp, const Tensor& logits,
-                      const Tensor& ids, const Tensor& params) {
+void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& top_ids, const Tensor& top_logp,
+                      const Tensor& logits, const Tensor& ids, const Tensor& params) {
   const int64_t S = logits.dim(0), V = logits.dim(1), n = top_ids.dim(1);
   check_shape(score_rows, "logits", logits, {S, V});
   check_shape(score_rows, "ids", ids, {S}, DType::i32);
@@ -22,20 +22,23 @@ void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& 
   check_shape(score_rows, "top_logp", top_logp, {S, n});
   check_shape(score_rows, "params", params, {S * static_cast<int64_t>(sizeof(SampleParams))}, DType::u8);
   HONE_CHECK(V > 0, "score_rows: the vocabulary is empty");
-  HONE_CHECK(n <= std::min(V, most_top_logprobs), "score_rows: the likeliest ", n, " of a vocabulary of ", V, ", at most ", most_top_logprobs);
+  HONE_CHECK(n <= std::min(V, most_top_logprobs), "score_rows: the likeliest ", n, " of a vocabulary of ", V,
+             ", at most ", most_top_logprobs);
 }
 
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-void run(Context&, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids, Tensor params) {
+void run(Context&, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids,
+         Tensor params) {
   check_score_rows(logp, raw_logp, top_ids, top_logp, logits, ids, params);
   const int64_t V = logits.dim(1), n = top_ids.dim(1);
   std::vector<int32_t> order(static_cast<size_t>(V));
   for (int64_t r = 0; r < logits.dim(0); ++r) {
     const float* const row = logits.row<float>(r);
-    const float inv_temperature = inverse_temperature(params_of(params, r).temperature), raw_lse = log_sum_exp(row, V, 1).value(),
+    const float inv_temperature = inverse_temperature(params_of(params, r).temperature),
+                raw_lse = log_sum_exp(row, V, 1).value(),
                 lse = inv_temperature == 1 ? raw_lse : log_sum_exp(row, V, inv_temperature).value();
     const bool valid = std::isfinite(raw_lse);
     const int32_t id = ids.ptr<int32_t>()[r];

@@ -1,4 +1,5 @@
-// The likeliest tokens are found by radix selection, as top-k's are (kernels/sampling/draw.cuh), and put in order by counting.
+// The likeliest tokens are found by radix selection, as top-k's are (kernels/sampling/draw.cuh), and put in order by
+// counting.
 #include "kernels/check_shape.h"
 #include "kernels/sampling/draw.cuh"
 #include "kernels/sampling/logits_logprob.h"
@@ -49,7 +50,8 @@ __global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
   const float inv_temperature = inverse_temperature_of(rows.params[r]);
   const bool scaled = inv_temperature != 1;
   row.sums = (scaled ? rows.raw_sums : rows.sums) + r * rows.chunks;
-  const RowSums raw_sums = merge_row(row.sums, row.chunks), sums = scaled ? merge_row(rows.sums + r * rows.chunks, row.chunks) : raw_sums;
+  const RowSums raw_sums = merge_row(row.sums, row.chunks),
+                sums = scaled ? merge_row(rows.sums + r * rows.chunks, row.chunks) : raw_sums;
   row.max = raw_sums.max, row.sum = raw_sums.sum;
   const float raw_lse = raw_sums.value(), lse = sums.value();
   const bool valid = isfinite(raw_lse);
@@ -66,7 +68,8 @@ __global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
   rows.top_logp[r * rows.top_logp_stride + threadIdx.x] = NAN;
 }
 
-void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids, Tensor params) {
+void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids,
+         Tensor params) {
   check_score_rows(logp, raw_logp, top_ids, top_logp, logits, ids, params);
   const ScratchScope scope(context);
   Rows rows{};
@@ -80,7 +83,8 @@ void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor 
   check_launch(score_rows);
 }
 
-size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&, const Tensor&) {
+size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&,
+               const Tensor&) {
   return sum_scratch_bytes(logits);
 }
 

@@ -27,7 +27,8 @@ double mass_of(std::vector<Weighted> tokens) {
                          [](double sum, const Weighted& token) { return sum + static_cast<double>(token.weight); });
 }
 
-void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int32_t& id, float& logp, float& truncated_logp, float& raw_logp) {
+void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int32_t& id, float& logp,
+                float& truncated_logp, float& raw_logp) {
   const float* row = logits.row<float>(r);
   const int64_t V = logits.dim(1);
   const float inv_temperature = inverse_temperature(params.temperature);
@@ -35,7 +36,8 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
   check_row_sums(r, sums);
 
   std::vector<Weighted> kept(static_cast<size_t>(V));
-  for (int32_t v = 0; v < V; ++v) kept[static_cast<size_t>(v)] = {v, row[v] * inv_temperature, exp_f32(row[v] * inv_temperature - sums.max)};
+  for (int32_t v = 0; v < V; ++v)
+    kept[static_cast<size_t>(v)] = {v, row[v] * inv_temperature, exp_f32(row[v] * inv_temperature - sums.max)};
   std::sort(kept.begin(), kept.end(), likelier);
 
   if (params.temperature == 0) kept.resize(1);
@@ -52,22 +54,24 @@ void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int
   const bool truncated = static_cast<int64_t>(kept.size()) < V;
   std::sort(kept.begin(), kept.end(), by_id);
 
-  const double mass = mass_of(kept),
-               drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;  // below mass, by rounding's rules too
+  const double mass = mass_of(kept), drawn = Rng(params.seed, params.stream, params.position).uniform() *
+                                             mass;  // below mass, by rounding's rules too
   size_t chosen = 0;
-  for (double sum = static_cast<double>(kept[0].weight); sum <= drawn; sum += static_cast<double>(kept[chosen].weight)) ++chosen;
+  for (double sum = static_cast<double>(kept[0].weight); sum <= drawn; sum += static_cast<double>(kept[chosen].weight))
+    ++chosen;
 
   id = kept[chosen].id;
   logp = kept[chosen].z - sums.value();
-  truncated_logp = truncated ? static_cast<float>(static_cast<double>(kept[chosen].z - sums.max) - std::log(mass)) : logp;
+  truncated_logp =
+      truncated ? static_cast<float>(static_cast<double>(kept[chosen].z - sums.max) - std::log(mass)) : logp;
   raw_logp = row[id] - (inv_temperature == 1 ? sums : log_sum_exp(row, V, 1)).value();
 }
 
 void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
   check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
   for (int64_t r = 0; r < logits.dim(0); ++r)
-    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r], truncated_logp.ptr<float>()[r],
-               raw_logp.ptr<float>()[r]);
+    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r],
+               truncated_logp.ptr<float>()[r], raw_logp.ptr<float>()[r]);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"specification", DeviceKind::cpu, run});

@@ -1,5 +1,6 @@
-// Two passes: every chunk of every row is summed by as many blocks as there are chunks, then a block a row draws. Masses are integers, so that they
-// have one sum in any order, and what truncation keeps is found by radix selection over tokens that a bound from the chunks' maxima lets through.
+// Two passes: every chunk of every row is summed by as many blocks as there are chunks, then a block a row draws.
+// Masses are integers, so that they have one sum in any order, and what truncation keeps is found by radix selection
+// over tokens that a bound from the chunks' maxima lets through.
 #include "kernels/check_shape.h"
 #include "kernels/sampling/draw.cuh"
 #include "kernels/sampling/sample.h"
@@ -22,7 +23,8 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   row.logits = rows.logits + r * rows.stride, row.sums = rows.sums + r * rows.chunks;
   row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = inverse_temperature_of(params);
   const bool scaled = row.inv_temperature != 1;
-  const RowSums sums = merge_row(row.sums, row.chunks), raw_sums = scaled ? merge_row(rows.raw_sums + r * rows.chunks, row.chunks) : sums;
+  const RowSums sums = merge_row(row.sums, row.chunks),
+                raw_sums = scaled ? merge_row(rows.raw_sums + r * rows.chunks, row.chunks) : sums;
   const float lse = sums.value(), raw_lse = raw_sums.value();
   row.max = sums.max, row.sum = sums.sum;
 
@@ -34,7 +36,8 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
     } else if ((params.top_k > 0 && params.top_k < row.V) || params.top_p < 1 || params.min_p > 0) {
       const Truncated drawn = draw_truncated(row, params, uniform_of(params), rows.masses + r * rows.chunks, memory);
       id = drawn.id;
-      truncated_logp = drawn.whole ? row.z(id) - lse : static_cast<float>(static_cast<double>(row.z(id) - row.max) - log(drawn.mass));
+      truncated_logp = drawn.whole ? row.z(id) - lse
+                                   : static_cast<float>(static_cast<double>(row.z(id) - row.max) - log(drawn.mass));
     } else {
       const auto mass_of = [&](int c) { return fixed(row.sums[c].y * exp_approx(row.sums[c].x - row.max)); };
       id = draw_by_mass(
@@ -50,7 +53,8 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   rows.raw_logp[r] = id < 0 ? NAN : row.logits[id] - raw_lse;
 }
 
-void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
+void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits,
+         Tensor params) {
   const int64_t S = logits.dim(0), V = logits.dim(1), chunks = num_logsumexp_chunks(V);
   check_shape(sample_rows, "logits", logits, {S, V});
   check_shape(sample_rows, "ids", ids, {S}, DType::i32);
@@ -69,7 +73,8 @@ void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tenso
 }
 
 size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&) {
-  return sum_scratch_bytes(logits) + static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * sizeof(uint64_t);
+  return sum_scratch_bytes(logits) +
+         static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * sizeof(uint64_t);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});

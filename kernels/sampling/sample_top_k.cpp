@@ -1,5 +1,5 @@
-// sample_rows without sorting a vocabulary: a bound finds the tokens that truncation may keep, and no more of them are put in order than are kept.
-// The specification's tokens, sums and draws.
+// sample_rows without sorting a vocabulary: a bound finds the tokens that truncation may keep, and no more of them are
+// put in order than are kept. The specification's tokens, sums and draws.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -32,7 +32,8 @@ struct Row {
 // Orders the first `count` of all candidates, given that the first `ordered` are.
 void order(std::vector<Candidate>& all, size_t ordered, size_t count) {
   const auto likelier = [](const Candidate& a, const Candidate& b) { return a.z != b.z ? a.z > b.z : a.id < b.id; };
-  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(ordered), end = all.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(ordered),
+             end = all.begin() + static_cast<std::ptrdiff_t>(count);
   if (end != all.end()) std::nth_element(begin, end, all.end(), likelier);
   std::sort(begin, end, likelier);
 }
@@ -49,7 +50,8 @@ template <class Items, class Weight>
 size_t pick(const Items& items, double mass, const SampleParams& params, Weight weight) {
   const double drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;
   size_t i = 0;
-  for (double sum = static_cast<double>(weight(items[0])); sum <= drawn; sum += static_cast<double>(weight(items[i]))) ++i;
+  for (double sum = static_cast<double>(weight(items[0])); sum <= drawn; sum += static_cast<double>(weight(items[i])))
+    ++i;
   return i;
 }
 
@@ -63,7 +65,9 @@ void gather(Row& row, Wanted wanted) {
 // The k most likely tokens: those whose distance from the maximum, in whole steps, is not beyond that of the kth.
 void gather_top_k(Row& row, int64_t k) {
   constexpr int steps = 64;
-  const auto step = [&](int64_t v) { return static_cast<int>(std::min(row.sums.max - row.z(v), static_cast<float>(steps - 1))); };
+  const auto step = [&](int64_t v) {
+    return static_cast<int>(std::min(row.sums.max - row.z(v), static_cast<float>(steps - 1)));
+  };
   int64_t count[steps] = {};
   for (int64_t v = 0; v < row.V; ++v) ++count[step(v)];
   int furthest = 0;
@@ -96,10 +100,12 @@ void truncate(Row& row, const SampleParams& params) {
     if (params.top_p < 1) {
       std::vector<Candidate> sorted = kept;
       std::sort(sorted.begin(), sorted.end(), by_id);
-      keep_mass(kept, static_cast<double>(params.top_p) * mass_of(sorted, [](const Candidate& c) { return c.weight; }), kept.size());
+      keep_mass(kept, static_cast<double>(params.top_p) * mass_of(sorted, [](const Candidate& c) { return c.weight; }),
+                kept.size());
     }
   } else if (params.top_p < 1) {
-    const double mass = mass_of(row.weights, [](float weight) { return weight; }), top_p = static_cast<double>(params.top_p);
+    const double mass = mass_of(row.weights, [](float weight) { return weight; }),
+                 top_p = static_cast<double>(params.top_p);
     // All tokens below the bound together hold at most half of what top-p leaves out, so it never reaches them.
     const double bound = 0.5 * (1 - top_p) * mass / static_cast<double>(row.V);
     gather(row, [&](int32_t v) { return static_cast<double>(row.weights[static_cast<size_t>(v)]) >= bound; });
@@ -138,7 +144,8 @@ Drawn draw(Row& row, const SampleParams& params) {
     }
   }
   out.logp = row.z(out.id) - row.sums.value();
-  out.truncated_logp = truncated ? static_cast<float>(static_cast<double>(row.z(out.id) - row.sums.max) - std::log(mass)) : out.logp;
+  out.truncated_logp =
+      truncated ? static_cast<float>(static_cast<double>(row.z(out.id) - row.sums.max) - std::log(mass)) : out.logp;
   out.raw_logp = row.logits[out.id] - (row.inv_temperature == 1 ? row.sums : log_sum_exp(row.logits, row.V, 1)).value();
   return out;
 }
@@ -150,7 +157,8 @@ void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_lo
     Row& row = this_threads<Row>();
     for (int64_t r = begin; r < end; ++r) {
       const SampleParams how = params_of(params, r);
-      row.logits = logits.row<float>(r), row.V = logits.dim(1), row.inv_temperature = inverse_temperature(how.temperature);
+      row.logits = logits.row<float>(r), row.V = logits.dim(1),
+      row.inv_temperature = inverse_temperature(how.temperature);
       row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
       check_row_sums(r, row.sums);
       const Drawn out = draw(row, how);
@@ -162,7 +170,9 @@ void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_lo
   });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) { return has_fused_multiply_add(); }
+bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
+  return has_fused_multiply_add();
+}
 
 [[maybe_unused]] const bool added = sample_rows.add({"selected", DeviceKind::cpu, run, 10, supports});
 

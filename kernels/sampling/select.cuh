@@ -1,6 +1,6 @@
 #pragma once
-// Selection among the tokens of a row by a block of threads: the shortest run of the likeliest tokens that holds so much. Counts and masses are
-// integers, hence the same whatever order threads add them in. .cu files alone include it.
+// Selection among the tokens of a row by a block of threads: the shortest run of the likeliest tokens that holds so
+// much. Counts and masses are integers, hence the same whatever order threads add them in. .cu files alone include it.
 #include "kernels/lm_head/logsumexp.cuh"
 #include "kernels/sampling/sample.h"
 
@@ -14,7 +14,8 @@ inline constexpr int64_t most_vocabulary = int64_t{1} << (62 - mass_bits);  // s
 inline constexpr double mass_unit = 1.0 / static_cast<double>(int64_t{1} << mass_bits);
 inline constexpr int most_listed = 4096;
 
-// Masses are added in parts of so many bits: shared memory adds 32 bits in one instruction, 64 in a loop that waits for its turn.
+// Masses are added in parts of so many bits: shared memory adds 32 bits in one instruction, 64 in a loop that waits for
+// its turn.
 inline constexpr int part_bits = 11, mass_parts = (mass_bits + part_bits) / part_bits;
 
 struct SelectMemory {
@@ -27,7 +28,9 @@ struct SelectMemory {
 };
 
 // exp(z - max) as an integer.
-__device__ inline uint64_t fixed(float weight) { return __float2ull_rn(weight * static_cast<float>(int64_t{1} << mass_bits)); }
+__device__ inline uint64_t fixed(float weight) {
+  return __float2ull_rn(weight * static_cast<float>(int64_t{1} << mass_bits));
+}
 
 struct RowLogits {
   const float* logits;
@@ -38,8 +41,8 @@ struct RowLogits {
   __device__ float z(int v) const { return logits[v] * inv_temperature; }
   __device__ float weight(float z) const { return exp_approx(z - max); }
   __device__ uint64_t mass(float z) const { return fixed(weight(z)); }
-  // Ascending keys are tokens by falling z (-0 is 0), then by ascending id. Eighths of the distance from the maximum lead, so that the first digit
-  // tells tokens apart whose exponents are equal.
+  // Ascending keys are tokens by falling z (-0 is 0), then by ascending id. Eighths of the distance from the maximum
+  // lead, so that the first digit tells tokens apart whose exponents are equal.
   __device__ uint64_t key(float z, int id) const {
     const uint32_t bits = __float_as_uint(z + 0.0f), ordered = bits & 0x80000000u ? bits : ~bits & 0x7fffffffu;
     const uint64_t eighths = static_cast<uint64_t>(fminf((max - z) * 8, 255.0f));
@@ -73,15 +76,17 @@ __device__ inline uint64_t block_scan(uint64_t own, uint64_t& total, SelectMemor
 }
 static_assert(draw_warps == 32);
 
-// Calls visit(id, z, within) for the tokens of chunks that hold a key of at most bound; within: the token's is. A warp takes sixteen chunks at a
-// time, of those that it wants four at once; all of its lanes call visit together.
+// Calls visit(id, z, within) for the tokens of chunks that hold a key of at most bound; within: the token's is. A warp
+// takes sixteen chunks at a time, of those that it wants four at once; all of its lanes call visit together.
 template <class Visit>
 __device__ void each_token(const RowLogits& row, uint64_t bound, Visit visit) {
   constexpr int looked_at = 16, at_once = 4, steps = logsumexp_cuda_chunk / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int first = looked_at * static_cast<int>(threadIdx.x / 32); first < row.chunks; first += looked_at * draw_warps) {
+  for (int first = looked_at * static_cast<int>(threadIdx.x / 32); first < row.chunks;
+       first += looked_at * draw_warps) {
     const int own = first + lane;
-    uint32_t wanted = __ballot_sync(0xffffffffu, lane < looked_at && own < row.chunks && row.key(row.sums[min(own, row.chunks - 1)].x, 0) <= bound);
+    uint32_t wanted = __ballot_sync(
+        0xffffffffu, lane < looked_at && own < row.chunks && row.key(row.sums[min(own, row.chunks - 1)].x, 0) <= bound);
     while (wanted != 0) {
       int begin[at_once];
       float z[at_once][steps];
@@ -106,9 +111,10 @@ __device__ void each_token(const RowLogits& row, uint64_t bound, Visit visit) {
   }
 }
 
-// The largest key of the shortest run of items, in ascending order of keys, that holds wanted(mass, count of all items): in mass or, where by_count,
-// in items. Keys differ; the last one's low bits may be returned as ones, where no other item's key has the bits before them. each(add) calls
-// add(key) for this thread's items, the same in every call; mass(key) is an item's.
+// The largest key of the shortest run of items, in ascending order of keys, that holds wanted(mass, count of all
+// items): in mass or, where by_count, in items. Keys differ; the last one's low bits may be returned as ones, where no
+// other item's key has the bits before them. each(add) calls add(key) for this thread's items, the same in every call;
+// mass(key) is an item's.
 template <bool by_count, class Each, class Mass, class Wanted>
 __device__ uint64_t select(Each each, Mass mass_of, Wanted wanted, SelectMemory& memory) {
   uint64_t prefix = 0, before = 0, target = 0, last = 0;
@@ -128,7 +134,8 @@ __device__ uint64_t select(Each each, Mass mass_of, Wanted wanted, SelectMemory&
     };
     __syncthreads();
     if (threadIdx.x < 256) memory.count[threadIdx.x] = 0;
-    for (int i = static_cast<int>(threadIdx.x); !by_count && i < mass_parts * 256; i += draw_threads) memory.mass[i / 256][i % 256] = 0;
+    for (int i = static_cast<int>(threadIdx.x); !by_count && i < mass_parts * 256; i += draw_threads)
+      memory.mass[i / 256][i % 256] = 0;
     __syncthreads();
     if (listed)
       for (int i = static_cast<int>(threadIdx.x); i < memory.listed; i += draw_threads) add(memory.keys[i]);

@@ -1,6 +1,6 @@
 #pragma once
-// The sums over rows of logits that drawing and scoring begin with: every chunk of every row by as many blocks as there are chunks, then a row's
-// chunks by one block. .cu files alone include it.
+// The sums over rows of logits that drawing and scoring begin with: every chunk of every row by as many blocks as there
+// are chunks, then a row's chunks by one block. .cu files alone include it.
 #include "kernels/sampling/select.cuh"
 
 namespace hone {
@@ -16,7 +16,9 @@ struct SumRows {
   float2 *sums, *raw_sums;  // [S, chunks], raw_sums where the temperature is not 1
 };
 
-__device__ inline float inverse_temperature_of(const SampleParams& params) { return params.temperature == 0 ? 1 : 1 / params.temperature; }
+__device__ inline float inverse_temperature_of(const SampleParams& params) {
+  return params.temperature == 0 ? 1 : 1 / params.temperature;
+}
 
 // Eight lanes take two chunks of a row.
 static __global__ void __launch_bounds__(sum_threads) sums_kernel(SumRows rows) {
@@ -26,7 +28,8 @@ static __global__ void __launch_bounds__(sum_threads) sums_kernel(SumRows rows) 
   float x[2][8];
 #pragma unroll
   for (int c = 0; c < 2; ++c)
-    load_chunk(x[c], rows.logits + r * rows.stride, int64_t{chunk + c * (sum_threads / 8)} * logsumexp_cuda_chunk, rows.V, rows.packed);
+    load_chunk(x[c], rows.logits + r * rows.stride, int64_t{chunk + c * (sum_threads / 8)} * logsumexp_cuda_chunk,
+               rows.V, rows.packed);
 #pragma unroll
   for (int c = 0; c < 2; ++c) {
     const int at = chunk + c * (sum_threads / 8);
@@ -60,12 +63,13 @@ __device__ inline RowSums merge_row(const float2* chunks, int count) {
 inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Tensor& logits, const Tensor& params) {
   const int64_t S = logits.dim(0), V = logits.dim(1), chunks = num_logsumexp_chunks(V);
   constexpr int64_t most_rows = 65535;
-  HONE_CHECK(V > 0 && V < most_vocabulary, op.name(), ": the vocabulary has ", V, " tokens, wants 1 to ", most_vocabulary - 1);
+  HONE_CHECK(V > 0 && V < most_vocabulary, op.name(), ": the vocabulary has ", V, " tokens, wants 1 to ",
+             most_vocabulary - 1);
   HONE_CHECK(S <= most_rows, op.name(), ": ", S, " rows, at most ", most_rows);
-  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), op.name(), ": params hold ", params.size(),
-             " bytes, not ", S, " times ", sizeof(SampleParams));
-  HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(SampleParams) == 0, op.name(), ": params are not aligned to ", alignof(SampleParams),
-             " bytes");
+  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), op.name(),
+             ": params hold ", params.size(), " bytes, not ", S, " times ", sizeof(SampleParams));
+  HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(SampleParams) == 0, op.name(),
+             ": params are not aligned to ", alignof(SampleParams), " bytes");
   rows.logits = numbers<const float>(logits), rows.stride = logits.row_stride;
   rows.V = static_cast<int>(V), rows.chunks = static_cast<int>(chunks);
   rows.packed = logits.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(logits.data) % 16 == 0;
@@ -73,8 +77,9 @@ inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Te
   rows.sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   rows.raw_sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   if (S == 0) return;
-  sums_kernel<<<dim3(static_cast<unsigned>((chunks + chunks_per_block - 1) / chunks_per_block), static_cast<unsigned>(S)), sum_threads, 0,
-                cuda_stream(context)>>>(rows);
+  sums_kernel<<<dim3(static_cast<unsigned>((chunks + chunks_per_block - 1) / chunks_per_block),
+                     static_cast<unsigned>(S)),
+                sum_threads, 0, cuda_stream(context)>>>(rows);
 }
 inline size_t sum_scratch_bytes(const Tensor& logits) {
   return static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * 2 * sizeof(float2);

@@ -1,4 +1,5 @@
-// GPT-2 (Radford et al. 2019): LayerNorm, learned positions, tanh GELU; matrices lie transposed in the file (Conv1D), q, k and v in one.
+// GPT-2 (Radford et al. 2019): LayerNorm, learned positions, tanh GELU; matrices lie transposed in the file (Conv1D),
+// q, k and v in one.
 #include <cmath>
 
 #include "model/config_reader.h"
@@ -32,7 +33,8 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
     config.accept("scale_attn_by_inverse_layer_idx", false);
     config.accept("add_cross_attention", false);
     const double eps = config.positive("layer_norm_epsilon", 1e-5), std = config.positive("initializer_range", 0.02);
-    // What ends a residual branch starts smaller, so that their sum over the depth does not grow (the paper's section 2.3).
+    // What ends a residual branch starts smaller, so that their sum over the depth does not grow (the paper's
+    // section 2.3).
     const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape_.num_blocks));
     make_ends("transformer.wte", config.flag("tie_word_embeddings", true), std);
     positions_ = table("transformer.wpe", shape_.max_positions, std);
@@ -43,7 +45,8 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
       block.attention_norm = LayerNorm(layer + "ln_1", width, eps);
       block.attention.qkv = conv1d(layer + "attn.c_attn", 3 * width, width, std);
       block.attention.output = conv1d(layer + "attn.c_proj", width, width, output_std);
-      block.attention.heads = {.num_heads = shape_.num_heads, .num_kv_heads = shape_.num_heads, .head_dim = shape_.head_dim};
+      block.attention.heads = {
+          .num_heads = shape_.num_heads, .num_kv_heads = shape_.num_heads, .head_dim = shape_.head_dim};
       block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_dim)));
       block.mlp_norm = LayerNorm(layer + "ln_2", width, eps);
       block.mlp.up = conv1d(layer + "mlp.c_fc", shape_.intermediate_size, width, std);

@@ -15,7 +15,9 @@ namespace {
 
 constexpr const char* config_name = "adapter_config.json";
 
-Json read_config(const fs::path& folder) { return parse_json(read_file(folder / config_name), (folder / config_name).string()); }
+Json read_config(const fs::path& folder) {
+  return parse_json(read_file(folder / config_name), (folder / config_name).string());
+}
 
 }  // namespace
 
@@ -34,19 +36,27 @@ fs::path base_folder(const fs::path& folder) {
   fail(source, ": ", key, " is ", name, ", and there is no such folder; write there where the base model is");
 }
 
-fs::path tokenizer_folder(const fs::path& folder) { return is_adapter(folder) && !Tokenizer::is_in(folder) ? base_folder(folder) : folder; }
+fs::path tokenizer_folder(const fs::path& folder) {
+  return is_adapter(folder) && !Tokenizer::is_in(folder) ? base_folder(folder) : folder;
+}
 
-LoraConfig read_lora_config(const fs::path& folder) { return lora_config_of(read_config(folder), (folder / config_name).string()); }
+LoraConfig read_lora_config(const fs::path& folder) {
+  return lora_config_of(read_config(folder), (folder / config_name).string());
+}
 
-void save_adapter(Context& context, Model& model, const fs::path& folder, DType dtype, std::span<const float> value_head) {
+void save_adapter(Context& context, Model& model, const fs::path& folder, DType dtype,
+                  std::span<const float> value_head) {
   HONE_CHECK(model.lora(), "the model has no adapters to save");
   const std::vector<Linear*> linears = model.linears();
-  const bool transposed = std::ranges::any_of(linears, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
+  const bool transposed =
+      std::ranges::any_of(linears, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
   const std::string base = fs::absolute(model.lora()->base).lexically_normal().string();
   make_folder(folder);
-  write_file_atomic(folder / config_name, adapter_config_of(model.lora()->config, base, transposed, !value_head.empty()).dump(2) + "\n");
+  write_file_atomic(folder / config_name,
+                    adapter_config_of(model.lora()->config, base, transposed, !value_head.empty()).dump(2) + "\n");
   std::vector<NamedTensor> more;
-  if (!value_head.empty()) more.push_back({adapter_value_head, host_view(value_head).view({1, static_cast<int64_t>(value_head.size())})});
+  if (!value_head.empty())
+    more.push_back({adapter_value_head, host_view(value_head).view({1, static_cast<int64_t>(value_head.size())})});
   write_pieces(context, pieces_of(model.adapter_params()), dtype, folder / adapter_tensors, std::move(more));
 }
 
@@ -56,7 +66,8 @@ void read_adapter(Context& context, Model& model, const fs::path& folder) {
   std::vector<std::string> problems;
   for (const Piece& piece : pieces) check_piece(piece, file, problems);
   for (const std::string& name : file.names())
-    if (name != adapter_value_head && std::ranges::find(pieces, name, &Piece::name) == pieces.end()) problems.push_back("surplus " + name);
+    if (name != adapter_value_head && std::ranges::find(pieces, name, &Piece::name) == pieces.end())
+      problems.push_back("surplus " + name);
   refuse_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
   for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
@@ -78,11 +89,13 @@ AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& fol
   read_adapter(context, model, folder);
 }
 
-// What a folder, or the base of its adapter, says of generating; the ids that end a generation are the tokenizer's, if there is one.
+// What a folder, or the base of its adapter, says of generating; the ids that end a generation are the tokenizer's, if
+// there is one.
 static Json generation_config_of(const fs::path& from) {
   Json out = JsonObject{};
   for (const fs::path& folder : {base_folder(from), from})
-    if (const fs::path file = folder / "generation_config.json"; fs::exists(file)) out = parse_json(read_file(file), file.string());
+    if (const fs::path file = folder / "generation_config.json"; fs::exists(file))
+      out = parse_json(read_file(file), file.string());
   if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder)) {
     const Json ends = generation_config(Tokenizer::load(folder));
     for (const auto& [name, value] : ends.as_object()) out.set(name, value);

@@ -44,7 +44,8 @@ std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std:
     if (name != head_name || !file.contains(head))
       problems.push_back("surplus " + name);
     else if (!same_numbers(file.at(name), file.at(head)))
-      problems.push_back(concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
+      problems.push_back(
+          concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
   }
   refuse_problems(std::move(problems), folder, "config.json");
   return pieces;
@@ -57,8 +58,10 @@ Json generation_defaults(const Json& config) {
   return out;
 }
 
-// Adds the adapters of the folder, or those that the options ask for, unless there are none; their values are not yet there.
-void add_adapters(Model& model, const std::filesystem::path& folder, const std::filesystem::path& base, const LoraConfig& asked) {
+// Adds the adapters of the folder, or those that the options ask for, unless there are none; their values are not yet
+// there.
+void add_adapters(Model& model, const std::filesystem::path& folder, const std::filesystem::path& base,
+                  const LoraConfig& asked) {
   LoraConfig config = asked;
   if (is_adapter(folder)) {
     config = read_lora_config(folder);
@@ -76,8 +79,8 @@ void add_adapters(Model& model, const std::filesystem::path& folder, const std::
   const std::unique_ptr<Model> other = make_model(model.config(), folder.string());
   other->add_lora(asked);
   const auto text = [](const LoraConfig& c) {
-    return concat("r ", c.r, ", lora_alpha ", c.lora_alpha, ", use_rslora ", c.use_rslora ? "true" : "false", ", target_modules ",
-                  join(c.target_modules));
+    return concat("r ", c.r, ", lora_alpha ", c.lora_alpha, ", use_rslora ", c.use_rslora ? "true" : "false",
+                  ", target_modules ", join(c.target_modules));
   };
   const std::string found = text(model.lora()->config), wanted = text(other->lora()->config);
   HONE_CHECK(found == wanted, folder.string(), ": an adapter with ", found, "; asked for is one with ", wanted);
@@ -103,20 +106,24 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   return model;
 }
 
-void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype, const Json& generation_config,
-                std::span<const float> value_head) {
+void save_model(Context& context, Model& model, const std::filesystem::path& folder, DType dtype,
+                const Json& generation_config, std::span<const float> value_head) {
   HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "a model is saved as f32 or bf16, not ", name_of(dtype));
-  HONE_CHECK(!model.lora(), "a model with adapters is saved once they are merged (merge_lora), or as an adapter (save_adapter)");
+  HONE_CHECK(!model.lora(),
+             "a model with adapters is saved once they are merged (merge_lora), or as an adapter (save_adapter)");
   make_folder(folder);
   Json config = model.config();
-  for (const char* key : {"torch_dtype", "dtype"}) config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");  // transformers 4's name, and 5's
+  for (const char* key : {"torch_dtype", "dtype"})
+    config.set(key, dtype == DType::f32 ? "float32" : "bfloat16");  // transformers 4's name, and 5's
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
-  const Json generation = generation_config.is_object() && !generation_config.as_object().empty() ? generation_config : generation_defaults(config);
+  const Json generation = generation_config.is_object() && !generation_config.as_object().empty()
+                              ? generation_config
+                              : generation_defaults(config);
   write_file_atomic(folder / "generation_config.json", generation.dump(2) + "\n");
   std::vector<NamedTensor> more;
   if (!value_head.empty()) {
-    HONE_CHECK(static_cast<int64_t>(value_head.size()) == model.shape().hidden_size, value_head_name, " has ", value_head.size(),
-               " numbers, the model is ", model.shape().hidden_size, " wide");
+    HONE_CHECK(static_cast<int64_t>(value_head.size()) == model.shape().hidden_size, value_head_name, " has ",
+               value_head.size(), " numbers, the model is ", model.shape().hidden_size, " wide");
     more.push_back({std::string(value_head_name), host_view(value_head).view({1, model.shape().hidden_size})});
   }
   write_pieces(context, pieces_of(model.params()), dtype, folder / "model.safetensors", std::move(more));
@@ -140,8 +147,9 @@ std::vector<float> load_value_head(Context& context, const std::filesystem::path
 }
 
 void check_tokenizer(const Model& model, const Tokenizer& tokenizer) {
-  HONE_CHECK(tokenizer.vocab_size() <= model.shape().vocab_size, "the tokenizer does not belong to the model: its largest id is ",
-             tokenizer.vocab_size() - 1, ", the model's vocabulary has ", model.shape().vocab_size, " entries");
+  HONE_CHECK(tokenizer.vocab_size() <= model.shape().vocab_size,
+             "the tokenizer does not belong to the model: its largest id is ", tokenizer.vocab_size() - 1,
+             ", the model's vocabulary has ", model.shape().vocab_size, " entries");
 }
 
 }  // namespace hone

@@ -13,7 +13,8 @@ namespace {
 void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t width) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c)
-      std::memcpy(to + static_cast<size_t>(c * rows + r) * width, from + static_cast<size_t>(r * cols + c) * width, width);
+      std::memcpy(to + static_cast<size_t>(c * rows + r) * width, from + static_cast<size_t>(r * cols + c) * width,
+                  width);
 }
 
 std::vector<char> host_bytes(Context& context, Arena& staging, const Piece& piece, DType dtype) {
@@ -65,8 +66,10 @@ void check_piece(const Piece& piece, const SafetensorsReader& file, std::vector<
   const std::vector<int64_t> shape = piece.file_shape();
   if (!std::ranges::equal(tensor.dims(), shape))
     problems.push_back(concat(piece.name, " is ", shape_text(tensor.dims()), ", wants ", shape_text(shape)));
-  const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 || tensor.dtype == DType::f64;
-  if (!number) problems.push_back(concat(piece.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
+  const bool number = tensor.dtype == DType::f32 || tensor.dtype == DType::bf16 || tensor.dtype == DType::f16 ||
+                      tensor.dtype == DType::f64;
+  if (!number)
+    problems.push_back(concat(piece.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
 }
 
 void refuse_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
@@ -93,7 +96,8 @@ void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor fil
   staging.release(mark);
 }
 
-void write_pieces(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file, std::vector<NamedTensor> more) {
+void write_pieces(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file,
+                  std::vector<NamedTensor> more) {
   Arena staging(context.device());
   std::vector<std::vector<char>> bytes;
   for (const Piece& piece : pieces) {

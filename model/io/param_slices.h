@@ -23,7 +23,8 @@ struct Piece {
 std::vector<Piece> pieces_of(std::span<Param* const> params);
 // Adds to problems what keeps the file's tensor from being the piece's values.
 void check_piece(const Piece& piece, const SafetensorsReader& file, std::vector<std::string>& problems);
-// An Error that lists the problems (the first of many), unless there is none: "folder: the tensors do not fit config.json: ...".
+// An Error that lists the problems (the first of many), unless there is none: "folder: the tensors do not fit
+// config.json: ...".
 void refuse_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config);
 void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor file);
 std::string shape_text(std::span<const int64_t> shape);

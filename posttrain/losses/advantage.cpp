@@ -21,7 +21,9 @@ std::vector<Sample*> judged(std::span<Group> groups) {
   return out;
 }
 
-void set_advantage(Sample& sample, double advantage) { sample.advantage.assign(sample.tokens.size(), static_cast<float>(advantage)); }
+void set_advantage(Sample& sample, double advantage) {
+  sample.advantage.assign(sample.tokens.size(), static_cast<float>(advantage));
+}
 
 void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values) {
   size_t next = 0;
@@ -64,7 +66,8 @@ void credit_groups(std::span<Group> groups, const GroupBaseline& baseline) {
     const Moments moments = moments_of(known.rewards);
     const double deviation = baseline.scale == RewardScale::batch ? batch_deviation : moments.deviation;
     const double factor = baseline.scale == RewardScale::none ? 1 : 1 / (deviation + baseline.eps);
-    for (size_t i = 0; i < known.samples.size(); ++i) set_advantage(*known.samples[i], (known.rewards[i] - moments.mean) * factor);
+    for (size_t i = 0; i < known.samples.size(); ++i)
+      set_advantage(*known.samples[i], (known.rewards[i] - moments.mean) * factor);
   }
 }
 
@@ -74,11 +77,13 @@ std::vector<double> leave_one_out(std::span<const double> rewards) {
   double sum = 0;
   for (const double reward : rewards) sum += reward - first;  // of equal rewards exactly 0
   std::vector<double> out;
-  for (const double reward : rewards) out.push_back(first + (sum - (reward - first)) / static_cast<double>(rewards.size() - 1));
+  for (const double reward : rewards)
+    out.push_back(first + (sum - (reward - first)) / static_cast<double>(rewards.size() - 1));
   return out;
 }
 
-void estimate_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda, std::span<double> advantages) {
+void estimate_advantages(std::span<const double> rewards, std::span<const double> values, double gamma, double lambda,
+                         std::span<double> advantages) {
   double next_value = 0, carried = 0;
   for (size_t i = rewards.size(); i-- > 0;) {
     carried = rewards[i] + gamma * next_value - values[i] + gamma * lambda * carried;

@@ -1,5 +1,6 @@
 #pragma once
-// Importance correction: rollouts that are stale, or sampled with other arithmetic, are weighed by how likely the learner finds them.
+// Importance correction: rollouts that are stale, or sampled with other arithmetic, are weighed by how likely the
+// learner finds them.
 #include <string>
 #include <vector>
 
@@ -7,11 +8,12 @@
 
 namespace hone {
 
-// The weight exp(old_logp - behavior_logp) of a token, or of a whole sequence (the product over its masked tokens), bounded: truncate moves a weight
-// into [clip_min, clip_max] (Yao et al. 2025), mask makes one outside it 0. Policy terms are multiplied by it; it has no gradient. Keys are TRL's
-// without their "vllm_".
+// The weight exp(old_logp - behavior_logp) of a token, or of a whole sequence (the product over its masked tokens),
+// bounded: truncate moves a weight into [clip_min, clip_max] (Yao et al. 2025), mask makes one outside it 0. Policy
+// terms are multiplied by it; it has no gradient. Keys are TRL's without their "vllm_".
 struct ImportanceCorrection {
-  std::string mode = "auto";  // auto: token_truncate where replies are off policy, else none; the resolved recipe names which it is then
+  std::string mode = "auto";  // auto: token_truncate where replies are off policy, else none; the resolved recipe names
+                              // which it is then
   double clip_max = 3, clip_min = 0;
   bool off_policy = false;  // no key: Objective::off_policy()
 
@@ -19,8 +21,8 @@ struct ImportanceCorrection {
   const std::string& chosen_mode() const;
   bool on() const { return chosen_mode() != "none"; }
 
-  // Of sequence s, an entry for each of its tokens; those that are masked out get 0. Both columns must be there. Adds TRL's
-  // sampling/importance_sampling_ratio/{min,mean,max}, over tokens or sequences.
+  // Of sequence s, an entry for each of its tokens; those that are masked out get 0. Both columns must be there. Adds
+  // TRL's sampling/importance_sampling_ratio/{min,mean,max}, over tokens or sequences.
   std::vector<double> weights(const TokenBatch& batch, size_t s, MetricSums& metrics) const;
 };
 

@@ -9,7 +9,9 @@
 namespace hone {
 
 void KlPenalty::fields(Fields& f, const char* coef_key) {
-  f(coef_key, coef_, "weight of the KL divergence from the reference in each token's reward (0: none); where kl_ctrl is adaptive, at first");
+  f(coef_key, coef_,
+    "weight of the KL divergence from the reference in each token's reward (0: none); where kl_ctrl is adaptive, at "
+    "first");
   f("kl_estimator", estimator_, "k1 | k2 | k3: how the reward estimates that divergence");
   f("kl_ctrl", control_, "fixed | adaptive: the weight follows the divergence towards target_kl");
   f("target_kl", target_kl_, "adaptive: the divergence a token to arrive at");
@@ -30,8 +32,9 @@ std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, Metr
   double divergence = 0;  // a token's, summed over samples
   for (const Sample* sample : judged(groups)) {
     const std::vector<float>& logp = sample->old_logp.empty() ? sample->behavior_logp : sample->old_logp;
-    HONE_CHECK(!on() || (logp.size() == sample->tokens.size() && sample->reference_logp.size() == sample->tokens.size()),
-               "objective: KL in the reward needs the log-probs of the sampler and of the reference");
+    HONE_CHECK(
+        !on() || (logp.size() == sample->tokens.size() && sample->reference_logp.size() == sample->tokens.size()),
+        "objective: KL in the reward needs the log-probs of the sampler and of the reference");
     std::vector<double>& rewards = out.emplace_back();
     double kl = 0;
     for (size_t t = 0; t < sample->mask.size(); ++t) {

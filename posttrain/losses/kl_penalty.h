@@ -1,5 +1,6 @@
 #pragma once
-// KL in the reward: what each token costs for being likelier than the reference finds it, and how the cost's weight is steered.
+// KL in the reward: what each token costs for being likelier than the reference finds it, and how the cost's weight is
+// steered.
 #include <string>
 #include <vector>
 
@@ -7,10 +8,11 @@
 
 namespace hone {
 
-// A token's reward is -coef * KL, estimated as k1, k2 or k3 from the log-probs before the epochs (Ziegler et al. 2019, eq. 2). An adaptive coef
-// follows the KL divergence: after each round it is multiplied by
+// A token's reward is -coef * KL, estimated as k1, k2 or k3 from the log-probs before the epochs (Ziegler et al. 2019,
+// eq. 2). An adaptive coef follows the KL divergence: after each round it is multiplied by
 //   1 + clip(kl / target_kl - 1, -0.2, 0.2) * samples / horizon,
-// kl being the mean over samples of a token's mean (verl's; Ziegler et al. take a sample's sum). Then coef is a state of the run.
+// kl being the mean over samples of a token's mean (verl's; Ziegler et al. take a sample's sum). Then coef is a state
+// of the run.
 class KlPenalty {
  public:
   explicit KlPenalty(double coef) : coef_(coef), now_(coef) {}
@@ -18,9 +20,9 @@ class KlPenalty {
   void fields(Fields& f, const char* coef_key);
   bool on() const { return coef_ > 0; }
 
-  // For each judged sample of the groups, in order: its reward and the charges of its masked tokens, as one number; or a number for each masked
-  // token, the reward on the last. Adds TRL's objective/kl, objective/non_score_reward, objective/rlhf_reward and objective/scores; steers the
-  // weight.
+  // For each judged sample of the groups, in order: its reward and the charges of its masked tokens, as one number; or
+  // a number for each masked token, the reward on the last. Adds TRL's objective/kl, objective/non_score_reward,
+  // objective/rlhf_reward and objective/scores; steers the weight.
   std::vector<double> sequence_rewards(std::span<Group> groups, MetricSums& metrics);
   std::vector<std::vector<double>> token_rewards(std::span<Group> groups, MetricSums& metrics);
 

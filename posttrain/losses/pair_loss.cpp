@@ -10,14 +10,16 @@ double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::
 double sigmoid(double x) { return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x)); }
 
 PairLoss logistic_loss(double z, double smoothing) {
-  return {(1 - smoothing) * softplus(-z) + smoothing * softplus(z), smoothing * sigmoid(z) - (1 - smoothing) * sigmoid(-z)};
+  return {(1 - smoothing) * softplus(-z) + smoothing * softplus(z),
+          smoothing * sigmoid(z) - (1 - smoothing) * sigmoid(-z)};
 }
 
 // Calls visit(t, weight) for the reply's masked tokens.
 template <class Visit>
 static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights weights, Visit visit) {
   double before = 0;
-  for (auto t = static_cast<size_t>(batch.offsets[sequence]); t < static_cast<size_t>(batch.offsets[sequence + 1]); ++t) {
+  for (auto t = static_cast<size_t>(batch.offsets[sequence]); t < static_cast<size_t>(batch.offsets[sequence + 1]);
+       ++t) {
     const double mask = batch.mask[t];
     if (mask == 0) continue;
     visit(t, before < weights.head ? mask : mask * weights.tail);
@@ -30,13 +32,15 @@ Reply sum_reply(const TokenBatch& batch, size_t sequence, TokenWeights weights) 
   for_tokens(batch, sequence, weights, [&](size_t t, double weight) {
     out.tokens += batch.mask[t];
     out.logp += weight * batch.logp[t];
-    if (!batch.reference_logp.empty()) out.log_ratio += weight * (static_cast<double>(batch.logp[t]) - batch.reference_logp[t]);
+    if (!batch.reference_logp.empty())
+      out.log_ratio += weight * (static_cast<double>(batch.logp[t]) - batch.reference_logp[t]);
   });
   return out;
 }
 
 void spread_slope(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope, TokenWeights weights) {
-  for_tokens(batch, sequence, weights, [&](size_t t, double weight) { grad.logp[t] = static_cast<float>(slope * weight); });
+  for_tokens(batch, sequence, weights,
+             [&](size_t t, double weight) { grad.logp[t] = static_cast<float>(slope * weight); });
 }
 
 void add_pair_rewards(MetricSums& metrics, double chosen, double rejected) {

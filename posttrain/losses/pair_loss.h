@@ -1,5 +1,6 @@
 #pragma once
-// What losses on pairs of replies (chosen, then rejected) are made of, in double precision. A preference objective is a choice of them.
+// What losses on pairs of replies (chosen, then rejected) are made of, in double precision. A preference objective is a
+// choice of them.
 #include <limits>
 
 #include "train/objective.h"
@@ -14,7 +15,8 @@ struct PairLoss {
   double loss = 0, slope = 0;
 };
 
-// -log sigmoid(z), or the mean of both directions' where a share of the pairs is taken to be the wrong way round (Mitchell 2023). Derivative by z.
+// -log sigmoid(z), or the mean of both directions' where a share of the pairs is taken to be the wrong way round
+// (Mitchell 2023). Derivative by z.
 PairLoss logistic_loss(double z, double smoothing);
 
 // How a reply's masked tokens count: by 1 up to `head` of them, by `tail` after.

@@ -16,7 +16,8 @@ class PenalisedPolicyGradient : public PolicyGradient {
   void load_state(const StateSection& section) override { penalty_.load_state(section); }
 
  protected:
-  explicit PenalisedPolicyGradient(double coef, PolicyLoss policy = {}) : PolicyGradient(std::move(policy)), penalty_(coef) {}
+  explicit PenalisedPolicyGradient(double coef, PolicyLoss policy = {})
+      : PolicyGradient(std::move(policy)), penalty_(coef) {}
 
   KlPenalty penalty_;
 };

@@ -6,8 +6,9 @@
 namespace hone {
 namespace {
 
-// dapo and bnpo: the mean over the optimizer step's tokens (there is no smaller batch here whose split could matter, so they agree). grpo: over
-// sequences, each one's token mean. dr_grpo: over sequences, each one's sum / max_completion_length. seq-mean-token-sum (verl's): each one's sum.
+// dapo and bnpo: the mean over the optimizer step's tokens (there is no smaller batch here whose split could matter, so
+// they agree). grpo: over sequences, each one's token mean. dr_grpo: over sequences, each one's sum /
+// max_completion_length. seq-mean-token-sum (verl's): each one's sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
   Per per;
@@ -21,7 +22,8 @@ const Registry<LossType>& loss_types() {
     r.add("dapo", {clipped_surrogate, Per::token, one});
     r.add("bnpo", {clipped_surrogate, Per::token, one});
     r.add("grpo", {clipped_surrogate, Per::sequence, [](double tokens, int64_t) { return 1 / std::max(tokens, 1.0); }});
-    r.add("dr_grpo", {clipped_surrogate, Per::sequence, [](double, int64_t length) { return 1 / static_cast<double>(length); }});
+    r.add("dr_grpo",
+          {clipped_surrogate, Per::sequence, [](double, int64_t length) { return 1 / static_cast<double>(length); }});
     r.add("seq-mean-token-sum", {clipped_surrogate, Per::sequence, one});
     r.add("cispo", {cispo, Per::token, one});
     r.add("cispo_relative", {cispo_relative, Per::token, one});
@@ -30,8 +32,8 @@ const Registry<LossType>& loss_types() {
   return registry;
 }
 
-// Whose ratio a token's surrogate takes: its own; its sequence's, as the geometric mean of its tokens' (GSPO, Zheng et al. 2025, eq. 7); its
-// sequence's, as their product (TRL's RLOO).
+// Whose ratio a token's surrogate takes: its own; its sequence's, as the geometric mean of its tokens' (GSPO, Zheng et
+// al. 2025, eq. 7); its sequence's, as their product (TRL's RLOO).
 struct Level {
   bool shared;
   double (*share)(double tokens);  // of each token's log-ratio in the sequence's
@@ -58,9 +60,11 @@ struct Sums {
 void PolicyLoss::fields(Fields& f, Keys keys) {
   f(keys.epsilon, epsilon, "the ratio is clipped below at 1 - this, and above at 1 + this unless epsilon_high is set");
   f("epsilon_high", epsilon_high, "upper clip; below 0: as the lower one. With cispo the cap itself (5, say)");
-  f("delta", delta, "dual clip: bound of the ratio where the advantage is negative (verl's clip_ratio_c, 3 there); 0: none");
+  f("delta", delta,
+    "dual clip: bound of the ratio where the advantage is negative (verl's clip_ratio_c, 3 there); 0: none");
   f("loss_type", loss_type,
-    "what token losses are averaged over: dapo | bnpo (the step's tokens), grpo (sequences' means), dr_grpo (a constant), seq-mean-token-sum; or how "
+    "what token losses are averaged over: dapo | bnpo (the step's tokens), grpo (sequences' means), dr_grpo (a "
+    "constant), seq-mean-token-sum; or how "
     "the ratio is clipped: cispo (at epsilon_high) | cispo_relative (to [1 - epsilon, 1 + epsilon_high]), over tokens");
   f("importance_sampling_level", importance_sampling_level,
     "token | sequence (GSPO: the mean log-ratio) | trajectory (the sum): whose ratio is clipped");
@@ -69,43 +73,57 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
   f("kl_loss_type", kl_loss_type, "k1 | k2 | k3: how the loss estimates that divergence");
   f("use_bias_correction_kl", use_bias_correction_kl, "multiply each token's divergence by its ratio (DeepSeek-V3.2)");
   f("entropy_coef", entropy_coef, "weight of the entropy bonus");
-  f("mask_truncated_completions", mask_truncated_completions, "replies cut off at the length limit are judged, but not learnt from");
+  f("mask_truncated_completions", mask_truncated_completions,
+    "replies cut off at the length limit are judged, but not learnt from");
   correction.fields(f);
   f.require(keys.epsilon, epsilon >= 0 && epsilon <= 1, concat(keys.epsilon, " must be in [0, 1]"));
   f.require("loss_type", loss_types().contains(loss_type), loss_types().unknown(loss_type));
-  f.require("epsilon_high", loss_type != "cispo" || epsilon_high > 0, "cispo caps the ratio at epsilon_high itself, which must be above 0 (5, say)");
+  f.require("epsilon_high", loss_type != "cispo" || epsilon_high > 0,
+            "cispo caps the ratio at epsilon_high itself, which must be above 0 (5, say)");
   f.require("delta", delta == 0 || loss_types().at(loss_type).surrogate == clipped_surrogate,
             concat(loss_type, " bounds its ratio already: no delta"));
-  f.require("delta", delta == 0 || delta > 1 + std::max(epsilon, epsilon_high), "delta must be 0, or above 1 + the upper clip");
-  f.require("importance_sampling_level", levels().contains(importance_sampling_level), levels().unknown(importance_sampling_level));
-  f.require("max_completion_length", loss_type != "dr_grpo" || max_completion_length > 0, "dr_grpo needs a length above 0");
+  f.require("delta", delta == 0 || delta > 1 + std::max(epsilon, epsilon_high),
+            "delta must be 0, or above 1 + the upper clip");
+  f.require("importance_sampling_level", levels().contains(importance_sampling_level),
+            levels().unknown(importance_sampling_level));
+  f.require("max_completion_length", loss_type != "dr_grpo" || max_completion_length > 0,
+            "dr_grpo needs a length above 0");
   f.require(keys.beta, beta >= 0, concat(keys.beta, " must not be negative"));
-  f.require("use_bias_correction_kl", !use_bias_correction_kl || beta > 0,
-            concat("use_bias_correction_kl corrects the KL divergence in the loss: it needs a ", keys.beta, " above 0"));
+  f.require(
+      "use_bias_correction_kl", !use_bias_correction_kl || beta > 0,
+      concat("use_bias_correction_kl corrects the KL divergence in the loss: it needs a ", keys.beta, " above 0"));
   f.require("kl_loss_type", kl_estimators().contains(kl_loss_type), kl_estimators().unknown(kl_loss_type));
 }
 
 Needs PolicyLoss::needs() const {
-  return {.behavior = true, .old = correction.on(), .reference = beta > 0, .entropy = true, .per = loss_types().at(loss_type).per};
+  return {.behavior = true,
+          .old = correction.on(),
+          .reference = beta > 0,
+          .entropy = true,
+          .per = loss_types().at(loss_type).per};
 }
 
 std::vector<std::string> PolicyLoss::warnings() const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
   if (levels().at(importance_sampling_level).shared && (type.per == Per::token || loss_type == "dr_grpo"))
-    out.push_back(concat("importance_sampling_level = ", importance_sampling_level, " gives every token of a reply one ratio, and loss_type = ",
-                         loss_type, " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
-  if (epsilon == 0 && type.surrogate == clipped_surrogate) out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
+    out.push_back(concat("importance_sampling_level = ", importance_sampling_level,
+                         " gives every token of a reply one ratio, and loss_type = ", loss_type,
+                         " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
+  if (epsilon == 0 && type.surrogate == clipped_surrogate)
+    out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
   if (correction.off_policy && !correction.on())
     out.push_back(
-        "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are learned from as if from it");
+        "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are "
+        "learned from as if from it");
   return out;
 }
 
 bool PolicyLoss::idle(const Sample& sample) const {
   const bool advantages_alone = beta == 0 && entropy_coef == 0;
   for (size_t t = 0; t < sample.mask.size(); ++t)
-    if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
+    if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0))
+      return false;
   return true;
 }
 
@@ -118,13 +136,14 @@ void PolicyLoss::mask_truncated(std::span<Group> groups) const {
 
 double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
   const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-  return batch.scale *
-         loss_types().at(loss_type).sequence_weight(count_of(Per::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
+  return batch.scale * loss_types().at(loss_type).sequence_weight(
+                           count_of(Per::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
 }
 
 namespace {
 
-// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on, each with `weight` in the step's loss.
+// One sequence of a batch: tokens [begin, end), of which `tokens` are trained on, each with `weight` in the step's
+// loss.
 struct Sequence {
   const TokenBatch& batch;
   size_t begin, end;
@@ -136,8 +155,8 @@ struct Sequence {
   }
 };
 
-// KL from the reference in the loss, unless beta is 0; by_ratio: a token's is multiplied by its ratio, which makes its gradient that of the
-// divergence under the policy of now (DeepSeek-V3.2 2025).
+// KL from the reference in the loss, unless beta is 0; by_ratio: a token's is multiplied by its ratio, which makes its
+// gradient that of the divergence under the policy of now (DeepSeek-V3.2 2025).
 struct KlPart {
   double beta;
   KlEstimator estimate;
@@ -145,14 +164,16 @@ struct KlPart {
 };
 
 // What depends on a sequence's log-probs: surrogates, each times its token's correction, and KL. Writes grad.logp.
-double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip, std::span<const double> corrections,
-                 const KlPart& kl, TokenGrad grad, Sums& sums) {
+double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip,
+                 std::span<const double> corrections, const KlPart& kl, TokenGrad grad, Sums& sums) {
   const TokenBatch& batch = sequence.batch;
   const std::span<const float> old_logp = denominator_logp(batch);
   const double share = level.shared ? level.share(sequence.tokens) : 0;
   double loss = 0, difference = 0, shared_slope = 0;
   if (level.shared)
-    sequence.for_masked([&](size_t t, double mask) { difference += share * mask * (static_cast<double>(batch.logp[t]) - old_logp[t]); });
+    sequence.for_masked([&](size_t t, double mask) {
+      difference += share * mask * (static_cast<double>(batch.logp[t]) - old_logp[t]);
+    });
   sequence.for_masked([&](size_t t, double mask) {
     const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(batch.logp[t], old_logp[t]);
     const PolicyTerm term = type.surrogate(ratio, batch.logp[t], batch.advantage[t], clip);
@@ -161,7 +182,8 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
     double own_slope = weight * term.own_slope, ratio_slope = weight * term.ratio_slope;
     if (kl.beta > 0) {
       const Term divergence = kl.estimate(batch.logp[t], batch.reference_logp[t]);
-      const double factor = kl.by_ratio ? std::exp(ratio.value) : 1, kl_weight = sequence.weight * mask * kl.beta * factor;
+      const double factor = kl.by_ratio ? std::exp(ratio.value) : 1,
+                   kl_weight = sequence.weight * mask * kl.beta * factor;
       loss += kl_weight * divergence.loss;
       own_slope += kl_weight * divergence.slope;
       if (kl.by_ratio && ratio.live) ratio_slope += kl_weight * divergence.loss;
@@ -171,12 +193,14 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
     grad.logp[t] = static_cast<float>(own_slope + (level.shared ? 0 : ratio_slope));
     sums.low += mask * term.cut_low, sums.high += mask * term.cut_high, sums.delta += mask * term.cut_delta;
   });
-  if (level.shared) sequence.for_masked([&](size_t t, double mask) { grad.logp[t] += static_cast<float>(shared_slope * share * mask); });
+  if (level.shared)
+    sequence.for_masked(
+        [&](size_t t, double mask) { grad.logp[t] += static_cast<float>(shared_slope * share * mask); });
   return loss;
 }
 
-// Fractions of tokens, or of sequences where the ratio is a sequence's. CISPO bounds a weight and cuts no gradient: its metrics have names of their
-// own, TRL's and verl's.
+// Fractions of tokens, or of sequences where the ratio is a sequence's. CISPO bounds a weight and cuts no gradient: its
+// metrics have names of their own, TRL's and verl's.
 void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool dual, MetricSums& metrics) {
   const auto fraction = [&](const char* name, double cut) { metrics.add(name, count * cut / sums.tokens, count); };
   if (type.surrogate == cispo) return fraction("cispo_clip_ratio", sums.high);
@@ -192,8 +216,10 @@ void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool
 }  // namespace
 
 double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
-  HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "objective: needs advantages; they come from rewards");
-  HONE_CHECK(entropy_coef == 0 || !batch.entropy.empty() || batch.num_tokens() == 0, "objective: entropy_coef needs the policy's entropy");
+  HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0,
+             "objective: needs advantages; they come from rewards");
+  HONE_CHECK(entropy_coef == 0 || !batch.entropy.empty() || batch.num_tokens() == 0,
+             "objective: entropy_coef needs the policy's entropy");
   const LossType& type = loss_types().at(loss_type);
   const Level& level = levels().at(importance_sampling_level);
   const KlPart kl{.beta = beta, .estimate = kl_estimators().at(kl_loss_type), .by_ratio = use_bias_correction_kl};
@@ -201,14 +227,18 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
   double loss = 0;
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-    const Sequence sequence{batch, begin, end, count_of(Per::token, batch.mask.subspan(begin, end - begin)), token_weight(batch, s)};
+    const Sequence sequence{batch, begin, end, count_of(Per::token, batch.mask.subspan(begin, end - begin)),
+                            token_weight(batch, s)};
     if (sequence.tokens == 0) continue;
-    const std::vector<double> corrections = correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
+    const std::vector<double> corrections =
+        correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
     Sums sums{.tokens = sequence.tokens};
     loss += logp_loss(sequence, type, level, clip, corrections, kl, grad, sums);
-    if (!batch.entropy.empty()) sequence.for_masked([&](size_t t, double mask) { sums.entropy += mask * batch.entropy[t]; });
+    if (!batch.entropy.empty())
+      sequence.for_masked([&](size_t t, double mask) { sums.entropy += mask * batch.entropy[t]; });
     if (entropy_coef != 0)
-      sequence.for_masked([&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
+      sequence.for_masked(
+          [&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
     loss -= sequence.weight * entropy_coef * sums.entropy;
     add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type, delta > 0, metrics);
     if (beta > 0) metrics.add("kl", sums.kl, sums.tokens);

@@ -1,6 +1,6 @@
 #pragma once
-// PolicyLoss: the loss of sampled tokens that have advantages, as its keys make it. PolicyGradient: an objective that is this loss and a way to give
-// credit.
+// PolicyLoss: the loss of sampled tokens that have advantages, as its keys make it. PolicyGradient: an objective that
+// is this loss and a way to give credit.
 #include <string>
 
 #include "posttrain/losses/importance.h"
@@ -8,8 +8,8 @@
 
 namespace hone {
 
-// Each token's loss is w * surrogate(ratio, advantage) + beta * KL - entropy_coef * entropy, w the importance correction; `loss_type` says which
-// surrogate, and what token losses are averaged over.
+// Each token's loss is w * surrogate(ratio, advantage) + beta * KL - entropy_coef * entropy, w the importance
+// correction; `loss_type` says which surrogate, and what token losses are averaged over.
 struct PolicyLoss {
   double epsilon = 0.2, epsilon_high = -1, delta = 0;
   std::string loss_type = "dapo", importance_sampling_level = "token";
@@ -21,7 +21,8 @@ struct PolicyLoss {
   bool mask_truncated_completions = false;
   ImportanceCorrection correction = {};
 
-  // Two keys have other names in some objectives: TRL's PPO has cliprange; where `beta` is KL in the reward, KL in the loss has verl's name.
+  // Two keys have other names in some objectives: TRL's PPO has cliprange; where `beta` is KL in the reward, KL in the
+  // loss has verl's name.
   struct Keys {
     const char *epsilon = "epsilon", *beta = "beta";
   };
@@ -38,8 +39,8 @@ struct PolicyLoss {
   void mask_truncated(std::span<Group> groups) const;
   // What each masked token of sequence s weighs in the step's loss: scale and the loss type's average.
   double token_weight(const TokenBatch& batch, size_t s) const;
-  // The loss; writes grad.logp and, with a bonus, grad.entropy. Adds TRL's clip_ratio/*, cispo_clip_ratio, kl, entropy and sampling/*, and verl's
-  // actor/pg_clipfrac of cispo_relative.
+  // The loss; writes grad.logp and, with a bonus, grad.entropy. Adds TRL's clip_ratio/*, cispo_clip_ratio, kl, entropy
+  // and sampling/*, and verl's actor/pg_clipfrac of cispo_relative.
   double evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const;
 };
 
@@ -50,7 +51,9 @@ class PolicyGradient : public Objective {
   std::vector<std::string> warnings() const override { return policy_.warnings(); }
   bool idle(const Sample& sample) const override { return policy_.idle(sample); }
   void credit(std::span<Group> groups, MetricSums& metrics) final;
-  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override { return policy_.evaluate(batch, grad, metrics); }
+  double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    return policy_.evaluate(batch, grad, metrics);
+  }
 
  protected:
   explicit PolicyGradient(PolicyLoss policy = {}) : policy_(std::move(policy)) {}

@@ -1,6 +1,6 @@
 #pragma once
-// What losses on sampled tokens are made of: each part is a number and its derivative, in double precision. A policy-gradient objective is a choice
-// of them.
+// What losses on sampled tokens are made of: each part is a number and its derivative, in double precision. A
+// policy-gradient objective is a choice of them.
 #include <cstddef>
 #include <span>
 
@@ -13,7 +13,8 @@ struct Term {
   double loss = 0, slope = 0;
 };
 
-// logp - other of a token, kept within +-20 so that no ratio overflows. Past the limit it is constant: `live` is false, and derivatives are 0.
+// logp - other of a token, kept within +-20 so that no ratio overflows. Past the limit it is constant: `live` is false,
+// and derivatives are 0.
 struct LogRatio {
   double value = 0;
   bool live = true;
@@ -25,24 +26,26 @@ struct Clip {
   double low = 0.2, high = 0.2, delta = 0;
 };
 
-// A policy term as a function of log(ratio), which may be a whole sequence's, and of the token's own logp; the derivative with respect to each.
-// cut_x: the clip applied on that side, where clipped_surrogate and cispo ask for an advantage that it matters to (as TRL counts), cispo_relative for
-// none (as verl counts).
+// A policy term as a function of log(ratio), which may be a whole sequence's, and of the token's own logp; the
+// derivative with respect to each. cut_x: the clip applied on that side, where clipped_surrogate and cispo ask for an
+// advantage that it matters to (as TRL counts), cispo_relative for none (as verl counts).
 struct PolicyTerm {
   double loss = 0, ratio_slope = 0, own_slope = 0;
   bool cut_low = false, cut_high = false, cut_delta = false;
 };
 
-// -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(ratio) (Schulman et al. 2017, eq. 7); with delta r is bounded by it, so that a token of negative
-// advantage that has become likely is left alone (Ye et al. 2020, eq. 5: dual clip; INTELLECT-2: two-sided clip).
+// -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(ratio) (Schulman et al. 2017, eq. 7); with delta r is bounded by it,
+// so that a token of negative advantage that has become likely is left alone (Ye et al. 2020, eq. 5: dual clip;
+// INTELLECT-2: two-sided clip).
 PolicyTerm clipped_surrogate(LogRatio ratio, double logp, double advantage, const Clip& clip);
-// -w A logp with w = min(r, high) held constant (MiniMax-M1 2025, eq. 4): every token keeps a gradient. `high` is the cap itself, as TRL has it.
+// -w A logp with w = min(r, high) held constant (MiniMax-M1 2025, eq. 4): every token keeps a gradient. `high` is the
+// cap itself, as TRL has it.
 PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip);
 // The same with w = clip(r, 1 - low, 1 + high), as the paper and verl have it.
 PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip);
 
-// Estimates of KL(policy || reference) from one token, d = logp - reference_logp (Schulman 2020): k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d. As a
-// loss k1 has a gradient of mean 0, k2 that of the divergence, k3 a close relative's.
+// Estimates of KL(policy || reference) from one token, d = logp - reference_logp (Schulman 2020): k1 = d, k2 = d^2 / 2,
+// k3 = exp(-d) - 1 + d. As a loss k1 has a gradient of mean 0, k2 that of the divergence, k3 a close relative's.
 Term kl_k1(double logp, double reference_logp);
 Term kl_k2(double logp, double reference_logp);
 Term kl_k3(double logp, double reference_logp);
@@ -52,8 +55,8 @@ const Registry<KlEstimator>& kl_estimators();  // k1, k2, k3
 // What the ratio's denominator is: old_logp, else behavior_logp; with neither the policy itself (ratio 1).
 std::span<const float> denominator_logp(const TokenBatch& batch);
 
-// sampling/sampling_logp_difference/{mean,max}: |old_logp - behavior_logp| over masked tokens, with logp where there is no old_logp. Where the
-// sampler and the learner compute alike it is exactly 0 until the policy has moved.
+// sampling/sampling_logp_difference/{mean,max}: |old_logp - behavior_logp| over masked tokens, with logp where there is
+// no old_logp. Where the sampler and the learner compute alike it is exactly 0 until the policy has moved.
 void add_sampling_difference(const TokenBatch& batch, MetricSums& metrics);
 
 }  // namespace hone

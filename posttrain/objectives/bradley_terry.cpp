@@ -6,13 +6,16 @@
 namespace hone {
 namespace {
 
-// A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score is to exceed the rejected one's. A
-// score is the value of the text's last masked token (0 where there is none); the chosen one's advantage there is the margin it is to exceed it by.
+// A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score is to
+// exceed the rejected one's. A score is the value of the text's last masked token (0 where there is none); the chosen
+// one's advantage there is the margin it is to exceed it by.
 class BradleyTerry : public Objective {
  public:
   void fields(Fields& f) override {
-    f("center_rewards_coefficient", center_rewards_coefficient_, "weight of the squared sum of a pair's scores, which keeps their mean at 0");
-    f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0, "center_rewards_coefficient must not be negative");
+    f("center_rewards_coefficient", center_rewards_coefficient_,
+      "weight of the squared sum of a pair's scores, which keeps their mean at 0");
+    f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0,
+              "center_rewards_coefficient must not be negative");
   }
   Needs needs() const override { return {.critic = true, .per = Per::pair}; }
 
@@ -20,7 +23,8 @@ class BradleyTerry : public Objective {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
       const size_t chosen_at = last_masked(batch, s), rejected_at = last_masked(batch, s + 1);
-      const double chosen = chosen_at == none ? 0 : batch.value[chosen_at], rejected = rejected_at == none ? 0 : batch.value[rejected_at];
+      const double chosen = chosen_at == none ? 0 : batch.value[chosen_at],
+                   rejected = rejected_at == none ? 0 : batch.value[rejected_at];
       const double margin = chosen_at == none || batch.advantage.empty() ? 0 : batch.advantage[chosen_at];
       const PairLoss pair = logistic_loss(chosen - rejected - margin, 0);
       const double centre = 2 * center_rewards_coefficient_ * (chosen + rejected);
@@ -48,7 +52,8 @@ class BradleyTerry : public Objective {
   double center_rewards_coefficient_ = 0;
 };
 
-[[maybe_unused]] const bool added = objectives().add("bradley_terry", [] { return std::unique_ptr<Objective>(new BradleyTerry); });
+[[maybe_unused]] const bool added =
+    objectives().add("bradley_terry", [] { return std::unique_ptr<Objective>(new BradleyTerry); });
 
 }  // namespace
 }  // namespace hone

@@ -11,15 +11,19 @@ PairLoss sigmoid_loss(double d, double beta, double smoothing) {
   return {at.loss, beta * at.slope};
 }
 
-// Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the clean pairs' loss.
+// Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the
+// clean pairs' loss.
 PairLoss robust_loss(double d, double beta, double smoothing) {
   const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
   const double scale = 1 / (1 - 2 * smoothing);
-  return {scale * ((1 - smoothing) * right.loss - smoothing * wrong.loss), scale * ((1 - smoothing) * right.slope + smoothing * wrong.slope)};
+  return {scale * ((1 - smoothing) * right.loss - smoothing * wrong.loss),
+          scale * ((1 - smoothing) * right.slope + smoothing * wrong.slope)};
 }
 
 // Zhao et al. 2023 (SLiC).
-PairLoss hinge_loss(double d, double beta, double) { return beta * d < 1 ? PairLoss{1 - beta * d, -beta} : PairLoss{0, 0}; }
+PairLoss hinge_loss(double d, double beta, double) {
+  return beta * d < 1 ? PairLoss{1 - beta * d, -beta} : PairLoss{0, 0};
+}
 
 // Azar et al. 2023, eq. 17.
 PairLoss ipo_loss(double d, double beta, double) {
@@ -52,13 +56,16 @@ class Dpo : public Objective {
  public:
   void fields(Fields& f) override {
     f("beta", beta_, "how strongly the policy is held to the reference");
-    f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round (sigmoid, sigmoid_norm, robust)");
+    f("label_smoothing", label_smoothing_,
+      "share of pairs whose preference is taken to be the wrong way round (sigmoid, sigmoid_norm, robust)");
     f("loss_type", loss_type_, "sigmoid | sigmoid_norm (means over a reply's tokens) | robust | hinge | ipo");
     f("ld_alpha", ld_alpha_, "weight of a reply's tokens past the length of the shorter of the two");
     f.require("beta", beta_ > 0, "beta must be above 0");
     f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
-    f.require("label_smoothing", label_smoothing_ == 0 || loss_types().at(loss_type_).smooths, "loss_type " + loss_type_ + " has no label_smoothing");
+    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
+              "label_smoothing must be in [0, 0.5)");
+    f.require("label_smoothing", label_smoothing_ == 0 || loss_types().at(loss_type_).smooths,
+              "loss_type " + loss_type_ + " has no label_smoothing");
     f.require("ld_alpha", ld_alpha_ >= 0 && ld_alpha_ <= 1, "ld_alpha must be in [0, 1]");
   }
   Needs needs() const override { return {.reference = true, .per = Per::pair}; }
@@ -67,11 +74,13 @@ class Dpo : public Objective {
     const LossType& type = loss_types().at(loss_type_);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const TokenWeights weights{.head = std::min(sum_reply(batch, s).tokens, sum_reply(batch, s + 1).tokens), .tail = ld_alpha_};
+      const TokenWeights weights{.head = std::min(sum_reply(batch, s).tokens, sum_reply(batch, s + 1).tokens),
+                                 .tail = ld_alpha_};
       const Reply chosen = sum_reply(batch, s, weights), rejected = sum_reply(batch, s + 1, weights);
       const double chosen_weight = type.averages_tokens ? chosen.mean_weight() : 1;
       const double rejected_weight = type.averages_tokens ? rejected.mean_weight() : 1;
-      const PairLoss pair = type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
+      const PairLoss pair =
+          type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
       sum += pair.loss;
       spread_slope(batch, grad, s, pair.slope * chosen_weight * batch.scale, weights);
       spread_slope(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale, weights);

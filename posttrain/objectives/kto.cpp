@@ -5,9 +5,10 @@
 namespace hone {
 namespace {
 
-// Kahneman-Tversky optimisation (Ethayarajh et al. 2024, eq. 8) on single replies, each desirable or not. A group is a reply, whose reward is above 0
-// where it is desirable, and after it replies to other prompts, which tell how far the policy is from the reference (credit's KL estimate, one for
-// the whole step). loss() sees the replies alone: advantage is +1 or -1 (0: no label), old_value the KL estimate.
+// Kahneman-Tversky optimisation (Ethayarajh et al. 2024, eq. 8) on single replies, each desirable or not. A group is a
+// reply, whose reward is above 0 where it is desirable, and after it replies to other prompts, which tell how far the
+// policy is from the reference (credit's KL estimate, one for the whole step). loss() sees the replies alone: advantage
+// is +1 or -1 (0: no label), old_value the KL estimate.
 class Kto : public Objective {
  public:
   void fields(Fields& f) override {

@@ -4,8 +4,8 @@
 namespace hone {
 namespace {
 
-// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), so that with rewards of 0 and 1 a
-// success that is rare weighs as it does in the gradient of log(pass rate).
+// Maximum likelihood reinforcement learning (Tajwar et al. 2026): (reward - mean of the group) / (mean + eps), so that
+// with rewards of 0 and 1 a success that is rare weighs as it does in the gradient of log(pass rate).
 class MaxRl : public PolicyGradient {
  public:
   void fields(Fields& f) override {
@@ -21,7 +21,8 @@ class MaxRl : public PolicyGradient {
       const Judged known = judged(group);
       const double mean = moments_of(known.rewards).mean;
       HONE_CHECK(mean >= 0, "maxrl: the mean reward of ", group.task.id, " is ", mean, "; a pass rate is not negative");
-      for (size_t i = 0; i < known.samples.size(); ++i) set_advantage(*known.samples[i], (known.rewards[i] - mean) / (mean + advantage_eps_));
+      for (size_t i = 0; i < known.samples.size(); ++i)
+        set_advantage(*known.samples[i], (known.rewards[i] - mean) / (mean + advantage_eps_));
     }
   }
 

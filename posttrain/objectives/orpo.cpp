@@ -6,16 +6,16 @@
 namespace hone {
 namespace {
 
-// log(p / (1 - p)) of a reply whose mean log-prob is log p, and its derivative by log p. p is kept below 1, where the odds have no end: past the
-// limit they are constant.
+// log(p / (1 - p)) of a reply whose mean log-prob is log p, and its derivative by log p. p is kept below 1, where the
+// odds have no end: past the limit they are constant.
 PairLoss log_odds(double mean_logp) {
   constexpr double limit = -1e-6;
   const double x = std::min(mean_logp, limit);
   return {x - std::log(-std::expm1(x)), mean_logp < limit ? -1 / std::expm1(x) : 0};
 }
 
-// Odds ratio preference optimisation (Hong et al. 2024, eq. 6 and 7): the chosen reply's negative log-likelihood, and beta times how far its odds
-// are from exceeding the rejected one's. No reference.
+// Odds ratio preference optimisation (Hong et al. 2024, eq. 6 and 7): the chosen reply's negative log-likelihood, and
+// beta times how far its odds are from exceeding the rejected one's. No reference.
 class Orpo : public Objective {
  public:
   void fields(Fields& f) override {
@@ -28,13 +28,15 @@ class Orpo : public Objective {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
       const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
-      const double chosen_logp = chosen.logp * chosen.mean_weight(), rejected_logp = rejected.logp * rejected.mean_weight();
+      const double chosen_logp = chosen.logp * chosen.mean_weight(),
+                   rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
       const double ratio = chosen_odds.loss - rejected_odds.loss;
       const PairLoss pair = logistic_loss(ratio, 0);
       sum += beta_ * pair.loss - chosen_logp;
       spread_slope(batch, grad, s, (beta_ * pair.slope * chosen_odds.slope - 1) * chosen.mean_weight() * batch.scale);
-      spread_slope(batch, grad, s + 1, -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
+      spread_slope(batch, grad, s + 1,
+                   -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
       add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);

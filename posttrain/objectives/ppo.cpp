@@ -23,7 +23,8 @@ ValueTerm value_loss(double value, double old_value, double target, double clipr
   return out;
 }
 
-// Proximal policy optimisation (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the reward (Ziegler et al. 2019).
+// Proximal policy optimisation (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the
+// reward (Ziegler et al. 2019).
 class Ppo : public PenalisedPolicyGradient {
  public:
   Ppo() : PenalisedPolicyGradient(0.05) {}
@@ -52,7 +53,8 @@ class Ppo : public PenalisedPolicyGradient {
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    HONE_CHECK(!batch.returns.empty() || batch.num_tokens() == 0, "ppo: needs returns; they come from rewards and values");
+    HONE_CHECK(!batch.returns.empty() || batch.num_tokens() == 0,
+               "ppo: needs returns; they come from rewards and values");
     const double policy = policy_.evaluate(batch, grad, metrics);
     double count = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
@@ -74,16 +76,16 @@ class Ppo : public PenalisedPolicyGradient {
     }
     if (whiten_rewards_) whiten(rewards, false);
     for (const Sample* sample : samples) {
-      HONE_CHECK(sample->value.size() == sample->tokens.size(), "ppo: a sample of ", sample->tokens.size(), " tokens has ", sample->value.size(),
-                 " values");
+      HONE_CHECK(sample->value.size() == sample->tokens.size(), "ppo: a sample of ", sample->tokens.size(),
+                 " tokens has ", sample->value.size(), " values");
       for (size_t t = 0; t < sample->mask.size(); ++t)
         if (sample->mask[t] != 0) values.push_back(sample->value[t]);
     }
     advantages.resize(rewards.size());
     size_t begin = 0;
     for (const size_t count : steps) {
-      estimate_advantages(std::span(rewards).subspan(begin, count), std::span(values).subspan(begin, count), gamma_, lam_,
-                          std::span(advantages).subspan(begin, count));
+      estimate_advantages(std::span(rewards).subspan(begin, count), std::span(values).subspan(begin, count), gamma_,
+                          lam_, std::span(advantages).subspan(begin, count));
       begin += count;
     }
     for (size_t i = 0; i < values.size(); ++i) returns.push_back(advantages[i] + values[i]);
@@ -95,7 +97,8 @@ class Ppo : public PenalisedPolicyGradient {
   }
 
   double value_part(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
-    const std::span<const float> old_value = batch.old_value.empty() ? batch.value : batch.old_value, old_logp = denominator_logp(batch);
+    const std::span<const float> old_value = batch.old_value.empty() ? batch.value : batch.old_value,
+                                 old_logp = denominator_logp(batch);
     double loss = 0, tokens = 0, errors = 0, clipped = 0, ratios = 0, approx_kl = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
       const double weight = policy_.token_weight(batch, s) * vf_coef_;

@@ -6,8 +6,9 @@
 namespace hone {
 namespace {
 
-// REINFORCE++ (Hu et al. 2025): advantages brought to mean 0 and variance 1 over all tokens of a round, rather than within a group. A token's
-// advantage is its discounted return; with `baseline` it is the reply's reward less its group's mean. KL is in the reward either way.
+// REINFORCE++ (Hu et al. 2025): advantages brought to mean 0 and variance 1 over all tokens of a round, rather than
+// within a group. A token's advantage is its discounted return; with `baseline` it is the reply's reward less its
+// group's mean. KL is in the reward either way.
 class ReinforcePlusPlus : public PenalisedPolicyGradient {
  public:
   ReinforcePlusPlus() : PenalisedPolicyGradient(0) {}
@@ -55,7 +56,8 @@ class ReinforcePlusPlus : public PenalisedPolicyGradient {
   double gamma_ = 1;
 };
 
-[[maybe_unused]] const bool added = objectives().add("reinforce_plus_plus", [] { return std::unique_ptr<Objective>(new ReinforcePlusPlus); });
+[[maybe_unused]] const bool added =
+    objectives().add("reinforce_plus_plus", [] { return std::unique_ptr<Objective>(new ReinforcePlusPlus); });
 
 }  // namespace
 }  // namespace hone

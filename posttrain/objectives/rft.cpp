@@ -5,15 +5,17 @@
 namespace hone {
 namespace {
 
-// Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the model's own replies, of those
-// that reached a reward, or each weighed by its reward, or of each prompt's best alone.
+// Rejection-sampling fine-tuning, or expert iteration (Yuan et al. 2023; Anthony et al. 2017): the likelihood of the
+// model's own replies, of those that reached a reward, or each weighed by its reward, or of each prompt's best alone.
 class Rft : public Objective {
  public:
   void fields(Fields& f) override {
-    f("weight", weight_, "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
+    f("weight", weight_,
+      "accept: replies of at least `threshold`, alike; the others not | reward: each reply by its reward");
     f("threshold", threshold_, "accept: the reward from which on a reply is learnt");
     f("best_of_n", best_of_n_,
-      "of a prompt's replies at most this many are learnt: of the highest rewards, of equal ones those drawn first; 0 = all");
+      "of a prompt's replies at most this many are learnt: of the highest rewards, of equal ones those drawn first; 0 "
+      "= all");
     f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
   }
@@ -29,8 +31,9 @@ class Rft : public Objective {
     for (Group& group : groups) {
       std::vector<Sample*> ranked;
       for (Sample& sample : group.samples) ranked.push_back(&sample);
-      std::stable_sort(ranked.begin(), ranked.end(),
-                       [](const Sample* a, const Sample* b) { return a->judged != b->judged ? a->judged : a->reward > b->reward; });
+      std::stable_sort(ranked.begin(), ranked.end(), [](const Sample* a, const Sample* b) {
+        return a->judged != b->judged ? a->judged : a->reward > b->reward;
+      });
       for (size_t place = 0; place < ranked.size(); ++place) {
         Sample& sample = *ranked[place];
         const bool best = best_of_n_ == 0 || place < static_cast<size_t>(best_of_n_);

@@ -4,9 +4,9 @@
 namespace hone {
 namespace {
 
-// REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it, less the mean of its group's
-// others. As in TRL a reply is one action: its ratio is the product of its tokens', and clipped. verl's is importance_sampling_level = "token" with
-// loss_type = "dapo".
+// REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it,
+// less the mean of its group's others. As in TRL a reply is one action: its ratio is the product of its tokens', and
+// clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
 class Rloo : public PenalisedPolicyGradient {
  public:
   Rloo() : PenalisedPolicyGradient(0.05, {.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}

@@ -3,8 +3,8 @@
 namespace hone {
 namespace {
 
-// Simple preference optimisation (Meng et al. 2024, eq. 6): no reference; a reply's reward is beta times the mean log-prob of its tokens, and the
-// chosen one's is to be the higher by simpo_gamma.
+// Simple preference optimisation (Meng et al. 2024, eq. 6): no reference; a reply's reward is beta times the mean
+// log-prob of its tokens, and the chosen one's is to be the higher by simpo_gamma.
 class Simpo : public Objective {
  public:
   void fields(Fields& f) override {
@@ -12,7 +12,8 @@ class Simpo : public Objective {
     f("simpo_gamma", simpo_gamma_, "by how much the chosen reply's reward is to exceed the rejected one's");
     f("label_smoothing", label_smoothing_, "share of pairs whose preference is taken to be the wrong way round");
     f.require("beta", beta_ > 0, "beta must be above 0");
-    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5, "label_smoothing must be in [0, 0.5)");
+    f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
+              "label_smoothing must be in [0, 0.5)");
   }
   Needs needs() const override { return {.per = Per::pair}; }
 
@@ -20,7 +21,8 @@ class Simpo : public Objective {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
       const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
-      const double chosen_logp = chosen.logp * chosen.mean_weight(), rejected_logp = rejected.logp * rejected.mean_weight();
+      const double chosen_logp = chosen.logp * chosen.mean_weight(),
+                   rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss pair = logistic_loss(beta_ * (chosen_logp - rejected_logp) - simpo_gamma_, label_smoothing_);
       const double slope = beta_ * pair.slope * batch.scale;
       sum += pair.loss;

@@ -11,21 +11,28 @@ void ActorConfig::fields(Fields& f) {
   f("num_generations", num_generations, "replies of a prompt, judged against each other");
   f("sampling", sampling, "how replies are drawn");
   f("reward", reward, "judges the replies");
-  f("max_failure_rate", max_failure_rate, "share of a step's replies that a reward may fail to judge (its plug-in broke) before the run stops");
+  f("max_failure_rate", max_failure_rate,
+    "share of a step's replies that a reward may fail to judge (its plug-in broke) before the run stops");
   format.fields(f);
-  f.require("num_generations", num_generations > 0 && num_generations <= 65536, "num_generations must be in [1, 65536]");
+  f.require("num_generations", num_generations > 0 && num_generations <= 65536,
+            "num_generations must be in [1, 65536]");
   f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
 }
 
 Actor::Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
-    : sampler_(sampler), config_(config), tokenizer_(tokenizer), encoder_(config.format, tokenizer), judge_(config.reward, config.max_failure_rate) {
+    : sampler_(sampler),
+      config_(config),
+      tokenizer_(tokenizer),
+      encoder_(config.format, tokenizer),
+      judge_(config.reward, config.max_failure_rate) {
   config.reward.check();
 }
 
 Sample to_sample(const Request& request, Reply reply) {
   const std::vector<int32_t>& prompt = request.prompt;
   const std::vector<float>& logp = request.sampling.distribution_changes().empty() ? reply.logp : reply.truncated_logp;
-  HONE_CHECK(reply.failed || logp.size() == reply.ids.size(), "actor: a reply of ", reply.ids.size(), " tokens has ", logp.size(), " log-probs");
+  HONE_CHECK(reply.failed || logp.size() == reply.ids.size(), "actor: a reply of ", reply.ids.size(), " tokens has ",
+             logp.size(), " log-probs");
   Sample out;
   out.tokens = prompt;
   out.tokens.insert(out.tokens.end(), reply.ids.begin(), reply.ids.end());
@@ -52,7 +59,8 @@ Actor::Batch::~Batch() {
 }
 
 void Actor::Batch::ask(size_t i) {
-  tickets_[i] = actor_.sampler_.submit(requests_[i], [this, i](uint64_t, std::vector<Reply> replies) { answer(i, std::move(replies)); });
+  tickets_[i] = actor_.sampler_.submit(
+      requests_[i], [this, i](uint64_t, std::vector<Reply> replies) { answer(i, std::move(replies)); });
 }
 
 void Actor::Batch::answer(size_t i, std::vector<Reply> replies) {
@@ -88,7 +96,8 @@ std::vector<Group> Actor::Batch::take() {
   return std::move(groups_);
 }
 
-std::unique_ptr<Actor::Batch> Actor::ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids, int64_t oldest_version) {
+std::unique_ptr<Actor::Batch> Actor::ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
+                                         int64_t oldest_version) {
   std::unique_ptr<Batch> batch(new Batch(*this, tasks.size()));
   batch->oldest_version_ = oldest_version;
   batch->missing_ = std::ssize(tasks) * config_.num_generations;

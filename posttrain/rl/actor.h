@@ -1,5 +1,6 @@
 #pragma once
-// Actor: prompts in, judged groups out. It samples with the weights that its sampler has; a group is judged while the next ones are sampled.
+// Actor: prompts in, judged groups out. It samples with the weights that its sampler has; a group is judged while the
+// next ones are sampled.
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -22,8 +23,9 @@ struct ActorConfig {
   void fields(Fields& f);
 };
 
-// A reply as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed. behavior_logp is of the distribution that
-// the request's sampling drew from: the learner's own unless Sampling::distribution_changes() names a setting.
+// A reply as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed.
+// behavior_logp is of the distribution that the request's sampling drew from: the learner's own unless
+// Sampling::distribution_changes() names a setting.
 Sample to_sample(const Request& request, Reply reply);
 
 // One thread.
@@ -39,15 +41,17 @@ class Actor {
     ~Batch();
     // All replies are there and judged; waits so long for the judge, and never for replies.
     bool whole(std::chrono::milliseconds patience = {});
-    // The groups, once all replies are there: samples with behavior_logp, mask on what was drawn, reward and reward parts. A reply that could not be
-    // sampled is in its group unjudged. Waits for the judge, and throws what Judge::Round::finish does.
+    // The groups, once all replies are there: samples with behavior_logp, mask on what was drawn, reward and reward
+    // parts. A reply that could not be sampled is in its group unjudged. Waits for the judge, and throws what
+    // Judge::Round::finish does.
     std::vector<Group> take();
     int64_t missing() const { return missing_; }          // replies that are not there
     int64_t asked_again() const { return asked_again_; }  // replies of weights that were too old
 
    private:
     friend class Actor;
-    Batch(Actor& actor, size_t size) : actor_(actor), groups_(size), round_(actor.judge_, groups_), requests_(size), tickets_(size) {}
+    Batch(Actor& actor, size_t size)
+        : actor_(actor), groups_(size), round_(actor.judge_, groups_), requests_(size), tickets_(size) {}
     void ask(size_t i);
     void answer(size_t i, std::vector<Reply> replies);
 
@@ -60,14 +64,15 @@ class Actor {
     std::vector<size_t> stale_;                     // to be asked again
     int64_t missing_ = 0, asked_again_ = 0;
   };
-  // Asks for them. A request's number decides, with the seed, every draw. A request with a token drawn by weights older than oldest_version is asked
-  // again. The tasks are copied.
-  std::unique_ptr<Batch> ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids, int64_t oldest_version = 0);
+  // Asks for them. A request's number decides, with the seed, every draw. A request with a token drawn by weights older
+  // than oldest_version is asked again. The tasks are copied.
+  std::unique_ptr<Batch> ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
+                             int64_t oldest_version = 0);
   // Goes on with all that was asked; false when every reply is there.
   bool step() { return sampler_.step(); }
 
-  // ask() and step() until the batch is whole. first_id numbers the requests from there on. What is thrown leaves nothing behind: the same call may
-  // be made again.
+  // ask() and step() until the batch is whole. first_id numbers the requests from there on. What is thrown leaves
+  // nothing behind: the same call may be made again.
   std::vector<Group> gather(std::span<const Task* const> tasks, uint64_t first_id);
   std::vector<Group> gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids);
   int64_t failed_replies() const { return failed_; }

@@ -5,7 +5,8 @@
 namespace hone {
 
 void CurriculumConfig::fields(Fields& f) {
-  f("revisit_epochs", revisit_epochs, "tasks that are too easy or too hard are set aside for this many epochs; 0 = none is");
+  f("revisit_epochs", revisit_epochs,
+    "tasks that are too easy or too hard are set aside for this many epochs; 0 = none is");
   f("easy", easy, "too easy: the running pass rate is this or more");
   f("hard", hard, "too hard: the running pass rate is this or less");
   f("smoothing", smoothing, "share of the running pass rate that a new one leaves");
@@ -46,8 +47,9 @@ Metrics Curriculum::metrics() const {
     num_hard += hard(t);
     if (asked(t)) ++num_asked, sum += rates_[t];
   }
-  Metrics out{
-      {"curriculum/active", static_cast<double>(rates_.size()) - num_easy - num_hard}, {"curriculum/easy", num_easy}, {"curriculum/hard", num_hard}};
+  Metrics out{{"curriculum/active", static_cast<double>(rates_.size()) - num_easy - num_hard},
+              {"curriculum/easy", num_easy},
+              {"curriculum/hard", num_hard}};
   if (num_asked > 0) out["curriculum/pass_rate"] = sum / num_asked;
   return out;
 }
@@ -61,11 +63,12 @@ void Curriculum::save_state(StateSection& section) const {
 void Curriculum::load_state(const StateSection& section) {
   if (rates_.empty()) return;
   const auto read = [&](const char* name, auto& column) {
-    const auto found = std::find_if(section.tensors.begin(), section.tensors.end(), [&](const NamedTensor& t) { return t.name == name; });
+    const auto found = std::find_if(section.tensors.begin(), section.tensors.end(),
+                                    [&](const NamedTensor& t) { return t.name == name; });
     HONE_CHECK(found != section.tensors.end(), "curriculum state: ", name, " is missing");
     const Tensor own = host_view(std::span(column));
-    HONE_CHECK(found->tensor.dtype == own.dtype && found->tensor.size() == own.size(), "curriculum state: ", name, " has ", found->tensor.size(),
-               " entries, there are ", own.size(), " tasks");
+    HONE_CHECK(found->tensor.dtype == own.dtype && found->tensor.size() == own.size(), "curriculum state: ", name,
+               " has ", found->tensor.size(), " entries, there are ", own.size(), " tasks");
     std::copy_n(static_cast<const char*>(found->tensor.data), own.bytes(), static_cast<char*>(own.data));
   };
   read("curriculum.rates", rates_);

@@ -1,6 +1,6 @@
 #pragma once
-// Curriculum: tasks that the policy nearly always or nearly never solves teach little. They are set aside, and asked again some epochs later, in case
-// the policy has changed.
+// Curriculum: tasks that the policy nearly always or nearly never solves teach little. They are set aside, and asked
+// again some epochs later, in case the policy has changed.
 #include <vector>
 
 #include "core/config/fields.h"
@@ -17,8 +17,9 @@ struct CurriculumConfig {
   void fields(Fields& f);
 };
 
-// A task's running pass rate is its first group's pass rate p, then smoothing * rate + (1 - smoothing) * p. Rates of `easy` or more and of `hard` or
-// less set it aside; a task that was never asked is active. State: rates, and when each task was last asked.
+// A task's running pass rate is its first group's pass rate p, then smoothing * rate + (1 - smoothing) * p. Rates of
+// `easy` or more and of `hard` or less set it aside; a task that was never asked is active. State: rates, and when each
+// task was last asked.
 class Curriculum : public Stateful {
  public:
   Curriculum(const CurriculumConfig& config, int64_t num_tasks);
@@ -30,7 +31,8 @@ class Curriculum : public Stateful {
   // A reply passes with this reward or more.
   double threshold() const { return config_.threshold; }
 
-  // curriculum/{active, easy, hard}: tasks; curriculum/pass_rate: mean of the running rates. Nothing without a curriculum.
+  // curriculum/{active, easy, hard}: tasks; curriculum/pass_rate: mean of the running rates. Nothing without a
+  // curriculum.
   Metrics metrics() const;
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;

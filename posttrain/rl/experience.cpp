@@ -10,7 +10,8 @@
 namespace hone {
 
 Experience::Experience(std::vector<Group> judged) : groups(std::move(judged)) {
-  for (Group& group : groups) std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
+  for (Group& group : groups)
+    std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
   std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
   HONE_CHECK(!groups.empty(), "rl: not one reply of the step could be sampled (the log says why)");
 }
@@ -28,7 +29,8 @@ void Experience::set_values(std::vector<std::vector<float>> values) {
     for (Sample& sample : group.samples) sample.value = std::move(values[next++]);
 }
 
-void Experience::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version, bool exact_sampler) {
+void Experience::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
+                              bool exact_sampler) {
   const bool exact = exact_sampler && context.numerics() == Numerics::exact;
   std::vector<Sample*> foreign;
   std::vector<std::vector<int32_t>> sequences;
@@ -46,7 +48,8 @@ void Experience::set_old_logp(Context& context, Model& model, double temperature
   for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->old_logp = std::move(scores[i].logp);
 }
 
-std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const {
+std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, Per per, uint64_t seed,
+                                                                 uint64_t pass) const {
   if (count == 1) return {samples()};
   std::vector<std::vector<const Sample*>> units;
   for (const Group& group : groups) {
@@ -121,7 +124,8 @@ void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
     const Task& task = group.task;
     for (const Sample& sample : group.samples) {
       if (count-- == 0) return;
-      Json row = JsonObject{{"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
+      Json row = JsonObject{
+          {"step", step}, {"task", task.id}, {"prompt", task.rendered.empty() ? task.prompt : task.rendered}};
       if (!task.messages.empty()) row.set("messages", messages_json(task.messages));
       row.set("completion", sample.completion.text);
       row.set("answer", task.answer);

@@ -13,7 +13,8 @@ Json GroupWriter::add(const Group& group) {
     mask_.insert(mask_.end(), sample.mask.begin(), sample.mask.end());
     behavior_logp_.insert(behavior_logp_.end(), sample.behavior_logp.begin(), sample.behavior_logp.end());
     versions_.insert(versions_.end(), sample.versions.begin(), sample.versions.end());
-    versions_.resize(tokens_.size(), sample.weight_version);  // a reply that could not be sampled has none, and the reader drops them
+    versions_.resize(tokens_.size(),
+                     sample.weight_version);  // a reply that could not be sampled has none, and the reader drops them
     samples.push_back(JsonObject{{"tokens", sample.tokens.size()},
                                  {"reply", sample.completion.ids.size()},
                                  {"text", sample.completion.text},
@@ -39,9 +40,11 @@ GroupReader::GroupReader(const StateSection& section, std::function<const Task&(
 template <class T>
 std::vector<T> GroupReader::slice(const char* column, size_t count) const {
   const auto found = std::ranges::find_if(section_.tensors, [&](const NamedTensor& t) { return t.name == column; });
-  HONE_CHECK(found != section_.tensors.end() && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", column, " is missing");
+  HONE_CHECK(found != section_.tensors.end() && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", column,
+             " is missing");
   const std::span<const T> all = found->tensor.template as<T>();
-  HONE_CHECK(read_ + count <= all.size(), "saved groups: ", column, " has ", all.size(), " tokens, one at ", read_ + count, " is asked for");
+  HONE_CHECK(read_ + count <= all.size(), "saved groups: ", column, " has ", all.size(), " tokens, one at ",
+             read_ + count, " is asked for");
   return {all.begin() + static_cast<std::ptrdiff_t>(read_), all.begin() + static_cast<std::ptrdiff_t>(read_ + count)};
 }
 

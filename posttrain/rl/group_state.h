@@ -1,5 +1,6 @@
 #pragma once
-// Judged groups in a checkpoint's section: what is there once a token (ids, mask, log-prob, version) as tensors over all samples, the rest as JSON.
+// Judged groups in a checkpoint's section: what is there once a token (ids, mask, log-prob, version) as tensors over
+// all samples, the rest as JSON.
 #include <functional>
 #include <string>
 #include <vector>

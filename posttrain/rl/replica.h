@@ -13,11 +13,13 @@ namespace hone {
 class Replica final : public Sampler {
  public:
   using Make = std::function<std::unique_ptr<Sampler>(Context&, Model&)>;
-  // A copy of the learner's model as it is now, on the learner's device, or on one of its own where `device` names one; `make` gives the sampler that
-  // reads it. The learner must not change its weights until this returns.
+  // A copy of the learner's model as it is now, on the learner's device, or on one of its own where `device` names one;
+  // `make` gives the sampler that reads it. The learner must not change its weights until this returns.
   Replica(Context& learner_context, Model& learner, WeightQueue& weights, const std::string& device, const Make& make);
 
-  uint64_t submit(Request request, Engine::OnFinish on_finish) override { return sampler_->submit(std::move(request), std::move(on_finish)); }
+  uint64_t submit(Request request, Engine::OnFinish on_finish) override {
+    return sampler_->submit(std::move(request), std::move(on_finish));
+  }
   void cancel(uint64_t ticket) override { sampler_->cancel(ticket); }
   bool step() override { return sampler_->step(); }
   // Takes this version from the queue, or the oldest newer one there is.

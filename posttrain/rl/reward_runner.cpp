@@ -87,7 +87,8 @@ void Judge::Round::submit(size_t i) {
   const std::lock_guard lock(work_->mutex);
   work_->queue.push_back(&job);
   ++work_->unfinished;
-  if (work_->threads.size() < std::min(work_->num_threads, work_->unfinished)) work_->threads.emplace_back([work = work_.get()] { work->run(); });
+  if (work_->threads.size() < std::min(work_->num_threads, work_->unfinished))
+    work_->threads.emplace_back([work = work_.get()] { work->run(); });
   work_->changed.notify_all();
 }
 
@@ -145,13 +146,15 @@ void Judge::Round::finish() {
     for (size_t i = 0; i < job.samples.size(); ++i, ++total) {
       const Score& score = job.scores[i];
       if (score.failed && failed++ == 0) first = concat(job.task->id, ": ", score.note);
-      HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id, " is ", score.score);
+      HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id,
+                 " is ", score.score);
       write_score(judge.reward_.label(), job.scores[i], *job.samples[i]);
     }
   }
   if (static_cast<double>(failed) > judge.max_failure_rate_ * static_cast<double>(total))
-    throw RewardsFailed(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total, " replies could not be judged, max_failure_rate is ",
-                               judge.max_failure_rate_, "; ", first));
+    throw RewardsFailed(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total,
+                               " replies could not be judged, max_failure_rate is ", judge.max_failure_rate_, "; ",
+                               first));
 }
 
 void Judge::show(const Task& task, const Score& score) {

@@ -1,8 +1,9 @@
 #pragma once
 // Judge: gives the replies of groups their rewards while other groups are still being sampled.
 //
-// A reply that its reward skipped (every part of it, for a composite) or failed on is left unjudged: reward 0, empty mask, counted. Failures are
-// shown, once each, and past a rate they end the round with an Error: they never become a score.
+// A reply that its reward skipped (every part of it, for a composite) or failed on is left unjudged: reward 0, empty
+// mask, counted. Failures are shown, once each, and past a rate they end the round with an Error: they never become a
+// score.
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -14,7 +15,8 @@
 
 namespace hone {
 
-// More replies than allowed could not be judged. Nothing has been learned from the round; it can be sampled and judged again.
+// More replies than allowed could not be judged. Nothing has been learned from the round; it can be sampled and judged
+// again.
 class RewardsFailed : public Error {
  public:
   using Error::Error;
@@ -22,10 +24,12 @@ class RewardsFailed : public Error {
 
 class Judge {
  public:
-  // max_failure_rate: the share of a round's judged replies that may fail. The reward is the caller's and must outlive the judge.
+  // max_failure_rate: the share of a round's judged replies that may fail. The reward is the caller's and must outlive
+  // the judge.
   Judge(const RewardSpec& reward, double max_failure_rate) : reward_(reward), max_failure_rate_(max_failure_rate) {}
 
-  // The groups of one call for experience. Which thread judges a group, and when, changes nothing in what comes out. One thread.
+  // The groups of one call for experience. Which thread judges a group, and when, changes nothing in what comes out.
+  // One thread.
   class Round {
    public:
     // `groups` stays in place while the round lives.
@@ -35,9 +39,9 @@ class Judge {
     void submit(size_t i);
     // Whether finish() has nothing to wait for; waits so long for it.
     bool judged(std::chrono::milliseconds patience);
-    // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order. Throws RewardsFailed; what a
-    // reward threw (of several groups the first's); an Error that names the task whose score is not finite. A reward that uses the device is called
-    // here, on this thread.
+    // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order.
+    // Throws RewardsFailed; what a reward threw (of several groups the first's); an Error that names the task whose
+    // score is not finite. A reward that uses the device is called here, on this thread.
     void finish();
 
    private:

@@ -19,8 +19,8 @@ void RewardWatch::observe_reward(const std::string& name, std::span<const double
   if (least != most) return;
   constant.value = least;
   if (++constant.steps < patience) return;
-  warn_once("reward " + name, concat(name.empty() ? std::string("the reward") : "the reward's part '" + name + "'", " was ", least,
-                                     " for every completion of ", patience,
+  warn_once("reward " + name, concat(name.empty() ? std::string("the reward") : "the reward's part '" + name + "'",
+                                     " was ", least, " for every completion of ", patience,
                                      " steps in a row: it never varies. Do the completions end, and does "
                                      "the reward read the right column? (samples.jsonl has some)"));
 }
@@ -43,9 +43,11 @@ void RewardWatch::observe(std::span<const Group> groups) {
   if (!comparable) return;
   flat_steps_ = any_differs ? 0 : flat_steps_ + 1;
   if (flat_steps_ >= patience)
-    warn_once("groups", concat("in ", patience,
-                               " steps in a row every group had zero variance: the completions of each prompt earned the same. "
-                               "Objectives that compare them have no gradient (are the tasks too easy or too hard? filter_groups, curriculum)"));
+    warn_once("groups",
+              concat("in ", patience,
+                     " steps in a row every group had zero variance: the completions of each prompt earned the same. "
+                     "Objectives that compare them have no gradient (are the tasks too easy or too hard? "
+                     "filter_groups, curriculum)"));
 }
 
 }  // namespace hone

@@ -1,5 +1,6 @@
 #pragma once
-// RewardWatch: says in the log when rewards stop telling completions apart. Training then goes on without a gradient, and nothing else would show it.
+// RewardWatch: says in the log when rewards stop telling completions apart. Training then goes on without a gradient,
+// and nothing else would show it.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,8 +14,9 @@ namespace hone {
 
 class RewardWatch {
  public:
-  // One step's judged groups. Warns once of each: `patience` steps in a row in which no group's rewards differed (groups of two or more completions),
-  // and in which the reward, or a part of it, was the same number for every completion.
+  // One step's judged groups. Warns once of each: `patience` steps in a row in which no group's rewards differed
+  // (groups of two or more completions), and in which the reward, or a part of it, was the same number for every
+  // completion.
   void observe(std::span<const Group> groups);
 
   static constexpr int64_t patience = 3;

@@ -10,10 +10,12 @@ namespace hone {
 
 void RolloutsConfig::fields(Fields& f) {
   f("max_staleness", max_staleness,
-    "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many rounds ahead are "
+    "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many "
+    "rounds ahead are "
     "written while the learner learns; 0 = synchronous");
   f("deterministic", deterministic,
-    "with max_staleness above 0: one version of the weights draws a round, and the run repeats bit for bit; false: new weights are taken in "
+    "with max_staleness above 0: one version of the weights draws a round, and the run repeats bit for bit; false: new "
+    "weights are taken in "
     "the middle of replies, and rounds overlap");
   f.require("max_staleness", max_staleness >= 0 && max_staleness <= 64, "max_staleness must be in [0, 64]");
 }
@@ -22,7 +24,8 @@ Metrics staleness_of(std::span<const Group> groups, int64_t step) {
   double sum = 0, tokens = 0, oldest = 0, mixed = 0, replies = 0;
   for (const Group& group : groups)
     for (const Sample& sample : group.samples) {
-      const auto drawn = std::span(sample.versions).last(std::min(sample.completion.ids.size(), sample.versions.size()));
+      const auto drawn =
+          std::span(sample.versions).last(std::min(sample.completion.ids.size(), sample.versions.size()));
       if (drawn.empty()) continue;
       for (const int64_t version : drawn) sum += static_cast<double>(step - version);
       tokens += static_cast<double>(drawn.size());
@@ -34,9 +37,14 @@ Metrics staleness_of(std::span<const Group> groups, int64_t step) {
   return {{"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / replies}};
 }
 
-Rollouts::Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds, int64_t num_steps,
-                   RolloutSource source)
-    : config_(config), actor_config_(actor), tokenizer_(tokenizer), rounds_(rounds), num_steps_(num_steps), source_(std::move(source)) {}
+Rollouts::Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
+                   int64_t num_steps, RolloutSource source)
+    : config_(config),
+      actor_config_(actor),
+      tokenizer_(tokenizer),
+      rounds_(rounds),
+      num_steps_(num_steps),
+      source_(std::move(source)) {}
 
 Rollouts::~Rollouts() {
   const std::lock_guard lock(mutex_);
@@ -45,8 +53,10 @@ Rollouts::~Rollouts() {
 }
 
 void Rollouts::make_maker(int64_t step) {
-  const Clock clock{
-      .max_staleness = config_.max_staleness, .deterministic = config_.deterministic || !ahead(), .first = step, .num_steps = num_steps_};
+  const Clock clock{.max_staleness = config_.max_staleness,
+                    .deterministic = config_.deterministic || !ahead(),
+                    .first = step,
+                    .num_steps = num_steps_};
   sampler_ = source_.make();
   maker_.emplace(clock, step + std::ssize(ready_), *sampler_, actor_config_, tokenizer_, rounds_);
 }
@@ -99,8 +109,9 @@ Rollouts::Next Rollouts::take_ready(int64_t step) {
   HONE_CHECK(round.number == step, "rollouts: round ", round.number, " is there for step ", step);
   for (const Group& group : round.groups)
     for (const Sample& sample : group.samples)
-      HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness, "rollouts: ", group.task.id,
-                 " was drawn by version ", sample.weight_version, ", step ", step, " learns from it, and max_staleness is ", config_.max_staleness);
+      HONE_CHECK(sample.versions.empty() || step - sample.weight_version <= config_.max_staleness,
+                 "rollouts: ", group.task.id, " was drawn by version ", sample.weight_version, ", step ", step,
+                 " learns from it, and max_staleness is ", config_.max_staleness);
   if (ahead()) taken_ = round;
   return {std::move(round.groups), std::move(round.metrics)};
 }
@@ -133,7 +144,9 @@ Rollouts::Next Rollouts::next(int64_t step) {
   newest_ = step;
   if (!thread_.joinable()) thread_ = std::jthread([this] { run(); });
   changed_.notify_all();
-  Metrics own{{"queue/rounds", static_cast<double>(ready_.size())}, {"queue/replies", static_cast<double>(missing_)}, {"time/publish", keep_seconds}};
+  Metrics own{{"queue/rounds", static_cast<double>(ready_.size())},
+              {"queue/replies", static_cast<double>(missing_)},
+              {"time/publish", keep_seconds}};
   const Stopwatch waiting;
   changed_.wait(lock, [this] { return failure_ || (made_ && !ready_.empty()); });
   const double waited = waiting.seconds(), since = std::exchange(since_next_, Stopwatch()).seconds();
@@ -157,14 +170,17 @@ int64_t Rollouts::failed_replies() const {
 void Rollouts::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
   const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // that the newest weights allow
-  changed_.wait(lock, [&] { return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last; });
+  changed_.wait(lock, [&] {
+    return failure_ || !thread_.joinable() || (ready_.empty() ? newest_ : ready_.back().number) >= last;
+  });
   rounds_.save_state(section);
   saved_ = {};
   JsonArray rounds;
   for (const MadeRound& round : ready_) {
     JsonArray groups;
     for (const Group& group : round.groups) groups.push_back(saved_.add(group));
-    rounds.push_back(JsonObject{{"number", round.number}, {"metrics", metrics_json(round.metrics)}, {"groups", std::move(groups)}});
+    rounds.push_back(
+        JsonObject{{"number", round.number}, {"metrics", metrics_json(round.metrics)}, {"groups", std::move(groups)}});
   }
   section.values.set("max_staleness", config_.max_staleness);
   section.values.set("ready", std::move(rounds));
@@ -175,14 +191,16 @@ void Rollouts::load_state(const StateSection& section) {
   rounds_.load_state(section);
   const int64_t staleness = section.values.at("max_staleness", "rounds").as_int("max_staleness");
   const JsonArray& rounds = section.values.at("ready", "rounds").as_array("ready");
-  HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness, "the checkpoint holds rounds made with max_staleness ", staleness, ", it is ",
-             config_.max_staleness, " now: go on with that, or a larger one");
+  HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness,
+             "the checkpoint holds rounds made with max_staleness ", staleness, ", it is ", config_.max_staleness,
+             " now: go on with that, or a larger one");
   GroupReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
   for (const Json& saved : rounds) {
     MadeRound& round = ready_.emplace_back();
     round.number = saved.at("number", "rounds").as_int("number");
     round.metrics = metrics_of(saved.at("metrics", "rounds"));
-    for (const Json& group : saved.at("groups", "rounds").as_array("groups")) round.groups.push_back(reader.next(group));
+    for (const Json& group : saved.at("groups", "rounds").as_array("groups"))
+      round.groups.push_back(reader.next(group));
   }
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 // Rollouts: rounds of judged experience for the learner, made up to max_staleness rounds ahead of it.
 //
-// The clock counts steps: step r learns from round r, and version r of the weights is what step r begins with. Round r is begun once version
-// r - max_staleness is there, and not before: none of its tokens is older, and no more than max_staleness rounds are ahead of the learner.
+// The clock counts steps: step r learns from round r, and version r of the weights is what step r begins with. Round r
+// is begun once version r - max_staleness is there, and not before: none of its tokens is older, and no more than
+// max_staleness rounds are ahead of the learner.
 //
 //   max_staleness = 0   round r is made in next(r), by its caller: the synchronous run.
-//   deterministic       rounds are made one after another, round r by version max(0, r - max_staleness) alone: a run repeats bit for bit.
-//   otherwise           rounds overlap, new weights are taken as soon as they are there, and replies that are being written go on under them.
+//   deterministic       rounds are made one after another, round r by version max(0, r - max_staleness) alone: a run
+//   repeats bit for bit. otherwise           rounds overlap, new weights are taken as soon as they are there, and
+//   replies that are being written go on under them.
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -30,9 +32,11 @@ struct RolloutsConfig {
 
 // Where replies and weights come from.
 struct RolloutSource {
-  // Makes the sampler, on the thread that uses it until its end: a thread of its own with max_staleness above 0. The learner waits meanwhile.
+  // Makes the sampler, on the thread that uses it until its end: a thread of its own with max_staleness above 0. The
+  // learner waits meanwhile.
   std::function<std::unique_ptr<Sampler>()> make;
-  // With max_staleness above 0, on the learner's thread: keeps its weights as they are now for the sampler to publish as this version.
+  // With max_staleness above 0, on the learner's thread: keeps its weights as they are now for the sampler to publish
+  // as this version.
   std::function<void(int64_t version)> keep = {};
 };
 
@@ -40,19 +44,21 @@ struct RolloutSource {
 class Rollouts : public Stateful {
  public:
   // Everything is the caller's and must outlive it. num_steps: of the whole stage.
-  Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds, int64_t num_steps,
-           RolloutSource source);
+  Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
+           int64_t num_steps, RolloutSource source);
   ~Rollouts() override;
 
   struct Next {
     std::vector<Group> groups;
     Metrics metrics;  // MadeRound's; with max_staleness above 0 those of docs/async.md, too
   };
-  // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what making a round threw,
-  // once the rounds that were whole before are used up: all that was under way will be asked again.
+  // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what
+  // making a round threw, once the rounds that were whole before are used up: all that was under way will be asked
+  // again.
   Next next(int64_t step);
-  // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without staleness the round is asked
-  // again: the same weights draw the same completions, which are judged anew. Otherwise it is ready again, as it was.
+  // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without
+  // staleness the round is asked again: the same weights draw the same completions, which are judged anew. Otherwise it
+  // is ready again, as it was.
   void give_back();
   int64_t failed_replies() const;
 
@@ -94,8 +100,8 @@ class Rollouts : public Stateful {
   std::jthread thread_;  // last: it ends before the rest goes
 };
 
-// How old the tokens that were drawn for these groups are where the weights are version `step`: staleness/{mean, max}, and staleness/partial_ratio,
-// the share of replies that more than one version drew.
+// How old the tokens that were drawn for these groups are where the weights are version `step`: staleness/{mean, max},
+// and staleness/partial_ratio, the share of replies that more than one version drew.
 Metrics staleness_of(std::span<const Group> groups, int64_t step);
 
 }  // namespace hone

@@ -9,13 +9,15 @@
 namespace hone {
 
 bool RoundMaker::may_begin(int64_t newest) const {
-  return next_ < clock_.num_steps && next_ - clock_.max_staleness <= newest && (underway_.empty() || !clock_.deterministic);
+  return next_ < clock_.num_steps && next_ - clock_.max_staleness <= newest &&
+         (underway_.empty() || !clock_.deterministic);
 }
 
 // By the deterministic clock a round has one version, so that weights wait for the round before it to end.
 void RoundMaker::publish(int64_t newest) {
   int64_t due = newest;
-  if (clock_.deterministic) due = underway_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
+  if (clock_.deterministic)
+    due = underway_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
   if (due <= version_) return;
   sampler_.publish(due);
   version_ = sampler_.version();
@@ -41,7 +43,8 @@ void RoundMaker::advance(Underway& of) {
 
 MadeRound RoundMaker::hand_over(Underway of) {
   MadeRound out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
-  if (const auto tokens = out.metrics.find("rollout/generated_tokens"); tokens != out.metrics.end() && writing_seconds_ > 0)
+  if (const auto tokens = out.metrics.find("rollout/generated_tokens");
+      tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);
   if (clock_.max_staleness > 0) out.metrics["staleness/dropped"] = of.dropped;
   out.groups = rounds_.finish(std::move(of.round), out.metrics);
@@ -56,9 +59,11 @@ std::vector<MadeRound> RoundMaker::turn(int64_t newest) {
   writing_seconds_ += watch.seconds();
   for (Underway& of : underway_) advance(of);
   std::vector<MadeRound> out;
-  for (; !underway_.empty() && !underway_.front().batch; underway_.pop_front()) out.push_back(hand_over(std::move(underway_.front())));
+  for (; !underway_.empty() && !underway_.front().batch; underway_.pop_front())
+    out.push_back(hand_over(std::move(underway_.front())));
   constexpr std::chrono::milliseconds patience(5);
-  if (!writing && out.empty() && !underway_.empty()) underway_.front().batch->whole(patience);  // nothing but judges to wait for
+  if (!writing && out.empty() && !underway_.empty())
+    underway_.front().batch->whole(patience);  // nothing but judges to wait for
   return out;
 }
 

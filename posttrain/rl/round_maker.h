@@ -1,5 +1,6 @@
 #pragma once
-// RoundMaker: makes rounds of judged experience one after another, or several at once, by the clock that posttrain/rl/rollouts.h describes.
+// RoundMaker: makes rounds of judged experience one after another, or several at once, by the clock that
+// posttrain/rl/rollouts.h describes.
 #include <deque>
 #include <memory>
 
@@ -25,14 +26,17 @@ struct MadeRound {
 // One thread.
 class RoundMaker {
  public:
-  // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is published yet.
-  RoundMaker(const Clock& clock, int64_t next_round, Sampler& sampler, const ActorConfig& config, const Tokenizer& tokenizer, Rounds& rounds)
+  // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is
+  // published yet.
+  RoundMaker(const Clock& clock, int64_t next_round, Sampler& sampler, const ActorConfig& config,
+             const Tokenizer& tokenizer, Rounds& rounds)
       : clock_(clock), next_(next_round), sampler_(sampler), actor_(sampler, tokenizer, config), rounds_(rounds) {}
 
   // There is nothing to do before a version newer than this one is there.
   bool idle(int64_t newest) const { return underway_.empty() && !may_begin(newest); }
-  // A moment's work where this version is the newest: publishes what is due, begins rounds, goes on with replies. Returns the rounds that are whole
-  // now, in order. What is thrown leaves the rounds under way as they are: abandon() them.
+  // A moment's work where this version is the newest: publishes what is due, begins rounds, goes on with replies.
+  // Returns the rounds that are whole now, in order. What is thrown leaves the rounds under way as they are: abandon()
+  // them.
   std::vector<MadeRound> turn(int64_t newest);
   // Drops what is under way; it will be asked again, first.
   void abandon();

@@ -11,17 +11,21 @@
 namespace hone {
 
 void FilterGroups::fields(Fields& f) {
-  f("enable", enable, "dynamic sampling: a step learns from groups alone whose replies do not all earn the same; other prompts replace the others");
+  f("enable", enable,
+    "dynamic sampling: a step learns from groups alone whose replies do not all earn the same; other prompts replace "
+    "the others");
   f("metric", metric, "what must differ: a part of the reward by its name; empty = the reward");
   f("max_num_gen_batches", max_num_gen_batches, "batches of prompts sampled for one step, at most");
-  f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000, "max_num_gen_batches must be in [1, 10000]");
+  f.require("max_num_gen_batches", max_num_gen_batches > 0 && max_num_gen_batches <= 10000,
+            "max_num_gen_batches must be in [1, 10000]");
 }
 
 void RoundConfig::fields(Fields& f) {
   f("prompts_per_step", prompts_per_step, "prompts sampled for each round of experience");
   f("filter_groups", filter_groups, "dynamic sampling");
   f("curriculum", curriculum, "which prompts are asked");
-  f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_batch, concat("prompts_per_step must be in [1, ", max_batch, "]"));
+  f.require("prompts_per_step", prompts_per_step > 0 && prompts_per_step <= max_batch,
+            concat("prompts_per_step must be in [1, ", max_batch, "]"));
 }
 
 bool differs(const Group& group, const std::string& metric) {
@@ -43,8 +47,8 @@ static void check_metric(std::span<const Group> groups, const std::string& metri
   for (const Group& group : groups)
     for (const Sample& sample : group.samples)
       for (const auto& [name, score] : sample.reward_parts) known.insert(name);
-  HONE_CHECK(metric.empty() || known.empty() || known.contains(metric), "filter_groups: the reward has no part '", metric, "'; it has ",
-             join(std::vector(known.begin(), known.end())));
+  HONE_CHECK(metric.empty() || known.empty() || known.contains(metric), "filter_groups: the reward has no part '",
+             metric, "'; it has ", join(std::vector(known.begin(), known.end())));
 }
 
 Rounds::Rounds(const RoundConfig& config, std::span<const Task> tasks, uint64_t seed)
@@ -92,7 +96,8 @@ void Rounds::take(Round& round, std::vector<Group> groups) {
 std::vector<Group> Rounds::finish(Round round, Metrics& metrics) {
   const FilterGroups& filter = config_.filter_groups;
   for (size_t i = 0; i < round.asked.size(); ++i)
-    if (round.rated[i] > 0) curriculum_.record(round.asked[i].task, round.asked[i].epoch, round.passed[i] / round.rated[i]);
+    if (round.rated[i] > 0)
+      curriculum_.record(round.asked[i].task, round.asked[i].epoch, round.passed[i] / round.rated[i]);
   metrics.merge(curriculum_.metrics());
   std::vector<Group> kept = std::move(round.kept), dropped = std::move(round.dropped);
   if (!filter.enable) return kept;
@@ -103,9 +108,10 @@ std::vector<Group> Rounds::finish(Round round, Metrics& metrics) {
   if (round.judged > 0) metrics["filter_groups/reward"] = round.reward / round.judged;
   const size_t fill = wanted - kept.size();
   if (fill > 0)
-    log::warning("filter_groups: of ", round.asked.size(), " prompts in ", round.batches, " batches ", kept.size(), " had replies that differ in ",
-                 filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
-                 " are wanted; the step learns from fewer (are the tasks too easy or too hard? max_num_gen_batches is the bound)");
+    log::warning("filter_groups: of ", round.asked.size(), " prompts in ", round.batches, " batches ", kept.size(),
+                 " had replies that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
+                 " are wanted; the step learns from fewer (are the tasks too easy or too hard? max_num_gen_batches is "
+                 "the bound)");
   std::move(dropped.begin(), dropped.begin() + static_cast<std::ptrdiff_t>(fill), std::back_inserter(kept));
   for (auto group = dropped.begin() + static_cast<std::ptrdiff_t>(fill); group != dropped.end(); ++group)
     for (const Sample& sample : group->samples)
@@ -114,7 +120,8 @@ std::vector<Group> Rounds::finish(Round round, Metrics& metrics) {
 }
 
 void Rounds::abandon(std::span<const Round> rounds) {
-  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round) again_.insert(again_.begin(), round->asked.begin(), round->asked.end());
+  for (auto round = rounds.rbegin(); round != rounds.rend(); ++round)
+    again_.insert(again_.begin(), round->asked.begin(), round->asked.end());
 }
 
 const Task& Rounds::task(const std::string& id) const {
@@ -140,7 +147,8 @@ void Rounds::load_state(const StateSection& section) {
     HONE_CHECK(asked.size() == 3, "rounds state: asked_again has an entry of ", asked.size(), " numbers, not 3");
     again_.push_back({asked[0].as_int(), asked[1].as_int(), static_cast<uint64_t>(asked[2].as_int())});
     const int64_t task = again_.back().task;
-    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is asked again, there are ", tasks_.size());
+    HONE_CHECK(task >= 0 && task < std::ssize(tasks_), "rounds state: task ", task, " is asked again, there are ",
+               tasks_.size());
   }
 }
 

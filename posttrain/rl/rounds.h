@@ -10,7 +10,8 @@
 
 namespace hone {
 
-// Dynamic sampling (DAPO: Yu et al. 2025, section 3.2), by verl's names: groups whose replies all earn the same are dropped, and other tasks asked.
+// Dynamic sampling (DAPO: Yu et al. 2025, section 3.2), by verl's names: groups whose replies all earn the same are
+// dropped, and other tasks asked.
 struct FilterGroups {
   bool enable = false;
   std::string metric;  // what must differ: the reward, or the part of it by this name
@@ -43,21 +44,21 @@ struct Round {
   std::vector<double> passed, rated;  // of each whose group is there: judged replies that passed, and judged replies
 };
 
-// State: the order's position, the curriculum, and what was asked and never learned from. Several rounds may be on their way at once; they are
-// finished in the order they were begun in.
+// State: the order's position, the curriculum, and what was asked and never learned from. Several rounds may be on
+// their way at once; they are finished in the order they were begun in.
 class Rounds : public Stateful {
  public:
   // The tasks are the caller's and must outlive it.
   Rounds(const RoundConfig& config, std::span<const Task> tasks, uint64_t seed);
 
-  // What the round asks next: prompts_per_step tasks, then, with filter_groups, as many as groups are missing until all differ or
-  // max_num_gen_batches were asked for. Nothing: the round is whole.
+  // What the round asks next: prompts_per_step tasks, then, with filter_groups, as many as groups are missing until all
+  // differ or max_num_gen_batches were asked for. Nothing: the round is whole.
   std::vector<Asked> ask(Round& round);
   // The judged groups of what was asked last, in order.
   void take(Round& round, std::vector<Group> groups);
-  // A whole round's prompts_per_step groups; where too few differ, the first that were dropped fill it up, with a warning. The curriculum learns what
-  // passed. Adds filter_groups/{num_gen_batches, kept_ratio, reward: of all that was sampled}, the counts of samples that were dropped, and the
-  // curriculum's metrics.
+  // A whole round's prompts_per_step groups; where too few differ, the first that were dropped fill it up, with a
+  // warning. The curriculum learns what passed. Adds filter_groups/{num_gen_batches, kept_ratio, reward: of all that
+  // was sampled}, the counts of samples that were dropped, and the curriculum's metrics.
   std::vector<Group> finish(Round round, Metrics& metrics);
   // Nothing of the rounds will be learned from: what they asked is asked again, first and by the same numbers.
   void abandon(std::span<const Round> rounds);

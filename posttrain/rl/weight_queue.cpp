@@ -4,7 +4,9 @@
 
 namespace hone {
 
-static Tensor as_values(const Buffer& bytes, const Tensor& like) { return {bytes.data(), like.dtype, like.device, like.dims()}; }
+static Tensor as_values(const Buffer& bytes, const Tensor& like) {
+  return {bytes.data(), like.dtype, like.device, like.dims()};
+}
 
 void WeightQueue::push(int64_t version) {
   const Tensor values = model_.trained_values();
@@ -28,7 +30,8 @@ WeightQueue::Kept WeightQueue::take(int64_t version) {
 int64_t WeightQueue::pop(int64_t version, Context& context, Model& copy) {
   const Kept kept = take(version);
   const Tensor values = copy.trained_values();
-  HONE_CHECK(values.bytes() == kept.bytes->size(), "weight queue: a copy of ", values.bytes(), " bytes, the weights have ", kept.bytes->size());
+  HONE_CHECK(values.bytes() == kept.bytes->size(), "weight queue: a copy of ", values.bytes(),
+             " bytes, the weights have ", kept.bytes->size());
   context.copy(values, as_values(*kept.bytes, values));
   context.synchronize();
   return kept.version;

@@ -31,7 +31,8 @@ WorkerSetup setup_of(const Run& run) {
 
 std::shared_ptr<const WeightBlocks> frozen_blocks(Run& run) {
   const Tensor all = run.model->flat_values();
-  return std::make_shared<WeightBlocks>(run.device, Tensor(all.data, DType::u8, all.device, {WeightLayout::of(*run.model).frozen_bytes}));
+  return std::make_shared<WeightBlocks>(
+      run.device, Tensor(all.data, DType::u8, all.device, {WeightLayout::of(*run.model).frozen_bytes}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Training on single completions that are each desirable or not (TRL's unpaired preferences). Each comes with the completion of another prompt, which
-// is not trained on: its log-probs, taken before a step, tell the objective how far the whole step's policy is from the reference.
+// Training on single completions that are each desirable or not (TRL's unpaired preferences). Each comes with the
+// completion of another prompt, which is not trained on: its log-probs, taken before a step, tell the objective how far
+// the whole step's policy is from the reference.
 #include "posttrain/offline_stage.h"
 #include "posttrain/preference_data.h"
 
@@ -11,14 +12,17 @@ class Labelled : public OfflineStage<LabelledSource> {
   Labelled() : OfflineStage({"kto", 16, "labelled completions", 1e-6}, 1) {}
 
  protected:
-  std::vector<Group> load(const LabelledSource& source, const Tokenizer& tokenizer) const override { return load_labelled(source, tokenizer); }
+  std::vector<Group> load(const LabelledSource& source, const Tokenizer& tokenizer) const override {
+    return load_labelled(source, tokenizer);
+  }
 
   OfflineTraining::Prepare prepare(Run& run) override {
     return [this, &run, credited = std::vector<Group>()](std::span<Group* const> batch, MetricSums& metrics) mutable {
       credited.clear();
       std::vector<std::vector<int32_t>> mismatched;
       for (const Group* group : batch) credited.push_back(*group), mismatched.push_back(group->samples.at(1).tokens);
-      std::vector<TokenScores> scores = score_sequences(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
+      std::vector<TokenScores> scores =
+          score_sequences(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i) credited[i].samples[1].old_logp = std::move(scores[i].logp);
       training_.objective().credit(credited, metrics);
       std::vector<const Sample*> out;

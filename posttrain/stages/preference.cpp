@@ -10,7 +10,9 @@ class Preference : public OfflineStage<PreferenceSource> {
   Preference() : OfflineStage({"dpo", 16, "pairs", 1e-6}, 2) {}
 
  protected:
-  std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override { return load_preferences(source, tokenizer); }
+  std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
+    return load_preferences(source, tokenizer);
+  }
 };
 
 [[maybe_unused]] const bool added = stages().add("preference", [] { return std::unique_ptr<Stage>(new Preference); });

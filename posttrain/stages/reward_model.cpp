@@ -1,5 +1,6 @@
-// Training a reward model on pairs of a better and a worse completion: the score of the one is to exceed that of the other. Its checkpoints are
-// sequence classifiers; the model that the stage began with is what the next stage goes on with.
+// Training a reward model on pairs of a better and a worse completion: the score of the one is to exceed that of the
+// other. Its checkpoints are sequence classifiers; the model that the stage began with is what the next stage goes on
+// with.
 #include "posttrain/reward_model.h"
 
 #include "posttrain/offline_stage.h"
@@ -13,12 +14,15 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   RewardModelStage() : OfflineStage({"bradley_terry", 16, "pairs", 1e-4}, 2) {}
   void fields(Fields& f) override {
     data_.fields(f);
-    f("margin", data_.margin, "template of a number by which the chosen completion's score is to exceed the other's; empty = 0");
+    f("margin", data_.margin,
+      "template of a number by which the chosen completion's score is to exceed the other's; empty = 0");
     training_.fields(f);
   }
   std::string default_name() const override { return "reward_model"; }
   bool passes_model_on() const override { return false; }
-  StepShape step_shape(const ModelShape&, const Tokenizer*) const override { return training_.step_shape(data_.sample.max_length + 1, 2); }
+  StepShape step_shape(const ModelShape&, const Tokenizer*) const override {
+    return training_.step_shape(data_.sample.max_length + 1, 2);
+  }
 
  protected:
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
@@ -32,7 +36,8 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   }
 };
 
-[[maybe_unused]] const bool added = stages().add("reward_model", [] { return std::unique_ptr<Stage>(new RewardModelStage); });
+[[maybe_unused]] const bool added =
+    stages().add("reward_model", [] { return std::unique_ptr<Stage>(new RewardModelStage); });
 
 }  // namespace
 }  // namespace hone

@@ -66,10 +66,12 @@ class Rl : public Stage {
     rollouts_.fields(f);
     f("num_iterations", num_iterations_, "passes over a round's samples");
     f("mini_batches", mini_batches_, "optimizer updates each pass is cut into");
-    f("log_samples", log_samples_, "completions of a step that go to samples.jsonl, group by group; -1 = all, 0 = none");
+    f("log_samples", log_samples_,
+      "completions of a step that go to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
     objective_.fields(f);
-    f("critic", loop_.trainer.critic, "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
+    f("critic", loop_.trainer.critic,
+      "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
     const Objective& objective = *objective_.made;
     f.require("objective", objective.needs().per != Per::pair,
               concat(objective_.objective,
@@ -81,12 +83,15 @@ class Rl : public Stage {
     f.require("log_samples", log_samples_ >= -1, "log_samples must be -1 (all), 0 (none) or more");
     f.require("mini_batches", mini_batches_ > 0 && mini_batches_ <= rounds_.prompts_per_step * actor_.num_generations,
               "mini_batches must be in [1, prompts_per_step * num_generations]");
-    f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1, "filter_groups needs num_generations above 1");
-    f.require("num_generations", actor_.num_generations > 1 || !objective.compares_group(),
-              concat(objective_.objective,
-                     " compares the completions of a prompt with each other: of num_generations = 1 it has no gradient; "
-                     "give 2 or more"));
-    f.require("sampling", (actor_.sampling.temperature > 0 && actor_.sampling.top_k != 1) || !objective.compares_group(),
+    f.require("filter_groups", !rounds_.filter_groups.enable || actor_.num_generations > 1,
+              "filter_groups needs num_generations above 1");
+    f.require(
+        "num_generations", actor_.num_generations > 1 || !objective.compares_group(),
+        concat(objective_.objective,
+               " compares the completions of a prompt with each other: of num_generations = 1 it has no gradient; "
+               "give 2 or more"));
+    f.require("sampling",
+              (actor_.sampling.temperature > 0 && actor_.sampling.top_k != 1) || !objective.compares_group(),
               concat(objective_.objective,
                      " compares the completions of a prompt with each other, and greedy sampling (temperature = 0, or "
                      "top_k = 1) draws the same one each time: it has no gradient"));
@@ -110,7 +115,8 @@ class Rl : public Stage {
             .kept_versions = rollouts_.kept_versions()};
   }
   void resolve(const Recipe& recipe) override {
-    if (rollouts_.max_staleness > 0 || !recipe.rollout.exact() || !actor_.sampling.distribution_changes().empty()) objective_.made->off_policy();
+    if (rollouts_.max_staleness > 0 || !recipe.rollout.exact() || !actor_.sampling.distribution_changes().empty())
+      objective_.made->off_policy();
   }
   std::vector<std::string> warnings() const override {
     std::vector<std::string> out = loop_.warnings();
@@ -121,13 +127,16 @@ class Rl : public Stage {
     const std::string& device = recipe.rollout.device;
     HONE_CHECK(device.empty() || rollouts_.max_staleness > 0, "rl: [rollout] device is ", device,
                ", and an engine that takes turns with the learner is beside it: max_staleness must be above 0");
-    HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(), "rl: [rollout] has a device and workers: give one of them");
+    HONE_CHECK(device.empty() || recipe.rollout.pool.workers.empty(),
+               "rl: [rollout] has a device and workers: give one of them");
     if (const std::string& file = recipe.rollout.pool.worker_key_file; !file.empty()) read_keys(expand_path(file));
     HONE_CHECK(recipe.rollout.pool.workers.empty() || recipe.rollout.speculative.model.empty(),
-               "rl: rollout.speculative.model is a folder of this machine, and workers have no files: method ngram or none goes with them");
-    HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device, ", the learner's is ",
-               recipe.device, ": they must be of one kind");
-    HONE_CHECK(actor_.reward.reward, "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
+               "rl: rollout.speculative.model is a folder of this machine, and workers have no files: method ngram or "
+               "none goes with them");
+    HONE_CHECK(device.empty() || device_kind(device) == device_kind(recipe.device), "rl: [rollout] device is ", device,
+               ", the learner's is ", recipe.device, ": they must be of one kind");
+    HONE_CHECK(actor_.reward.reward,
+               "rl: the stage needs a reward ([stage.reward] kind = \"...\"; known: ", join(rewards().names()), ")");
     actor_.reward.check();
   }
 
@@ -145,7 +154,8 @@ class Rl : public Stage {
     std::unique_ptr<Reference> reference;
     if (objective.needs().reference) reference = std::make_unique<Reference>(run, loop.trainer.temperature);
     Rounds rounds(rounds_, tasks, seed);
-    WeightQueue weights(run.context, *run.model, rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
+    WeightQueue weights(run.context, *run.model,
+                        rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
     Rollouts rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop.steps, source(run, weights));
     Learning learning{.run = run,
                       .objective = objective,
@@ -167,11 +177,13 @@ class Rl : public Stage {
   void tell_distribution(const Needs& needs) const {
     const std::vector<std::string> changes = actor_.sampling.distribution_changes();
     if (changes.empty() || !needs.behavior) return;
-    log::info("rl: completions are drawn off policy, from the distribution that sampling's ", join(changes), " makes: behavior log-probs are of it, ",
-              "and the importance correction (importance_sampling_mode) is ", needs.old ? "on" : "off");
+    log::info("rl: completions are drawn off policy, from the distribution that sampling's ", join(changes),
+              " makes: behavior log-probs are of it, ", "and the importance correction (importance_sampling_mode) is ",
+              needs.old ? "on" : "off");
   }
 
-  // A round is drawn and learned from. If that fails before the weights have changed, everything is as it was before the step.
+  // A round is drawn and learned from. If that fails before the weights have changed, everything is as it was before
+  // the step.
   StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
     const Stopwatch watch;
     const Rollback undo_objective(of.objective);
@@ -193,15 +205,16 @@ class Rl : public Stage {
     Run& run = of.run;
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
-    if (needs.behavior || needs.old) experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, of.exact);
+    if (needs.behavior || needs.old)
+      experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, of.exact);
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
     MetricSums credit;
     of.objective.credit(experience.groups, credit);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini :
-           experience.mini_batches(mini_batches_, needs.per, run.stage_seed(), static_cast<uint64_t>(step * num_iterations_ + epoch)))
+      for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, run.stage_seed(),
+                                                      static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
     StepReport report = combine(updates);
     report.metrics.merge(credit.means());
@@ -217,7 +230,11 @@ class Rl : public Stage {
       return std::make_unique<LocalSampler>(context, model, *run.tokenizer, run.recipe.rollout);
     };
     if (rollouts_.max_staleness == 0) return {.make = [&run, sampler] { return sampler(run.context, *run.model); }};
-    return {.make = [&, sampler] { return std::make_unique<Replica>(run.context, *run.model, weights, run.recipe.rollout.device, sampler); },
+    return {.make =
+                [&, sampler] {
+                  return std::make_unique<Replica>(run.context, *run.model, weights, run.recipe.rollout.device,
+                                                   sampler);
+                },
             .keep = [&](int64_t version) { weights.push(version); }};
   }
 

@@ -10,12 +10,14 @@ class Sft : public OfflineStage<SftSource> {
   void fields(Fields& f) override {
     data_.fields(f);
     f("packing", packing_,
-      "a step is whole samples of at most batch_size * max_length tokens, however many; false: batch_size samples. Packed or "
+      "a step is whole samples of at most batch_size * max_length tokens, however many; false: batch_size samples. "
+      "Packed or "
       "not, a sample attends to itself alone");
     training_.fields(f);
     f("neftune_noise_alpha", training_.trainer().neftune_noise_alpha,
       "noise on the embeddings in training, uniform within alpha / sqrt(length * width); 0 = none");
-    f.require("neftune_noise_alpha", training_.trainer().neftune_noise_alpha >= 0, "neftune_noise_alpha must be 0 or more");
+    f.require("neftune_noise_alpha", training_.trainer().neftune_noise_alpha >= 0,
+              "neftune_noise_alpha must be 0 or more");
     training_.packed_tokens = packing_ ? training_.batch_size() * data_.sample.max_length : 0;
   }
 

@@ -14,12 +14,16 @@ class Pretrain : public Stage {
   void fields(Fields& f) override {
     corpus_.fields(f);
     f("max_length", max_length_, "tokens of a sequence");
-    f("packing", packing_, "windows: cut the corpus every max_length tokens; documents: a sequence is a document, its end cut off past max_length");
+    f("packing", packing_,
+      "windows: cut the corpus every max_length tokens; documents: a sequence is a document, its end cut off past "
+      "max_length");
     f("batch_size", batch_size_, "sequences of an optimizer step");
     loop_.fields(f);
     f.require("packing", packing_ == "windows" || packing_ == "documents", "packing must be windows or documents");
-    f.require("max_length", max_length_ >= 2 && max_length_ <= max_sample_length, concat("max_length must be in [2, ", max_sample_length, "]"));
-    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch, concat("batch_size must be in [1, ", max_batch, "]"));
+    f.require("max_length", max_length_ >= 2 && max_length_ <= max_sample_length,
+              concat("max_length must be in [2, ", max_sample_length, "]"));
+    f.require("batch_size", batch_size_ > 0 && batch_size_ <= max_batch,
+              concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return "pretrain"; }
   bool adapts() const override { return false; }
@@ -32,8 +36,8 @@ class Pretrain : public Stage {
 
   void run(Run& run) override {
     const TokenFile tokens(tokenize_corpus(corpus_, *run.tokenizer, run.folder / "data" / run.stage_name));
-    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ", tokens.vocab_size(),
-               ", the model's vocabulary is ", run.model->shape().vocab_size);
+    HONE_CHECK(tokens.vocab_size() <= run.model->shape().vocab_size, "pretrain: the corpus has ids up to ",
+               tokens.vocab_size(), ", the model's vocabulary is ", run.model->shape().vocab_size);
     Trainer trainer(run.context, *run.model, loop_.trainer);
     const uint64_t seed = run.stage_seed();
     TokenLoader windows(tokens, max_length_, seed);
@@ -44,7 +48,8 @@ class Pretrain : public Stage {
     const bool whole = packing_ == "documents";
     Stateful* loader = whole ? static_cast<Stateful*>(&documents) : &windows;
     LoopConfig loop = loop_;
-    loop.steps = loop_.num_steps(static_cast<double>(whole ? usable_documents(tokens) : windows.count()) / static_cast<double>(batch_size_));
+    loop.steps = loop_.num_steps(static_cast<double>(whole ? usable_documents(tokens) : windows.count()) /
+                                 static_cast<double>(batch_size_));
     train_loop(run, loop, trainer, {{"loader", loader}}, [&](int64_t, double learning_rate) {
       const Rollback undo(*loader);
       for (Sample& sample : samples) sample = whole ? next_document(tokens, documents) : windows.next();
@@ -56,7 +61,8 @@ class Pretrain : public Stage {
   // Documents of at least two tokens, without which nothing is predicted.
   static int64_t usable_documents(const TokenFile& tokens) {
     int64_t out = 0;
-    for (int64_t i = 0; i < tokens.num_documents(); ++i) out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
+    for (int64_t i = 0; i < tokens.num_documents(); ++i)
+      out += tokens.document_start(i + 1) - tokens.document_start(i) >= 2;
     return out;
   }
   Sample next_document(const TokenFile& tokens, IndexLoader& order) const {

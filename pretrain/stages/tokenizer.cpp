@@ -13,7 +13,8 @@ class TokenizerStage : public Stage {
     f("special_tokens", options_.special_tokens, "take the first ids; the first is the end of a document");
     f("pattern", options_.pattern, "pre-tokenisation regex; empty = GPT-2's");
     f("min_frequency", options_.min_frequency, "pairs rarer than this are not merged");
-    f.require("special_tokens", !options_.special_tokens.empty(), "special_tokens needs at least the end-of-document token");
+    f.require("special_tokens", !options_.special_tokens.empty(),
+              "special_tokens needs at least the end-of-document token");
   }
   std::string default_name() const override { return "tokenizer"; }
   bool trains() const override { return false; }
@@ -30,7 +31,8 @@ class TokenizerStage : public Stage {
   BpeTrainOptions options_{.vocab_size = 4096, .special_tokens = {"<|endoftext|>"}, .pattern = {}};
 };
 
-[[maybe_unused]] const bool added = stages().add("tokenizer", [] { return std::unique_ptr<Stage>(new TokenizerStage); });
+[[maybe_unused]] const bool added =
+    stages().add("tokenizer", [] { return std::unique_ptr<Stage>(new TokenizerStage); });
 
 }  // namespace
 }  // namespace hone

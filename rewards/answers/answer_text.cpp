@@ -14,16 +14,33 @@ namespace {
 constexpr std::string_view fence = "```", answer_tag = "<answer>";
 constexpr size_t longest_sentence = 4096;
 // A sentence that starts so takes back what was said before it.
-constexpr std::string_view corrections[] = {
-    "wait",        "but wait",     "no wait",       "oh wait",       "actually",         "correction",       "sorry",
-    "apologies",   "oops",         "hmm",           "contradiction", "scratch that",     "i mean",           "my mistake",
-    "i was wrong", "that's wrong", "that is wrong", "this is wrong", "that's not right", "that is not right"};
+constexpr std::string_view corrections[] = {"wait",
+                                            "but wait",
+                                            "no wait",
+                                            "oh wait",
+                                            "actually",
+                                            "correction",
+                                            "sorry",
+                                            "apologies",
+                                            "oops",
+                                            "hmm",
+                                            "contradiction",
+                                            "scratch that",
+                                            "i mean",
+                                            "my mistake",
+                                            "i was wrong",
+                                            "that's wrong",
+                                            "that is wrong",
+                                            "this is wrong",
+                                            "that's not right",
+                                            "that is not right"};
 // These do with a sign after them: "No, it is 6.", but "No other value is possible."
 constexpr std::string_view refusals[] = {"no", "nope", "not quite", "wrong", "incorrect"};
 // What comes before these in a sentence says nothing about the marker.
 constexpr std::string_view clause_starts[] = {"so", "therefore", "thus", "hence", "but", "then", "and", "because"};
-constexpr std::string_view marker_denials[] = {"wrong",    "incorrect", "false",  "if",       "whether",    "suppose", "supposing", "assume",
-                                               "assuming", "doubt",     "nobody", "unlikely", "impossible", "never",   "worst",     "opposite"};
+constexpr std::string_view marker_denials[] = {"wrong",      "incorrect", "false",    "if",      "whether", "suppose",
+                                               "supposing",  "assume",    "assuming", "doubt",   "nobody",  "unlikely",
+                                               "impossible", "never",     "worst",    "opposite"};
 constexpr std::string_view claims[] = {"think", "believe", "true",    "say",   "said",  "sure", "case",
                                        "claim", "mean",    "certain", "clear", "agree", "that"};
 
@@ -39,7 +56,8 @@ size_t correction_end(std::string_view sentence) {
   const auto starts_with = [&](std::string_view phrase, bool with_sign) {
     if (rest.size() < phrase.size() || lower(rest.substr(0, phrase.size())) != phrase) return false;
     const char next = rest.size() > phrase.size() ? rest[phrase.size()] : '.';
-    return with_sign ? std::string_view(",.:;!").find(next) != std::string_view::npos : !is_letter(next) && next != '\'';
+    return with_sign ? std::string_view(",.:;!").find(next) != std::string_view::npos
+                     : !is_letter(next) && next != '\'';
   };
   for (const std::string_view phrase : corrections)
     if (starts_with(phrase, false)) return begin + phrase.size();
@@ -52,7 +70,9 @@ size_t correction_end(std::string_view sentence) {
 std::string_view without_fences(std::string_view text) {
   if (!text.starts_with(fence)) return text;
   const size_t line = text.find('\n'), close = text.find(fence, fence.size());
-  if (line == std::string_view::npos || close == std::string_view::npos || close + fence.size() != text.size() || close < line) return text;
+  if (line == std::string_view::npos || close == std::string_view::npos || close + fence.size() != text.size() ||
+      close < line)
+    return text;
   return trimmed(text.substr(line, close - line));
 }
 
@@ -61,7 +81,9 @@ std::string_view last_block(std::string_view text) {
   const size_t close = text.rfind(fence);
   if (close == std::string_view::npos || close == 0) return {};
   const size_t open = text.rfind(fence, close - 1);
-  return open == std::string_view::npos || open + fence.size() > close ? std::string_view() : without_fences(text.substr(open, close + 3 - open));
+  return open == std::string_view::npos || open + fence.size() > close
+             ? std::string_view()
+             : without_fences(text.substr(open, close + 3 - open));
 }
 
 // What follows the last marker; empty if there is none, or nothing follows.
@@ -77,7 +99,8 @@ std::string_view after_marker(std::string_view text) {
 // Quotes, dollar signs, emphasis and inline-code marks around the whole.
 std::string_view unwrapped(std::string_view text) {
   for (text = trimmed(text);; text = trimmed(text)) {
-    const bool pair = text.size() >= 2 && text.front() == text.back() && std::string_view("\"'`$*").find(text.front()) != std::string_view::npos;
+    const bool pair = text.size() >= 2 && text.front() == text.back() &&
+                      std::string_view("\"'`$*").find(text.front()) != std::string_view::npos;
     if (!pair) return text;
     text = text.substr(1, text.size() - 2);
   }
@@ -123,18 +146,21 @@ std::string_view corrected(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = sentence_end(text.substr(0, std::min(text.size(), at + longest_sentence)), at);
     // The first sentence takes nothing back.
-    const size_t from = begin > 0 || !trimmed(text.substr(0, at)).empty() ? correction_end(text.substr(at, end - at)) : std::string_view::npos;
+    const size_t from = begin > 0 || !trimmed(text.substr(0, at)).empty() ? correction_end(text.substr(at, end - at))
+                                                                          : std::string_view::npos;
     if (from != std::string_view::npos) begin = at + from;
     at = end + 1;
   }
   text.remove_prefix(begin);
-  while (begin > 0 && !text.empty() && std::string_view(",.:;! ").find(text.front()) != std::string_view::npos) text.remove_prefix(1);
+  while (begin > 0 && !text.empty() && std::string_view(",.:;! ").find(text.front()) != std::string_view::npos)
+    text.remove_prefix(1);
   return text;
 }
 
 bool is_marker_denied(std::string_view before) {
   if (before.size() > longest_sentence) before.remove_prefix(before.size() - longest_sentence);
-  if (const size_t stop = before.find_last_of(".,;:!?\n"); stop != std::string_view::npos) before.remove_prefix(stop + 1);
+  if (const size_t stop = before.find_last_of(".,;:!?\n"); stop != std::string_view::npos)
+    before.remove_prefix(stop + 1);
   bool denied = false, negated = false;
   for (const std::string_view raw : words_of(before)) {
     const std::string word = lower(raw);

@@ -23,27 +23,32 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
 constexpr std::string_view wrappers[] = {"\\boxed{", "\\text{", "\\textbf{", "\\mathrm{", "\\mathbf{", "\\(", "(",
                                          "[",        "*",       "$",         "`",         "\"",        "'",   "{"};
 constexpr std::string_view markers[] = {
-    "answer is",      "answer:",    "answer**:",    "answer must be", "answer should be", "answer would be", "choice is",
-    "choice:",        "option is",  "option:",      "i choose",       "i pick",           "i select",        "i'll choose",
-    "i would choose", "i'd choose", "i would pick", "i'd pick",       "i'd say",          "i would say",     "答案是",
-    "答案为",         "答案：",     "答案:",        "go with",        "i'll pick",        "choose option",   "select option"};
+    "answer is", "answer:",     "answer**:",      "answer must be", "answer should be", "answer would be",
+    "choice is", "choice:",     "option is",      "option:",        "i choose",         "i pick",
+    "i select",  "i'll choose", "i would choose", "i'd choose",     "i would pick",     "i'd pick",
+    "i'd say",   "i would say", "答案是",         "答案为",         "答案：",           "答案:",
+    "go with",   "i'll pick",   "choose option",  "select option"};
 // Between a marker and the letter.
-constexpr std::string_view leads[] = {"the",    "option",  "choice", "letter",  "answer", "definitely", "clearly", "therefore", "indeed", "most",
-                                      "likely", "simply",  "just",   "correct", "right",  "best",       "is",      "be",        "must",   "both",
-                                      "either", "neither", "final",  "thus",    "so",     "probably",   "not",     "one"};
+constexpr std::string_view leads[] = {"the",       "option", "choice", "letter", "answer",   "definitely", "clearly",
+                                      "therefore", "indeed", "most",   "likely", "simply",   "just",       "correct",
+                                      "right",     "best",   "is",     "be",     "must",     "both",       "either",
+                                      "neither",   "final",  "thus",   "so",     "probably", "not",        "one"};
 // A sentence of nothing but these and a letter decides.
-constexpr std::string_view connectives[] = {"so", "therefore", "thus", "hence", "the",     "option", "choice", "answer", "final",
-                                            "it", "it's",      "its",  "is",    "correct", "must",   "be",     "letter"};
-constexpr std::string_view denials[] = {"not",       "never", "cannot",  "neither", "nor",      "eliminate", "eliminated", "eliminates",
-                                        "rule",      "ruled", "rules",   "except",  "exclude",  "excluded",  "excludes",   "wrong",
-                                        "incorrect", "false", "instead", "rather",  "unlikely", "reject",    "rejected"};
+constexpr std::string_view connectives[] = {"so",     "therefore", "thus",  "hence", "the",   "option",
+                                            "choice", "answer",    "final", "it",    "it's",  "its",
+                                            "is",     "correct",   "must",  "be",    "letter"};
+constexpr std::string_view denials[] = {"not",        "never",      "cannot",   "neither", "nor",       "eliminate",
+                                        "eliminated", "eliminates", "rule",     "ruled",   "rules",     "except",
+                                        "exclude",    "excluded",   "excludes", "wrong",   "incorrect", "false",
+                                        "instead",    "rather",     "unlikely", "reject",  "rejected"};
 constexpr std::string_view reasons[] = {"because", "since", "as", "so", "whereas", "while", "which", "due"};
 // What follows the letter A, and not the article.
-constexpr std::string_view after_letter[] = {"is",    "and",     "or",     "because", "since",   "as",     "but",    "not",   "for",
-                                             "which", "with",    "was",    "would",   "must",    "has",    "seems",  "if",    "due",
-                                             "it",    "so",      "rather", "instead", "are",     "nor",    "cannot", "isn't", "does",
-                                             "looks", "appears", "over",   "while",   "whereas", "should", "can"};
-constexpr std::string_view weakenings[] = {"partially", "partly", "half", "almost", "nearly", "least", "worst", "opposite", "less"};
+constexpr std::string_view after_letter[] = {
+    "is",     "and",   "or",   "because", "since",   "as",   "but",   "not",     "for",    "which",   "with", "was",
+    "would",  "must",  "has",  "seems",   "if",      "due",  "it",    "so",      "rather", "instead", "are",  "nor",
+    "cannot", "isn't", "does", "looks",   "appears", "over", "while", "whereas", "should", "can"};
+constexpr std::string_view weakenings[] = {"partially", "partly", "half",     "almost", "nearly",
+                                           "least",     "worst",  "opposite", "less"};
 constexpr std::string_view affirmations[] = {"correct", "right", "best", "answer", "true", "choice"};
 
 struct Mention {
@@ -69,15 +74,20 @@ class ChoiceReader {
  private:
   // -- letters in a text
   bool is_choice(char c) const { return letters_.find(c) != std::string_view::npos; }
-  static bool joins_word(char c) { return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80; }
+  static bool joins_word(char c) {
+    return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80;
+  }
 
   // Every letter that stands alone; small ones in brackets only.
   std::vector<Mention> mentions(std::string_view text) const {
     std::vector<Mention> out;
     for (size_t i = 0; i < text.size(); ++i) {
       const char c = text[i];
-      if (!is_letter(c) || !is_choice(to_upper(c)) || (i > 0 && (joins_word(text[i - 1]) || text[i - 1] == '\\'))) continue;
-      if (i + 1 < text.size() && (joins_word(text[i + 1]) || (text[i + 1] == '-' && i + 2 < text.size() && is_letter(text[i + 2])))) continue;
+      if (!is_letter(c) || !is_choice(to_upper(c)) || (i > 0 && (joins_word(text[i - 1]) || text[i - 1] == '\\')))
+        continue;
+      if (i + 1 < text.size() &&
+          (joins_word(text[i + 1]) || (text[i + 1] == '-' && i + 2 < text.size() && is_letter(text[i + 2]))))
+        continue;
       Mention one{.begin = i, .end = i + 1, .letter = to_upper(c)};
       surround(text, one);
       if (to_upper(c) != c && !one.wrapped) continue;
@@ -92,12 +102,14 @@ class ChoiceReader {
       for (const std::string_view wrapper : wrappers) {
         if (!text.substr(0, one.begin).ends_with(wrapper)) continue;
         one.begin -= wrapper.size();
-        one.wrapped = one.wrapped || wrapper.size() > 1 || wrapper == "(" || wrapper == "*" || wrapper == "[" || wrapper == "$";
+        one.wrapped =
+            one.wrapped || wrapper.size() > 1 || wrapper == "(" || wrapper == "*" || wrapper == "[" || wrapper == "$";
         found = true;
         break;
       }
     }
-    while (one.end < text.size() && std::string_view(")]}*$`\"").find(text[one.end]) != std::string_view::npos) ++one.end;
+    while (one.end < text.size() && std::string_view(")]}*$`\"").find(text[one.end]) != std::string_view::npos)
+      ++one.end;
   }
   static bool is_article(std::string_view text, const Mention& one) {
     if (one.end >= text.size() || text[one.end] != ' ' || one.end > one.begin + 1) return false;
@@ -123,7 +135,9 @@ class ChoiceReader {
       text.remove_prefix(1);
     }
     if (text.empty() || !is_choice(to_upper(text.front()))) return std::nullopt;
-    return text.find_first_not_of(")]}*$`\"'.!: \\", 1) == std::string_view::npos ? std::optional(to_upper(text.front())) : std::nullopt;
+    return text.find_first_not_of(")]}*$`\"'.!: \\", 1) == std::string_view::npos
+               ? std::optional(to_upper(text.front()))
+               : std::nullopt;
   }
   static std::vector<std::string> words(std::string_view text) {
     std::vector<std::string> out;
@@ -170,17 +184,21 @@ class ChoiceReader {
     // What a comma or a verb ends belongs to the letter before.
     const std::vector<std::string> before = words(gap);
     for (size_t w = 0; w < before.size(); ++w)
-      if (denies(before[w]) && (i == 0 || w + 3 >= before.size()) && !(i > 0 && w > 0 && (before[w - 1] == "is" || before[w - 1] == "are")) &&
+      if (denies(before[w]) && (i == 0 || w + 3 >= before.size()) &&
+          !(i > 0 && w > 0 && (before[w - 1] == "is" || before[w - 1] == "are")) &&
           !(i > 0 && (before[w] == "wrong" || before[w] == "incorrect" || before[w] == "false")))
         return true;
     // "neither A nor B", "not A or B"
-    if (i > 0 && before.size() == 1 && (before[0] == "nor" || before[0] == "or" || before[0] == "and") && is_denied(text, found, i - 1)) return true;
+    if (i > 0 && before.size() == 1 && (before[0] == "nor" || before[0] == "or" || before[0] == "and") &&
+        is_denied(text, found, i - 1))
+      return true;
     const std::vector<std::string> after = words(text.substr(found[i].end, to - found[i].end));
     for (size_t w = 0; w < after.size(); ++w) {
       if (!denies(after[w])) continue;
-      const bool of_this = after[w] == "wrong" || after[w] == "incorrect" || after[w] == "false" || after[w] == "cannot" ||
-                           after[w] == "eliminated" || after[w] == "excluded" || after[w] == "rejected" || after[w].ends_with("n't") ||
-                           (w > 0 && (after[w - 1] == "is" || after[w - 1] == "are" || after[w - 1] == "does" || after[w - 1] == "can"));
+      const bool of_this =
+          after[w] == "wrong" || after[w] == "incorrect" || after[w] == "false" || after[w] == "cannot" ||
+          after[w] == "eliminated" || after[w] == "excluded" || after[w] == "rejected" || after[w].ends_with("n't") ||
+          (w > 0 && (after[w - 1] == "is" || after[w - 1] == "are" || after[w - 1] == "does" || after[w - 1] == "can"));
       if (of_this && w < 6) return true;
     }
     return false;
@@ -204,10 +222,13 @@ class ChoiceReader {
     for (size_t i = sentences.size(); i-- > 0;) {
       std::string_view sentence = sentences[i];
       // "Answer:" and the letter on the next line.
-      if (i + 1 < sentences.size() && (sentence.ends_with(':') || sentence.ends_with(":**") || lower(sentence).ends_with("answer is")))
-        sentence = text.substr(static_cast<size_t>(sentence.data() - text.data()),
-                               static_cast<size_t>(sentences[i + 1].data() + sentences[i + 1].size() - sentence.data()));
-      const Decision decision = decide(sentence, i + 1 == sentences.size() && text.find('\n') != std::string_view::npos);
+      if (i + 1 < sentences.size() &&
+          (sentence.ends_with(':') || sentence.ends_with(":**") || lower(sentence).ends_with("answer is")))
+        sentence =
+            text.substr(static_cast<size_t>(sentence.data() - text.data()),
+                        static_cast<size_t>(sentences[i + 1].data() + sentences[i + 1].size() - sentence.data()));
+      const Decision decision =
+          decide(sentence, i + 1 == sentences.size() && text.find('\n') != std::string_view::npos);
       if (decision.hedged) return hedged = true, std::nullopt;
       if (decision.letter) {
         hedged = denied.find(*decision.letter) != std::string::npos;
@@ -231,16 +252,19 @@ class ChoiceReader {
       if (!is_affirmed(sentence, found, i)) continue;
       std::string letters(1, found[i].letter);
       for (size_t k = i; k > 0 && is_coupled(sentence, found[k - 1], found[k]); --k) letters += found[k - 1].letter;
-      const bool one = letters.find_first_not_of(letters[0]) == std::string::npos && (!out.letter || *out.letter == letters[0]);
+      const bool one =
+          letters.find_first_not_of(letters[0]) == std::string::npos && (!out.letter || *out.letter == letters[0]);
       if (!one) return {.decides = true, .hedged = true};
       out = {.decides = true, .letter = letters[0]};
     }
     if (out.decides) return out;
     const std::vector<std::string> said = words(sentence);
     const auto is_connective = [&](const std::string& word) {
-      return contains(connectives, word) || (word.size() == 1 && is_choice(to_upper(word[0]))) || word == "text" || word == "textbf";
+      return contains(connectives, word) || (word.size() == 1 && is_choice(to_upper(word[0]))) || word == "text" ||
+             word == "textbf";
     };
-    const bool nothing_else = std::all_of(said.begin(), said.end(), is_connective) && (last_line || said.size() > found.size());
+    const bool nothing_else =
+        std::all_of(said.begin(), said.end(), is_connective) && (last_line || said.size() > found.size());
     if (!nothing_else || found.empty()) return {};
     out.letter = single(sentence, found, false);
     return {.decides = true, .letter = out.letter, .hedged = !out.letter};
@@ -249,12 +273,14 @@ class ChoiceReader {
     size_t out = std::string_view::npos;
     const auto reaches = [&](size_t end) { out = out == std::string_view::npos ? end : std::max(out, end); };
     for (const std::string_view marker : markers)
-      if (const size_t at = rfind_ignoring_case(sentence, marker); at != std::string_view::npos) reaches(at + marker.size());
+      if (const size_t at = rfind_ignoring_case(sentence, marker); at != std::string_view::npos)
+        reaches(at + marker.size());
     // "The correct answer to the question is B"
     for (const std::string_view noun : {"answer ", "choice ", "option "}) {
       const size_t at = rfind_ignoring_case(sentence, noun);
       const size_t verb = at == std::string_view::npos ? at : lower(sentence).find(" is ", at + noun.size() - 1);
-      const bool letter = at != std::string_view::npos && at + noun.size() + 1 < sentence.size() && !is_letter(sentence[at + noun.size() + 1]);
+      const bool letter = at != std::string_view::npos && at + noun.size() + 1 < sentence.size() &&
+                          !is_letter(sentence[at + noun.size() + 1]);
       if (verb != std::string_view::npos && verb < at + 60 && !letter) reaches(verb + 4);
     }
     return out;
@@ -275,10 +301,13 @@ class ChoiceReader {
     }
     const auto letter = single(text, found, false);
     if (letter) {
-      const auto first = std::find_if(found.begin(), found.end(), [&](const Mention& one) { return one.letter == *letter; });
+      const auto first =
+          std::find_if(found.begin(), found.end(), [&](const Mention& one) { return one.letter == *letter; });
       const std::vector<std::string> lead = words(text.substr(0, first->begin));
-      const bool named = !lead.empty() && (lead.back() == "option" || lead.back() == "choice" || lead.back() == "letter");
-      if (!first->wrapped && !named && !std::all_of(lead.begin(), lead.end(), [](const std::string& word) { return contains(leads, word); }))
+      const bool named =
+          !lead.empty() && (lead.back() == "option" || lead.back() == "choice" || lead.back() == "letter");
+      if (!first->wrapped && !named &&
+          !std::all_of(lead.begin(), lead.end(), [](const std::string& word) { return contains(leads, word); }))
         return {};
       return {.decides = true, .letter = letter};
     }
@@ -291,10 +320,14 @@ class ChoiceReader {
     if (is_denied(text, found, i) || is_marker_denied(text.substr(0, found[i].begin))) return false;
     const size_t to = i + 1 < found.size() ? found[i + 1].begin : text.size();
     const std::vector<std::string> after = words(text.substr(found[i].end, std::min<size_t>(to - found[i].end, 60)));
-    if (after.empty() || (after[0] != "is" && after[0] != "are" && after[0] != "must" && after[0] != "has")) return false;
+    if (after.empty() || (after[0] != "is" && after[0] != "are" && after[0] != "must" && after[0] != "has"))
+      return false;
     // "A is correct if x > 0", "A is correct and so is B"
-    if (std::any_of(after.begin(), after.end(), [](const std::string& word) { return word == "if" || word == "unless"; })) return false;
-    if (after.size() >= 2 && after[after.size() - 2] == "so" && after.back() == "is" && i + 1 < found.size()) return false;
+    if (std::any_of(after.begin(), after.end(),
+                    [](const std::string& word) { return word == "if" || word == "unless"; }))
+      return false;
+    if (after.size() >= 2 && after[after.size() - 2] == "so" && after.back() == "is" && i + 1 < found.size())
+      return false;
     for (size_t w = 1; w < std::min<size_t>(after.size(), 6); ++w) {
       if (contains(weakenings, after[w])) return false;
       if (contains(affirmations, after[w])) return true;
@@ -316,7 +349,8 @@ class ChoiceReader {
     };
     if (!is_label(found.front())) return std::nullopt;
     for (size_t i = 0; i < found.size(); ++i)
-      if (found[i].letter != found.front().letter && is_label(found[i]) && !is_denied(text, found, i)) return std::nullopt;
+      if (found[i].letter != found.front().letter && is_label(found[i]) && !is_denied(text, found, i))
+        return std::nullopt;
     return is_denied(text, found, 0) ? std::nullopt : std::optional(found.front().letter);
   }
 
@@ -325,6 +359,8 @@ class ChoiceReader {
 
 }  // namespace
 
-std::optional<char> choice_answer(std::string_view completion, std::string_view letters) { return ChoiceReader(letters).read(completion); }
+std::optional<char> choice_answer(std::string_view completion, std::string_view letters) {
+  return ChoiceReader(letters).read(completion);
+}
 
 }  // namespace hone

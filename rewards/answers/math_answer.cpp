@@ -29,7 +29,8 @@ std::optional<std::string> formula_reading(std::string_view text) {
   auto found = find_formulas(text);
   if (found.empty()) return std::nullopt;
   size_t first = found.size() - 1;
-  while (first > 0 && joins_answers(text.substr(found[first - 1].end, found[first].begin - found[first - 1].end))) --first;
+  while (first > 0 && joins_answers(text.substr(found[first - 1].end, found[first].begin - found[first - 1].end)))
+    --first;
   found.erase(found.begin(), found.begin() + static_cast<ptrdiff_t>(first));
   std::string out = joined_spans(text, found);
   if (percent_follows(text.substr(found.back().end))) out += "\\%";
@@ -46,12 +47,15 @@ std::string_view marked_sentence(std::string_view text) {
 // The answer after "####" or the last "answer is"; empty if there is none.
 std::string_view marked_answer(std::string_view text, const MathSources& sources) {
   size_t at = sources.expression ? text.rfind("####") : std::string_view::npos;
-  at = at == std::string_view::npos ? end_of_last(text, {"answer is", "answer:", "answer**:", "答案是", "答案为", "答案：", "答案:"}) : at + 4;
+  at = at == std::string_view::npos
+           ? end_of_last(text, {"answer is", "answer:", "answer**:", "答案是", "答案为", "答案：", "答案:"})
+           : at + 4;
   if (at == std::string_view::npos || is_marker_denied(text.substr(0, at))) return {};
   const std::string_view sentence = marked_sentence(text.substr(at));
   // "The answer is as follows:", and it follows.
   if (!sentence.ends_with(':')) return sentence;
-  const std::string_view next = marked_sentence(text.substr(static_cast<size_t>(sentence.data() + sentence.size() - text.data())));
+  const std::string_view next =
+      marked_sentence(text.substr(static_cast<size_t>(sentence.data() + sentence.size() - text.data())));
   return next.empty() ? sentence : next;
 }
 
@@ -87,7 +91,8 @@ std::string_view without_closing_mark(std::string_view sentence) {
 std::string with_decimal_point(std::string text) {
   const size_t comma = text.find(',');
   const bool digits = text.find_first_not_of("-0123456789,") == std::string::npos;
-  if (!digits || comma == std::string::npos || comma == 0 || text.rfind(',') != comma || text.size() - comma - 1 == 3) return "";
+  if (!digits || comma == std::string::npos || comma == 0 || text.rfind(',') != comma || text.size() - comma - 1 == 3)
+    return "";
   text[comma] = '.';
   return text;
 }
@@ -103,7 +108,8 @@ std::string with_dollars(std::string_view sentence, const MathSources& sources) 
       formulas.pop_front();
       continue;
     }
-    const bool price = sentence[i] == '$' && i + 1 < sentence.size() && (is_digit(sentence[i + 1]) || sentence[i + 1] == '.');
+    const bool price =
+        sentence[i] == '$' && i + 1 < sentence.size() && (is_digit(sentence[i + 1]) || sentence[i + 1] == '.');
     if (price && (i == 0 || (sentence[i - 1] != '\\' && sentence[i - 1] != '$'))) out += '\\';
     out += sentence[i];
   }
@@ -118,7 +124,8 @@ std::vector<std::string> readings(std::string_view text, const MathSources& sour
   if (sentence.ends_with('?')) return {concat("\\text{", sentence, "}")};
   MathReading reading = read_sentence(sentence, {.formulas = sources.latex, .expressions = sources.expression}, role);
   if (reading.value && !reading.value->empty()) out.push_back(std::move(*reading.value));
-  if (std::string decimal = out.empty() ? "" : with_decimal_point(out.front()); !decimal.empty()) out.push_back(std::move(decimal));
+  if (std::string decimal = out.empty() ? "" : with_decimal_point(out.front()); !decimal.empty())
+    out.push_back(std::move(decimal));
   if (!sources.expression || !whole || sentence.empty()) return out;
   const std::string_view said = without_closing_mark(sentence);
   std::string all = reading.words_only ? concat("\\text{", said, "}") : std::string(said);
@@ -141,7 +148,8 @@ std::vector<std::string> extract_answer(std::string_view text, const MathSources
     if (auto boxed = boxed_reading(text)) return {std::move(*boxed)};
   const std::string_view all = trimmed(text);
   text = corrected(text);
-  if (const std::string_view marked = marked_answer(text, sources); !marked.empty()) return readings(marked, sources, SentenceRole::marked, true);
+  if (const std::string_view marked = marked_answer(text, sources); !marked.empty())
+    return readings(marked, sources, SentenceRole::marked, true);
   const std::string_view sentence = last_sentence(text, sources);
   const bool whole = all.size() <= longest_sentence && all.find('\n') == std::string_view::npos;
   if (sentence.empty()) return readings(whole ? all : sentence, sources, SentenceRole::conclusion, whole);
@@ -156,7 +164,8 @@ std::optional<std::string> math_answer(std::string_view completion, const MathSo
 
 std::string extract_reference(std::string_view text) {
   if (auto boxed = boxed_reading(text)) return *boxed;
-  if (const size_t at = text.rfind("####"); at != std::string_view::npos) return std::string(marked_sentence(text.substr(at + 4)));
+  if (const size_t at = text.rfind("####"); at != std::string_view::npos)
+    return std::string(marked_sentence(text.substr(at + 4)));
   if (auto formula = formula_reading(text)) return *formula;
   return std::string(trimmed(text));
 }

@@ -33,7 +33,8 @@ std::string shifted(std::string_view digits, int64_t exponent) {
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
   const size_t point = digits.find('.');
-  std::string whole(digits.substr(0, point)), fraction(point == std::string_view::npos ? std::string_view() : digits.substr(point + 1));
+  std::string whole(digits.substr(0, point)),
+      fraction(point == std::string_view::npos ? std::string_view() : digits.substr(point + 1));
   for (; exponent > 0; --exponent) {
     whole += fraction.empty() ? '0' : fraction.front();
     if (!fraction.empty()) fraction.erase(0, 1);
@@ -72,7 +73,8 @@ std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
 
 std::optional<int64_t> integer(std::string_view text) {
   int64_t out = 0;
-  if (text.empty() || text.size() > longest_integer || text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  if (text.empty() || text.size() > longest_integer || text.find_first_not_of("0123456789") != std::string_view::npos)
+    return std::nullopt;
   std::from_chars(text.data(), text.data() + text.size(), out);
   return out;
 }
@@ -87,7 +89,8 @@ std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
     top = top.substr(space + 1);
   }
   const auto over = integer(top), under = integer(bottom);
-  if (!whole || !over || !under || *whole > 1'000'000'000 || *under > 1'000'000 || *over > 1'000'000'000'000) return std::nullopt;
+  if (!whole || !over || !under || *whole > 1'000'000'000 || *under > 1'000'000 || *over > 1'000'000'000'000)
+    return std::nullopt;
   const int64_t sum = *whole * *under + *over;
   return fraction_value(negative ? -sum : sum, *under);
 }
@@ -98,10 +101,13 @@ constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"
 constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};    // before one
 
 // In the sentence of a value: it is no answer.
-constexpr std::string_view doubts[] = {"maybe", "perhaps", "possibly", "might", "neither", "nor", "anything", "cannot", "ruled"};
-constexpr std::string_view verdicts[] = {"wrong", "incorrect", "false", "impossible", "extraneous", "invalid", "too", "close", "nearly", "almost"};
+constexpr std::string_view doubts[] = {"maybe", "perhaps",  "possibly", "might", "neither",
+                                       "nor",   "anything", "cannot",   "ruled"};
+constexpr std::string_view verdicts[] = {"wrong",   "incorrect", "false", "impossible", "extraneous",
+                                         "invalid", "too",       "close", "nearly",     "almost"};
 constexpr std::string_view before_verdicts[] = {"is", "are", "was", "be", "a", "the", "it's", "that's"};
-constexpr std::string_view with_negation[] = {"answer", "right", "correct", "solution", "work", "works", "equal", "true"};
+constexpr std::string_view with_negation[] = {"answer", "right", "correct", "solution",
+                                              "work",   "works", "equal",   "true"};
 
 template <size_t N>
 bool contains(const std::string_view (&set)[N], std::string_view word) {
@@ -113,14 +119,16 @@ std::string_view unwrapped(std::string_view text) {
   for (;;) {
     text = trimmed(text);
     if (text.ends_with('.')) text.remove_suffix(1);
-    const auto* const wrapper = std::find_if(std::begin(wrappers), std::end(wrappers), [&](std::string_view one) { return text.starts_with(one); });
+    const auto* const wrapper = std::find_if(std::begin(wrappers), std::end(wrappers),
+                                             [&](std::string_view one) { return text.starts_with(one); });
     if (wrapper != std::end(wrappers) && text.find('}') == text.find_last_not_of('}') + 1 && text.ends_with('}')) {
       text = text.substr(wrapper->size(), text.size() - wrapper->size() - 1);
       continue;
     }
     if (text.ends_with('%')) text.remove_suffix(text.ends_with("\\%") ? 2 : 1);
-    const bool pair = text.size() >= 2 && ((text.front() == '(' && text.back() == ')') || (text.front() == '{' && text.back() == '}') ||
-                                           (text.front() == '$' && text.back() == '$'));
+    const bool pair = text.size() >= 2 &&
+                      ((text.front() == '(' && text.back() == ')') || (text.front() == '{' && text.back() == '}') ||
+                       (text.front() == '$' && text.back() == '$'));
     if (pair)
       text = text.substr(1, text.size() - 2);
     else
@@ -130,7 +138,8 @@ std::string_view unwrapped(std::string_view text) {
 
 // What may follow a number in a formula: "\text{ cm}", "^\circ".
 bool is_unit(std::string_view text) {
-  while (text.starts_with("\\,") || text.starts_with("\\ ") || text.starts_with("~")) text = trimmed(text.substr(text.starts_with("~") ? 1 : 2));
+  while (text.starts_with("\\,") || text.starts_with("\\ ") || text.starts_with("~"))
+    text = trimmed(text.substr(text.starts_with("~") ? 1 : 2));
   if (text.empty() || text == "°" || text == "^\\circ" || text == "^{\\circ}") return true;
   const bool words = text.starts_with("\\text{") || text.starts_with("\\mathrm{") || text.starts_with("\\textbf{");
   return words && text.find('}') == text.size() - 1 && text.find_first_of("0123456789") == std::string_view::npos;
@@ -138,25 +147,32 @@ bool is_unit(std::string_view text) {
 
 bool holds_digit(std::string_view text) { return std::any_of(text.begin(), text.end(), is_digit); }
 
-// The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not 5".
-std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at, bool last) {
+// The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not
+// 5".
+std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at,
+                                   bool last) {
   const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
   const auto joins = [](std::string_view w) { return w == "or" || w == "to" || w == "through" || w == "and"; };
   const auto is_number = [&](size_t i) {
-    return i < parts.size() && parts[i].kind == Kind::expression && holds_digit(text.substr(parts[i].begin, parts[i].end - parts[i].begin));
+    return i < parts.size() && parts[i].kind == Kind::expression &&
+           holds_digit(text.substr(parts[i].begin, parts[i].end - parts[i].begin));
   };
   const size_t other = last ? at - 2 : at + 2;
   if (joins(word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_number(other)) return std::nullopt;
   if (at > 0 && word(at - 1) == "not") return std::nullopt;
-  if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer")) return std::nullopt;
+  if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer"))
+    return std::nullopt;
   const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_number(at - 2));
-  if (words_change_value(parts, at) || contains(scaling, word(at + 1)) || (at > 0 && contains(multiples, word(at - 1)) && !negative))
+  if (words_change_value(parts, at) || contains(scaling, word(at + 1)) ||
+      (at > 0 && contains(multiples, word(at - 1)) && !negative))
     return std::nullopt;
   auto out = number_value(text.substr(parts[at].begin, parts[at].end - parts[at].begin));
   if (!out) return std::nullopt;
   if (const int zeros = math::multiplier_zeros(word(at + 1)); zeros > 0)
-    return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros))) : std::nullopt;
-  if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_number(at - 2))) return number_value("-" + out->digits);
+    return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros)))
+                                                      : std::nullopt;
+  if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_number(at - 2)))
+    return number_value("-" + out->digits);
   return out;
 }
 
@@ -167,7 +183,8 @@ bool is_denied(std::string_view clause) {
   bool negated = false, claimed = false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string& word = parts[i].word;
-    if (contains(doubts, word) || (contains(verdicts, word) && i > 0 && contains(before_verdicts, parts[i - 1].word))) return true;
+    if (contains(doubts, word) || (contains(verdicts, word) && i > 0 && contains(before_verdicts, parts[i - 1].word)))
+      return true;
     if (i > 0 && word == "be" && (parts[i - 1].word == "could" || parts[i - 1].word == "may")) return true;
     negated = negated || word == "not" || word.ends_with("n't") || word.ends_with("n’t");
     claimed = claimed || contains(with_negation, word);
@@ -211,7 +228,8 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
 std::optional<NumberText> number_of_box(std::string_view content) {
   if (const auto value = number_value(content)) return value;
   std::optional<NumberText> first, last;
-  if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last || first->digits != last->digits)
+  if (!number_of_line(content, false, first) || !number_of_line(content, true, last) || !first || !last ||
+      first->digits != last->digits)
     return std::nullopt;
   return first;
 }
@@ -220,9 +238,11 @@ std::optional<NumberText> number_of_box(std::string_view content) {
 
 std::optional<NumberText> number_value(std::string_view expression) {
   if (expression.size() > longest_line) return std::nullopt;
-  if (const size_t annotation = expression.rfind(">>"); annotation != std::string_view::npos) expression.remove_prefix(annotation + 2);
+  if (const size_t annotation = expression.rfind(">>"); annotation != std::string_view::npos)
+    expression.remove_prefix(annotation + 2);
   expression = unwrapped(expression);
-  if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos) expression = expression.substr(equals + 1);
+  if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos)
+    expression = expression.substr(equals + 1);
   std::string_view text = unwrapped(expression);
   bool negative = false;
   for (const std::string_view minus : {"-", "−", "–"})
@@ -239,7 +259,8 @@ std::optional<NumberText> number_value(std::string_view expression) {
     const std::string_view rest = trimmed(text.substr(command.size()));
     const size_t middle = rest.find("}{");
     if (!rest.starts_with('{') || !rest.ends_with('}') || middle == std::string_view::npos) return std::nullopt;
-    return plain_fraction(concat(rest.substr(1, middle - 1), "/", rest.substr(middle + 2, rest.size() - middle - 3)), negative);
+    return plain_fraction(concat(rest.substr(1, middle - 1), "/", rest.substr(middle + 2, rest.size() - middle - 3)),
+                          negative);
   }
   if (text.find('/') != std::string_view::npos) return plain_fraction(text, negative);
   const auto number = first_number(text);
@@ -259,10 +280,12 @@ std::optional<NumberText> number_value(std::string_view expression) {
   return number_of_digits(std::move(digits));
 }
 
-std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers, bool require_marker) {
+std::optional<NumberText> number_answer(std::string_view completion, const std::vector<std::string>& markers,
+                                        bool require_marker) {
   std::string_view text = answer_part(completion);
   if (!require_marker)
-    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return number_of_box(joined_spans(text, boxes));
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty())
+      return number_of_box(joined_spans(text, boxes));
   text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {

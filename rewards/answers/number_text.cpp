@@ -15,7 +15,8 @@ std::string canonical_digits(std::string_view literal) {
     literal.remove_prefix(1);
   }
   const size_t point = literal.find('.');
-  std::string_view whole = literal.substr(0, point), fraction = point == std::string_view::npos ? std::string_view() : literal.substr(point + 1);
+  std::string_view whole = literal.substr(0, point),
+                   fraction = point == std::string_view::npos ? std::string_view() : literal.substr(point + 1);
   while (!whole.empty() && whole.front() == '0') whole.remove_prefix(1);
   while (!fraction.empty() && fraction.back() == '0') fraction.remove_suffix(1);
   std::string out(negative && !(whole.empty() && fraction.empty()) ? "-" : "");
@@ -32,7 +33,8 @@ static std::optional<NumberText> number_at(std::string_view text, size_t at) {
   while (i < rest.size() && is_digit(rest[i])) literal += rest[i++];
   const auto digit_from = [&](size_t k) { return k < rest.size() && is_digit(rest[k]); };
   if (i >= 1 && i <= 3)
-    while (i < rest.size() && rest[i] == ',' && digit_from(i + 1) && digit_from(i + 2) && digit_from(i + 3) && !digit_from(i + 4)) {
+    while (i < rest.size() && rest[i] == ',' && digit_from(i + 1) && digit_from(i + 2) && digit_from(i + 3) &&
+           !digit_from(i + 4)) {
       literal.append(rest.substr(i + 1, 3));
       i += 4;
     }
@@ -66,7 +68,8 @@ static std::optional<NumberText> number_at(std::string_view text, size_t at) {
 // Whether a number may start at text[at]: a digit, or a point before one, and nothing on the left that it belongs to.
 static bool starts_number(std::string_view text, size_t at) {
   const char c = text[at], left = at > 0 ? text[at - 1] : ' ';
-  if (c == '.') return at + 1 < text.size() && is_digit(text[at + 1]) && !is_digit(left) && !is_letter(left) && left != '.';
+  if (c == '.')
+    return at + 1 < text.size() && is_digit(text[at + 1]) && !is_digit(left) && !is_letter(left) && left != '.';
   if (!is_digit(c) || is_digit(left) || is_letter(left) || left == '_') return false;
   return !(left == '.' && at >= 2 && is_digit(text[at - 2])) && !(left == '.' && starts_number(text, at - 1));
 }

@@ -24,24 +24,32 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-constexpr std::string_view copulas[] = {"is", "are", "was", "were", "equals", "equal", "becomes", "yields", "gives", "totals"};
+constexpr std::string_view copulas[] = {"is",    "are",     "was",    "were",  "equals",
+                                        "equal", "becomes", "yields", "gives", "totals"};
 constexpr std::string_view findings[] = {"find", "get", "have", "obtain", "see", "conclude"};  // after "we"
-constexpr std::string_view conclusions[] = {"so", "therefore", "thus", "hence", "consequently", "giving", "leaving", "then"};
+constexpr std::string_view conclusions[] = {"so",           "therefore", "thus",    "hence",
+                                            "consequently", "giving",    "leaving", "then"};
 constexpr std::string_view explanations[] = {"since", "because", "so", "therefore", "thus", "hence"};
-constexpr std::string_view openings[] = {"since", "because", "if", "when", "as", "given", "after", "while", "although", "for", "with"};
+constexpr std::string_view openings[] = {"since", "because", "if",       "when", "as",  "given",
+                                         "after", "while",   "although", "for",  "with"};
 // The value is denied, doubted or bound to a condition, wherever these words stand.
-constexpr std::string_view doubts[] = {"cannot", "neither", "nor",       "wrong",    "incorrect",  "incorrectly", "impossible",
-                                       "unless", "except",  "otherwise", "maybe",    "perhaps",    "either",      "unlikely",
-                                       "if",     "false",   "might",     "possibly", "extraneous", "anything"};
+constexpr std::string_view doubts[] = {"cannot",      "neither",    "nor",      "wrong",      "incorrect",
+                                       "incorrectly", "impossible", "unless",   "except",     "otherwise",
+                                       "maybe",       "perhaps",    "either",   "unlikely",   "if",
+                                       "false",       "might",      "possibly", "extraneous", "anything"};
 // Beside a value: something else than the value is meant.
-constexpr std::string_view changing[] = {"between",    "half",      "halves",    "twice",     "thrice",    "double",  "triple",
-                                         "squared",    "cubed",     "factorial", "root",      "dozen",     "dozens",  "divided",
-                                         "multiplied", "divisible", "raised",    "logarithm", "excluding", "exceeds", "exceeding"};
+constexpr std::string_view changing[] = {"between",   "half",    "halves",     "twice",     "thrice", "double",
+                                         "triple",    "squared", "cubed",      "factorial", "root",   "dozen",
+                                         "dozens",    "divided", "multiplied", "divisible", "raised", "logarithm",
+                                         "excluding", "exceeds", "exceeding"};
 // After "not": the value is no answer. "18 students are not here" is 18, "18 students is not right" is none.
-constexpr std::string_view denied[] = {"right", "correct", "it", "answer", "true", "valid", "possible", "work", "works", "allowed", "solution"};
+constexpr std::string_view denied[] = {"right",    "correct", "it",    "answer",  "true",    "valid",
+                                       "possible", "work",    "works", "allowed", "solution"};
 // With "not" before a value: "it is not true that x is 5".
-constexpr std::string_view claims[] = {"case", "true", "think", "believe", "correct", "right", "claim", "say", "mean", "possible", "clear", "sure"};
-constexpr std::string_view auxiliaries[] = {"do", "does", "did", "can", "could", "be", "should", "will", "would", "must"};
+constexpr std::string_view claims[] = {"case",  "true", "think", "believe",  "correct", "right",
+                                       "claim", "say",  "mean",  "possible", "clear",   "sure"};
+constexpr std::string_view auxiliaries[] = {"do", "does",   "did",  "can",   "could",
+                                            "be", "should", "will", "would", "must"};
 // No list: "from 3 to 5", "3 times 5".
 constexpr std::string_view unlisted[] = {"not", "never", "from", "times", "plus", "minus", "than"};
 // After "5 and": "5 and a half", "5 and above".
@@ -49,16 +57,19 @@ constexpr std::string_view additions[] = {"a", "an", "up", "above", "over", "som
 // Directly before a value, but for "the" and "about".
 constexpr std::string_view bounds[] = {"than",   "over",  "under", "above", "below", "beyond", "nearly",
                                        "almost", "least", "most",  "or",    "plus",  "times",  "except"};
-constexpr std::string_view fillers[] = {"the", "a", "an", "about", "exactly", "approximately", "around", "roughly", "just", "only"};
+constexpr std::string_view fillers[] = {"the",           "a",      "an",      "about", "exactly",
+                                        "approximately", "around", "roughly", "just",  "only"};
 // "reciprocal of 5"
-constexpr std::string_view operations[] = {"half",    "third",   "quarter", "fourth",   "fifth",    "sixth",      "seventh",   "eighth",  "ninth",
-                                           "tenth",   "root",    "square",  "cube",     "log",      "multiple",   "multiples", "power",   "powers",
-                                           "factor",  "factors", "inverse", "negative", "opposite", "reciprocal", "percent",   "thirds",  "quarters",
-                                           "fourths", "fifths",  "tenths",  "digit",    "digits",   "out",        "divisor",   "divisors"};
+constexpr std::string_view operations[] = {
+    "half",    "third",   "quarter", "fourth",   "fifth",    "sixth",      "seventh",   "eighth",  "ninth",
+    "tenth",   "root",    "square",  "cube",     "log",      "multiple",   "multiples", "power",   "powers",
+    "factor",  "factors", "inverse", "negative", "opposite", "reciprocal", "percent",   "thirds",  "quarters",
+    "fourths", "fifths",  "tenths",  "digit",    "digits",   "out",        "divisor",   "divisors"};
 // Directly after a value.
-constexpr std::string_view shares[] = {"third",  "thirds",  "fourth",    "fourths",    "fifth",      "fifths",      "sixth",
-                                       "sixths", "seventh", "sevenths",  "eighth",     "eighths",    "ninth",       "ninths",
-                                       "tenth",  "tenths",  "hundredth", "hundredths", "thousandth", "thousandths", "millionths"};
+constexpr std::string_view shares[] = {"third",      "thirds",      "fourth",    "fourths",  "fifth",     "fifths",
+                                       "sixth",      "sixths",      "seventh",   "sevenths", "eighth",    "eighths",
+                                       "ninth",      "ninths",      "tenth",     "tenths",   "hundredth", "hundredths",
+                                       "thousandth", "thousandths", "millionths"};
 // "18 fails", and after "18 is": "too large", "close".
 constexpr std::string_view failures[] = {"fail", "fails", "failed"};
 constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    "almost",     "partially", "partly",
@@ -80,7 +91,8 @@ bool changes_before(const Parts& parts, size_t at) {
   while (left > 0 && contains(fillers, parts[left - 1].word)) --left;
   if (left == 0 || parts[left - 1].kind != Kind::word) return false;
   const std::string& word = parts[left - 1].word;
-  if (contains(bounds, word) || contains(refusals, word) || contains(named, word) || is_number_word(word)) return word != "one" || left == at;
+  if (contains(bounds, word) || contains(refusals, word) || contains(named, word) || is_number_word(word))
+    return word != "one" || left == at;
   if (left < 2 || parts[left - 2].kind != Kind::word) return false;
   const std::string& other = parts[left - 2].word;
   if (word == "of" && contains(operations, other)) return true;
@@ -108,7 +120,8 @@ bool changes_after(const Parts& parts, size_t at) {
 
 class SentenceReader {
  public:
-  SentenceReader(std::string_view text, const StatementOptions& options, SentenceRole role) : text_(text), options_(options), role_(role) {}
+  SentenceReader(std::string_view text, const StatementOptions& options, SentenceRole role)
+      : text_(text), options_(options), role_(role) {}
 
   MathReading run() {
     Parts parts = statement_parts(text_, options_);
@@ -125,7 +138,8 @@ class SentenceReader {
 
   // "5 (five)" is 5. False if a remark offers another value: "5 (or 6)".
   bool drop_remarks(Parts& parts) const {
-    if (!holds_expression(parts) && std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::remark; })) {
+    if (!holds_expression(parts) &&
+        std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::remark; })) {
       Parts inside;
       for (const StatementPart& part : parts) {
         if (part.kind != Kind::remark) {
@@ -144,16 +158,18 @@ class SentenceReader {
     for (const StatementPart& part : parts) {
       if (part.kind != Kind::remark) continue;
       const Parts inside = statement_parts(text_.substr(part.begin + 1, part.end - part.begin - 2), options_);
-      const bool explains = !inside.empty() && (inside[0].word == "not" || contains(explanations, inside[0].word) || inside[0].word == "rounded");
-      const bool alternative =
-          std::any_of(inside.begin(), inside.end(), [](const auto& one) { return one.word == "or" || contains(doubts, one.word); });
+      const bool explains = !inside.empty() && (inside[0].word == "not" || contains(explanations, inside[0].word) ||
+                                                inside[0].word == "rounded");
+      const bool alternative = std::any_of(
+          inside.begin(), inside.end(), [](const auto& one) { return one.word == "or" || contains(doubts, one.word); });
       if (!explains && (alternative || holds_expression(inside))) return false;
     }
     std::erase_if(parts, [](const StatementPart& part) { return part.kind == Kind::remark; });
     return true;
   }
 
-  // "18, not 20" and "18 instead of 20" are 18; "not 18 but 20" is 20. False if the value itself is denied: "18 is not it".
+  // "18, not 20" and "18 instead of 20" are 18; "not 18 but 20" is 20. False if the value itself is denied: "18 is not
+  // it".
   static bool drop_negated(Parts& parts) {
     bool value = false;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -164,7 +180,8 @@ class SentenceReader {
         continue;
       }
       const bool denies = word == "not";
-      const bool replaces = (word == "instead" && is_word(parts, i + 1, "of")) || (word == "rather" && is_word(parts, i + 1, "than"));
+      const bool replaces =
+          (word == "instead" && is_word(parts, i + 1, "of")) || (word == "rather" && is_word(parts, i + 1, "than"));
       if (!denies && !replaces) continue;
       if (value) {
         if (denies && (contains(copulas, parts[i - 1].word) || contains(auxiliaries, parts[i - 1].word))) {
@@ -172,10 +189,12 @@ class SentenceReader {
           continue;
         }
         parts.resize(i);
-        while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but") parts.pop_back();
+        while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but")
+          parts.pop_back();
         return true;
       }
-      const auto but = std::find_if(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(), [](const auto& part) { return part.word == "but"; });
+      const auto but = std::find_if(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(),
+                                    [](const auto& part) { return part.word == "but"; });
       if (but == parts.end()) continue;
       parts.erase(parts.begin(), but + 1);
       return drop_negated(parts);
@@ -184,22 +203,28 @@ class SentenceReader {
   }
 
   static bool denies_value(const Parts& parts, size_t negation) {
-    return std::any_of(parts.begin() + static_cast<ptrdiff_t>(negation), parts.end(), [](const auto& part) { return contains(denied, part.word); });
+    return std::any_of(parts.begin() + static_cast<ptrdiff_t>(negation), parts.end(),
+                       [](const auto& part) { return contains(denied, part.word); });
   }
 
   void drop_explanations(Parts& parts) const {
-    const auto word_at = [&](size_t i, const auto& set) { return parts[i].kind == Kind::word && contains(set, parts[i].word); };
+    const auto word_at = [&](size_t i, const auto& set) {
+      return parts[i].kind == Kind::word && contains(set, parts[i].word);
+    };
     if (role_ == SentenceRole::conclusion) {
       // "Since there are 3, she has 8"
       if (word_at(0, openings)) {
-        const auto comma = std::find_if(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
-        if (comma != parts.end() && std::any_of(comma, parts.end(), is_expression)) parts.erase(parts.begin(), comma + 1);
+        const auto comma =
+            std::find_if(parts.begin(), parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
+        if (comma != parts.end() && std::any_of(comma, parts.end(), is_expression))
+          parts.erase(parts.begin(), comma + 1);
       }
       for (size_t i = parts.size(); i-- > 0;) {
         const bool finds = word_at(i, findings) && i > 0 && parts[i - 1].word == "we";
         const size_t before = finds ? i - 1 : i;
         if (before > 0 && (parts[before - 1].word == "or" || parts[before - 1].word == "and")) continue;
-        if ((finds || word_at(i, conclusions)) && std::any_of(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(), is_expression)) {
+        if ((finds || word_at(i, conclusions)) &&
+            std::any_of(parts.begin() + static_cast<ptrdiff_t>(i), parts.end(), is_expression)) {
           parts.erase(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(i + 1));
           break;
         }
@@ -208,7 +233,8 @@ class SentenceReader {
     bool value = false;
     for (size_t i = 0; i < parts.size(); ++i) {
       value = value || is_expression(parts[i]);
-      const bool reason = word_at(i, explanations) || (parts[i].word == "as" && i > 0 && parts[i - 1].kind == Kind::comma);
+      const bool reason =
+          word_at(i, explanations) || (parts[i].word == "as" && i > 0 && parts[i - 1].kind == Kind::comma);
       if (value && reason && !is_word(parts, i - 1, "or")) return parts.resize(i);
     }
   }
@@ -221,19 +247,24 @@ class SentenceReader {
       const auto says = [&](auto&& set) {
         return std::any_of(parts.begin(), parts.end(), [&](const auto& part) { return contains(set, part.word); });
       };
-      const bool negated = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "not" || is_negated(part.word); });
+      const bool negated = std::any_of(parts.begin(), parts.end(),
+                                       [](const auto& part) { return part.word == "not" || is_negated(part.word); });
       return says(doubts) || (negated && says(claims));
     }
     // "x does not", before "equal 5"
     bool ends_in_negation() const {
-      return !parts.empty() && (parts.back().word == "not" || parts.back().word == "never" || is_negated(parts.back().word));
+      return !parts.empty() &&
+             (parts.back().word == "not" || parts.back().word == "never" || is_negated(parts.back().word));
     }
     // Whether a list or another statement follows its value.
     // "18, the last digit of which is" goes on about the same value.
     bool goes_on() const {
       const auto value = std::find_if(parts.begin(), parts.end(), is_expression);
-      const auto says = [&](std::string_view word) { return std::any_of(value, parts.end(), [&](const auto& part) { return part.word == word; }); };
-      const bool separates = says("and") || std::any_of(value, parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
+      const auto says = [&](std::string_view word) {
+        return std::any_of(value, parts.end(), [&](const auto& part) { return part.word == word; });
+      };
+      const bool separates =
+          says("and") || std::any_of(value, parts.end(), [](const auto& part) { return part.kind == Kind::comma; });
       return says("or") || (separates && !says("which"));
     }
   };
@@ -241,10 +272,12 @@ class SentenceReader {
   // The last side of "the total is 5 + 3 = 8 apples", which several chains ("x is 5 and y is 6") do not have.
   MathReading chain(Parts parts) const {
     const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // not "let me check"
-    if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word))) return {.value = {}, .words_only = true};
+    if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word)))
+      return {.value = {}, .words_only = true};
     std::vector<Side> sides(1);
     for (size_t i = 0; i < parts.size(); ++i) {
-      const bool copula = parts[i].kind == Kind::word && contains(copulas, parts[i].word) && !(i > 0 && parts[i - 1].word == "or");
+      const bool copula =
+          parts[i].kind == Kind::word && contains(copulas, parts[i].word) && !(i > 0 && parts[i - 1].word == "or");
       if (copula || parts[i].kind == Kind::colon)
         sides.push_back({.after_equals = parts[i].kind == Kind::colon && text_[parts[i].begin] != ':'});
       else
@@ -253,12 +286,14 @@ class SentenceReader {
     size_t last = sides.size() - 1;
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
-      if (i != last && sides[i].doubts_value() && (i > last || !sides[i].holds_value())) return {.value = {}, .words_only = true};
+      if (i != last && sides[i].doubts_value() && (i > last || !sides[i].holds_value()))
+        return {.value = {}, .words_only = true};
       const bool rejected = i > last && !sides[i].parts.empty() && contains(rejections, sides[i].parts[0].word);
       if (rejected || (i < last && sides[i].ends_in_negation())) return {.value = {}, .words_only = true};
       if (i > 0 && i < last && sides[i].goes_on()) return {};
       // After "the answer is", "5 apples: 3 of them are red" is no chain.
-      if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value()) return {};
+      if (role_ == SentenceRole::marked && i > 0 && i <= last && !sides[i].after_equals && sides[0].holds_value())
+        return {};
     }
     return side(sides[last].parts);
   }
@@ -278,22 +313,28 @@ class SentenceReader {
     return is_expression(part) && left.size() < text.size() && std::any_of(left.begin(), left.end(), is_digit);
   }
 
-  // "64 emails for 5 days, in all 64 * 5 = 320 emails": the one calculation, where words part it from the numbers before.
+  // "64 emails for 5 days, in all 64 * 5 = 320 emails": the one calculation, where words part it from the numbers
+  // before.
   void keep_calculation(Parts& parts) const {
-    const auto equation = [&](const StatementPart& part) { return is_expression(part) && text_of(part).find('=') != std::string_view::npos; };
+    const auto equation = [&](const StatementPart& part) {
+      return is_expression(part) && text_of(part).find('=') != std::string_view::npos;
+    };
     const auto found = std::find_if(parts.begin(), parts.end(), [&](const auto& part) { return calculates(part); });
-    if (found == parts.end() || found == parts.begin() || std::count_if(parts.begin(), parts.end(), equation) != 1) return;
+    if (found == parts.end() || found == parts.begin() || std::count_if(parts.begin(), parts.end(), equation) != 1)
+      return;
     if (std::any_of(found + 1, parts.end(), is_expression)) return;
     const auto before = found - 1;
     const bool apart = before->kind == Kind::word && before->word != "and" && before->word != "or";
-    const bool offers = std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.word == "or" || contains(doubts, part.word); });
+    const bool offers = std::any_of(parts.begin(), parts.end(),
+                                    [](const auto& part) { return part.word == "or" || contains(doubts, part.word); });
     if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
   // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
   MathReading several(const Parts& parts) const {
-    if (std::any_of(parts.begin(), parts.end(),
-                    [](const auto& part) { return contains(changing, part.word) || contains(unlisted, part.word) || is_negated(part.word); }))
+    if (std::any_of(parts.begin(), parts.end(), [](const auto& part) {
+          return contains(changing, part.word) || contains(unlisted, part.word) || is_negated(part.word);
+        }))
       return {.value = {}, .words_only = true};
     std::string out;
     size_t end = 0;
@@ -327,7 +368,8 @@ class SentenceReader {
   // The expression with its sign in words, percent, multiplier and unit.
   std::string value(const Parts& parts, size_t at) const {
     std::string out(text_of(parts[at]));
-    for (size_t note, end; (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
+    for (size_t note, end;
+         (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
       out.erase(note, end + 2 - note);
     while (!out.empty() && (out[0] == '=' || out[0] == ' ')) out.erase(0, 1);
     times_for_x(out);
@@ -355,8 +397,10 @@ class SentenceReader {
   // "3 x 4" is a product.
   static void times_for_x(std::string& text) {
     for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
-      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1), right = text.find_first_not_of(" $", at + 1);
-      const bool digits = left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
+      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
+                   right = text.find_first_not_of(" $", at + 1);
+      const bool digits =
+          left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
       if (digits) text[at] = '*';
     }
   }
@@ -368,7 +412,9 @@ class SentenceReader {
 
 }  // namespace
 
-bool words_change_value(const std::vector<StatementPart>& parts, size_t at) { return changes_before(parts, at) || changes_after(parts, at); }
+bool words_change_value(const std::vector<StatementPart>& parts, size_t at) {
+  return changes_before(parts, at) || changes_after(parts, at);
+}
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {
   return SentenceReader(sentence, options, role).run();

@@ -9,9 +9,11 @@
 namespace hone {
 
 struct MathReading {
-  // The value, as math_equal reads it: the one expression of the sentence, the last side of a chain of equalities, or a list ("2 and 3").
+  // The value, as math_equal reads it: the one expression of the sentence, the last side of a chain of equalities, or a
+  // list ("2 and 3").
   std::optional<std::string> value = {};
-  // Words change what the sentence's expression means ("not 5", "at least 5", "5 dozen"): only the same words may equal it.
+  // Words change what the sentence's expression means ("not 5", "at least 5", "5 dozen"): only the same words may equal
+  // it.
   bool words_only = false;
 };
 

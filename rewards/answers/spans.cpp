@@ -16,7 +16,8 @@ bool joins_answers(std::string_view gap) {
   if (trimmed(words).find_first_not_of("$\\ ,;") == std::string::npos) return true;
   for (const std::string_view word : {" and", " or", "{and", "{or", "$and", "$or"}) {
     const size_t at = words.find(word);
-    if (at != std::string::npos && (at + word.size() == words.size() || !is_letter(words[at + word.size()]))) return true;
+    if (at != std::string::npos && (at + word.size() == words.size() || !is_letter(words[at + word.size()])))
+      return true;
   }
   return false;
 }
@@ -50,7 +51,9 @@ std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
       ++open;
     } else {
       // A box around the one before is not its neighbor.
-      if (!out.empty() && (span->end > out.front().begin || !joins_answers(text.substr(span->end, out.front().begin - span->end)))) break;
+      if (!out.empty() &&
+          (span->end > out.front().begin || !joins_answers(text.substr(span->end, out.front().begin - span->end))))
+        break;
       out.push_front(*span);
     }
   }
@@ -59,7 +62,8 @@ std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
 
 bool percent_follows(std::string_view text) {
   text = text.substr(0, 24);
-  while (!text.empty() && (text[0] == ' ' || text[0] == '$' || text[0] == '\\' || text[0] == ')')) text.remove_prefix(1);
+  while (!text.empty() && (text[0] == ' ' || text[0] == '$' || text[0] == '\\' || text[0] == ')'))
+    text.remove_prefix(1);
   return text.starts_with('%') || text.starts_with("percent") || text.starts_with("pct");
 }
 
@@ -93,7 +97,8 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     if (text[i] == '\\' && i + 1 < text.size()) {
       const char c = text[i + 1];
-      if ((c == '(' && round && (round = close(i, i + 2, "\\)"))) || (c == '[' && square && (square = close(i, i + 2, "\\]"))))
+      if ((c == '(' && round && (round = close(i, i + 2, "\\)"))) ||
+          (c == '[' && square && (square = close(i, i + 2, "\\]"))))
         i = out.back().end;
       else
         i += 2;
@@ -103,7 +108,8 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
       i = out.back().end;
     } else {
       size_t end = i + 1;
-      while (end < text.size() && end - i < longest_answer && text[end] != '\n' && text[end] != '$') end += text[end] == '\\' ? 2 : 1;
+      while (end < text.size() && end - i < longest_answer && text[end] != '\n' && text[end] != '$')
+        end += text[end] == '\\' ? 2 : 1;
       const bool closed = end < text.size() && text[end] == '$' && end > i + 1 &&
                           !is_prose(text.substr(i + 1, end - i - 1), end + 1 < text.size() ? text[end + 1] : ' ');
       if (closed) {

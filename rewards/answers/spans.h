@@ -10,13 +10,16 @@ struct MathSpan {
   size_t begin = 0, end = 0;  // with its delimiters
   size_t content_begin = 0, content_end = 0;
 
-  std::string_view content(std::string_view text) const { return text.substr(content_begin, content_end - content_begin); }
+  std::string_view content(std::string_view text) const {
+    return text.substr(content_begin, content_end - content_begin);
+  }
 };
 
 // Returns the last \boxed{}, with those before it that one list joins to it. At most `most`.
 std::deque<MathSpan> find_boxes(std::string_view text, size_t most);
 
-// Returns the last formulas of a text: $...$ on one line, $$...$$, \(...\), \[...\]. Prices ("$18 a day and $20") are no formulas.
+// Returns the last formulas of a text: $...$ on one line, $$...$$, \(...\), \[...\]. Prices ("$18 a day and $20") are
+// no formulas.
 std::deque<MathSpan> find_formulas(std::string_view text);
 
 // Whether what stands between two answers makes them one list: a comma, "and", "or" and a few words at most.

@@ -21,9 +21,10 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-constexpr std::string_view number_words[] = {"one",      "two",    "three",  "four",     "five",     "six",     "seven",   "eight",     "nine",
-                                             "ten",      "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
-                                             "nineteen", "twenty", "thirty", "forty",    "fifty",    "sixty",   "seventy", "eighty",    "ninety"};
+constexpr std::string_view number_words[] = {
+    "one",      "two",    "three",  "four",     "five",     "six",     "seven",   "eight",     "nine",
+    "ten",      "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen",
+    "nineteen", "twenty", "thirty", "forty",    "fifty",    "sixty",   "seventy", "eighty",    "ninety"};
 // Signs outside ASCII that are part of an expression.
 constexpr std::string_view signs[] = {"×", "·", "⋅", "÷", "±", "√", "π", "²", "³", "½", "¼", "¾", "≤", "≥",
                                       "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "⌊", "⌋", "⌈", "⌉"};
@@ -69,12 +70,16 @@ class StatementReader {
   bool operand_at(size_t at) const {
     if (at >= text_.size()) return false;
     const char c = text_[at];
-    if (is_digit(c) || c == '(' || c == '\\' || c == '$' || (c == '.' && at + 1 < text_.size() && is_digit(text_[at + 1]))) return true;
-    if (!sign_at(text_.substr(at)).empty() || text_.substr(at).starts_with("€") || text_.substr(at).starts_with("£")) return true;
+    if (is_digit(c) || c == '(' || c == '\\' || c == '$' ||
+        (c == '.' && at + 1 < text_.size() && is_digit(text_[at + 1])))
+      return true;
+    if (!sign_at(text_.substr(at)).empty() || text_.substr(at).starts_with("€") || text_.substr(at).starts_with("£"))
+      return true;
     size_t end = at;
     while (end < text_.size() && is_letter(text_[end])) ++end;
     const std::string word = lower(text_.substr(at, end - at));
-    return end > at && (end - at == 1 || math::is_function_name(word) || word == "pi" || (end - at == 2 && math::is_product_of_letters(word)));
+    return end > at && (end - at == 1 || math::is_function_name(word) || word == "pi" ||
+                        (end - at == 2 && math::is_product_of_letters(word)));
   }
 
   // -- the parts
@@ -116,7 +121,8 @@ class StatementReader {
     sign();
   }
 
-  // A formula that signs touch is part of a longer expression, "$3$/4": its dollar signs then stay in the text, and reading drops them.
+  // A formula that signs touch is part of a longer expression, "$3$/4": its dollar signs then stay in the text, and
+  // reading drops them.
   void formula() {
     const MathSpan span = formulas_.front();
     const bool goes_on = options_.expressions && joins_formula(span.end);
@@ -178,18 +184,22 @@ class StatementReader {
     if (touches_expression()) return letters_after_expression(run, end);
     const size_t next = skipped_spaces(end);
     const char ahead = next < text_.size() ? text_[next] : '\0';
-    if (math::is_function_name(run) && (ahead == '(' || ahead == '\\' || ahead == '_' || ahead == '^' || is_digit(ahead) || end - at_ == 3) &&
+    if (math::is_function_name(run) &&
+        (ahead == '(' || ahead == '\\' || ahead == '_' || ahead == '^' || is_digit(ahead) || end - at_ == 3) &&
         operand_or_script_at(next))
       return extend(end, true);
     if (run == "pi" || run == "inf" || run == "infinity") return extend(end);
     // "8 m/s", "8 M&Ms"
-    if (run.size() == 1 && open_ && !after_sign_ && ((ahead == '/' && is_unit_letter(run[0])) || ahead == '&')) return add(Kind::word, end);
+    if (run.size() == 1 && open_ && !after_sign_ && ((ahead == '/' && is_unit_letter(run[0])) || ahead == '&'))
+      return add(Kind::word, end);
     const bool names = run.size() == 1 || (run.size() == 2 && !contains(short_words, lower(run)));
     if (names && (sign_joins(end, next) || (open_ && after_sign_ && run.size() == 1))) return extend(end);
     if (names && run.size() == 1 && open_ && !is_article(run) && !is_unit_letter(run[0])) return extend(end);
     add(Kind::word, end);
   }
-  bool operand_or_script_at(size_t at) const { return operand_at(at) || (at < text_.size() && (text_[at] == '_' || text_[at] == '^')); }
+  bool operand_or_script_at(size_t at) const {
+    return operand_at(at) || (at < text_.size() && (text_[at] == '_' || text_[at] == '^'));
+  }
   bool is_word_byte(size_t at) const {
     const char c = text_[at];
     const bool inside = at > 0 && at + 1 < text_.size() && is_letter(text_[at - 1]) && is_letter(text_[at + 1]);
@@ -198,10 +208,13 @@ class StatementReader {
       while (left > at_ && is_letter(text_[left - 1])) --left;
       return inside && (c == '\'' || at - left >= 2);
     }
-    return static_cast<unsigned char>(c) >= 0x80 && sign_at(text_.substr(at)).empty() && !text_.substr(at).starts_with("—") &&
-           !text_.substr(at).starts_with("–") && !text_.substr(at).starts_with("≈") &&
-           std::none_of(std::begin(ignored), std::end(ignored), [&](std::string_view s) { return text_.substr(at).starts_with(s); }) &&
-           std::none_of(std::begin(spaces), std::end(spaces), [&](std::string_view s) { return text_.substr(at).starts_with(s); });
+    return static_cast<unsigned char>(c) >= 0x80 && sign_at(text_.substr(at)).empty() &&
+           !text_.substr(at).starts_with("—") && !text_.substr(at).starts_with("–") &&
+           !text_.substr(at).starts_with("≈") &&
+           std::none_of(std::begin(ignored), std::end(ignored),
+                        [&](std::string_view s) { return text_.substr(at).starts_with(s); }) &&
+           std::none_of(std::begin(spaces), std::end(spaces),
+                        [&](std::string_view s) { return text_.substr(at).starts_with(s); });
   }
   // Whether a sign ties the letters before `end` to what follows: "x = 3", "f(2)", "x_1", "n-1".
   bool sign_joins(size_t end, size_t next) const {
@@ -279,8 +292,8 @@ class StatementReader {
       const std::string word = lower(text_.substr(i, stop - i));
       const bool command = i > 0 && text_[i - 1] == '\\';
       if (!command && (word == "or" || word == "in" ||
-                       (word.size() >= 3 && !math::is_function_name(word) && !math::is_unit(word) && word != "inf" && word != "infinity" &&
-                        !math::is_product_of_letters(word))))
+                       (word.size() >= 3 && !math::is_function_name(word) && !math::is_unit(word) && word != "inf" &&
+                        word != "infinity" && !math::is_product_of_letters(word))))
         return true;
       i = std::max(stop, i + 1);
     }
@@ -292,7 +305,9 @@ class StatementReader {
     if (peek() == '(' && holds_words(at_ + 1, end - 1)) return add(Kind::remark, end);
     // "5 (2)" is not a product, "(x+3) (x-3)" is.
     const std::string_view content = text_.substr(at_, end - at_);
-    if (peek() != '{' && open_ && !after_sign_ && before() == ' ' && std::none_of(content.begin(), content.end(), is_letter)) open_ = false;
+    if (peek() != '{' && open_ && !after_sign_ && before() == ' ' &&
+        std::none_of(content.begin(), content.end(), is_letter))
+      open_ = false;
     extend(end);
   }
   void command() {
@@ -310,7 +325,8 @@ class StatementReader {
     const std::string_view name = text_.substr(at_ + 1, end - at_ - 1);
     if (name == "boxed" || name == "fbox") return skip(end - at_);
     if (name == "begin") {
-      const size_t stop = text_.find("\\end{", end), last = stop == std::string_view::npos ? stop : text_.find('}', stop);
+      const size_t stop = text_.find("\\end{", end),
+                   last = stop == std::string_view::npos ? stop : text_.find('}', stop);
       return extend(last == std::string_view::npos ? text_.size() : last + 1);
     }
     // Its arguments.
@@ -369,7 +385,8 @@ class StatementReader {
     const size_t next = skipped_spaces(at_ + 1);
     const bool apart = next > at_ + 1, spaced = before() == ' ';
     if (!open_ || !operand_at(next)) return add(Kind::colon, at_ + 1);
-    const bool label = parts_.size() >= 2 && parts_[parts_.size() - 2].kind == Kind::word && contains(numbered, parts_[parts_.size() - 2].word);
+    const bool label = parts_.size() >= 2 && parts_[parts_.size() - 2].kind == Kind::word &&
+                       contains(numbered, parts_[parts_.size() - 2].word);
     if (apart && !spaced && label) return add(Kind::colon, at_ + 1);
     extend(at_ + 1, true);
   }
@@ -399,13 +416,16 @@ class StatementReader {
 
 // "approx. 5", "2:15 p.m. today"
 bool is_abbreviation(std::string_view word) {
-  static constexpr std::string_view known[] = {"approx", "ca", "no", "vs", "i.e", "e.g", "a.m", "p.m", "mr", "mrs", "ms", "dr", "st", "ft", "sq"};
+  static constexpr std::string_view known[] = {"approx", "ca",  "no", "vs", "i.e", "e.g", "a.m", "p.m",
+                                               "mr",     "mrs", "ms", "dr", "st",  "ft",  "sq"};
   return contains(known, lower(word));
 }
 
 }  // namespace
 
-std::vector<StatementPart> statement_parts(std::string_view text, const StatementOptions& options) { return StatementReader(text, options).run(); }
+std::vector<StatementPart> statement_parts(std::string_view text, const StatementOptions& options) {
+  return StatementReader(text, options).run();
+}
 
 bool is_number_word(std::string_view word) { return contains(number_words, word); }
 
@@ -422,7 +442,8 @@ size_t sentence_end(std::string_view text, size_t begin) {
     if (c == '{') ++depth;
     if (c == '}' && depth > 0) --depth;
     // A line may break inside of braces.
-    const bool inside = depth > 0 && i + 1 < text.size() && text[i + 1] != '\n' && text.find('}', i) != std::string_view::npos;
+    const bool inside =
+        depth > 0 && i + 1 < text.size() && text[i + 1] != '\n' && text.find('}', i) != std::string_view::npos;
     if (c == '\n' && !inside) return i;
     if ((c != '.' && c != '!' && c != '?') || i + 1 >= text.size() || !is_space(text[i + 1])) continue;
     size_t word = i;

@@ -1,5 +1,6 @@
 #pragma once
-// A sentence as a model writes it, cut into words and mathematics: "She has 5 + 3 = 8 apples" is two words, an expression and a word.
+// A sentence as a model writes it, cut into words and mathematics: "She has 5 + 3 = 8 apples" is two words, an
+// expression and a word.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +10,8 @@ namespace hone {
 struct StatementPart {
   enum class Kind : uint8_t {
     word,
-    expression,  // numbers, letters and signs that belong together: "5", "2x+5", "(1, 2)", "\frac{1}{2}", "x = 3"; or one formula
+    expression,  // numbers, letters and signs that belong together: "5", "2x+5", "(1, 2)", "\frac{1}{2}", "x = 3"; or
+                 // one formula
     comma,       // ',', ';' or a dash between words
     colon,       // ':' or '=' after words
     remark,      // words in brackets, with the brackets
@@ -31,7 +33,8 @@ std::vector<StatementPart> statement_parts(std::string_view text, const Statemen
 // Words for numbers: "one" to "twenty", the tens.
 bool is_number_word(std::string_view word);
 
-// Returns the end of the sentence that starts at `begin`: at a line's end, or after '.', '!' or '?' and a space. A formula is not cut.
+// Returns the end of the sentence that starts at `begin`: at a line's end, or after '.', '!' or '?' and a space. A
+// formula is not cut.
 size_t sentence_end(std::string_view text, size_t begin);
 
 }  // namespace hone

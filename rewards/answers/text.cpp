@@ -38,7 +38,8 @@ size_t end_of_last(std::string_view text, std::initializer_list<std::string_view
   size_t end = std::string_view::npos;
   for (const std::string_view marker : markers) {
     const size_t at = rfind_ignoring_case(text, marker);
-    if (at != std::string_view::npos && (end == std::string_view::npos || at + marker.size() > end)) end = at + marker.size();
+    if (at != std::string_view::npos && (end == std::string_view::npos || at + marker.size() > end))
+      end = at + marker.size();
   }
   return end;
 }

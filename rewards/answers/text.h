@@ -19,7 +19,8 @@ std::string lower(std::string_view text);
 std::string upper(std::string_view text);
 // Where `marker` (written in lower case) last occurs whatever its case, at or before `from`; npos if nowhere.
 size_t rfind_ignoring_case(std::string_view text, std::string_view marker, size_t from = std::string_view::npos);
-// Where the text goes on after that of the markers (written in lower case) which ends last, whatever its case; npos if there is none of them.
+// Where the text goes on after that of the markers (written in lower case) which ends last, whatever its case; npos if
+// there is none of them.
 size_t end_of_last(std::string_view text, std::initializer_list<std::string_view> markers);
 // What stands between spaces.
 std::vector<std::string_view> words_of(std::string_view text);

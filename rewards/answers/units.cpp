@@ -61,7 +61,8 @@ struct Compound {
 constexpr Compound compounds[] = {{"mph", "miles per hour"}, {"kph", "km per hour"}, {"kmh", "km per hour"}};
 
 // What may follow a unit and says nothing about its size.
-constexpr std::string_view adjectives[] = {"long", "tall", "wide", "high", "deep", "thick", "old", "apart", "away", "total"};
+constexpr std::string_view adjectives[] = {"long",  "tall", "wide",  "high", "deep",
+                                           "thick", "old",  "apart", "away", "total"};
 
 // Words that are units after a number though they have no size, or only together with another.
 constexpr std::string_view generic[] = {"unit", "units", "square", "cubic"};
@@ -73,7 +74,8 @@ bool lists(std::string_view words, std::string_view word) {
 
 const NamedUnit* find_unit(std::string_view word) {
   const std::string name = lower(word);
-  const std::string_view singular = std::string_view(name).substr(0, name.size() - (name.size() > 3 && name.ends_with('s') ? 1 : 0));
+  const std::string_view singular =
+      std::string_view(name).substr(0, name.size() - (name.size() > 3 && name.ends_with('s') ? 1 : 0));
   for (const NamedUnit& unit : named_units)
     if (lists(unit.symbols, word) || lists(unit.names, name) || lists(unit.names, singular)) return &unit;
   return nullptr;
@@ -91,7 +93,8 @@ std::optional<Unit> product(const Unit& a, const Unit& b, int exponent) {
   constexpr int max_exponent = 6;
   if (exponent < -max_exponent || exponent > max_exponent) return std::nullopt;
   Unit out = a;
-  for (size_t q = 0; q < out.powers.size(); ++q) out.powers[q] = static_cast<int8_t>(out.powers[q] + exponent * b.powers[q]);
+  for (size_t q = 0; q < out.powers.size(); ++q)
+    out.powers[q] = static_cast<int8_t>(out.powers[q] + exponent * b.powers[q]);
   out.pi_power = static_cast<int8_t>(out.pi_power + exponent * b.pi_power);
   for (int k = 0; k < std::abs(exponent); ++k) {
     const std::optional<Rational> factor = apply(exponent < 0 ? '/' : '*', out.factor, b.factor);
@@ -148,7 +151,8 @@ class UnitReader {
 
  private:
   bool ends_in_adjective() const {
-    return at_ + 1 == tokens_.size() && std::find(std::begin(adjectives), std::end(adjectives), tokens_[at_]) != std::end(adjectives);
+    return at_ + 1 == tokens_.size() &&
+           std::find(std::begin(adjectives), std::end(adjectives), tokens_[at_]) != std::end(adjectives);
   }
   bool take(std::initializer_list<std::string_view> words) {
     if (at_ >= tokens_.size() || std::find(words.begin(), words.end(), tokens_[at_]) == words.end()) return false;
@@ -183,7 +187,8 @@ class UnitReader {
 std::optional<Unit> read_unit(std::string_view phrase) { return UnitReader(phrase).run(); }
 
 bool is_unit(std::string_view word) {
-  if (std::find(std::begin(generic), std::end(generic), word) != std::end(generic) || word == "mph" || word == "kph") return true;
+  if (std::find(std::begin(generic), std::end(generic), word) != std::end(generic) || word == "mph" || word == "kph")
+    return true;
   const NamedUnit* named = word.size() >= 2 && word != "in" ? find_unit(word) : nullptr;
   return named && named->quantity != money;
 }

@@ -9,8 +9,16 @@
 
 namespace hone::math {
 
-// Kinds of quantity, each with its base unit. Months and years are a kind of their own, since a month is no fixed number of days.
-enum class Quantity : uint8_t { length, mass, time, calendar, money, angle };  // meter, gram, second, month, cent, degree
+// Kinds of quantity, each with its base unit. Months and years are a kind of their own, since a month is no fixed
+// number of days.
+enum class Quantity : uint8_t {
+  length,
+  mass,
+  time,
+  calendar,
+  money,
+  angle
+};  // meter, gram, second, month, cent, degree
 
 struct Unit {
   std::array<int8_t, 6> powers{};  // of each Quantity: an area is length^2, a speed length^1 time^-1
@@ -21,11 +29,12 @@ struct Unit {
   bool operator==(const Unit&) const = default;
 };
 
-// A unit as it is written after a number: "cm", "square inches", "km/h", "\text{cm}^{2}", "miles per hour", "feet tall". Empty for any other words:
-// they may name what was counted.
+// A unit as it is written after a number: "cm", "square inches", "km/h", "\text{cm}^{2}", "miles per hour", "feet
+// tall". Empty for any other words: they may name what was counted.
 std::optional<Unit> read_unit(std::string_view phrase);
 
-// The word is a unit wherever it follows a number: "cm", "hours", "square". Letters that a variable may have are not ("m").
+// The word is a unit wherever it follows a number: "cm", "hours", "square". Letters that a variable may have are not
+// ("m").
 bool is_unit(std::string_view word);
 
 }  // namespace hone::math

@@ -12,8 +12,9 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-constexpr std::string_view functions[] = {"sin", "cos", "tan", "cot",  "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
-                                          "log", "ln",  "exp", "sqrt", "abs", "gcd", "lcm",    "max",    "min",    "asin", "acos", "atan"};
+constexpr std::string_view functions[] = {"sin",    "cos",  "tan",  "cot",  "sec", "csc",  "arcsin", "arccos",
+                                          "arctan", "sinh", "cosh", "tanh", "log", "ln",   "exp",    "sqrt",
+                                          "abs",    "gcd",  "lcm",  "max",  "min", "asin", "acos",   "atan"};
 constexpr std::string_view trigonometric[] = {"sin", "cos", "tan", "cot", "sec", "csc"};
 constexpr std::string_view bases[] = {"two", "three",  "four",   "five",     "six",      "seven",   "eight",  "nine",
                                       "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen"};

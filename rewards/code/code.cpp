@@ -47,7 +47,9 @@ class Code : public Reward {
   void fields(Fields& f) override {
     f("partial", partial_, "the score is the share of tests passed; false: 1 if all pass, else 0");
     f("python", python_, "the interpreter (3.10 or newer): a name or an absolute path");
-    f("block", block_, "first | last: which code block is the program, of those marked as Python or, without one, of those without a language");
+    f("block", block_,
+      "first | last: which code block is the program, of those marked as Python or, without one, of those without a "
+      "language");
     f.require("block", block_ == "first" || block_ == "last", "block is 'first' or 'last', not '" + block_ + "'");
     f("max_code_kb", max_code_kb_, "KiB of a program; a longer one is not run");
     f.require("max_code_kb", max_code_kb_ >= 1 && max_code_kb_ <= 65536, "max_code_kb must be in [1, 65536]");
@@ -63,7 +65,8 @@ class Code : public Reward {
     if (!interpreter_.empty()) return sandbox_->refusal();
     if (python_.starts_with('/')) return "python: there is no program " + python_;
     return concat("python: there is no ", python_,
-                  " in /usr/local/bin, /usr/bin or /bin (Debian: apt-get install python3); one elsewhere is named by its whole path, its ",
+                  " in /usr/local/bin, /usr/bin or /bin (Debian: apt-get install python3); one elsewhere is named by "
+                  "its whole path, its ",
                   "folder by sandbox.readable");
   }
 
@@ -71,7 +74,8 @@ class Code : public Reward {
     const CodeTests tests = read_code_tests(task);
     const std::string program = program_text(completion.text, tests, block_ == "first");
     if (trimmed(program).empty()) return {.score = 0, .note = "no program"};
-    if (program.size() > static_cast<size_t>(max_code_kb_) * 1024) return {.score = 0, .note = "the program is too long"};
+    if (program.size() > static_cast<size_t>(max_code_kb_) * 1024)
+      return {.score = 0, .note = "the program is too long"};
     try {
       const Verdict verdict = tests.cases.empty() ? judge_calls(tests, program) : judge_output(tests, program);
       const double share = static_cast<double>(verdict.passed) / static_cast<double>(tests.size());
@@ -111,20 +115,24 @@ class Code : public Reward {
     HarnessReport report = read_harness_report(finished.out, nonce);
     if (!report.failure.empty()) fail(report.failure);
     if (report.passed) {
-      HONE_CHECK(*report.passed >= 0 && *report.passed <= static_cast<int64_t>(tests.size()), "the harness counts ", *report.passed, " tests");
+      HONE_CHECK(*report.passed >= 0 && *report.passed <= static_cast<int64_t>(tests.size()), "the harness counts ",
+                 *report.passed, " tests");
       return {.passed = static_cast<size_t>(*report.passed), .note = std::move(report.note)};
     }
     HONE_CHECK(!finished.truncated, "sandbox.output_kb is too small for the verdicts of ", tests.size(), " tests");
     if (report.test < 0) fail("python could not judge: ", describe(finished), " ", last_line(finished.err));
-    return {.passed = 0, .note = describe(finished) + (report.test == 0 ? " in the program itself" : concat(" in test ", report.test))};
+    return {
+        .passed = 0,
+        .note = describe(finished) + (report.test == 0 ? " in the program itself" : concat(" in test ", report.test))};
   }
 
   // Texts in, texts out: one run for each.
   Verdict judge_output(const CodeTests& tests, const std::string& program) const {
     Verdict verdict;
     for (size_t i = 0; i < tests.cases.size(); ++i) {
-      const SandboxFinished finished =
-          run({.command = {interpreter_, "-s", "-B", "solution.py"}, .files = {{"solution.py", program}}, .input = tests.cases[i].input});
+      const SandboxFinished finished = run({.command = {interpreter_, "-s", "-B", "solution.py"},
+                                            .files = {{"solution.py", program}},
+                                            .input = tests.cases[i].input});
       std::string wrong;
       if (finished.how != SandboxFinished::How::exited)
         wrong = describe(finished) + " on";

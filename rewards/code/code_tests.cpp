@@ -55,7 +55,8 @@ void read_reference(std::string_view code, CodeTests& out) {
 void read_pairs(const Json& from, const std::string& where, CodeTests& out) {
   const JsonArray& inputs = from.at("inputs", where).as_array(where + ".inputs");
   const JsonArray& outputs = from.at("outputs", where).as_array(where + ".outputs");
-  HONE_CHECK(inputs.size() == outputs.size(), where, ": there are ", inputs.size(), " inputs and ", outputs.size(), " outputs");
+  HONE_CHECK(inputs.size() == outputs.size(), where, ": there are ", inputs.size(), " inputs and ", outputs.size(),
+             " outputs");
   out.function = text_of(from, "fn_name", where);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (out.function.empty()) {
@@ -63,8 +64,10 @@ void read_pairs(const Json& from, const std::string& where, CodeTests& out) {
       continue;
     }
     const Json arguments = arguments_of(inputs[i], where);
-    HONE_CHECK(arguments.is_array(), where, ".inputs[", i, "]: the arguments of a call are an array, not ", arguments.kind_name());
-    const Json expected = outputs[i].is_string() && inputs[i].is_string() ? parse_json(outputs[i].as_string(), where) : outputs[i];
+    HONE_CHECK(arguments.is_array(), where, ".inputs[", i, "]: the arguments of a call are an array, not ",
+               arguments.kind_name());
+    const Json expected =
+        outputs[i].is_string() && inputs[i].is_string() ? parse_json(outputs[i].as_string(), where) : outputs[i];
     out.calls.push_back(JsonArray{arguments, expected});
   }
 }
@@ -86,7 +89,9 @@ struct Written {
   bool negative = false, point = false;
   std::string digits = {};  // none at either end is 0; "" = zero
   int64_t exponent = 0;
-  bool same_value(const Written& other) const { return negative == other.negative && digits == other.digits && exponent == other.exponent; }
+  bool same_value(const Written& other) const {
+    return negative == other.negative && digits == other.digits && exponent == other.exponent;
+  }
   bool has_fraction() const { return point || static_cast<int64_t>(digits.size()) > exponent; }
 };
 
@@ -131,7 +136,8 @@ std::optional<Written> written_number(std::string_view word) {
 bool same_word(std::string_view printed, std::string_view expected) {
   if (printed == expected) return true;
   // Whole numbers are texts: 007 is not 7.
-  if (printed.find_first_of(".eE") == std::string_view::npos && expected.find_first_of(".eE") == std::string_view::npos) return false;
+  if (printed.find_first_of(".eE") == std::string_view::npos && expected.find_first_of(".eE") == std::string_view::npos)
+    return false;
   const std::optional<Written> got = written_number(printed), wanted = written_number(expected);
   if (!got || !wanted) return false;
   if (got->same_value(*wanted)) return true;
@@ -151,7 +157,9 @@ struct Fence {
   size_t length = 0, indent = 0;
   std::string language = {};  // "" where it says none
   bool closes(const Fence& open) const { return language.empty() && matches(open); }
-  bool matches(const Fence& open) const { return mark == open.mark && length >= open.length && indent <= open.indent + 3; }
+  bool matches(const Fence& open) const {
+    return mark == open.mark && length >= open.length && indent <= open.indent + 3;
+  }
 };
 
 std::optional<Fence> fence_of(std::string_view line) {
@@ -175,7 +183,8 @@ struct CodeBlock {
   std::string language, text;
 };
 
-// The blocks of a text up to a <think> outside them. A block of Markdown is looked into. One begins, too, where another is still open.
+// The blocks of a text up to a <think> outside them. A block of Markdown is looked into. One begins, too, where another
+// is still open.
 std::vector<CodeBlock> code_blocks(std::string_view text) {
   std::vector<CodeBlock> out;
   std::optional<Fence> open, wrapper;
@@ -214,16 +223,20 @@ CodeTests read_code_tests(const Task& task) {
     out.entry = text_of(row, "entry_point", task.id);
     out.asserts = {text_of(row, "test", task.id) + "\ncheck(" + out.entry + ")\n"};
   } else if (const Json* list = row.find("test_list")) {
-    if (const Json* imports = row.find("test_imports"); imports && imports->is_array()) out.setup = lines_of(*imports, task.id);
+    if (const Json* imports = row.find("test_imports"); imports && imports->is_array())
+      out.setup = lines_of(*imports, task.id);
     out.setup += text_of(row, "test_setup_code", task.id);
-    for (const Json& test : list->as_array(task.id + ".test_list")) out.asserts.push_back(test.as_string(task.id + ".test_list"));
+    for (const Json& test : list->as_array(task.id + ".test_list"))
+      out.asserts.push_back(test.as_string(task.id + ".test_list"));
     read_reference(text_of(row, "code", task.id), out);
-    if (const std::string entry = text_of(row, "entry_point", task.id); out.defines.empty() && !entry.empty()) out.defines = {entry};
+    if (const std::string entry = text_of(row, "entry_point", task.id); out.defines.empty() && !entry.empty())
+      out.defines = {entry};
   } else if (const std::optional<Json> pairs = pairs_of(task)) {
     read_pairs(*pairs, task.id, out);
   } else {
     fail(task.id,
-         ": the row has no tests: 'prompt', 'entry_point' and 'test', or 'test_list', or 'inputs' and 'outputs' (in the row, in its column "
+         ": the row has no tests: 'prompt', 'entry_point' and 'test', or 'test_list', or 'inputs' and 'outputs' (in "
+         "the row, in its column "
          "input_output, test_cases or tests, or as the answer)");
   }
   HONE_CHECK(out.size() > 0, task.id, ": the list of tests is empty");
@@ -239,10 +252,13 @@ std::string program_text(std::string_view reply, const CodeTests& tests, bool fi
     const size_t opened = reply.find(concat("\n", thinking));
     return tests.stub + std::string(reply.substr(0, opened));
   }
-  const auto is_python = [](const CodeBlock& block) { return block.language == "python" || block.language == "python3" || block.language == "py"; };
+  const auto is_python = [](const CodeBlock& block) {
+    return block.language == "python" || block.language == "python3" || block.language == "py";
+  };
   const bool marked = std::any_of(blocks.begin(), blocks.end(), is_python);
-  std::erase_if(blocks,
-                [&](const CodeBlock& block) { return (marked ? !is_python(block) : !block.language.empty()) || trimmed(block.text).empty(); });
+  std::erase_if(blocks, [&](const CodeBlock& block) {
+    return (marked ? !is_python(block) : !block.language.empty()) || trimmed(block.text).empty();
+  });
   if (blocks.empty()) return "";
   return tests.stub + (tests.stub.empty() ? "" : "\n") + (first ? blocks.front() : blocks.back()).text;
 }

@@ -153,14 +153,16 @@ class Cleaner {
       while (peek(k) == ' ') ++k;
       if (is_digit(peek(k))) return void(at_ += k);
     }
-    if (c == '{' && after_digit() && peek(1) == ',' && peek(2) == '}' && is_digit(peek(3))) return void(at_ += 3);  // 5{,}000
+    if (c == '{' && after_digit() && peek(1) == ',' && peek(2) == '}' && is_digit(peek(3)))
+      return void(at_ += 3);  // 5{,}000
     if (c == '^') return caret();
     if ((c == '<' || c == '>' || c == '!') && peek(1) == '=') {
       emit(c == '<' ? "\\le " : c == '>' ? "\\ge " : "\\neq ");
       return void(at_ += 2);
     }
     // x**2; elsewhere two stars are emphasis.
-    if (c == '*' && peek(1) == '*' && !out_.empty() && (is_letter(out_.back()) || after_digit() || out_.back() == ')') &&
+    if (c == '*' && peek(1) == '*' && !out_.empty() &&
+        (is_letter(out_.back()) || after_digit() || out_.back() == ')') &&
         (is_letter(peek(2)) || is_digit(peek(2)) || peek(2) == '(' || peek(2) == '-')) {
       out_ += '^';
       return void(at_ += 2);
@@ -209,7 +211,8 @@ class Cleaner {
     while (end < text_.size() && is_letter(text_[end])) ++end;
     std::string_view name = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end;
-    const auto known = std::find_if(std::begin(commands), std::end(commands), [&](const Spelling& s) { return s.from == name; });
+    const auto known =
+        std::find_if(std::begin(commands), std::end(commands), [&](const Spelling& s) { return s.from == name; });
     if (known != std::end(commands)) {
       if ((name == "left" || name == "right") && peek() == '.') ++at_;
       return emit(known->to);
@@ -232,7 +235,9 @@ class Cleaner {
   // Without spaces, full stops and emphasis at the ends.
   std::string_view finished() const {
     std::string_view out = trimmed(out_);
-    const auto ends_in = [&](std::string_view set) { return !out.empty() && set.find(out.back()) != std::string_view::npos; };
+    const auto ends_in = [&](std::string_view set) {
+      return !out.empty() && set.find(out.back()) != std::string_view::npos;
+    };
     while (ends_in(" .,;:*") && !out.ends_with("...")) out.remove_suffix(1);
     while (out.starts_with('*') || out.starts_with(' ') || out.starts_with(':')) out.remove_prefix(1);
     return out;

@@ -31,8 +31,10 @@ class Comparison {
     if (g.kind() == Kind::word || a.kind() == Kind::word) return same_word(g, a);
     if (g.kind() == Kind::ratio || g.kind() == Kind::matrix || g.kind() == Kind::tuple || g.kind() == Kind::set_union) {
       const Node &x = g.get(), &y = a.get();
-      if (x.kind != y.kind || x.count != y.count || x.columns != y.columns || x.open != y.open || x.close != y.close) return false;
-      return g.kind() == Kind::set_union ? same_members(g.children(), a.children()) : same_in_order(g.children(), a.children());
+      if (x.kind != y.kind || x.count != y.count || x.columns != y.columns || x.open != y.open || x.close != y.close)
+        return false;
+      return g.kind() == Kind::set_union ? same_members(g.children(), a.children())
+                                         : same_in_order(g.children(), a.children());
     }
     return scalars(g, a);
   }
@@ -47,7 +49,8 @@ class Comparison {
   // -- collections
   static bool is_collection(const Part& p) {
     return p.kind() == Kind::list || p.kind() == Kind::set ||
-           (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix && p.holds(Kind::plus_minus));
+           (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix &&
+            p.holds(Kind::plus_minus));
   }
   static std::vector<Part> members(const Part& p) {
     if (p.kind() == Kind::list || p.kind() == Kind::set) {
@@ -62,7 +65,8 @@ class Comparison {
   bool collections(const Part& g, const Part& a) {
     if (policy_.strict)
       return g.kind() == a.kind() &&
-             (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children()) : same_in_order(members(g), members(a)));
+             (g.kind() == Kind::list || g.kind() == Kind::set ? same_in_order(g.children(), a.children())
+                                                              : same_in_order(members(g), members(a)));
     // (1,3) and {1,3}, which LaTeX prints as 1,3.
     const auto is_pair = [](const Part& tuple, const Part& list) {
       return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
@@ -118,14 +122,16 @@ class Comparison {
     if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
     if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
     const auto before_last = r.sides.end() - 1;
-    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return r.sides.back().node;
+    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant))
+      return r.sides.back().node;
     return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
   }
   bool relations(const Part& g, const Part& a) {
     const bool both = g.kind() == a.kind();
     if (both && same_relation(relation(g), relation(a))) return true;
     const int32_t vg = g.kind() == Kind::relation ? value(g) : -1, va = a.kind() == Kind::relation ? value(a) : -1;
-    if (both && vg >= 0 && va >= 0) return equal(g.with(g.get().first), a.with(a.get().first)) && equal(g.with(vg), a.with(va));
+    if (both && vg >= 0 && va >= 0)
+      return equal(g.with(g.get().first), a.with(a.get().first)) && equal(g.with(vg), a.with(va));
     if (va >= 0 && !(both && relation(a).signs != "i")) return equal(g, a.with(va));
     if (vg >= 0 && !both) return equal(g.with(vg), a);
     if (g.kind() == Kind::relation && a.kind() == Kind::tuple) return same_interval(relation(g), a);
@@ -135,7 +141,9 @@ class Comparison {
     }
     return false;
   }
-  static char mirrored(char sign) { return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'L' ? 'G' : sign == 'G' ? 'L' : sign; }
+  static char mirrored(char sign) {
+    return sign == '<' ? '>' : sign == '>' ? '<' : sign == 'L' ? 'G' : sign == 'G' ? 'L' : sign;
+  }
   static Relation mirrored(Relation r) {
     std::reverse(r.sides.begin(), r.sides.end());
     std::reverse(r.signs.begin(), r.signs.end());
@@ -146,10 +154,11 @@ class Comparison {
     if (g.sides.size() != a.sides.size() || g.sides.size() < 2) return false;
     if (g.sides.size() == 2 && proportional(g, a)) return true;
     const Relation turned = mirrored(a);
-    return (g.signs == a.signs && same_in_order(g.sides, a.sides)) || (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
+    return (g.signs == a.signs && same_in_order(g.sides, a.sides)) ||
+           (g.signs == turned.signs && same_in_order(g.sides, turned.sides));
   }
-  // 2x + 4y = 3 and x + 2y = 3/2; for inequalities the constant's sign counts. Two constants are proportional whatever they are, and units are
-  // compared side by side.
+  // 2x + 4y = 3 and x + 2y = 3/2; for inequalities the constant's sign counts. Two constants are proportional whatever
+  // they are, and units are compared side by side.
   bool proportional(const Relation& g, const Relation& a) {
     const char sign = g.signs[0];
     const bool same = sign == a.signs[0], turned = sign == mirrored(a.signs[0]);
@@ -162,21 +171,25 @@ class Comparison {
   }
   // a < x <= b is (a, b]; x >= a is [a, \infty).
   bool same_interval(Relation r, const Part& interval) {
-    if (r.signs.empty() || r.signs.find_first_of("=!~i") != std::string::npos || interval.get().count != 2) return false;
+    if (r.signs.empty() || r.signs.find_first_of("=!~i") != std::string::npos || interval.get().count != 2)
+      return false;
     if (r.signs[0] == '>' || r.signs[0] == 'G') r = mirrored(std::move(r));
     const std::vector<Part> ends = interval.children();
     const char open = interval.get().open, close = interval.get().close;
     const auto infinite = [](const Part& p, bool negative) {
-      return negative ? p.kind() == Kind::negate && p.with(p.get().first).kind() == Kind::infinity : p.kind() == Kind::infinity;
+      return negative ? p.kind() == Kind::negate && p.with(p.get().first).kind() == Kind::infinity
+                      : p.kind() == Kind::infinity;
     };
     if (r.sides.size() == 3)
       return r.signs.find_first_of(">G") == std::string::npos && is_constant(r.sides[0]) && is_constant(r.sides[2]) &&
-             open == (r.signs[0] == '<' ? '(' : '[') && close == (r.signs[1] == '<' ? ')' : ']') && equal(r.sides[0], ends[0]) &&
-             equal(r.sides[2], ends[1]);
+             open == (r.signs[0] == '<' ? '(' : '[') && close == (r.signs[1] == '<' ? ')' : ']') &&
+             equal(r.sides[0], ends[0]) && equal(r.sides[2], ends[1]);
     if (r.sides.size() != 2) return false;
     const bool strict = r.signs[0] == '<';
-    if (is_name(r.sides[0])) return infinite(ends[0], true) && open == '(' && close == (strict ? ')' : ']') && equal(r.sides[1], ends[1]);
-    return is_name(r.sides[1]) && infinite(ends[1], false) && close == ')' && open == (strict ? '(' : '[') && equal(r.sides[0], ends[0]);
+    if (is_name(r.sides[0]))
+      return infinite(ends[0], true) && open == '(' && close == (strict ? ')' : ']') && equal(r.sides[1], ends[1]);
+    return is_name(r.sides[1]) && infinite(ends[1], false) && close == ')' && open == (strict ? '(' : '[') &&
+           equal(r.sides[0], ends[0]);
   }
 
   // -- numbers and expressions
@@ -186,7 +199,8 @@ class Comparison {
   }
   // Strict: a whole number as it is written, sign aside.
   static bool is_whole(const Part& p) {
-    if (p.kind() == Kind::negate || p.kind() == Kind::percent || p.kind() == Kind::unit) return is_whole(p.with(p.get().first));
+    if (p.kind() == Kind::negate || p.kind() == Kind::percent || p.kind() == Kind::unit)
+      return is_whole(p.with(p.get().first));
     if (p.kind() != Kind::number) return false;
     const std::string literal = literal_text(*p.tree, p.node);
     return literal.find_first_of("eE") != std::string::npos || canonical_digits(literal).find('.') == std::string::npos;
@@ -202,7 +216,8 @@ class Comparison {
     // Digits of two bases are two answers to a question that asks for one: 1_7 is not 1_8.
     if (g.kind() == Kind::based && a.kind() == Kind::based && g.get().columns != a.get().columns) return false;
     const Measure mg = measure(g), ma = measure(a);
-    if (mg.unit && ma.unit) return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
+    if (mg.unit && ma.unit)
+      return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
     if (mg.mixed || ma.mixed) return false;
     if (mg.unit || ma.unit)
       if (const auto bare_letter = without_unit_letter(mg.unit ? a : g, mg.unit ? *mg.unit : *ma.unit))
@@ -215,7 +230,8 @@ class Comparison {
       if (is_fraction(g) && is_fraction(a) && !values_.same(denominator(g), denominator(a), false, false)) return false;
       return values_.same(g, a, false, false);
     }
-    return values_.same(g, a, true, units) || ((g.tree->percent || a.tree->percent) && values_.same(g, a, false, units));
+    return values_.same(g, a, true, units) ||
+           ((g.tree->percent || a.tree->percent) && values_.same(g, a, false, units));
   }
   // Fractions of equal value and equal denominator are written in the same terms.
   static Part denominator(const Part& p) {
@@ -232,7 +248,8 @@ class Comparison {
     const Node& n = p.get();
     const Part first = n.count > 0 ? p.with(n.first) : p;
     if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
-    if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1)) return measure(first);
+    if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1))
+      return measure(first);
     if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
     const Measure a = measure(first), b = measure(p.with(first.get().next));
     const bool mixed = a.mixed || b.mixed || (a.unit && b.unit && *a.unit != *b.unit);
@@ -251,15 +268,17 @@ class Comparison {
   int work_ = 0;
 };
 
-// Without the signs of dollars and degrees. A sign between digits stays, and so do degrees where a function of an angle may be (\tan 45^\circ is not
-// \tan 45).
+// Without the signs of dollars and degrees. A sign between digits stays, and so do degrees where a function of an angle
+// may be (\tan 45^\circ is not \tan 45).
 std::string without_unit_signs(std::string_view cleaned) {
   const bool angles = std::any_of(std::begin(angle_functions), std::end(angle_functions),
                                   [&](std::string_view name) { return cleaned.find(name) != std::string_view::npos; });
   std::string out;
   for (size_t i = 0; i < cleaned.size();) {
     const std::string_view rest = cleaned.substr(i);
-    size_t length = rest.starts_with("\\dollar") || (rest.starts_with("\\degree") && !angles) ? std::string_view("\\degree").size() : 0;
+    size_t length = rest.starts_with("\\dollar") || (rest.starts_with("\\degree") && !angles)
+                        ? std::string_view("\\degree").size()
+                        : 0;
     if (length > 0 && length < rest.size() && rest[length] == ' ') ++length;
     const bool between_digits = !out.empty() && is_digit(out.back()) && length < rest.size() && is_digit(rest[length]);
     if (length == 0 || between_digits) {
@@ -271,8 +290,8 @@ std::string without_unit_signs(std::string_view cleaned) {
   return out;
 }
 
-// A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may say what belongs
-// together (\frac{15}{2} is not \frac{1}{52}) they stay.
+// A text as it is compared when it is not mathematics: letters and digits without what surrounds them. Where braces may
+// say what belongs together (\frac{15}{2} is not \frac{1}{52}) they stay.
 std::string bare_text(std::string_view text) {
   const std::string cleaned = without_unit_signs(text);
   const bool formula = cleaned.find_first_of("^_") != std::string_view::npos || [&] {
@@ -287,7 +306,8 @@ std::string bare_text(std::string_view text) {
       continue;
     }
     const char c = cleaned[i];
-    const bool between_digits = c == ' ' && !out.empty() && is_digit(out.back()) && i + 1 < cleaned.size() && is_digit(cleaned[i + 1]);
+    const bool between_digits =
+        c == ' ' && !out.empty() && is_digit(out.back()) && i + 1 < cleaned.size() && is_digit(cleaned[i + 1]);
     const bool stop = c == '.' && !(i + 1 < cleaned.size() && is_digit(cleaned[i + 1]));
     const bool dropped = stop || (c == ' ' && !between_digits) || c == '&' || (!formula && (c == '{' || c == '}'));
     if (!dropped) out += formula ? c : to_lower(c);

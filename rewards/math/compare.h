@@ -5,11 +5,12 @@
 namespace hone {
 
 struct MathPolicy {
-  // The answer has to be finished and in the reference's form: an integer is written as one (not 10/2 or 2^{10}), fractions are in the
-  // reference's terms, decimals are exact, lists and sets are in order, only common units may follow a number, percent signs are ignored.
+  // The answer has to be finished and in the reference's form: an integer is written as one (not 10/2 or 2^{10}),
+  // fractions are in the reference's terms, decimals are exact, lists and sets are in order, only common units may
+  // follow a number, percent signs are ignored.
   bool strict = false;
-  // Where a decimal is compared with anything else, both are rounded to so many decimals; they must also agree to half as many significant
-  // digits.
+  // Where a decimal is compared with anything else, both are rounded to so many decimals; they must also agree to half
+  // as many significant digits.
   int precision = 6;
   // Variables of the same roles may have other names: f(y) for f(x).
   bool any_names = false;

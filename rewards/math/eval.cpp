@@ -19,8 +19,8 @@ using Result = std::optional<Approximate>;
 constexpr Real epsilon = std::numeric_limits<Real>::epsilon();
 constexpr Real pi = std::numbers::pi_v<Real>;
 
-// A result with the rounding error of the operation added. No infinities, no negative zeros and no rounding noise beside the real axis: branch cuts
-// lie there (the root of -1 is i).
+// A result with the rounding error of the operation added. No infinities, no negative zeros and no rounding noise
+// beside the real axis: branch cuts lie there (the root of -1 is i).
 Result rounded(Complex z, Real error, bool real) {
   if (!std::isfinite(z.real()) || !std::isfinite(z.imag())) return std::nullopt;
   error += 2 * epsilon * std::abs(z);
@@ -57,9 +57,11 @@ std::optional<Complex> apply(std::string_view name, Complex x) {
 
 // The error of a function's value: how far it moves when its argument moves by its error.
 Result apply(std::string_view name, const Approximate& x) {
-  const auto value = apply(name, x.value), above = apply(name, x.value + x.error), below = apply(name, x.value - x.error);
+  const auto value = apply(name, x.value), above = apply(name, x.value + x.error),
+             below = apply(name, x.value - x.error);
   if (!value) return std::nullopt;
-  return rounded(*value, std::max(above ? std::abs(*above - *value) : 0, below ? std::abs(*below - *value) : 0), x.real);
+  return rounded(*value, std::max(above ? std::abs(*above - *value) : 0, below ? std::abs(*below - *value) : 0),
+                 x.real);
 }
 
 // A value that rounding may have moved off an integer counts as that integer.
@@ -77,7 +79,9 @@ Result factorial(const Approximate& x) {
   return rounded(value, std::fabs(std::tgamma(top + 1 + x.error) - value) + 64 * epsilon * std::fabs(value), x.real);
 }
 
-Result plus(const Approximate& a, const Approximate& b, Real sign) { return rounded(a.value + sign * b.value, a.error + b.error, a.real && b.real); }
+Result plus(const Approximate& a, const Approximate& b, Real sign) {
+  return rounded(a.value + sign * b.value, a.error + b.error, a.real && b.real);
+}
 
 Result times(const Approximate& a, const Approximate& b) {
   return rounded(a.value * b.value, std::abs(a.value) * b.error + std::abs(b.value) * a.error, a.real && b.real);
@@ -95,7 +99,10 @@ Result power(const Approximate& base, const Approximate& exponent) {
   const Real size = std::abs(base.value);
   const bool real = base.real && exponent.real;
   if (size == 0) return rounded(out, base.error, real);
-  return rounded(out, std::abs(out) * (std::abs(exponent.value) * (base.error / size + epsilon) + std::fabs(std::log(size)) * exponent.error), real);
+  return rounded(out,
+                 std::abs(out) * (std::abs(exponent.value) * (base.error / size + epsilon) +
+                                  std::fabs(std::log(size)) * exponent.error),
+                 real);
 }
 
 // x^{p/q} with an odd q: of a negative x the real root.
@@ -120,7 +127,8 @@ class Evaluator {
     if (!a) return a;
     if (n.count == 1) return unary(node, *a);
     const int32_t second = tree_.at(n.first).next;
-    if (n.kind == Kind::power || (n.kind == Kind::function && bare(tree_.text(node)) == "sqrt")) return rooted(n, *a, second);
+    if (n.kind == Kind::power || (n.kind == Kind::function && bare(tree_.text(node)) == "sqrt"))
+      return rooted(n, *a, second);
     const Result b = run(second);
     if (!b) return b;
     if (n.kind == Kind::add) return plus(*a, *b, 1);
@@ -149,8 +157,8 @@ class Evaluator {
   Result measured(int32_t node, const Approximate& a) const {
     const std::optional<Unit> unit = read_unit(tree_.text(node));
     if (!unit) return std::nullopt;
-    const Real factor =
-        static_cast<Real>(unit->factor.top) / static_cast<Real>(unit->factor.bottom) * std::pow(pi, static_cast<Real>(unit->pi_power));
+    const Real factor = static_cast<Real>(unit->factor.top) / static_cast<Real>(unit->factor.bottom) *
+                        std::pow(pi, static_cast<Real>(unit->pi_power));
     return times(a, {.value = factor, .error = epsilon * factor});
   }
   // base^exponent, or the root of an order.
@@ -158,7 +166,9 @@ class Evaluator {
     const Node& exponent = tree_.at(second);
     const bool root = n.kind == Kind::function, fraction = !root && exponent.kind == Kind::divide;
     const auto top = root ? std::optional<int64_t>(1) : fraction ? small_integer(tree_, exponent.first) : std::nullopt;
-    const auto bottom = root ? small_integer(tree_, second) : fraction ? small_integer(tree_, tree_.at(exponent.first).next) : std::nullopt;
+    const auto bottom = root       ? small_integer(tree_, second)
+                        : fraction ? small_integer(tree_, tree_.at(exponent.first).next)
+                                   : std::nullopt;
     if (top && bottom && *bottom > 0 && *bottom % 2 != 0) return odd_root(base, *top, *bottom);
     Result b = run(second);
     if (b && root) b = divided({.value = 1}, *b);
@@ -206,6 +216,8 @@ class Evaluator {
 
 }  // namespace
 
-std::optional<Approximate> evaluate(const Tree& tree, int32_t node, const Point& point) { return Evaluator(tree, point).run(node); }
+std::optional<Approximate> evaluate(const Tree& tree, int32_t node, const Point& point) {
+  return Evaluator(tree, point).run(node);
+}
 
 }  // namespace hone::math

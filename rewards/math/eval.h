@@ -1,6 +1,7 @@
 #pragma once
-// The value of any expression at a point in floating point, with a bound of its rounding error. Multi-valued functions have their principal values,
-// but roots of odd order (\sqrt[3]{x}, x^{1/3}) of a negative number are real. Time is linear in the expression.
+// The value of any expression at a point in floating point, with a bound of its rounding error. Multi-valued functions
+// have their principal values, but roots of odd order (\sqrt[3]{x}, x^{1/3}) of a negative number are real. Time is
+// linear in the expression.
 #include <complex>
 #include <optional>
 

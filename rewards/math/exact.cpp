@@ -110,7 +110,8 @@ std::optional<Exact> ExactArithmetic::power(Exact base, int64_t exponent) {
 std::optional<Exact> ExactArithmetic::function(std::string_view name, const Exact& x, int64_t order) {
   if (x.drawn) return fail(Outcome::irrational);
   const bool real = x.imaginary.is_zero();
-  if (name.empty() || name == "abs") return real ? Exact{.real = absolute(x.real)} : root({.real = x.real * x.real + x.imaginary * x.imaginary}, 2);
+  if (name.empty() || name == "abs")
+    return real ? Exact{.real = absolute(x.real)} : root({.real = x.real * x.real + x.imaginary * x.imaginary}, 2);
   if (name == "sqrt") return root(x, order);
   if (real && name == "lfloor") return Exact{.real = {floor_of(x.real)}};
   if (real && name == "lceil") return Exact{.real = {-floor_of(negative(x.real))}};
@@ -120,7 +121,8 @@ std::optional<Exact> ExactArithmetic::function(std::string_view name, const Exac
 // Of a negative number: the negative root if the order is odd, i times a root if it is 2.
 std::optional<Exact> ExactArithmetic::root(const Exact& x, int64_t order) {
   const bool negative = x.real.sign() < 0;
-  if (!x.imaginary.is_zero() || order < 2 || order > 64 || (negative && order % 2 == 0 && order != 2)) return fail(Outcome::irrational);
+  if (!x.imaginary.is_zero() || order < 2 || order > 64 || (negative && order % 2 == 0 && order != 2))
+    return fail(Outcome::irrational);
   const std::optional<Integer> top = root(absolute(x.real).top, order);
   const std::optional<Integer> bottom = top ? root(x.real.bottom, order) : std::nullopt;
   if (!bottom) return std::nullopt;

@@ -1,7 +1,7 @@
 #pragma once
-// A mathematical answer as a tree, read from LaTeX or plain notation. Nothing is evaluated while reading, and reading takes time and memory
-// linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket is three: itself, its sum, its power); anything
-// beyond does not parse.
+// A mathematical answer as a tree, read from LaTeX or plain notation. Nothing is evaluated while reading, and reading
+// takes time and memory linear in the text: at most max_source bytes, max_nodes nodes and max_depth levels (a bracket
+// is three: itself, its sum, its power); anything beyond does not parse.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -59,15 +59,18 @@ struct Tree {
   bool decimal = false, percent = false, plus_minus = false;  // whether it holds any
 
   const Node& at(int32_t node) const { return nodes[static_cast<size_t>(node)]; }
-  std::string_view text(int32_t node) const { return std::string_view(source).substr(at(node).begin, at(node).end - at(node).begin); }
+  std::string_view text(int32_t node) const {
+    return std::string_view(source).substr(at(node).begin, at(node).end - at(node).begin);
+  }
   explicit operator bool() const { return root >= 0; }
 };
 
-// LaTeX without what only changes its looks (\left, \!, \dfrac, dollar signs, Unicode spellings), spaces single. \$ before a number becomes
-// \dollar, degree signs become \degree.
+// LaTeX without what only changes its looks (\left, \!, \dfrac, dollar signs, Unicode spellings), spaces single. \$
+// before a number becomes \dollar, degree signs become \degree.
 std::string clean(std::string_view text);
 
-// any_unit: unknown words after a number are its unit and dropped ("72 clips"); otherwise only units of length, time, angle and the like are.
+// any_unit: unknown words after a number are its unit and dropped ("72 clips"); otherwise only units of length, time,
+// angle and the like are.
 Tree parse(std::string cleaned, bool any_unit);
 
 }  // namespace hone::math

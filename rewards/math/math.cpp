@@ -1,5 +1,6 @@
-// The mathematical answer of a completion means the same as the task's: numbers, fractions, percentages, units, radicals, expressions with
-// variables, tuples, intervals, sets, equations, matrices, words. math_extract finds it, math_compare judges it.
+// The mathematical answer of a completion means the same as the task's: numbers, fractions, percentages, units,
+// radicals, expressions with variables, tuples, intervals, sets, equations, matrices, words. math_extract finds it,
+// math_compare judges it.
 #include "rewards/answers/answer_text.h"
 #include "rewards/answers/math_answer.h"
 #include "rewards/answers/text.h"
@@ -14,9 +15,11 @@ class Math : public Reward {
  public:
   void fields(Fields& f) override {
     f("sources", names_,
-      "where an answer is looked for: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is 18\", the value that the last "
+      "where an answer is looked for: \"latex\" (\\boxed{}, formulas), \"expression\" (\"#### 18\", \"the answer is "
+      "18\", the value that the last "
       "sentence states)");
-    f("strict", policy_.strict, "the answer must be finished and in the reference's form (10/2 is not 5, lists are in order)");
+    f("strict", policy_.strict,
+      "the answer must be finished and in the reference's form (10/2 is not 5, lists are in order)");
     f("precision", precision_, "decimals to which a decimal number and another number must agree");
     f("any_names", policy_.any_names, "variables may have other names");
     f("inequality_for_interval", policy_.inequality_for_interval, "accept -2 <= x <= 7 where the reference is [-2,7]");
@@ -52,7 +55,9 @@ class Math : public Reward {
   }
 
  private:
-  std::vector<std::string> readings_of(const Completion& completion) const { return extract_answer(answer_part(completion.text), sources_); }
+  std::vector<std::string> readings_of(const Completion& completion) const {
+    return extract_answer(answer_part(completion.text), sources_);
+  }
   const std::string* right_reading(const std::string& expected, const std::vector<std::string>& readings) const {
     for (const std::string& reading : readings)
       if (math_equal(expected, reading, policy_)) return &reading;

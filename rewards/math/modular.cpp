@@ -8,7 +8,9 @@ namespace hone::math {
 
 namespace {
 
-uint64_t multiplied(uint64_t a, uint64_t b, uint64_t modulus) { return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b % modulus); }
+uint64_t multiplied(uint64_t a, uint64_t b, uint64_t modulus) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b % modulus);
+}
 
 uint64_t raised(uint64_t base, uint64_t exponent, uint64_t modulus) {
   uint64_t out = 1;
@@ -19,7 +21,8 @@ uint64_t raised(uint64_t base, uint64_t exponent, uint64_t modulus) {
   return out;
 }
 
-// The first twelve primes: as bases of Miller and Rabin's test they decide every odd number of 64 bits (Sorenson and Webster 2015).
+// The first twelve primes: as bases of Miller and Rabin's test they decide every odd number of 64 bits (Sorenson and
+// Webster 2015).
 constexpr uint64_t bases[] = {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37};
 
 // n is odd and above 37.
@@ -46,7 +49,8 @@ uint64_t drawn_prime(const Point& point) {
 
 }  // namespace
 
-ModularArithmetic::ModularArithmetic(const Point& point, Budget& budget) : prime_(drawn_prime(point)), budget_(budget) {}
+ModularArithmetic::ModularArithmetic(const Point& point, Budget& budget)
+    : prime_(drawn_prime(point)), budget_(budget) {}
 
 std::optional<uint64_t> ModularArithmetic::fail(Outcome why) {
   outcome = why;

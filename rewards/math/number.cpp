@@ -1,6 +1,6 @@
-// The number in the last box, the one after a marker, or the one that the completion ends in is the answer's number. A fraction counts as its value;
-// a number inside a power, a range, a ratio or another expression is none. The answer may be a number or a worked solution that ends in "#### 18"
-// (GSM8K).
+// The number in the last box, the one after a marker, or the one that the completion ends in is the answer's number. A
+// fraction counts as its value; a number inside a power, a range, a ratio or another expression is none. The answer may
+// be a number or a worked solution that ends in "#### 18" (GSM8K).
 #include <cmath>
 
 #include "rewards/answers/number_text.h"
@@ -14,7 +14,8 @@ namespace {
 class Number : public Reward {
  public:
   void fields(Fields& f) override {
-    f("markers", markers_, "the number after the last occurrence of the first of these that occurs is judged (any case)");
+    f("markers", markers_,
+      "the number after the last occurrence of the first of these that occurs is judged (any case)");
     f("require_marker", require_marker_, "without a marker there is no answer; otherwise the last number is taken");
     f("tolerance", tolerance_, "how far off the number may be, absolutely");
     f("relative_tolerance", relative_tolerance_, "how far off the number may be, as a share of the answer");
@@ -28,11 +29,13 @@ class Number : public Reward {
   }
   Score score(const Task& task, const Completion& completion) const override {
     const auto expected = number_answer(task.answer, {"####"});
-    HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer), "'");
+    HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer),
+               "'");
     const auto given = number_answer(completion.text, markers_, require_marker_);
     if (!given) return {.score = 0, .note = "no number found"};
     const bool right = agree(*expected, *given);
-    return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected " + excerpt(expected->digits) + ", got " + excerpt(given->digits)};
+    return {.score = right ? 1.0 : 0.0,
+            .note = right ? "" : "expected " + excerpt(expected->digits) + ", got " + excerpt(given->digits)};
   }
   bool reads_answers(const Task&) const override { return true; }
   std::optional<std::string> read_answer(const Task&, const Completion& completion) const override {

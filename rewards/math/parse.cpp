@@ -24,17 +24,19 @@ int32_t Parser::primary() {
   return failed_ = true, 0;
 }
 
-// Digits with grouping: "1,000" and "1 000" outside brackets, "1_000" anywhere; a separator is dropped by leaving it in the text, so a number's
-// text may hold ',', ' ' and '_'.
+// Digits with grouping: "1,000" and "1 000" outside brackets, "1_000" anywhere; a separator is dropped by leaving it in
+// the text, so a number's text may hold ',', ' ' and '_'.
 int32_t Parser::number() {
   const size_t begin = at_;
-  const auto three_digits = [&](size_t k) { return is_digit(peek(k)) && is_digit(peek(k + 1)) && is_digit(peek(k + 2)) && !is_digit(peek(k + 3)); };
+  const auto three_digits = [&](size_t k) {
+    return is_digit(peek(k)) && is_digit(peek(k + 1)) && is_digit(peek(k + 2)) && !is_digit(peek(k + 3));
+  };
   while (is_digit(peek())) ++at_;
   const size_t head = at_ - begin;
   if (head >= 1 && head <= 3) {
     const char mark = peek();
-    const bool grouped =
-        (mark == ',' && bracket_depth_ == 0 && text_[begin] != '0') || (mark == ' ' && bracket_depth_ == 0 && matrix_depth_ == 0) || mark == '_';
+    const bool grouped = (mark == ',' && bracket_depth_ == 0 && text_[begin] != '0') ||
+                         (mark == ' ' && bracket_depth_ == 0 && matrix_depth_ == 0) || mark == '_';
     if (grouped && !(mark == ' ' && peek(4) == '/'))
       while (peek() == mark && three_digits(1)) at_ += 4;
   }
@@ -57,7 +59,8 @@ int32_t Parser::number() {
   return add(Kind::number, begin, at_);
 }
 
-// The rest of a number in another base, 1011_2 or 2E_{16}, whose first digits have been read: -1 if it is none, opaque if a digit is not of its base.
+// The rest of a number in another base, 1011_2 or 2E_{16}, whose first digits have been read: -1 if it is none, opaque
+// if a digit is not of its base.
 int32_t Parser::based_number(size_t begin) {
   size_t end = at_;
   while (end < text_.size() && text_[end] >= 'A' && text_[end] <= 'Z') ++end;
@@ -77,9 +80,11 @@ int32_t Parser::based_number(size_t begin) {
   base = trimmed(base);
   if (base.starts_with("\\text{") && base.ends_with('}')) base = trimmed(base.substr(6, base.size() - 7));
   int value = base_named(base);
-  if (value == 0 && std::from_chars(base.data(), base.data() + base.size(), value).ptr != base.data() + base.size()) value = 0;
-  const bool valid =
-      value >= 2 && value <= 36 && std::all_of(digits.begin(), digits.end(), [value](char c) { return c == '.' || digit_value(c) < value; });
+  if (value == 0 && std::from_chars(base.data(), base.data() + base.size(), value).ptr != base.data() + base.size())
+    value = 0;
+  const bool valid = value >= 2 && value <= 36 && std::all_of(digits.begin(), digits.end(), [value](char c) {
+                       return c == '.' || digit_value(c) < value;
+                     });
   if (!valid && end != before) return at_ = before, -1;
   const int32_t out = add(valid ? Kind::based : Kind::opaque, begin, valid ? end : at_);
   if (valid && !failed_) node(out).columns = static_cast<uint16_t>(value);
@@ -112,7 +117,8 @@ int32_t Parser::letters() {
   }
   if (!is_product_of_letters(run)) {
     at_ = end;
-    while (is_letter(peek()) || peek() == ' ' || is_digit(peek()) || peek() == '\'' || peek() == '-' || peek() == '.') ++at_;
+    while (is_letter(peek()) || peek() == ' ' || is_digit(peek()) || peek() == '\'' || peek() == '-' || peek() == '.')
+      ++at_;
     return add(Kind::word, begin, at_);
   }
   ++at_;
@@ -183,7 +189,8 @@ int32_t Parser::argument() {
   return primary();
 }
 
-// A function's name has been read: [order], _base, ^power and its argument, which without brackets reaches to the next function or sign.
+// A function's name has been read: [order], _base, ^power and its argument, which without brackets reaches to the next
+// function or sign.
 int32_t Parser::function(size_t begin, size_t end) {
   const std::string_view name = text_.substr(begin, end - begin);
   if (++depth_ > max_depth) failed_ = true;
@@ -204,8 +211,8 @@ int32_t Parser::function(size_t begin, size_t end) {
     value = bracketed();
   } else {
     value = power();
-    for (spaces();
-         !failed_ && starts_factor() && peek() != '(' && !(peek() == '\\' && is_function_name(text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1)));
+    for (spaces(); !failed_ && starts_factor() && peek() != '(' &&
+                   !(peek() == '\\' && is_function_name(text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1)));
          spaces())
       value = add(Kind::multiply, {value, power()});
   }

@@ -1,6 +1,7 @@
 #pragma once
-// The reader of expr.h's trees; parse.cpp alone includes it. Recursive descent, one function a level of binding: list, relation, ratio,
-// union, sum, product, power, primary. A text that does not fit sets failed_, and every loop ends on it.
+// The reader of expr.h's trees; parse.cpp alone includes it. Recursive descent, one function a level of binding: list,
+// relation, ratio, union, sum, product, power, primary. A text that does not fit sets failed_, and every loop ends on
+// it.
 #include <algorithm>
 #include <initializer_list>
 #include <span>
@@ -78,7 +79,8 @@ class Parser {
   }
 
   // -- lists
-  // "a, b" and "a and b" within groups that ';' divides; a group of several among several groups is a tuple (p=5,q=2; p=7,q=2).
+  // "a, b" and "a and b" within groups that ';' divides; a group of several among several groups is a tuple (p=5,q=2;
+  // p=7,q=2).
   int32_t groups() {
     std::vector<std::vector<int32_t>> all;
     do {
@@ -108,7 +110,9 @@ class Parser {
     const size_t before = at_;
     if (take("\\text")) {
       const std::string_view words = trimmed(braced());
-      if (!failed_ && (words == "and" || words == "or" || words == "," || words.ends_with(" and") || words.ends_with(" or"))) return true;
+      if (!failed_ &&
+          (words == "and" || words == "or" || words == "," || words.ends_with(" and") || words.ends_with(" or")))
+        return true;
     }
     at_ = before;
     return false;
@@ -117,8 +121,9 @@ class Parser {
   // -- relations and ratios
   char relation_sign() {
     spaces();
-    static constexpr std::pair<std::string_view, char> signs[] = {{"=", '='},     {"<", '<'},        {">", '>'},    {"\\le", 'L'},    {"\\ge", 'G'},
-                                                                  {"\\neq", '!'}, {"\\approx", '~'}, {"\\in", 'i'}, {"\\equiv", '='}, {"\\sim", '~'}};
+    static constexpr std::pair<std::string_view, char> signs[] = {
+        {"=", '='},     {"<", '<'},        {">", '>'},    {"\\le", 'L'},    {"\\ge", 'G'},
+        {"\\neq", '!'}, {"\\approx", '~'}, {"\\in", 'i'}, {"\\equiv", '='}, {"\\sim", '~'}};
     for (const auto& [spelling, sign] : signs)
       if (take(spelling)) return sign;
     return 0;
@@ -248,38 +253,41 @@ class Parser {
     if (is_digit(c) || c == '(' || c == '{' || (c == '.' && is_digit(peek(1))) || (c == '|' && !in_bars_)) return true;
     if (is_letter(c)) {
       const std::string_view word = text_.substr(at_, letters_end(at_) - at_);
-      return word != "and" && word != "or" && (is_product_of_letters(word) || is_function_name(word) || word == "pi" || word.size() <= 2);
+      return word != "and" && word != "or" &&
+             (is_product_of_letters(word) || is_function_name(word) || word == "pi" || word.size() <= 2);
     }
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
-    for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text", "end", "cap", "rightarrow",
-                                        "setminus", "rfloor", "rceil", "over"})
+    for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text",
+                                        "end", "cap", "rightarrow", "setminus", "rfloor", "rceil", "over"})
       if (name == stop) return false;
     return true;
   }
   // "3 million", "3\text{ million}"
   bool take_multiplier(int32_t& left) {
     const bool command = rest().starts_with("\\text{");
-    const size_t close = command ? rest().find('}') : std::string_view::npos, end = command ? at_ + close + 1 : letters_end(at_);
+    const size_t close = command ? rest().find('}') : std::string_view::npos,
+                 end = command ? at_ + close + 1 : letters_end(at_);
     if (command && close == std::string_view::npos) return false;
-    const int zeros = multiplier_zeros(command ? trimmed(text_.substr(at_ + 6, close - 6)) : text_.substr(at_, end - at_));
+    const int zeros =
+        multiplier_zeros(command ? trimmed(text_.substr(at_ + 6, close - 6)) : text_.substr(at_, end - at_));
     if (zeros == 0) return false;
     at_ = end;
     left = add(Kind::scale, {left});
     node(left).columns = static_cast<uint16_t>(zeros);
     return true;
   }
-  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped. A product whose nodes begin at `first_node`
-  // has a unit if none of its factors does (what 5 cm * 3 cm is measured in is left open).
+  // Words after a value, each with its power: a unit of measure, or what was counted, which is dropped. A product whose
+  // nodes begin at `first_node` has a unit if none of its factors does (what 5 cm * 3 cm is measured in is left open).
   bool take_unit(int32_t& left, int64_t first_node) {
     spaces();
     const size_t begin = at_;
     if (!skip_unit_word()) return false;
     while (!failed_ && (skip_unit_word() || skip_divisor_unit(begin))) {}
     const Kind kind = tree_.at(left).kind;
-    const bool measurable = last_unit_ < first_node && kind != Kind::word && kind != Kind::tuple && kind != Kind::list && kind != Kind::set &&
-                            kind != Kind::set_union && kind != Kind::matrix;
+    const bool measurable = last_unit_ < first_node && kind != Kind::word && kind != Kind::tuple &&
+                            kind != Kind::list && kind != Kind::set && kind != Kind::set_union && kind != Kind::matrix;
     if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
   }
@@ -311,7 +319,8 @@ class Parser {
     const std::string_view word = text_.substr(at, end - at);
     const bool apart = at > 0 && text_[at - 1] == ' ', last = end == text_.size();
     if (last && apart && (word == "in" || word == "min" || word == "sec")) return true;
-    if (word == "and" || word == "or" || is_function_name(word) || word == "pi" || multiplier_zeros(word) != 0) return false;
+    if (word == "and" || word == "or" || is_function_name(word) || word == "pi" || multiplier_zeros(word) != 0)
+      return false;
     if (word == "percent" || word == "pct" || word == "percentage" || is_unit(word)) return true;
     return apart && ((any_unit_ && word.size() > 2 && !is_product_of_letters(word)) || word == "per");
   }
@@ -321,14 +330,17 @@ class Parser {
     const size_t before = at_++;
     spaces();
     const size_t end = letters_end(at_);
-    if (rest().starts_with("\\text") ? skip_unit_word() : end > at_ && read_unit(text_.substr(at_, end - at_)).has_value()) {
+    if (rest().starts_with("\\text") ? skip_unit_word()
+                                     : end > at_ && read_unit(text_.substr(at_, end - at_)).has_value()) {
       at_ = std::max(at_, end);
       return true;
     }
     at_ = before;
     return false;
   }
-  int32_t quantity(int32_t value, size_t begin, size_t end) { return static_cast<int32_t>(last_unit_ = add(Kind::unit, {value}, begin, end)); }
+  int32_t quantity(int32_t value, size_t begin, size_t end) {
+    return static_cast<int32_t>(last_unit_ = add(Kind::unit, {value}, begin, end));
+  }
   // The last quantity of a value that is one or several: 1 hour 30 minutes; -1 if it is none.
   int32_t last_quantity(int32_t value) const {
     const Node& n = tree_.at(value);
@@ -340,12 +352,14 @@ class Parser {
     if (large < 0 || small < 0 || tree_.at(small).kind != Kind::unit) return false;
     const auto a = read_unit(tree_.text(large)), b = read_unit(tree_.text(small));
     return a && b && a->same_kind(*b) &&
-           a->factor.top * static_cast<__int128>(b->factor.bottom) > b->factor.top * static_cast<__int128>(a->factor.bottom);
+           a->factor.top * static_cast<__int128>(b->factor.bottom) >
+               b->factor.top * static_cast<__int128>(a->factor.bottom);
   }
   int32_t next_quantity(int32_t left) {
     const int64_t begin = static_cast<int64_t>(tree_.nodes.size());
     int32_t right = power();
-    if (failed_ || !take_unit(right, begin) || failed_ || !continues(last_quantity(left), right)) return failed_ = true, 0;
+    if (failed_ || !take_unit(right, begin) || failed_ || !continues(last_quantity(left), right))
+      return failed_ = true, 0;
     return add(Kind::add, {left, right});
   }
 

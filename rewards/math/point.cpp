@@ -42,7 +42,9 @@ uint64_t identity(const Tree& tree, int32_t node, const Point& point) {
   return own;
 }
 
-bool is_variable(const Tree& tree, int32_t node) { return tree.at(node).kind == Kind::symbol && !is_constant_name(tree.text(node)); }
+bool is_variable(const Tree& tree, int32_t node) {
+  return tree.at(node).kind == Kind::symbol && !is_constant_name(tree.text(node));
+}
 
 bool is_negative(uint64_t variable, uint64_t bits, const Point& point) {
   if (point.signs == Signs::mixed) return (bits & 1) != 0;
@@ -50,7 +52,9 @@ bool is_negative(uint64_t variable, uint64_t bits, const Point& point) {
 }
 
 // value is read after the operation that sets it and says whether it overflowed.
-std::optional<int64_t> checked(bool overflow, const int64_t& value) { return overflow ? std::nullopt : std::optional(value); }
+std::optional<int64_t> checked(bool overflow, const int64_t& value) {
+  return overflow ? std::nullopt : std::optional(value);
+}
 
 }  // namespace
 

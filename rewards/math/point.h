@@ -1,6 +1,7 @@
 #pragma once
-// The points at which two expressions are compared. Every free variable gets a pseudo-random value there: expressions that agree at a few points are
-// the same function (Schwartz 1980). The draws derive from a hash of both texts, so an answer cannot be written to fit them: writing it moves them.
+// The points at which two expressions are compared. Every free variable gets a pseudo-random value there: expressions
+// that agree at a few points are the same function (Schwartz 1980). The draws derive from a hash of both texts, so an
+// answer cannot be written to fit them: writing it moves them.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
-// The value of an expression that is rational in its variables, in any arithmetic that has + * and inverses: exactly (exact.h), or modulo a
-// prime (modular.h). An arithmetic has
-//   Value; integer(digits), small(int64), symbol(draw, positive), imaginary(), plus, times, inverse, power(value, int64), function(name, value,
-//   order)
+// The value of an expression that is rational in its variables, in any arithmetic that has + * and inverses: exactly
+// (exact.h), or modulo a prime (modular.h). An arithmetic has
+//   Value; integer(digits), small(int64), symbol(draw, positive), imaginary(), plus, times, inverse, power(value,
+//   int64), function(name, value, order)
 // which return std::optional<Value> and, where that is empty, say why by `outcome`.
 #include <optional>
 
@@ -30,7 +30,8 @@ class RationalEvaluator {
   using Value = typename Arithmetic::Value;
   using Result = std::optional<Value>;
 
-  RationalEvaluator(Arithmetic& arithmetic, const Tree& tree, const Point& point) : arithmetic_(arithmetic), tree_(tree), point_(point) {}
+  RationalEvaluator(Arithmetic& arithmetic, const Tree& tree, const Point& point)
+      : arithmetic_(arithmetic), tree_(tree), point_(point) {}
 
   Result run(int32_t node) {
     const Node& n = tree_.at(node);
@@ -43,7 +44,8 @@ class RationalEvaluator {
       case Kind::symbol:
       case Kind::opaque:
         if (tree_.text(node) == "i") return arithmetic_.imaginary();
-        return arithmetic_.symbol(draw(tree_, node, point_), n.kind == Kind::opaque || is_constant_name(tree_.text(node)));
+        return arithmetic_.symbol(draw(tree_, node, point_),
+                                  n.kind == Kind::opaque || is_constant_name(tree_.text(node)));
       case Kind::factorial:
         return combination(n.first, -1);
       case Kind::function:
@@ -95,7 +97,8 @@ class RationalEvaluator {
   }
   // top!, or top! / (bottom! (top - bottom)!).
   Result combination(int32_t top_node, int32_t bottom_node) {
-    const auto top = small_integer(tree_, top_node), bottom = bottom_node < 0 ? std::optional<int64_t>(0) : small_integer(tree_, bottom_node);
+    const auto top = small_integer(tree_, top_node),
+               bottom = bottom_node < 0 ? std::optional<int64_t>(0) : small_integer(tree_, bottom_node);
     if (!top || !bottom || *bottom < 0 || *bottom > *top || *top > largest_factorial) return fail(Outcome::irrational);
     Result out = product(bottom_node < 0 ? 1 : *top - *bottom + 1, *top);
     return bottom_node < 0 ? out : divided(out, product(1, *bottom));
@@ -121,9 +124,11 @@ class RationalEvaluator {
     const Result base = run(n.first);
     return base ? arithmetic_.power(*base, *exponent) : std::nullopt;
   }
-  // Operators on one or two operands. They nest to the left as deep as a text is long (a + b + c + ...), so that side is a loop.
+  // Operators on one or two operands. They nest to the left as deep as a text is long (a + b + c + ...), so that side
+  // is a loop.
   static bool is_operation(const Node& n) {
-    return n.count >= 1 && n.count <= 2 && n.kind != Kind::function && n.kind != Kind::factorial && n.kind != Kind::power;
+    return n.count >= 1 && n.count <= 2 && n.kind != Kind::function && n.kind != Kind::factorial &&
+           n.kind != Kind::power;
   }
   Result operation(int32_t node) {
     std::vector<int32_t> operators;

@@ -24,8 +24,9 @@ bool close(const Approximate& x, const Approximate& y) {
   return difference <= relative_tolerance * size + rounding;
 }
 
-// A point of a floating-point comparison. Everyday points are those where both sides of equal functions can be computed and are real or not alike;
-// elsewhere a side may overflow, or leave the real numbers where the other does not (\sqrt{xy} and \sqrt{x}\sqrt{y} for negative x and y).
+// A point of a floating-point comparison. Everyday points are those where both sides of equal functions can be computed
+// and are real or not alike; elsewhere a side may overflow, or leave the real numbers where the other does not
+// (\sqrt{xy} and \sqrt{x}\sqrt{y} for negative x and y).
 struct Probe {
   Point point;
   bool everyday = true;
@@ -111,7 +112,8 @@ Outcome ValueComparison::compare_exactly(const Part& g, const Part& a, const Poi
     Point at = shape;
     at.index = k;
     const auto x = RationalEvaluator(arithmetic, *g.tree, point(g, at)).run(g.node);
-    if (arithmetic.outcome == Outcome::undefined || arithmetic.outcome == Outcome::irrational) return arithmetic.outcome;
+    if (arithmetic.outcome == Outcome::undefined || arithmetic.outcome == Outcome::irrational)
+      return arithmetic.outcome;
     const auto y = RationalEvaluator(arithmetic, *a.tree, point(a, at)).run(a.node);
     if (!x || !y) return arithmetic.outcome;
     equal = *x == *y;
@@ -135,21 +137,23 @@ Outcome ValueComparison::compare_modulo_primes(const Part& g, const Part& a, con
   return Outcome::value;
 }
 
-// Real values have to agree wherever both sides have them. Values that are not real decide only where the imaginary unit is written, or where there
-// are no others: what they are of a root or a logarithm is a convention.
+// Real values have to agree wherever both sides have them. Values that are not real decide only where the imaginary
+// unit is written, or where there are no others: what they are of a root or a logarithm is a convention.
 bool ValueComparison::compare_approximately(const Part& g, const Part& a, const Point& shape) const {
   std::vector<uint64_t> variables;
   collect_variables(*g.tree, g.node, point(g, shape), variables);
   collect_variables(*a.tree, a.node, point(a, shape), variables);
   const auto holds_i = [](const Part& p) {
-    return std::any_of(p.tree->nodes.begin(), p.tree->nodes.end(),
-                       [&](const Node& n) { return n.kind == Kind::symbol && p.tree->source.substr(n.begin, n.end - n.begin) == "i"; });
+    return std::any_of(p.tree->nodes.begin(), p.tree->nodes.end(), [&](const Node& n) {
+      return n.kind == Kind::symbol && p.tree->source.substr(n.begin, n.end - n.begin) == "i";
+    });
   };
   const bool complex_matters = holds_i(g) || holds_i(a);
   int real = 0, complex = 0;
   bool complex_differs = false;
   for (const Probe& probe : probes(shape, variables)) {
-    const auto x = evaluate(*g.tree, g.node, point(g, probe.point)), y = evaluate(*a.tree, a.node, point(a, probe.point));
+    const auto x = evaluate(*g.tree, g.node, point(g, probe.point)),
+               y = evaluate(*a.tree, a.node, point(a, probe.point));
     if (!x && !y) continue;
     if (!x || !y) {
       if (probe.everyday) return false;
@@ -172,7 +176,8 @@ bool ValueComparison::compare_approximately(const Part& g, const Part& a, const 
   return real + complex >= enough;
 }
 
-// Both are constants, one of them a decimal, and they round to the same. Where little is left after rounding, .0000672 is still not .0000673.
+// Both are constants, one of them a decimal, and they round to the same. Where little is left after rounding, .0000672
+// is still not .0000673.
 bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& shape) {
   if (policy_.strict || !(g.tree->decimal || a.tree->decimal) || !is_constant(g) || !is_constant(a)) return false;
   ExactArithmetic arithmetic(budget_);
@@ -181,12 +186,15 @@ bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& sh
   if (exact_g && exact_a && !exact_g->drawn && !exact_a->drawn) {
     const Integer unit = pow(Integer(10), static_cast<unsigned>(policy_.precision));
     const Exact difference{.real = exact_g->real - exact_a->real, .imaginary = exact_g->imaginary - exact_a->imaginary};
-    return (norm(difference) * Fraction{unit} - norm(*exact_g)).sign() <= 0 && rounded(exact_g->real, unit) == rounded(exact_a->real, unit) &&
+    return (norm(difference) * Fraction{unit} - norm(*exact_g)).sign() <= 0 &&
+           rounded(exact_g->real, unit) == rounded(exact_a->real, unit) &&
            rounded(exact_g->imaginary, unit) == rounded(exact_a->imaginary, unit);
   }
   const auto x = evaluate(*g.tree, g.node, point(g, shape)), y = evaluate(*a.tree, a.node, point(a, shape));
   if (!x || !y) return false;
-  if (std::abs(x->value - y->value) > std::pow(10.0L, -0.5L * static_cast<Real>(policy_.precision)) * std::abs(x->value)) return false;
+  if (std::abs(x->value - y->value) >
+      std::pow(10.0L, -0.5L * static_cast<Real>(policy_.precision)) * std::abs(x->value))
+    return false;
   const Real unit = std::pow(10.0L, static_cast<Real>(policy_.precision));
   const auto alike = [unit](Real u, Real v) { return std::round(u * unit) == std::round(v * unit); };
   return alike(x->value.real(), y->value.real()) && alike(x->value.imag(), y->value.imag());
@@ -201,7 +209,8 @@ Outcome ValueComparison::proportional_exactly(const Sides& g, const Sides& a, in
   ExactArithmetic arithmetic(budget_);
   const auto difference = [&](const Sides& sides, const Point& at) -> std::optional<Exact> {
     const auto left = RationalEvaluator(arithmetic, *sides.left.tree, point(sides.left, at)).run(sides.left.node);
-    auto right = left ? RationalEvaluator(arithmetic, *sides.right.tree, point(sides.right, at)).run(sides.right.node) : std::nullopt;
+    auto right = left ? RationalEvaluator(arithmetic, *sides.right.tree, point(sides.right, at)).run(sides.right.node)
+                      : std::nullopt;
     if (right) right = arithmetic.times(*right, {.real = {-1}});
     return right ? arithmetic.plus(*left, *right) : std::nullopt;
   };
@@ -209,7 +218,8 @@ Outcome ValueComparison::proportional_exactly(const Sides& g, const Sides& a, in
   for (uint64_t k = 0; k < num_proportional_points; ++k) {
     Point at;
     at.index = k;
-    const auto x = difference(g, at), y = x ? difference(a, at) : std::nullopt, inverse = y ? arithmetic.inverse(*y) : std::nullopt,
+    const auto x = difference(g, at), y = x ? difference(a, at) : std::nullopt,
+               inverse = y ? arithmetic.inverse(*y) : std::nullopt,
                now = inverse ? arithmetic.times(*x, *inverse) : std::nullopt;
     if (!now) return arithmetic.outcome;
     if (now->real.is_zero() || !now->imaginary.is_zero() || (ratio && !(*now == *ratio))) return Outcome::value;
@@ -224,10 +234,12 @@ int ValueComparison::proportional_approximately(const Sides& g, const Sides& a) 
     const auto left = evaluate(*sides.left.tree, sides.left.node, point(sides.left, at)),
                right = evaluate(*sides.right.tree, sides.right.node, point(sides.right, at));
     if (!left || !right) return std::nullopt;
-    return Approximate{.value = left->value - right->value, .error = left->error + right->error, .real = left->real && right->real};
+    return Approximate{
+        .value = left->value - right->value, .error = left->error + right->error, .real = left->real && right->real};
   };
   std::vector<uint64_t> variables;
-  for (const Part& side : {g.left, g.right, a.left, a.right}) collect_variables(*side.tree, side.node, point(side, {}), variables);
+  for (const Part& side : {g.left, g.right, a.left, a.right})
+    collect_variables(*side.tree, side.node, point(side, {}), variables);
   std::optional<Approximate> ratio;
   uint64_t used = 0;
   for (const Probe& probe : probes({}, variables)) {
@@ -236,8 +248,10 @@ int ValueComparison::proportional_approximately(const Sides& g, const Sides& a) 
     if (x->real != y->real && probe.everyday) return 0;
     if (probe.point.signs != Signs::positive && !(x->real && y->real)) continue;
     const std::complex<Real> quotient = x->value / y->value;
-    const Approximate now{.value = quotient, .error = (x->error + std::abs(quotient) * y->error) / std::abs(y->value), .real = true};
-    if (std::fabs(now.value.imag()) > 1e-12L * std::abs(now.value) + 32 * now.error || (ratio && !close(*ratio, now))) return 0;
+    const Approximate now{
+        .value = quotient, .error = (x->error + std::abs(quotient) * y->error) / std::abs(y->value), .real = true};
+    if (std::fabs(now.value.imag()) > 1e-12L * std::abs(now.value) + 32 * now.error || (ratio && !close(*ratio, now)))
+      return 0;
     if (!ratio) ratio = now;
     ++used;
   }

@@ -1,6 +1,7 @@
 #pragma once
-// Whether two expressions have the same value, as numbers or as functions of their variables. Rational ones are computed exactly or, where their
-// numbers are too large to write out, modulo primes; all others in floating point (eval.h).
+// Whether two expressions have the same value, as numbers or as functions of their variables. Rational ones are
+// computed exactly or, where their numbers are too large to write out, modulo primes; all others in floating point
+// (eval.h).
 #include "rewards/math/compare.h"
 #include "rewards/math/part.h"
 #include "rewards/math/rational_value.h"
@@ -14,7 +15,8 @@ class ValueComparison {
   // percent and units: whether "%" and units of measure are factors (else they are ignored).
   bool same(const Part& g, const Part& a, bool percent, bool units);
 
-  // left - right of one relation is a constant times that of the other: the constant's sign, 0 if there is no such constant.
+  // left - right of one relation is a constant times that of the other: the constant's sign, 0 if there is no such
+  // constant.
   struct Sides {
     Part left, right;
   };

@@ -32,8 +32,8 @@ std::string PluginCalls::attempt(size_t begin, std::span<Score> scores, const Ca
 }
 
 void PluginCalls::score(std::span<Score> scores, const Call& call) const {
-  // A plug-in that answers nothing at all is not waited for again and again: past so many completions there are no further attempts until one
-  // succeeds.
+  // A plug-in that answers nothing at all is not waited for again and again: past so many completions there are no
+  // further attempts until one succeeds.
   constexpr int patience = 4;
   const size_t batch = batch_size > 0 ? static_cast<size_t>(batch_size) : std::max<size_t>(1, scores.size());
   for (size_t begin = 0; begin < scores.size(); begin += batch) {

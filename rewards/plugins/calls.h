@@ -1,5 +1,6 @@
 #pragma once
-// How a plug-in that may break is called: in batches, again where a call failed, and never for longer than its settings say.
+// How a plug-in that may break is called: in batches, again where a call failed, and never for longer than its settings
+// say.
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -15,9 +16,10 @@ class PluginCalls {
  public:
   void fields(Fields& f);
 
-  // Gives every completion [0, scores.size()) of a group a score. call(begin, scores) asks for scores.size() completions from `begin` on and throws
-  // an Error when the call as a whole failed. Completions whose call failed are asked for again, each by itself; those that never got a score are
-  // failed ones. What a call holds depends on batch_size alone, never on timing. From any thread.
+  // Gives every completion [0, scores.size()) of a group a score. call(begin, scores) asks for scores.size()
+  // completions from `begin` on and throws an Error when the call as a whole failed. Completions whose call failed are
+  // asked for again, each by itself; those that never got a score are failed ones. What a call holds depends on
+  // batch_size alone, never on timing. From any thread.
   using Call = std::function<void(size_t begin, std::span<Score> scores)>;
   void score(std::span<Score> scores, const Call& call) const;
 
@@ -29,7 +31,7 @@ class PluginCalls {
 
  private:
   std::string attempt(size_t begin, std::span<Score> scores, const Call& call) const;  // why it failed, or ""
-  mutable std::atomic<int> given_up_{0};                                               // completions in a row that never got a score
+  mutable std::atomic<int> given_up_{0};  // completions in a row that never got a score
 };
 
 }  // namespace hone

@@ -1,17 +1,20 @@
-/* hone_reward.h: a reward as a shared library (recipe: reward = {kind = "library", path = "reward.so"}). Plain C, no other header of hone's.
+/* hone_reward.h: a reward as a shared library (recipe: reward = {kind = "library", path = "reward.so"}). Plain C, no
+ * other header of hone's.
  *
- * The library exports one function, hone_reward_plugin. hone calls it once with the version of this interface that it speaks; the library answers
- * with a description of itself, which stays valid for as long as the library is loaded, or NULL if it cannot speak that version. hone refuses a
- * description whose abi is not its own.
+ * The library exports one function, hone_reward_plugin. hone calls it once with the version of this interface that it
+ * speaks; the library answers with a description of itself, which stays valid for as long as the library is loaded, or
+ * NULL if it cannot speak that version. hone refuses a description whose abi is not its own.
  *
- * Ownership: every pointer that hone passes is valid during the call alone; texts are UTF-8 as the model wrote them (which may be invalid, and may
- * hold zero bytes: use size), not zero-terminated. What the library writes goes into memory that hone passes.
+ * Ownership: every pointer that hone passes is valid during the call alone; texts are UTF-8 as the model wrote them
+ * (which may be invalid, and may hold zero bytes: use size), not zero-terminated. What the library writes goes into
+ * memory that hone passes.
  *
- * Threads: create, score and destroy of one object are never called before create has returned or after destroy has begun. score is called from
- * several threads at once, unless flags has HONE_REWARD_ONE_THREAD.
+ * Threads: create, score and destroy of one object are never called before create has returned or after destroy has
+ * begun. score is called from several threads at once, unless flags has HONE_REWARD_ONE_THREAD.
  *
- * Promises: the same item gets the same score whatever stands beside it in a call, in bounded time. A library shares hone's process: if it crashes
- * or hangs, so does hone. What may do that belongs into a process of its own (kind = "process").
+ * Promises: the same item gets the same score whatever stands beside it in a call, in bounded time. A library shares
+ * hone's process: if it crashes or hangs, so does hone. What may do that belongs into a process of its own (kind =
+ * "process").
  */
 #ifndef HONE_REWARD_H
 #define HONE_REWARD_H
@@ -58,12 +61,14 @@ typedef struct hone_reward_plugin_description {
   uint32_t abi;   /* HONE_REWARD_ABI */
   uint32_t flags; /* 0, or HONE_REWARD_ONE_THREAD */
 
-  /* Makes a reward. options: JSON text, as the recipe has it; size 0 if it has none. Returns NULL when it cannot, and says why in error
-   * (zero-terminated, of error_size bytes). */
+  /* Makes a reward. options: JSON text, as the recipe has it; size 0 if it has none. Returns NULL when it cannot, and
+   * says why in error (zero-terminated, of error_size bytes). */
   void* (*create)(hone_text options, char* error, size_t error_size);
 
-  /* Scores count items; results[i] belongs to items[i]. Returns 0, or anything else when the whole call failed, with the reason in error. */
-  int (*score)(void* reward, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error, size_t error_size);
+  /* Scores count items; results[i] belongs to items[i]. Returns 0, or anything else when the whole call failed, with
+   * the reason in error. */
+  int (*score)(void* reward, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error,
+               size_t error_size);
 
   void (*destroy)(void* reward);
 } hone_reward_plugin_description;

@@ -1,4 +1,5 @@
-// A reward behind HTTP, in the payload that OpenRLHF posts to a remote reward model: {"query": [prompt + completion], "prompts": [...], "labels":
+// A reward behind HTTP, in the payload that OpenRLHF posts to a remote reward model: {"query": [prompt + completion],
+// "prompts": [...], "labels":
 // [...]}, answered by {"rewards": [...]}.
 #include "core/io/file.h"
 #include "core/io/json.h"
@@ -25,8 +26,8 @@ class HttpReward : public Reward {
     headers_.clear();
     for (const std::string& line : headers_text_) {
       const size_t colon = line.find(':');
-      HONE_CHECK(colon != std::string::npos && colon > 0 && line.find_first_of("\r\n") == std::string::npos, "headers: '", line,
-                 "' is not Name: value");
+      HONE_CHECK(colon != std::string::npos && colon > 0 && line.find_first_of("\r\n") == std::string::npos,
+                 "headers: '", line, "' is not Name: value");
       const size_t value = line.find_first_not_of(' ', colon + 1);
       headers_.emplace_back(line.substr(0, colon), value == std::string::npos ? "" : expand_path(line.substr(value)));
     }
@@ -39,7 +40,9 @@ class HttpReward : public Reward {
   }
 
   void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
-    calls_.score(scores, [&](size_t begin, std::span<Score> some) { post(task, completions.subspan(begin, some.size()), some); });
+    calls_.score(scores, [&](size_t begin, std::span<Score> some) {
+      post(task, completions.subspan(begin, some.size()), some);
+    });
   }
 
   int64_t concurrency() const override { return calls_.workers; }
@@ -49,12 +52,14 @@ class HttpReward : public Reward {
     const std::string& prompt = task.rendered.empty() ? task.prompt : task.rendered;
     JsonArray query;
     for (const Completion& completion : completions) query.emplace_back(prompt + completion.text);
-    const Json payload =
-        JsonObject{{"query", query}, {"prompts", JsonArray(completions.size(), prompt)}, {"labels", JsonArray(completions.size(), task.answer)}};
+    const Json payload = JsonObject{{"query", query},
+                                    {"prompts", JsonArray(completions.size(), prompt)},
+                                    {"labels", JsonArray(completions.size(), task.answer)}};
     const std::string body = payload.dump();
     const HttpResponse response = http_post(url_, {.body = body, .headers = headers_, .timeout = calls_.timeout});
     const std::string_view location = response.header("location");
-    HONE_CHECK(location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(location), "; name that place instead");
+    HONE_CHECK(location.empty() || response.status / 100 != 3, url_text_, ": it redirects to ", plain_text(location),
+               "; name that place instead");
     HONE_CHECK(response.status == 200, url_text_, ": status ", response.status, ": ", plain_text(response.body));
     Json answer;
     try {
@@ -63,9 +68,11 @@ class HttpReward : public Reward {
       fail(url_text_, ": the answer is not JSON: ", plain_text(response.body));
     }
     const Json* rewards = answer.is_object() ? answer.find("rewards") : nullptr;
-    HONE_CHECK(rewards && rewards->is_array(), url_text_, ": the answer has no list of rewards: ", plain_text(response.body));
+    HONE_CHECK(rewards && rewards->is_array(), url_text_,
+               ": the answer has no list of rewards: ", plain_text(response.body));
     const JsonArray& values = rewards->as_array();
-    HONE_CHECK(values.size() == scores.size(), url_text_, ": the answer has ", values.size(), " rewards for ", scores.size(), " completions");
+    HONE_CHECK(values.size() == scores.size(), url_text_, ": the answer has ", values.size(), " rewards for ",
+               scores.size(), " completions");
     for (size_t i = 0; i < scores.size(); ++i) scores[i] = score_from_json(values[i]);
   }
 

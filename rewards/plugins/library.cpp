@@ -40,13 +40,15 @@ class LibraryReward : public Reward {
     ::close(open_file(name));  // dlopen would wait at a FIFO
     library_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
     HONE_CHECK(library_, ::dlerror());
-    const auto describe = reinterpret_cast<decltype(&hone_reward_plugin)>(::dlsym(library_.get(), "hone_reward_plugin"));
+    const auto describe =
+        reinterpret_cast<decltype(&hone_reward_plugin)>(::dlsym(library_.get(), "hone_reward_plugin"));
     HONE_CHECK(describe, name, ": it does not export hone_reward_plugin (rewards/plugins/hone_reward.h)");
     description_ = describe(HONE_REWARD_ABI);
     HONE_CHECK(description_, name, ": it does not speak version ", HONE_REWARD_ABI, " of hone_reward.h");
-    HONE_CHECK(description_->abi == HONE_REWARD_ABI, name, ": it speaks version ", description_->abi, " of hone_reward.h, this is version ",
-               HONE_REWARD_ABI);
-    HONE_CHECK(description_->create && description_->score && description_->destroy, name, ": its description lacks create, score or destroy");
+    HONE_CHECK(description_->abi == HONE_REWARD_ABI, name, ": it speaks version ", description_->abi,
+               " of hone_reward.h, this is version ", HONE_REWARD_ABI);
+    HONE_CHECK(description_->create && description_->score && description_->destroy, name,
+               ": its description lacks create, score or destroy");
     std::array<char, 1024> error{};
     reward_ = description_->create({options_.data(), options_.size()}, error.data(), error.size());
     HONE_CHECK(reward_, name, ": ", said(error));
@@ -64,8 +66,8 @@ class LibraryReward : public Reward {
     const auto text = [](const std::string& s) { return hone_text{s.data(), s.size()}; };
     std::vector<hone_reward_item> items;
     for (const Completion& c : completions)
-      items.push_back(
-          {text(task.prompt), text(messages), text(task.answer), text(columns), text(c.text), text(c.finish_reason), c.ids.data(), c.ids.size()});
+      items.push_back({text(task.prompt), text(messages), text(task.answer), text(columns), text(c.text),
+                       text(c.finish_reason), c.ids.data(), c.ids.size()});
     std::vector<hone_reward_result> results(items.size(), {.status = HONE_REWARD_FAILED, .score = 0, .note = {}});
     std::array<char, 1024> error{};
     int problem = 1;

@@ -36,7 +36,8 @@ class SpawnSettings {
  public:
   SpawnSettings(int in, int out, int err) {
     ::posix_spawn_file_actions_init(&actions);
-    for (const auto& [from, to] : {std::pair{in, 0}, {out, 1}, {err, 2}}) ::posix_spawn_file_actions_adddup2(&actions, from, to);
+    for (const auto& [from, to] : {std::pair{in, 0}, {out, 1}, {err, 2}})
+      ::posix_spawn_file_actions_adddup2(&actions, from, to);
     ::posix_spawnattr_init(&attributes);
     sigset_t none, all;
     ::sigemptyset(&none);
@@ -74,14 +75,18 @@ ssize_t write_without_signal(int descriptor, const char* data, size_t size) {
 }
 
 std::string describe_end(int status) {
-  if (WIFSIGNALED(status)) return concat("it was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
+  if (WIFSIGNALED(status))
+    return concat("it was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
   return concat("it ended with exit code ", WEXITSTATUS(status));
 }
 
 // Whether it ends by itself within 200 ms; it stays there to be waited for.
 bool ends_soon(pid_t pid) {
   siginfo_t info{};
-  for (int i = 0; i < 40 && ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0; ++i) ::usleep(5000);
+  for (int i = 0;
+       i < 40 && ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+       ++i)
+    ::usleep(5000);
   return info.si_pid != 0;
 }
 
@@ -91,7 +96,8 @@ void close_end(int& descriptor) {
 
 }  // namespace
 
-LineProcess::LineProcess(const std::vector<std::string>& command, std::function<void(std::string_view)> on_error) : on_error_(std::move(on_error)) {
+LineProcess::LineProcess(const std::vector<std::string>& command, std::function<void(std::string_view)> on_error)
+    : on_error_(std::move(on_error)) {
   HONE_CHECK(!command.empty() && !command[0].empty(), "there is no program to start");
   PipePair in = make_pipe(true), out = make_pipe(false), err = make_pipe(false);
   in_ = in.ours, out_ = out.ours, err_ = err.ours;
@@ -99,7 +105,8 @@ LineProcess::LineProcess(const std::vector<std::string>& command, std::function<
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   SpawnSettings settings(in.theirs, out.theirs, err.theirs);
-  const int problem = ::posix_spawnp(&pid_, arguments[0], &settings.actions, &settings.attributes, arguments.data(), environ);
+  const int problem =
+      ::posix_spawnp(&pid_, arguments[0], &settings.actions, &settings.attributes, arguments.data(), environ);
   for (PipePair* pipe : {&in, &out, &err}) close_end(pipe->theirs);
   if (problem == 0) return;
   for (int* end : {&in_, &out_, &err_}) close_end(*end);
@@ -183,7 +190,8 @@ std::string LineProcess::exchange(std::string_view line, Clock::time_point deadl
   for (bool asked = false;; asked = true) {
     const Clock::time_point now = Clock::now();
     if (now >= deadline) give_up("it did not answer in time");
-    std::array<pollfd, 3> ends{pollfd{out_, POLLIN, 0}, pollfd{err_, POLLIN, 0}, pollfd{rest.empty() ? -1 : in_, POLLOUT, 0}};
+    std::array<pollfd, 3> ends{pollfd{out_, POLLIN, 0}, pollfd{err_, POLLIN, 0},
+                               pollfd{rest.empty() ? -1 : in_, POLLOUT, 0}};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now).count() + 1;
     ::poll(ends.data(), ends.size(), asked ? static_cast<int>(std::min<int64_t>(left, 60000)) : 0);
     if (ends[1].revents) read_errors();

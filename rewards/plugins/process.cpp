@@ -38,11 +38,14 @@ Score ProcessReward::score(const Task& task, const Completion& completion) const
   return out;
 }
 
-void ProcessReward::score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const {
-  calls_.score(scores,
-               [&](size_t begin, std::span<Score> some) { pool_->score(task, completions.subspan(begin, some.size()), some, calls_.timeout); });
+void ProcessReward::score_group(const Task& task, std::span<const Completion> completions,
+                                std::span<Score> scores) const {
+  calls_.score(scores, [&](size_t begin, std::span<Score> some) {
+    pool_->score(task, completions.subspan(begin, some.size()), some, calls_.timeout);
+  });
 }
 
-[[maybe_unused]] static const bool added = rewards().add("process", [] { return std::unique_ptr<Reward>(new ProcessReward); });
+[[maybe_unused]] static const bool added =
+    rewards().add("process", [] { return std::unique_ptr<Reward>(new ProcessReward); });
 
 }  // namespace hone

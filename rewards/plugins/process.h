@@ -1,5 +1,6 @@
 #pragma once
-// ProcessReward: a reward judged by a pool of processes (kind = "process"), and what other kinds of processes share with it.
+// ProcessReward: a reward judged by a pool of processes (kind = "process"), and what other kinds of processes share
+// with it.
 #include <memory>
 #include <string>
 #include <vector>

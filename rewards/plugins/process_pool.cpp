@@ -7,7 +7,8 @@ namespace hone {
 namespace {
 
 LineProcess::Clock::time_point after(double seconds) {
-  return LineProcess::Clock::now() + std::chrono::duration_cast<LineProcess::Clock::duration>(std::chrono::duration<double>(seconds));
+  return LineProcess::Clock::now() +
+         std::chrono::duration_cast<LineProcess::Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 // Sends the request and returns the answer to it.
@@ -41,7 +42,8 @@ Json request_of(int64_t id, const Task& task, std::span<const Completion> comple
   }
   JsonObject columns;
   if (task.columns.is_object())
-    for (const auto& [name, value] : task.columns.as_object()) columns.emplace_back(name, JsonArray(completions.size(), value));
+    for (const auto& [name, value] : task.columns.as_object())
+      columns.emplace_back(name, JsonArray(completions.size(), value));
   return JsonObject{{"id", id},           {"prompts", prompts},        {"completions", texts}, {"completion_ids", ids},
                     {"answers", answers}, {"finish_reasons", reasons}, {"columns", columns}};
 }
@@ -56,13 +58,14 @@ void ProcessPool::show(std::string_view line) {
 }
 
 std::unique_ptr<ProcessPool::Worker> ProcessPool::start() {
-  std::unique_ptr<Worker> worker(new Worker{.process = LineProcess(command_.command, [this](std::string_view line) { show(line); })});
+  std::unique_ptr<Worker> worker(
+      new Worker{.process = LineProcess(command_.command, [this](std::string_view line) { show(line); })});
   const Json hello = JsonObject{{"id", 0}, {"protocol", protocol}, {"options", command_.options}};
   const Json answer = exchange(worker->process, hello, 0, after(command_.start_timeout));
   HONE_CHECK(error_of(answer).empty(), error_of(answer));
   const Json* version = answer.find("protocol");
-  HONE_CHECK(version && *version == Json(protocol), "it speaks protocol ", version ? plain_text(version->dump()) : "nothing", ", this is protocol ",
-             protocol);
+  HONE_CHECK(version && *version == Json(protocol), "it speaks protocol ",
+             version ? plain_text(version->dump()) : "nothing", ", this is protocol ", protocol);
   return worker;
 }
 
@@ -85,19 +88,22 @@ void ProcessPool::give_back(std::unique_ptr<Worker> worker) {
   freed_.notify_one();
 }
 
-std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const Completion> completions, std::span<Score> scores, double timeout) {
+std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const Completion> completions,
+                             std::span<Score> scores, double timeout) {
   const int64_t id = worker.next_id++;
   const Json answer = exchange(worker.process, request_of(id, task, completions), id, after(timeout));
   if (std::string error = error_of(answer); !error.empty()) return error;
   const Json* given = answer.find("scores");
   HONE_CHECK(given && given->is_array(), "its answer has no scores: ", plain_text(answer.dump()));
   const JsonArray& values = given->as_array();
-  HONE_CHECK(values.size() == scores.size(), "its answer has ", values.size(), " scores for ", scores.size(), " completions");
+  HONE_CHECK(values.size() == scores.size(), "its answer has ", values.size(), " scores for ", scores.size(),
+             " completions");
   for (size_t i = 0; i < scores.size(); ++i) scores[i] = score_from_json(values[i]);
   return {};
 }
 
-void ProcessPool::score(const Task& task, std::span<const Completion> completions, std::span<Score> scores, double timeout) {
+void ProcessPool::score(const Task& task, std::span<const Completion> completions, std::span<Score> scores,
+                        double timeout) {
   std::unique_ptr<Worker> worker = take();
   std::string error;
   try {

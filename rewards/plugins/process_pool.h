@@ -1,13 +1,14 @@
 #pragma once
-// ProcessPool: processes that judge completions, speaking JSON lines over their standard input and output (docs/plugins.md).
+// ProcessPool: processes that judge completions, speaking JSON lines over their standard input and output
+// (docs/plugins.md).
 //
 //   hone: {"id": 0, "protocol": 1, "options": {...}}                                 once, first
 //   it:   {"id": 0, "protocol": 1}
 //   hone: {"id": 1, "prompts": [...], "completions": [...], "answers": [...], "columns": {...}, ...}
 //   it:   {"id": 1, "scores": [1.0, null, {"score": 0.5, "note": "..."}]}             or {"id": 1, "error": "..."}
 //
-// A process is used by one call at a time. One that dies, answers late, or answers anything but its request is killed with its group, and the next
-// call starts another: a late answer is never read. From any thread.
+// A process is used by one call at a time. One that dies, answers late, or answers anything but its request is killed
+// with its group, and the next call starts another: a late answer is never read. From any thread.
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -46,7 +47,8 @@ class ProcessPool {
   std::unique_ptr<Worker> start();
   void show(std::string_view line);  // of standard error, in the log
   // What the process itself says went wrong, or "".
-  static std::string ask(Worker& worker, const Task& task, std::span<const Completion> completions, std::span<Score> scores, double timeout);
+  static std::string ask(Worker& worker, const Task& task, std::span<const Completion> completions,
+                         std::span<Score> scores, double timeout);
   void give_back(std::unique_ptr<Worker> worker);  // null: it is gone
 
   ProcessCommand command_;

@@ -1,4 +1,5 @@
-// A reward function in a Python file, written for TRL: reward(prompts, completions, **columns) -> list of numbers or None.
+// A reward function in a Python file, written for TRL: reward(prompts, completions, **columns) -> list of numbers or
+// None.
 #include <unistd.h>
 
 #include <filesystem>

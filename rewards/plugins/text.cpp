@@ -23,9 +23,11 @@ Score score_from_json(const Json& value) {
   if (value.is_null()) return {.skipped = true};
   if (value.is_number()) return checked_score(value.as_double());
   if (!value.is_object()) return failed_score("its score is " + plain_text(value.dump()));
-  if (const Json* error = value.find("error")) return failed_score(plain_text(error->is_string() ? error->as_string() : error->dump()));
+  if (const Json* error = value.find("error"))
+    return failed_score(plain_text(error->is_string() ? error->as_string() : error->dump()));
   const Json *score = value.find("score"), *note = value.find("note"), *parts = value.find("parts");
-  if (!score || !(score->is_null() || score->is_number()) || (note && !note->is_string()) || (parts && !parts->is_object()))
+  if (!score || !(score->is_null() || score->is_number()) || (note && !note->is_string()) ||
+      (parts && !parts->is_object()))
     return failed_score("its score is " + plain_text(value.dump()));
   Score out = score->is_null() ? Score{.skipped = true} : checked_score(score->as_double());
   if (out.failed) return out;

@@ -14,7 +14,8 @@ std::string plain_text(std::string_view text);
 Score failed_score(std::string why);
 // A score that is not finite, or too large for a float, has failed.
 Score checked_score(double score, std::string note = {});
-// What stands for one completion in an answer: a number, null (skipped), or {"score": number or null, "note": text, "parts": {name: number}} or
+// What stands for one completion in an answer: a number, null (skipped), or {"score": number or null, "note": text,
+// "parts": {name: number}} or
 // {"error": text}. Anything else has failed.
 Score score_from_json(const Json& value);
 

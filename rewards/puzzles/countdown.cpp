@@ -1,6 +1,7 @@
-// The countdown game: an expression over some of the given numbers, each used at most once, with + - * / and brackets, that equals the target.
-// What the model wrote is read by a small parser into exact fractions. parts: format (an expression that uses the numbers as allowed), answer.
-// The rule and data are TinyZero's (Pan 2025), which asks for every number; use_all does too.
+// The countdown game: an expression over some of the given numbers, each used at most once, with + - * / and brackets,
+// that equals the target. What the model wrote is read by a small parser into exact fractions. parts: format (an
+// expression that uses the numbers as allowed), answer. The rule and data are TinyZero's (Pan 2025), which asks for
+// every number; use_all does too.
 #include <algorithm>
 #include <charconv>
 #include <utility>
@@ -93,10 +94,12 @@ class Expression {
 // Operators in one spelling: LaTeX and typographic signs become + - * /.
 std::string plain(std::string_view text) {
   constexpr std::pair<std::string_view, std::string_view> spellings[] = {
-      {"\\times", "*"}, {"\\cdot", "*"}, {"\\div", "/"}, {"\\left", ""}, {"\\right", ""}, {"×", "*"}, {"·", "*"}, {"÷", "/"}, {"−", "-"}, {"$", ""}};
+      {"\\times", "*"}, {"\\cdot", "*"}, {"\\div", "/"}, {"\\left", ""}, {"\\right", ""},
+      {"×", "*"},       {"·", "*"},      {"÷", "/"},     {"−", "-"},     {"$", ""}};
   std::string out;
   while (!text.empty()) {
-    const auto found = std::find_if(std::begin(spellings), std::end(spellings), [&](const auto& s) { return text.starts_with(s.first); });
+    const auto found = std::find_if(std::begin(spellings), std::end(spellings),
+                                    [&](const auto& s) { return text.starts_with(s.first); });
     const bool known = found != std::end(spellings);
     out += known ? found->second : text.substr(0, 1);
     text.remove_prefix(known ? found->first.size() : 1);
@@ -121,7 +124,8 @@ class Countdown : public Reward {
     std::optional<Rational> value;
     std::string note = judge(completion.text, given, value);
     const bool formed = note.empty(), right = formed && *value == Rational{target, 1};
-    if (formed && !right) note = concat("expected ", target, ", got ", value->top, value->bottom == 1 ? "" : concat("/", value->bottom));
+    if (formed && !right)
+      note = concat("expected ", target, ", got ", value->top, value->bottom == 1 ? "" : concat("/", value->bottom));
     return {.score = right    ? 1.0
                      : formed ? format_score_
                               : 0.0,
@@ -148,7 +152,8 @@ class Countdown : public Reward {
     for (const int64_t number : left.numbers) {
       const auto found = std::find(given.begin(), given.end(), number);
       if (found == given.end())
-        return concat(number, " is not there to be used", std::count(left.numbers.begin(), left.numbers.end(), number) > 1 ? " again" : "");
+        return concat(number, " is not there to be used",
+                      std::count(left.numbers.begin(), left.numbers.end(), number) > 1 ? " again" : "");
       given.erase(found);
     }
     return use_all_ && !given.empty() ? concat(given.front(), " is not used") : "";

@@ -79,12 +79,14 @@ double futoshiki(const Puzzle& puzzle, std::string_view text) {
   const Grid clues = grid_of(puzzle.metadata.at("puzzle"));
   const auto answer = read_grid(text, {"<", ">", "∧", "∨", "^", "v"});
   if (!answer || !is_latin_square(*answer, clues)) return 0;
-  for (const Json& constraint : puzzle.metadata.at("constraints").as_array("constraints")) {  // [row, column, row, column, "<" or ">"]
+  for (const Json& constraint :
+       puzzle.metadata.at("constraints").as_array("constraints")) {  // [row, column, row, column, "<" or ">"]
     const JsonArray& c = constraint.as_array("constraint");
     HONE_CHECK(c.size() == 5, "a futoshiki constraint of ", c.size(), " members");
     int64_t side[2] = {};
     for (size_t k = 0; k < 2; ++k) {
-      const int64_t row = c[2 * k].as_int("row"), column = c[2 * k + 1].as_int("column"), n = static_cast<int64_t>(clues.size());
+      const int64_t row = c[2 * k].as_int("row"), column = c[2 * k + 1].as_int("column"),
+                    n = static_cast<int64_t>(clues.size());
       HONE_CHECK(row >= 0 && row < n && column >= 0 && column < n, "a futoshiki constraint outside the board");
       side[k] = (*answer)[static_cast<size_t>(row)][static_cast<size_t>(column)];
     }
@@ -95,7 +97,8 @@ double futoshiki(const Puzzle& puzzle, std::string_view text) {
 
 // A 1 counts its column (from 1) to its row's sum and its row to its column's.
 double kakurasu(const Puzzle& puzzle, std::string_view text) {
-  const JsonArray &rows = puzzle.metadata.at("row_sums").as_array("row_sums"), &columns = puzzle.metadata.at("col_sums").as_array("col_sums");
+  const JsonArray &rows = puzzle.metadata.at("row_sums").as_array("row_sums"),
+                  &columns = puzzle.metadata.at("col_sums").as_array("col_sums");
   const auto answer = read_grid(text);
   if (!answer || answer->size() != rows.size()) return 0;
   std::vector<int64_t> column_sums(columns.size());
@@ -136,8 +139,9 @@ double n_queens(const Puzzle& puzzle, std::string_view text) {
   return 1;
 }
 
-[[maybe_unused]] const bool added = puzzle_judges().add("sudoku", sudoku) && puzzle_judges().add("futoshiki", futoshiki) &&
-                                    puzzle_judges().add("kakurasu", kakurasu) && puzzle_judges().add("n_queens", n_queens);
+[[maybe_unused]] const bool added =
+    puzzle_judges().add("sudoku", sudoku) && puzzle_judges().add("futoshiki", futoshiki) &&
+    puzzle_judges().add("kakurasu", kakurasu) && puzzle_judges().add("n_queens", n_queens);
 
 }  // namespace
 

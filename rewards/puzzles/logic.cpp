@@ -15,10 +15,12 @@ namespace {
 constexpr size_t most_variables = 10, longest_formula = 4096;
 constexpr int deepest = 64;
 
-// A formula as its truth table: bit i is its value where variable v has bit v of i. An operation on formulas is one on tables.
+// A formula as its truth table: bit i is its value where variable v has bit v of i. An operation on formulas is one on
+// tables.
 using Truth = std::bitset<size_t{1} << most_variables>;
 
-// formula = levels of binary operators, loosest first, each from left to right (↔, →, ∨, ∧), over ¬ and brackets: reasoning-gym's reading.
+// formula = levels of binary operators, loosest first, each from left to right (↔, →, ∨, ∧), over ¬ and brackets:
+// reasoning-gym's reading.
 class Formula {
  public:
   Formula(std::string_view text, const std::string& variables) : text_(text), variables_(variables) {}
@@ -82,11 +84,14 @@ class Formula {
   bool failed_ = false;
 };
 
-// A formula that follows from the premises. One that says nothing (always true, or a variable alone) is worth a quarter.
+// A formula that follows from the premises. One that says nothing (always true, or a variable alone) is worth a
+// quarter.
 double propositional_logic(const Puzzle& puzzle, std::string_view text) {
   std::string variables;
-  for (const Json& variable : puzzle.metadata.at("variables").as_array("variables")) variables += variable.as_string("variable");
-  HONE_CHECK(variables.size() <= most_variables, "propositional_logic: ", variables.size(), " variables; ", most_variables, " are the most");
+  for (const Json& variable : puzzle.metadata.at("variables").as_array("variables"))
+    variables += variable.as_string("variable");
+  HONE_CHECK(variables.size() <= most_variables, "propositional_logic: ", variables.size(), " variables; ",
+             most_variables, " are the most");
   Truth premises = ~Truth();
   for (const Json& premise : puzzle.metadata.at("premises").as_array("premises")) {
     const auto truth = Formula(premise.as_string("premise"), variables).truth();
@@ -112,7 +117,8 @@ double graph_color(const Puzzle& puzzle, std::string_view text) {
   const JsonArray& allowed = graph.at("color_options").as_array("color_options");
   const auto color = [&](const Json& vertex) { return colors.find(std::to_string(vertex.as_int("vertex"))); };
   for (const Json& vertex : graph.at("vertices").as_array("vertices"))
-    if (const Json* given = color(vertex); !given || std::find(allowed.begin(), allowed.end(), *given) == allowed.end()) return 0;
+    if (const Json* given = color(vertex); !given || std::find(allowed.begin(), allowed.end(), *given) == allowed.end())
+      return 0;
   for (const Json& edge : graph.at("edges").as_array("edges")) {
     const JsonArray& ends = edge.as_array("edge");
     HONE_CHECK(ends.size() == 2, "graph_color: an edge of ", ends.size(), " vertices");

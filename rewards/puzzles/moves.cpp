@@ -36,13 +36,17 @@ double jugs(const Puzzle& puzzle, std::string_view text) {
   const auto moves = list_of_strings(text);
   if (!moves) return 0;
   std::vector<int64_t> held(capacities.size());
-  const auto jug = [&](std::string_view name) { return name.size() == 1 ? static_cast<size_t>(name[0] - 'A') : held.size(); };
+  const auto jug = [&](std::string_view name) {
+    return name.size() == 1 ? static_cast<size_t>(name[0] - 'A') : held.size();
+  };
   for (const std::string& move : *moves) {
     const size_t space = move.find(' ');
     if (space == std::string::npos) return 0;
-    const std::string_view verb = std::string_view(move).substr(0, space), rest = trimmed(std::string_view(move).substr(space));
+    const std::string_view verb = std::string_view(move).substr(0, space),
+                           rest = trimmed(std::string_view(move).substr(space));
     const size_t arrow = verb == "pour" ? rest.find("->") : std::string_view::npos;
-    const size_t from = jug(rest.substr(0, arrow)), to = arrow == std::string_view::npos ? from : jug(rest.substr(arrow + 2));
+    const size_t from = jug(rest.substr(0, arrow)),
+                 to = arrow == std::string_view::npos ? from : jug(rest.substr(arrow + 2));
     if (from >= held.size() || to >= held.size()) return 0;
     if (verb == "fill") {
       held[from] = capacities[from].as_int("jug_capacities");
@@ -61,11 +65,13 @@ double jugs(const Puzzle& puzzle, std::string_view text) {
 // Lines "Move disk 2 from Peg 1 to Peg 3".
 double tower_of_hanoi(const Puzzle& puzzle, std::string_view text) {
   const auto setting = [&](const char* name) { return puzzle.metadata.at(name).as_int(name); };
-  const int64_t num_disks = setting("num_disks"), num_pegs = setting("num_pegs"), target = setting("target_peg"), start = setting("start_peg");
-  HONE_CHECK(
-      num_disks > 0 && num_disks <= 64 && num_pegs > 0 && num_pegs <= 64 && std::min(start, target) >= 1 && std::max(start, target) <= num_pegs,
-      "tower_of_hanoi: ", num_disks, " disks from peg ", start, " to ", target, " of ", num_pegs);
-  std::vector<std::vector<int64_t>> pegs(static_cast<size_t>(num_pegs) + 1);  // disks from the lowest up; peg 0 is not used
+  const int64_t num_disks = setting("num_disks"), num_pegs = setting("num_pegs"), target = setting("target_peg"),
+                start = setting("start_peg");
+  HONE_CHECK(num_disks > 0 && num_disks <= 64 && num_pegs > 0 && num_pegs <= 64 && std::min(start, target) >= 1 &&
+                 std::max(start, target) <= num_pegs,
+             "tower_of_hanoi: ", num_disks, " disks from peg ", start, " to ", target, " of ", num_pegs);
+  std::vector<std::vector<int64_t>> pegs(static_cast<size_t>(num_pegs) +
+                                         1);  // disks from the lowest up; peg 0 is not used
   for (int64_t disk = num_disks; disk > 0; --disk) pegs[static_cast<size_t>(start)].push_back(disk);
   const auto moves = words_by_line(text);
   for (const auto& words : moves) {
@@ -91,7 +97,8 @@ double tower_of_hanoi(const Puzzle& puzzle, std::string_view text) {
   return detour_score(static_cast<size_t>(setting("solution_length")), moves.size());
 }
 
-// Directions between spaces from '*' to '#' past 'X'; a longer way than the reference's is half as good. "infeasible" where that is so.
+// Directions between spaces from '*' to '#' past 'X'; a longer way than the reference's is half as good. "infeasible"
+// where that is so.
 double shortest_path(const Puzzle& puzzle, std::string_view text) {
   const JsonArray& matrix = puzzle.metadata.at("matrix").as_array("matrix");
   const size_t fewest = puzzle.metadata.at("solution").as_array("solution").size();
@@ -143,7 +150,9 @@ double knight_swap(const Puzzle& puzzle, std::string_view text) {
     const Json* reached = board.find(parts[1]);
     if (piece == now.end() || piece->second != turn || !reached || now.contains(parts[2])) return 0;
     const JsonArray& squares = reached->as_array("board");
-    if (std::none_of(squares.begin(), squares.end(), [&](const Json& square) { return square.as_string("square") == parts[2]; })) return 0;
+    if (std::none_of(squares.begin(), squares.end(),
+                     [&](const Json& square) { return square.as_string("square") == parts[2]; }))
+      return 0;
     now.erase(piece);
     now[std::string(parts[2])] = turn;
     turn = turn == "w" ? "B" : "w";
@@ -153,8 +162,9 @@ double knight_swap(const Puzzle& puzzle, std::string_view text) {
   return detour_score(puzzle.metadata.at("solution").as_array("solution").size(), moves->size());
 }
 
-[[maybe_unused]] const bool added = puzzle_judges().add("jugs", jugs) && puzzle_judges().add("tower_of_hanoi", tower_of_hanoi) &&
-                                    puzzle_judges().add("shortest_path", shortest_path) && puzzle_judges().add("knight_swap", knight_swap);
+[[maybe_unused]] const bool added =
+    puzzle_judges().add("jugs", jugs) && puzzle_judges().add("tower_of_hanoi", tower_of_hanoi) &&
+    puzzle_judges().add("shortest_path", shortest_path) && puzzle_judges().add("knight_swap", knight_swap);
 
 }  // namespace
 

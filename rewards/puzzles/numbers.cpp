@@ -1,5 +1,5 @@
-// Families whose answer is a number or numbers that may be written in several ways: power_function, coin_flip, number_format, dice,
-// fraction_simplification, complex_arithmetic, prime_factorization, cryptarithm.
+// Families whose answer is a number or numbers that may be written in several ways: power_function, coin_flip,
+// number_format, dice, fraction_simplification, complex_arithmetic, prime_factorization, cryptarithm.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -21,7 +21,8 @@ std::optional<double> number(std::string_view text) {
   text = trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && stop == text.data() + text.size() && std::isfinite(out) ? std::optional(out) : std::nullopt;
+  return error == std::errc() && stop == text.data() + text.size() && std::isfinite(out) ? std::optional(out)
+                                                                                         : std::nullopt;
 }
 
 std::string three_figures(double value) {
@@ -43,7 +44,8 @@ double coin_flip(const Puzzle& puzzle, std::string_view text) {
   const auto expected = number(puzzle.reference);
   HONE_CHECK(expected, "coin_flip: the answer '", puzzle.reference, "' is no number");
   const size_t slash = text.find('/');
-  const auto top = number(text.substr(0, slash)), bottom = slash == std::string_view::npos ? std::optional(1.0) : number(text.substr(slash + 1));
+  const auto top = number(text.substr(0, slash)),
+             bottom = slash == std::string_view::npos ? std::optional(1.0) : number(text.substr(slash + 1));
   return top && bottom && *bottom != 0 && std::fabs(*top / *bottom - *expected) <= 1e-4 ? 1 : 0;
 }
 
@@ -58,9 +60,13 @@ double number_format(const Puzzle& puzzle, std::string_view text) {
 }
 
 // The same fraction in the same terms, in LaTeX or plain.
-double fraction(const Puzzle& puzzle, std::string_view text) { return math_equal(puzzle.reference, text, {.strict = true}) ? 1 : 0; }
+double fraction(const Puzzle& puzzle, std::string_view text) {
+  return math_equal(puzzle.reference, text, {.strict = true}) ? 1 : 0;
+}
 
-double complex_arithmetic(const Puzzle& puzzle, std::string_view text) { return math_equal(puzzle.reference, text) ? 1 : 0; }
+double complex_arithmetic(const Puzzle& puzzle, std::string_view text) {
+  return math_equal(puzzle.reference, text) ? 1 : 0;
+}
 
 // Pieces of an answer whose order does not count.
 std::vector<std::string> sorted_pieces(std::string_view text, std::string_view separator) {
@@ -80,12 +86,15 @@ double prime_factorization(const Puzzle& puzzle, std::string_view text) {
   return 0;
 }
 
-double cryptarithm(const Puzzle& puzzle, std::string_view text) { return sorted_pieces(text, ",") == sorted_pieces(puzzle.reference, ",") ? 1 : 0; }
+double cryptarithm(const Puzzle& puzzle, std::string_view text) {
+  return sorted_pieces(text, ",") == sorted_pieces(puzzle.reference, ",") ? 1 : 0;
+}
 
 [[maybe_unused]] const bool added =
     puzzle_judges().add("power_function", power_function) && puzzle_judges().add("coin_flip", coin_flip) &&
     puzzle_judges().add("number_format", number_format) && puzzle_judges().add("dice", fraction) &&
-    puzzle_judges().add("fraction_simplification", fraction) && puzzle_judges().add("complex_arithmetic", complex_arithmetic) &&
+    puzzle_judges().add("fraction_simplification", fraction) &&
+    puzzle_judges().add("complex_arithmetic", complex_arithmetic) &&
     puzzle_judges().add("prime_factorization", prime_factorization) && puzzle_judges().add("cryptarithm", cryptarithm);
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
-// How an answer to a puzzle of reasoning-gym (Stojanovski et al. 2025) is judged where more than the reference's own text is right. A family
-// joins the registry by its name; one that is not there is judged by same_answer (rewards/answers/answer_text.h).
+// How an answer to a puzzle of reasoning-gym (Stojanovski et al. 2025) is judged where more than the reference's own
+// text is right. A family joins the registry by its name; one that is not there is judged by same_answer
+// (rewards/answers/answer_text.h).
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -17,14 +18,16 @@ struct Puzzle {
   const std::unordered_set<std::string>& words;  // of a dictionary, in capitals; may be empty
 };
 
-// 0 to 1: what solves the puzzle scores as reasoning-gym scores it (some families give less to a detour), what does not scores 0. answer is at
-// most longest_puzzle_answer bytes; time is bounded for any.
+// 0 to 1: what solves the puzzle scores as reasoning-gym scores it (some families give less to a detour), what does not
+// scores 0. answer is at most longest_puzzle_answer bytes; time is bounded for any.
 using PuzzleJudge = double (*)(const Puzzle& puzzle, std::string_view answer);
 Registry<PuzzleJudge>& puzzle_judges();
 
 inline constexpr size_t longest_puzzle_answer = size_t{1} << 16;
 
 // 1 for the fewest moves that are known, less for more of them.
-inline double detour_score(size_t fewest, size_t used) { return used <= fewest ? 1 : static_cast<double>(fewest) / static_cast<double>(used); }
+inline double detour_score(size_t fewest, size_t used) {
+  return used <= fewest ? 1 : static_cast<double>(fewest) / static_cast<double>(used);
+}
 
 }  // namespace hone

@@ -1,5 +1,6 @@
-// Tasks of reasoning-gym: the row says which family it is of (task) and what the puzzle was (metadata). Families with many right answers have
-// judges of their own (rewards/puzzles/puzzle.h); the others compare the answer with the reference's.
+// Tasks of reasoning-gym: the row says which family it is of (task) and what the puzzle was (metadata). Families with
+// many right answers have judges of their own (rewards/puzzles/puzzle.h); the others compare the answer with the
+// reference's.
 #include "core/io/file.h"
 #include "rewards/answers/answer_text.h"
 #include "rewards/answers/text.h"
@@ -20,7 +21,8 @@ class ReasoningGym : public Reward {
   void fields(Fields& f) override {
     f("family", family_, "the row's member that names the family");
     f("metadata", metadata_, "the row's member with the puzzle itself, for families that many answers solve");
-    f("words", words_file_, "a dictionary for word_ladder, one word a line; without it the words of the reference are all that is known");
+    f("words", words_file_,
+      "a dictionary for word_ladder, one word a line; without it the words of the reference are all that is known");
   }
   void prepare() override {
     words_.clear();
@@ -37,17 +39,23 @@ class ReasoningGym : public Reward {
     const std::string_view answer = final_answer(completion.text);
     // An empty reference is one where the row has it so: a program of family "ab" may reduce to nothing.
     const Json* written = task.columns.find("answer");
-    HONE_CHECK(judge || !task.answer.empty() || (written && written->is_string()), where, " of family '", family, "' has no answer");
+    HONE_CHECK(judge || !task.answer.empty() || (written && written->is_string()), where, " of family '", family,
+               "' has no answer");
     if (answer.empty() && trimmed(completion.text).empty()) return {.score = 0, .note = "no answer found"};
     if (answer.size() > longest_puzzle_answer) return {.score = 0, .note = "too long for an answer"};
     static const Json none{JsonObject{}};
     const Json* metadata = task.columns.find(metadata_);
-    const double score = judge ? (*judge)({metadata ? *metadata : none, task.answer, words_}, answer) : same_answer(task.answer, answer) ? 1.0 : 0.0;
+    const double score = judge ? (*judge)({metadata ? *metadata : none, task.answer, words_}, answer)
+                         : same_answer(task.answer, answer) ? 1.0
+                                                            : 0.0;
     if (score == 1) return {.score = 1};
     if (score > 0) return {.score = score, .note = "solved, not at its best"};
-    return {.score = 0, .note = (task.answer.empty() ? "no solution: " : "expected " + excerpt(task.answer) + ", got ") + excerpt(answer)};
+    return {.score = 0,
+            .note = (task.answer.empty() ? "no solution: " : "expected " + excerpt(task.answer) + ", got ") +
+                    excerpt(answer)};
   }
-  // Families with a judge of their own have many right answers: two that differ may both be right, so there is nothing to vote on.
+  // Families with a judge of their own have many right answers: two that differ may both be right, so there is nothing
+  // to vote on.
   bool reads_answers(const Task& task) const override {
     const Json* family = task.columns.find(family_);
     return family && family->is_string() && !puzzle_judges().find(family->as_string());
@@ -56,14 +64,17 @@ class ReasoningGym : public Reward {
     const std::string_view answer = final_answer(completion.text);
     return answer.empty() || answer.size() > longest_puzzle_answer ? std::nullopt : std::optional<std::string>(answer);
   }
-  bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return same_answer(a, b); }
+  bool same_answers(const Task&, const std::string& a, const std::string& b) const override {
+    return same_answer(a, b);
+  }
 
  private:
   std::string family_ = "task", metadata_ = "metadata", words_file_;
   std::unordered_set<std::string> words_;
 };
 
-[[maybe_unused]] const bool added = rewards().add("reasoning_gym", [] { return std::unique_ptr<Reward>(new ReasoningGym); });
+[[maybe_unused]] const bool added =
+    rewards().add("reasoning_gym", [] { return std::unique_ptr<Reward>(new ReasoningGym); });
 
 }  // namespace
 

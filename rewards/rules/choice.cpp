@@ -12,11 +12,13 @@ class Choice : public Reward {
   void fields(Fields& f) override { f("letters", letters_, "the letters there are to choose from"); }
   void prepare() override {
     HONE_CHECK(!letters_.empty(), "letters: there is nothing to choose from");
-    for (const char c : letters_) HONE_CHECK(is_letter(c) && to_lower(c) != c, "letters: '", c, "' is not a capital letter");
+    for (const char c : letters_)
+      HONE_CHECK(is_letter(c) && to_lower(c) != c, "letters: '", c, "' is not a capital letter");
   }
   Score score(const Task& task, const Completion& completion) const override {
     const auto expected = choice_answer(task.answer, letters_);
-    HONE_CHECK(expected, "reward choice: task '", task.id, "': the answer '", excerpt(task.answer), "' is none of the letters ", letters_);
+    HONE_CHECK(expected, "reward choice: task '", task.id, "': the answer '", excerpt(task.answer),
+               "' is none of the letters ", letters_);
     const auto given = choice_answer(completion.text, letters_);
     if (!given) return {.score = 0, .note = "no choice found"};
     const bool right = *given == *expected;

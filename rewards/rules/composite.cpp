@@ -1,6 +1,7 @@
-// Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is reported by name. A completion
-// that every part skipped is skipped; one that a part failed on has failed, since a sum without it would be another reward. A part may apply to some
-// rows only (`when`); a row to which no part applies is an error, since nothing would ever be learned from it.
+// Several rewards added up: sum of weight * score over the parts that have something to say. Every part's score is
+// reported by name. A completion that every part skipped is skipped; one that a part failed on has failed, since a sum
+// without it would be another reward. A part may apply to some rows only (`when`); a row to which no part applies is an
+// error, since nothing would ever be learned from it.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -19,7 +20,8 @@ struct Condition {
     f("column", column, "the row's member that decides; empty = the part judges every row");
     f("equals", equals, "the part judges rows whose member is this text (numbers and booleans as JSON writes them)");
     f("one_of", one_of, "or one of these; without either: every row that has the member");
-    f.require("column", !column.empty() || (equals.empty() && one_of.empty()), "equals and one_of compare a column: name it (column = \"domain\")");
+    f.require("column", !column.empty() || (equals.empty() && one_of.empty()),
+              "equals and one_of compare a column: name it (column = \"domain\")");
   }
   bool compares() const { return !equals.empty() || !one_of.empty(); }
   bool holds(const Task& task) const {
@@ -52,7 +54,8 @@ class Composite : public Reward {
     names_.clear();
     for (const CompositePart& part : parts_) {
       std::string name = part.label();
-      for (int n = 2; std::find(names_.begin(), names_.end(), name) != names_.end(); ++n) name = part.label() + "_" + std::to_string(n);
+      for (int n = 2; std::find(names_.begin(), names_.end(), name) != names_.end(); ++n)
+        name = part.label() + "_" + std::to_string(n);
       names_.push_back(std::move(name));
     }
   }
@@ -87,7 +90,8 @@ class Composite : public Reward {
       given.push_back(std::move(by_group));
     }
     for (size_t g = 0; g < groups.size(); ++g)
-      HONE_CHECK(judged[g], "reward composite: no part applies to task '", groups[g].task.id, "'; ", conditions(groups[g].task));
+      HONE_CHECK(judged[g], "reward composite: no part applies to task '", groups[g].task.id, "'; ",
+                 conditions(groups[g].task));
     for (size_t g = 0; g < groups.size(); ++g)
       for (size_t i = 0; i < groups[g].scores.size(); ++i) {
         Score sum;
@@ -143,7 +147,8 @@ class Composite : public Reward {
     std::string out;
     for (size_t p = 0; p < parts_.size(); ++p) {
       const Json* member = task.columns.is_object() ? task.columns.find(parts_[p].when.column) : nullptr;
-      out += concat(p == 0 ? "" : ", ", names_[p], " asks for column '", parts_[p].when.column, "', which is ", member ? member->dump() : "missing");
+      out += concat(p == 0 ? "" : ", ", names_[p], " asks for column '", parts_[p].when.column, "', which is ",
+                    member ? member->dump() : "missing");
     }
     return out;
   }

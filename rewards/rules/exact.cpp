@@ -13,7 +13,8 @@ class Exact : public Reward {
     f("ignore_case", ignore_case_, "A and a are the same (ASCII)");
   }
   Score score(const Task& task, const Completion& completion) const override {
-    const std::string_view given = trim_ ? trimmed(completion.text) : completion.text, expected = trim_ ? trimmed(task.answer) : task.answer;
+    const std::string_view given = trim_ ? trimmed(completion.text) : completion.text,
+                           expected = trim_ ? trimmed(task.answer) : task.answer;
     const bool right = same(given, expected);
     return {.score = right ? 1.0 : 0.0, .note = right ? "" : "expected '" + excerpt(expected) + "'"};
   }
@@ -25,7 +26,9 @@ class Exact : public Reward {
   bool same_answers(const Task&, const std::string& a, const std::string& b) const override { return same(a, b); }
 
  private:
-  bool same(std::string_view a, std::string_view b) const { return a == b || (ignore_case_ && a.size() == b.size() && lower(a) == lower(b)); }
+  bool same(std::string_view a, std::string_view b) const {
+    return a == b || (ignore_case_ && a.size() == b.size() && lower(a) == lower(b));
+  }
 
   bool trim_ = true, ignore_case_ = false;
 };

@@ -1,4 +1,5 @@
-// The completion has the form asked for: blocks <tag>...</tag>, each exactly once and in order, and, where given, a pattern.
+// The completion has the form asked for: blocks <tag>...</tag>, each exactly once and in order, and, where given, a
+// pattern.
 #include <optional>
 
 #include "core/text/unicode/bounded_regex.h"
@@ -15,16 +16,19 @@ class Format : public Reward {
     f("tags", tags_, "blocks <tag>...</tag> that must be there, each exactly once, in this order, none inside another");
     f("opened", opened_, "the prompt ends in the first tag's opening, so the completion starts inside that block");
     f("nothing_else", nothing_else_, "outside the blocks only spaces are allowed");
-    f("pattern", pattern_, "a regular expression (PCRE2; '.' matches newlines) that must match somewhere; anchor it with ^ and $");
+    f("pattern", pattern_,
+      "a regular expression (PCRE2; '.' matches newlines) that must match somewhere; anchor it with ^ and $");
     f("max_bytes", max_bytes_, "a longer completion does not match the pattern (bounds the time a pattern may take)");
     f("step_limit", step_limit_, "pattern items tried before a completion counts as not matching");
   }
   void prepare() override {
     for (const std::string& tag : tags_)
-      HONE_CHECK(!tag.empty() && tag.find_first_of("<> /") == std::string::npos, "tags: '", tag, "' is not a tag's name (write \"think\")");
+      HONE_CHECK(!tag.empty() && tag.find_first_of("<> /") == std::string::npos, "tags: '", tag,
+                 "' is not a tag's name (write \"think\")");
     HONE_CHECK(!opened_ || !tags_.empty(), "opened needs tags");
     HONE_CHECK(max_bytes_ > 0 && step_limit_ > 0, "max_bytes and step_limit are positive");
-    if (!pattern_.empty()) regex_.emplace(pattern_, BoundedRegexOptions{.dot_all = true, .step_limit = static_cast<uint64_t>(step_limit_)});
+    if (!pattern_.empty())
+      regex_.emplace(pattern_, BoundedRegexOptions{.dot_all = true, .step_limit = static_cast<uint64_t>(step_limit_)});
   }
   Score score(const Task&, const Completion& completion) const override {
     std::string wrong = check_tags(completion.text);

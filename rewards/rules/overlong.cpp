@@ -1,5 +1,5 @@
-// The soft overlong punishment (Yu et al. 2025, "DAPO", eq. 13): 0 up to L_max - L_cache tokens, from there in a straight line down to -1 at
-// L_max, -1 beyond. Added to a reward for being right.
+// The soft overlong punishment (Yu et al. 2025, "DAPO", eq. 13): 0 up to L_max - L_cache tokens, from there in a
+// straight line down to -1 at L_max, -1 beyond. Added to a reward for being right.
 #include <algorithm>
 
 #include "rewards/reward.h"
@@ -16,14 +16,15 @@ class Overlong : public Reward {
   }
   void prepare() override {
     HONE_CHECK(max_length_ > 0, "max_completion_length is ", max_length_, "; it is positive");
-    HONE_CHECK(cache_ > 0 && cache_ <= max_length_, "soft_punish_cache is ", cache_, "; it is between 1 and max_completion_length (", max_length_,
-               ")");
+    HONE_CHECK(cache_ > 0 && cache_ <= max_length_, "soft_punish_cache is ", cache_,
+               "; it is between 1 and max_completion_length (", max_length_, ")");
   }
   Score score(const Task&, const Completion& completion) const override {
     if (completion.ids.empty() && !completion.text.empty()) return {.note = "no token ids", .skipped = true};
     const int64_t length = static_cast<int64_t>(completion.ids.size()), over = length - (max_length_ - cache_);
     if (over <= 0) return {.score = 0};
-    return {.score = -std::min(1.0, static_cast<double>(over) / static_cast<double>(cache_)), .note = concat(length, " tokens")};
+    return {.score = -std::min(1.0, static_cast<double>(over) / static_cast<double>(cache_)),
+            .note = concat(length, " tokens")};
   }
 
  private:

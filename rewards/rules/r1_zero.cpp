@@ -1,6 +1,7 @@
-// The R1-Zero rule (Guo et al. 2025; graded as in Liu et al. 2025, "Understanding R1-Zero-like training"): the reply closes its thoughts and
-// gives the answer in tags, "... </think> <answer> 18 </answer>", and the answer is strictly right. parts: format, answer; the score is 1 when
-// both are. With from = "boxed" the form asked for is a \boxed{} anywhere.
+// The R1-Zero rule (Guo et al. 2025; graded as in Liu et al. 2025, "Understanding R1-Zero-like training"): the reply
+// closes its thoughts and gives the answer in tags, "... </think> <answer> 18 </answer>", and the answer is strictly
+// right. parts: format, answer; the score is 1 when both are. With from = "boxed" the form asked for is a \boxed{}
+// anywhere.
 #include "rewards/answers/math_answer.h"
 #include "rewards/answers/text.h"
 #include "rewards/math/compare.h"
@@ -14,10 +15,13 @@ class R1Zero : public Reward {
  public:
   void fields(Fields& f) override {
     f("from", from_, "where the answer stands: \"answer_tag\" or \"boxed\"");
-    f("allow_whitespace", allow_whitespace_, "any white space, or none, may stand between </think> and <answer>; otherwise exactly one space");
+    f("allow_whitespace", allow_whitespace_,
+      "any white space, or none, may stand between </think> and <answer>; otherwise exactly one space");
     f("format_score", format_score_, "score of a reply in the right form with a wrong answer");
   }
-  void prepare() override { HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\""); }
+  void prepare() override {
+    HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\"");
+  }
   Score score(const Task& task, const Completion& completion) const override {
     std::string answer;
     const bool formed = find(completion.text, answer);
@@ -41,7 +45,9 @@ class R1Zero : public Reward {
   }
 
  private:
-  bool find(std::string_view text, std::string& answer) const { return from_ == "boxed" ? boxed(text, answer) : tagged(text, answer); }
+  bool find(std::string_view text, std::string& answer) const {
+    return from_ == "boxed" ? boxed(text, answer) : tagged(text, answer);
+  }
   static bool boxed(std::string_view text, std::string& answer) {
     std::string_view content;
     if (!last_boxed(text, content)) return false;
@@ -53,7 +59,8 @@ class R1Zero : public Reward {
     constexpr std::string_view open = "<answer>", close = "</answer>";
     if (!thoughts_end_before_answer(text) || text.find(close) == std::string_view::npos) return false;
     text.remove_prefix(text.rfind(open) + open.size());
-    for (size_t end; (end = text.find(close)) != std::string_view::npos; text.remove_prefix(end + close.size())) answer += text.substr(0, end);
+    for (size_t end; (end = text.find(close)) != std::string_view::npos; text.remove_prefix(end + close.size()))
+      answer += text.substr(0, end);
     answer += text;
     if (answer.find("\\boxed") != std::string::npos) {
       std::string inside;

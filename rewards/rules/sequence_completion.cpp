@@ -1,8 +1,11 @@
-// Continuing an arithmetic sequence modulo a number (the digit_completion toy). The prompt is "first,second:modulus,count", the row's columns
-// as the published data has them ("7,7:9,4": four more numbers after 7,7 modulo 9); the numbers asked for are
-//   next[0] = (second + d) mod modulus,  next[k] = (next[k-1] + d) mod modulus,  d = (second - first) mod modulus,  k < count,
-// written with commas between them and nothing else. The score is the share of places that hold the right number, of max(count, places
-// written), so that neither stopping early nor running on pays. When count is 0 the empty completion is right (1) and any other wrong (0).
+// Continuing an arithmetic sequence modulo a number (the digit_completion toy). The prompt is
+// "first,second:modulus,count", the row's columns as the published data has them ("7,7:9,4": four more numbers after
+// 7,7 modulo 9); the numbers asked for are
+//   next[0] = (second + d) mod modulus,  next[k] = (next[k-1] + d) mod modulus,  d = (second - first) mod modulus,  k <
+//   count,
+// written with commas between them and nothing else. The score is the share of places that hold the right number, of
+// max(count, places written), so that neither stopping early nor running on pays. When count is 0 the empty completion
+// is right (1) and any other wrong (0).
 #include <algorithm>
 #include <charconv>
 
@@ -24,7 +27,8 @@ class SequenceCompletion : public Reward {
     f("max_count", max_count_, "a task that asks for more numbers is an error");
   }
   void prepare() override {
-    HONE_CHECK(order_ == "modulus,count" || order_ == "count,modulus", "order is '", order_, "'; it is \"modulus,count\" or \"count,modulus\"");
+    HONE_CHECK(order_ == "modulus,count" || order_ == "count,modulus", "order is '", order_,
+               "'; it is \"modulus,count\" or \"count,modulus\"");
     HONE_CHECK(max_count_ > 0, "max_count is positive");
   }
   Score score(const Task& task, const Completion& completion) const override {
@@ -51,15 +55,18 @@ class SequenceCompletion : public Reward {
     const char *at = text.data(), *end = at + text.size();
     const auto number = [&](int64_t& value, char after) {
       const auto [stop, error] = std::from_chars(at, end, value);
-      const bool good = error == std::errc() && value >= 0 && value <= 1'000'000'000 && (after ? stop < end && *stop == after : stop == end);
+      const bool good = error == std::errc() && value >= 0 && value <= 1'000'000'000 &&
+                        (after ? stop < end && *stop == after : stop == end);
       at = good && after ? stop + 1 : stop;
       return good;
     };
     const bool modulus_first = order_ == "modulus,count";
-    const bool good = number(out.first, ',') && number(out.second, ':') && number(modulus_first ? out.modulus : out.count, ',') &&
+    const bool good = number(out.first, ',') && number(out.second, ':') &&
+                      number(modulus_first ? out.modulus : out.count, ',') &&
                       number(modulus_first ? out.count : out.modulus, '\0');
-    HONE_CHECK(good && out.modulus > 0 && out.count <= max_count_, "reward sequence_completion: the prompt '", excerpt(prompt),
-               "' is not \"first,second:", order_, "\" with a positive modulus and at most ", max_count_, " numbers");
+    HONE_CHECK(good && out.modulus > 0 && out.count <= max_count_, "reward sequence_completion: the prompt '",
+               excerpt(prompt), "' is not \"first,second:", order_, "\" with a positive modulus and at most ",
+               max_count_, " numbers");
     return out;
   }
 
@@ -67,7 +74,8 @@ class SequenceCompletion : public Reward {
   int64_t max_count_ = 1000;
 };
 
-[[maybe_unused]] const bool added = rewards().add("sequence_completion", [] { return std::unique_ptr<Reward>(new SequenceCompletion); });
+[[maybe_unused]] const bool added =
+    rewards().add("sequence_completion", [] { return std::unique_ptr<Reward>(new SequenceCompletion); });
 
 }  // namespace
 

@@ -59,7 +59,8 @@ HONE_CHILD void show(SandboxStart& start, const SandboxPath& shown) {
     step(start, ::close(::open(shown.path, O_CREAT | O_WRONLY | O_CLOEXEC, 0444)), "make file", shown.path);
   step(start, ::mount(source, shown.path, nullptr, MS_BIND | MS_REC, nullptr), "bind", shown.path);
   const bool device = shown.kind == SandboxPath::Kind::device;
-  set_flags(start, shown.path, AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | (device ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV));
+  set_flags(start, shown.path, AT_RECURSIVE,
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | (device ? MOUNT_ATTR_NOEXEC : MOUNT_ATTR_NODEV));
 }
 
 // A root of its own: a bounded tmpfs whose /tmp alone can be written, with the host's paths bound read-only.
@@ -81,14 +82,17 @@ HONE_CHILD void enter_view(SandboxStart& start) {
   step(start, ::mkdir("/tmp", 0700), "make folder", "/tmp");
   if (start.as_root) step(start, ::chown("/tmp", start.uid, start.gid), "give away", "/tmp");
   step(start, ::mount("/tmp", "/tmp", nullptr, MS_BIND, nullptr), "bind", "/tmp");
-  // A fresh /proc shows the sandbox's own processes. Where it cannot be had (a container that hides parts of the host's) there is none.
-  if (start.proc && start.guards.pid && ::mkdir("/proc", 0555) == 0) ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid");
+  // A fresh /proc shows the sandbox's own processes. Where it cannot be had (a container that hides parts of the
+  // host's) there is none.
+  if (start.proc && start.guards.pid && ::mkdir("/proc", 0555) == 0)
+    ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid");
   step(start, ::umount2("/old", MNT_DETACH), "leave the old root");
   step(start, ::rmdir("/old"), "leave the old root");
   set_flags(start, "/", 0, MOUNT_ATTR_RDONLY);
 }
 
-// An identity without privileges: root becomes start.uid, in a user namespace where that guard is; others are in theirs already.
+// An identity without privileges: root becomes start.uid, in a user namespace where that guard is; others are in theirs
+// already.
 HONE_CHILD void drop_privileges(SandboxStart& start) {
   if (start.as_root) {
     step(start, ::syscall(SYS_setgroups, 0, nullptr), "setgroups");
@@ -130,7 +134,8 @@ HONE_CHILD void reset_signals() {
   ::syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, NSIG / 8);
 }
 
-// Ends a trial: the kernel must keep to a limit of one process, which it does not for root of the machine, in whatever namespace.
+// Ends a trial: the kernel must keep to a limit of one process, which it does not for root of the machine, in whatever
+// namespace.
 HONE_CHILD void try_limits(SandboxStart& start) {
   const long second = ::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
   if (second > 0) {
@@ -171,11 +176,12 @@ HONE_CHILD int enter(void* argument) {
 
 void set_identity(SandboxStart& start, bool privileged) {
   constexpr unsigned nobody = 65534;
-  static const std::string uid_map = concat(nobody, " ", ::geteuid(), " 1"), gid_map = concat(nobody, " ", ::getegid(), " 1");
+  static const std::string uid_map = concat(nobody, " ", ::geteuid(), " 1"),
+                           gid_map = concat(nobody, " ", ::getegid(), " 1");
   start.as_root = privileged || (::geteuid() == 0 && !start.guards.user);
   start.uid = start.as_root ? nobody : ::geteuid();
-  // Without a namespace that counts them apart, runs have users apart (of those that systemd gives to services as they start), or they would share a
-  // limit of processes and could signal one another.
+  // Without a namespace that counts them apart, runs have users apart (of those that systemd gives to services as they
+  // start), or they would share a limit of processes and could signal one another.
   static std::atomic<unsigned> runs = 0;
   if (start.as_root && !start.guards.user) start.uid = 61184 + (static_cast<unsigned>(::getpid()) * 61 + runs++) % 4096;
   start.gid = start.as_root ? nobody : ::getegid();

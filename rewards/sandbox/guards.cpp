@@ -20,10 +20,12 @@ namespace {
 constexpr GuardKind kKinds[] = {
     {"user", &Guards::user, "a user namespace: an identity without privileges, and a count of processes of its own"},
     {"pid", &Guards::pid, "a process namespace: no other process is seen or reached, none survives the run"},
-    {"mount", &Guards::mount, "a mount namespace: the system's programs read-only, a bounded scratch folder, nothing else of the disk"},
+    {"mount", &Guards::mount,
+     "a mount namespace: the system's programs read-only, a bounded scratch folder, nothing else of the disk"},
     {"net", &Guards::net, "a network namespace without a network"},
     {"ipc", &Guards::ipc, "IPC and UTS namespaces: no shared memory or queue of others"},
-    {"seccomp", &Guards::seccomp, "a filter of system calls: no sockets, ptrace, mounts, namespaces, modules, keys, bpf, io_uring"},
+    {"seccomp", &Guards::seccomp,
+     "a filter of system calls: no sockets, ptrace, mounts, namespaces, modules, keys, bpf, io_uring"},
 };
 
 bool may_administer() {

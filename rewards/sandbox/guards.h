@@ -17,7 +17,8 @@ struct GuardKind {
 };
 std::span<const GuardKind> guard_kinds();
 
-// What this machine and this process' privileges allow, found once by trying. why_not: of each kind, in order; "" where it is in force. Any thread.
+// What this machine and this process' privileges allow, found once by trying. why_not: of each kind, in order; "" where
+// it is in force. Any thread.
 struct GuardReport {
   Guards guards;
   bool privileged = false;  // root that may make namespaces without a user namespace; it then enters one last
@@ -25,7 +26,8 @@ struct GuardReport {
 };
 const GuardReport& available_guards();
 
-// While it lives, available_guards() says `report` instead: how tests forbid guards. One at a time; no other thread asks as it comes or goes.
+// While it lives, available_guards() says `report` instead: how tests forbid guards. One at a time; no other thread
+// asks as it comes or goes.
 class PretendedGuards {
  public:
   explicit PretendedGuards(GuardReport report);

@@ -46,7 +46,8 @@ int64_t tree_memory(pid_t root) {
   for (size_t i = 0; i < found.size() && i < most; ++i) {
     const fs::path process = "/proc/" + std::to_string(found[i]);
     long long size = 0, resident = 0, shared = 0;
-    if (std::sscanf(read_proc(process / "statm").c_str(), "%lld %lld %lld", &size, &resident, &shared) == 3) sum += (resident - shared) * page;
+    if (std::sscanf(read_proc(process / "statm").c_str(), "%lld %lld %lld", &size, &resident, &shared) == 3)
+      sum += (resident - shared) * page;
     std::error_code gone;
     for (fs::directory_iterator thread(process / "task", gone), end; !gone && thread != end; thread.increment(gone))
       add_children(read_proc(thread->path() / "children"), found);

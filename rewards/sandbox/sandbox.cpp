@@ -59,7 +59,8 @@ class Capture {
     write_end.reset(ends[1]);
     ::fcntl(ends[1], F_SETFL, 0);  // the program's end blocks, as programs expect
   }
-  // Takes what is there; closes the end when there will be no more. At most a few buffers at once: a flood must not keep its reader from the clock.
+  // Takes what is there; closes the end when there will be no more. At most a few buffers at once: a flood must not
+  // keep its reader from the clock.
   void take() {
     char buffer[1 << 16];
     for (int i = 0; i < 16; ++i) {
@@ -109,8 +110,10 @@ void kill_run(pid_t pid, const Guards& guards) {
 }
 
 // Until the process ends, for its time at most: takes output, watches the clock and the memory of its tree.
-void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guards, Capture& out, Capture& err, SandboxFinished& finished) {
-  const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config.wall_seconds));
+void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guards, Capture& out, Capture& err,
+           SandboxFinished& finished) {
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config.wall_seconds));
   auto next_sample = Clock::now();
   bool killed = false;
   const auto stop = [&](SandboxFinished::How how) {
@@ -134,7 +137,9 @@ void watch(pid_t pid, int pidfd, const SandboxConfig& config, const Guards& guar
   }
 }
 
-double seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec); }
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
 
 }  // namespace
 
@@ -154,25 +159,31 @@ void SandboxConfig::fields(Fields& f) {
   f("output_kb", output_kb, "KiB kept of standard output, and of standard error; more is read and dropped");
   f.require("output_kb", output_kb >= 1 && output_kb <= (1 << 20), "output_kb must be in [1, 1048576]");
   f("allow_missing", allow_missing,
-    "guards that may be missing on this machine: user, pid, mount, net, ipc, seccomp (hone doctor says which are there)");
+    "guards that may be missing on this machine: user, pid, mount, net, ipc, seccomp (hone doctor says which are "
+    "there)");
   f("readable", readable, "further files and folders that programs may read (a Python environment, say)");
 }
 
 Sandbox::Sandbox(SandboxConfig config, const GuardReport& available)
-    : config_(std::move(config)), guards_(available.guards), privileged_(available.privileged), view_(config_.readable) {
+    : config_(std::move(config)),
+      guards_(available.guards),
+      privileged_(available.privileged),
+      view_(config_.readable) {
   for (const std::string& name : config_.allow_missing) {
     const auto named = [&](const GuardKind& kind) { return kind.name == name; };
-    HONE_CHECK(std::any_of(guard_kinds().begin(), guard_kinds().end(), named), "allow_missing: there is no guard '", name,
-               "'; they are user, pid, mount, net, ipc, seccomp");
+    HONE_CHECK(std::any_of(guard_kinds().begin(), guard_kinds().end(), named), "allow_missing: there is no guard '",
+               name, "'; they are user, pid, mount, net, ipc, seccomp");
   }
   std::string missing;
   for (size_t i = 0; i < guard_kinds().size(); ++i) {
     const GuardKind& kind = guard_kinds()[i];
-    if (guards_.*kind.flag || std::count(config_.allow_missing.begin(), config_.allow_missing.end(), kind.name)) continue;
+    if (guards_.*kind.flag || std::count(config_.allow_missing.begin(), config_.allow_missing.end(), kind.name))
+      continue;
     missing += concat(missing.empty() ? "" : "; ", kind.name, " (", kind.does, "): ", available.why_not[i]);
   }
   if (!missing.empty())
-    refusal_ = "guards are missing on this machine: " + missing + ". To run without them: sandbox.allow_missing = [their names]; see docs/sandbox.md";
+    refusal_ = "guards are missing on this machine: " + missing +
+               ". To run without them: sandbox.allow_missing = [their names]; see docs/sandbox.md";
   const auto bytes = [](int64_t mb) { return static_cast<rlim_t>(mb * mebibyte); };
   limits_ = {{RLIMIT_AS, bytes(config_.memory_mb)},
              {RLIMIT_CPU, static_cast<rlim_t>(std::ceil(config_.cpu_seconds))},
@@ -216,7 +227,8 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   start.limits = limits_;
   if (guards_.seccomp) start.filter = &syscall_filter(guards_.pid);
   std::vector<std::string> command = job.command, environment = job.environment;
-  for (const char* word : {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"})
+  for (const char* word :
+       {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1"})
     environment.push_back(word);
   for (const char* name : {"HOME=", "TMPDIR="}) environment.push_back(name + scratch);
   const std::vector<char*> arguments = pointers(command), variables = pointers(environment);
@@ -250,10 +262,11 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
   finished.cpu_seconds = seconds(used.ru_utime) + seconds(used.ru_stime);
   finished.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
   if (WIFSIGNALED(status) && finished.how == SandboxFinished::How::exited) {
-    // The kernel's account that ends a process for its processor time counts ticks and runs ahead of the one it reports, by a sixth on a busy
-    // machine.
+    // The kernel's account that ends a process for its processor time counts ticks and runs ahead of the one it
+    // reports, by a sixth on a busy machine.
     const bool used_up = finished.cpu_seconds >= 0.5 * config_.cpu_seconds;
-    finished.how = finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signalled;
+    finished.how =
+        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signalled;
   }
   finished.out = std::move(out.text);
   finished.err = std::move(err.text);

@@ -1,7 +1,8 @@
 #pragma once
-// Runs a program that nobody has read, on files of its own, behind guards (docs/sandbox.md): namespaces of its own for user, processes, files,
-// network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch folder, a bounded capture of what it prints. A guard that
-// this machine does not offer is a reason to refuse, unless allow_missing names it.
+// Runs a program that nobody has read, on files of its own, behind guards (docs/sandbox.md): namespaces of its own for
+// user, processes, files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch
+// folder, a bounded capture of what it prints. A guard that this machine does not offer is a reason to refuse, unless
+// allow_missing names it.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,11 +25,12 @@ struct SandboxConfig {
 
 // What to run.
 struct SandboxJob {
-  std::vector<std::string> command;                             // an absolute path, then arguments
-  std::vector<std::pair<std::string, std::string>> files = {};  // name (no '/') and bytes, in the scratch folder, which is where the program begins
-  std::string input = {};                                       // standard input
-  std::vector<std::string> environment = {};                    // "NAME=value", besides PATH, HOME, TMPDIR and LANG
-  bool proc = true;                                             // shows /proc (of the sandbox's processes alone)
+  std::vector<std::string> command;  // an absolute path, then arguments
+  std::vector<std::pair<std::string, std::string>> files =
+      {};                  // name (no '/') and bytes, in the scratch folder, which is where the program begins
+  std::string input = {};  // standard input
+  std::vector<std::string> environment = {};  // "NAME=value", besides PATH, HOME, TMPDIR and LANG
+  bool proc = true;                           // shows /proc (of the sandbox's processes alone)
 };
 
 struct SandboxFinished {

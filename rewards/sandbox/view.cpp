@@ -14,17 +14,20 @@ SandboxView::SandboxView(const std::vector<std::string>& readable) {
   add(SandboxPath::Kind::parent, "/etc");
   for (const char* path : {"/etc/ld.so.cache", "/etc/alternatives"}) add_existing(path);
   add(SandboxPath::Kind::parent, "/dev");
-  for (const char* path : {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}) add(SandboxPath::Kind::device, path);
+  for (const char* path : {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"})
+    add(SandboxPath::Kind::device, path);
   add(SandboxPath::Kind::link, "/dev/fd", "/proc/self/fd");
   add(SandboxPath::Kind::link, "/dev/stdin", "/proc/self/fd/0");
   add(SandboxPath::Kind::link, "/dev/stdout", "/proc/self/fd/1");
   add(SandboxPath::Kind::link, "/dev/stderr", "/proc/self/fd/2");
   add(SandboxPath::Kind::link, "/dev/shm", "/tmp");
   for (const std::string& path : readable) {
-    HONE_CHECK(path.size() < 2048 && path.starts_with('/') && fs::path(path).lexically_normal() == path && fs::path(path).has_filename(),
+    HONE_CHECK(path.size() < 2048 && path.starts_with('/') && fs::path(path).lexically_normal() == path &&
+                   fs::path(path).has_filename(),
                "readable: '", path, "' is not an absolute path without '..' and '/' at its end");
     for (const char* own : {"/tmp", "/proc", "/dev"})
-      HONE_CHECK(path != own && !path.starts_with(std::string(own) + "/"), "readable: ", path, " is below ", own, ", where the sandbox has its own");
+      HONE_CHECK(path != own && !path.starts_with(std::string(own) + "/"), "readable: ", path, " is below ", own,
+                 ", where the sandbox has its own");
     HONE_CHECK(fs::exists(path), "readable: ", path, " is not there");
     fs::path above;
     for (const fs::path& part : fs::path(path).parent_path()) {

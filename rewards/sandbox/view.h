@@ -1,5 +1,6 @@
 #pragma once
-// What a sandboxed program sees of the host's files: the system's programs and libraries, a few devices, and what the settings add; all read-only.
+// What a sandboxed program sees of the host's files: the system's programs and libraries, a few devices, and what the
+// settings add; all read-only.
 #include <deque>
 #include <string>
 #include <vector>
@@ -10,7 +11,8 @@ namespace hone {
 
 class SandboxView {
  public:
-  // readable: further files and folders of the host, absolute and there, not below /tmp, /proc or /dev; an Error otherwise.
+  // readable: further files and folders of the host, absolute and there, not below /tmp, /proc or /dev; an Error
+  // otherwise.
   explicit SandboxView(const std::vector<std::string>& readable);
   SandboxView(const SandboxView&) = delete;
   SandboxView& operator=(const SandboxView&) = delete;

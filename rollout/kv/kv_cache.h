@@ -1,6 +1,7 @@
 #pragma once
-// A paged KV cache, handed out in blocks of block_size tokens that sequences may share. A full block may be named by its tokens and those before
-// them: it keeps them when nobody holds it, until its memory is wanted, the longest unused first.
+// A paged KV cache, handed out in blocks of block_size tokens that sequences may share. A full block may be named by
+// its tokens and those before them: it keeps them when nobody holds it, until its memory is wanted, the longest unused
+// first.
 #include <cstdint>
 #include <list>
 #include <span>
@@ -30,15 +31,18 @@ class KvCache {
   // Another block with the same keys and values of its first tokens, in all planes.
   int32_t copy(int32_t block, int64_t tokens);
 
-  // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the next block's parent is, which is
-  // another block's where that one holds the same.
+  // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the
+  // next block's parent is, which is another block's where that one holds the same.
   const PrefixIndex& prefixes() const { return prefixes_; }
-  uint64_t name(int32_t block, uint64_t parent, std::span<const int32_t> tokens) { return prefixes_.add(block, parent, tokens).name; }
-  // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is found from now on.
+  uint64_t name(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
+    return prefixes_.add(block, parent, tokens).name;
+  }
+  // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is
+  // found from now on.
   void forget_names();
 
-  // The model's keys and values, and those of another model that computes the same tokens: `others` has num_blocks() blocks and outlives the cache's
-  // use.
+  // The model's keys and values, and those of another model that computes the same tokens: `others` has num_blocks()
+  // blocks and outlives the cache's use.
   const KvPlanes& planes() const { return planes_; }
   void join(KvPlanes& others) { joined_.push_back(&others); }
 

@@ -23,7 +23,8 @@ KvPlanes::KvPlanes(Context& context, const ModelShape& shape, DType dtype, int64
 
 void KvPlanes::copy(int32_t to, int32_t from, int64_t tokens) {
   for (const auto* planes : {&k_, &v_, &k_scale_, &v_scale_})
-    for (const Tensor& plane : *planes) context_.copy(plane.rows(to * block_size_, tokens), plane.rows(from * block_size_, tokens));
+    for (const Tensor& plane : *planes)
+      context_.copy(plane.rows(to * block_size_, tokens), plane.rows(from * block_size_, tokens));
 }
 
 KvView KvPlanes::view() const {

@@ -1,6 +1,7 @@
 #pragma once
-// KvPlanes: the memory of one model's keys and values in a paged cache, a plane of slots for every block of the model. Which slots are whose is
-// KvCache's to say; two models that write the same tokens share its blocks, each with planes of its own.
+// KvPlanes: the memory of one model's keys and values in a paged cache, a plane of slots for every block of the model.
+// Which slots are whose is KvCache's to say; two models that write the same tokens share its blocks, each with planes
+// of its own.
 #include <vector>
 
 #include "model/model.h"
@@ -9,8 +10,8 @@ namespace hone {
 
 class KvPlanes {
  public:
-  // Memory is taken here, once: 2 * num_blocks(model) * (num_blocks + 1) * block_size * kv heads * head dim, in `dtype`. u8: in e4m3, with an f32
-  // scale for each token and kv head of k and of v.
+  // Memory is taken here, once: 2 * num_blocks(model) * (num_blocks + 1) * block_size * kv heads * head dim, in
+  // `dtype`. u8: in e4m3, with an f32 scale for each token and kv head of k and of v.
   KvPlanes(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t num_blocks);
 
   int64_t block_size() const { return block_size_; }

@@ -1,7 +1,7 @@
 #pragma once
-// PrefixIndex: which blocks of a KV cache hold which tokens. A full block is known by its tokens and by what comes before it: the name of the block
-// before, or root(). Found by hash, compared whole: two texts are never taken for each other. Names are numbers that are never given twice, so that
-// what followed a forgotten block is found no more.
+// PrefixIndex: which blocks of a KV cache hold which tokens. A full block is known by its tokens and by what comes
+// before it: the name of the block before, or root(). Found by hash, compared whole: two texts are never taken for each
+// other. Names are numbers that are never given twice, so that what followed a forgotten block is found no more.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,7 +22,8 @@ class PrefixIndex {
   };
   uint64_t root() const { return root_; }
   std::optional<Found> find(uint64_t parent, std::span<const int32_t> tokens) const;
-  // Names the block that holds `tokens` after `parent`. Where another block holds the same already, this one stays unnamed and that one is returned.
+  // Names the block that holds `tokens` after `parent`. Where another block holds the same already, this one stays
+  // unnamed and that one is returned.
   Found add(int32_t block, uint64_t parent, std::span<const int32_t> tokens);
   bool has(int32_t block) const { return keys_.contains(block); }
   void forget(int32_t block);

@@ -1,5 +1,6 @@
 #pragma once
-// What a learner believes of replies that a worker wrote: a reply that the engine could not have written ends the session with that worker.
+// What a learner believes of replies that a worker wrote: a reply that the engine could not have written ends the
+// session with that worker.
 #include <span>
 
 #include "rollout/request_check.h"
@@ -11,10 +12,11 @@ struct VersionRange {
   int64_t first = 0, last = 0;
 };
 
-// Columns within their bounds: ids of the vocabulary, log-probs that are finite and not above 0, versions that were asked for. An Error says what was
-// claimed. Columns of one reply have the same length (WorkerReport::parse).
+// Columns within their bounds: ids of the vocabulary, log-probs that are finite and not above 0, versions that were
+// asked for. An Error says what was claimed. Columns of one reply have the same length (WorkerReport::parse).
 void check_columns(const Reply& reply, const Request& request, int64_t vocab_size, const VersionRange& versions);
-// And an end that follows from its ids: "length" where it is as long as it may be, "stop" where its last id or its text ends it.
+// And an end that follows from its ids: "length" where it is as long as it may be, "stop" where its last id or its text
+// ends it.
 void check_end(const Reply& reply, const Request& request, const RequestLimits& limits);
 
 }  // namespace hone

@@ -78,7 +78,9 @@ void Dispatcher::give(uint64_t ticket, size_t worker) {
 void Dispatcher::assign() {
   for (; !queue_.empty(); queue_.pop_front()) {
     const Asked& asked = asked_.at(queue_.front());
-    const auto reluctance = [&](size_t i) { return std::pair(std::ranges::count(asked.failed_by, i), workers_[i].tokens); };
+    const auto reluctance = [&](size_t i) {
+      return std::pair(std::ranges::count(asked.failed_by, i), workers_[i].tokens);
+    };
     size_t best = workers_.size();
     for (size_t i = 0; i < workers_.size(); ++i)
       if (workers_[i].alive && (best == workers_.size() || reluctance(i) < reluctance(best))) best = i;
@@ -95,8 +97,10 @@ void Dispatcher::help(size_t worker) {
   if (usual_seconds_ == 0 || !queue_.empty()) return;
   const double patience = far_longer * std::max(usual_seconds_, limits_.shortest_usual);
   for (auto& [ticket, asked] : asked_)
-    if (asked.writers.size() == 1 && asked.writers.front().worker != worker && asked.writers.front().since.seconds() > patience) {
-      log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name, " writes a request of it, too");
+    if (asked.writers.size() == 1 && asked.writers.front().worker != worker &&
+        asked.writers.front().since.seconds() > patience) {
+      log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name,
+                   " writes a request of it, too");
       ++counts_["workers/asked_twice"];
       return give(ticket, worker);
     }
@@ -108,10 +112,13 @@ bool Dispatcher::step() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || asked_.empty(); });
     whole = std::exchange(whole_, {});
-    if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout && std::ranges::none_of(workers_, &Member::alive)) {
+    if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout &&
+        std::ranges::none_of(workers_, &Member::alive)) {
       std::string reasons;
-      for (const Member& worker : workers_) reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
-      fail("rollout: no worker has finished anything for ", limits_.timeout, " seconds (rollout.worker_timeout), and none is there", reasons);
+      for (const Member& worker : workers_)
+        reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
+      fail("rollout: no worker has finished anything for ", limits_.timeout,
+           " seconds (rollout.worker_timeout), and none is there", reasons);
     }
   }
   for (Whole& of : whole) {
@@ -161,7 +168,8 @@ Metrics Dispatcher::metrics() {
     Member& worker = workers_[i];
     if (worker.idle) worker.idle_seconds += std::exchange(worker.idle_since, Stopwatch()).seconds();
     generated += static_cast<double>(worker.generated);
-    out[concat("workers/", i, "/tokens_per_second")] = static_cast<double>(std::exchange(worker.generated, 0)) / seconds;
+    out[concat("workers/", i, "/tokens_per_second")] =
+        static_cast<double>(std::exchange(worker.generated, 0)) / seconds;
     out[concat("workers/", i, "/idle_ratio")] = std::min(1.0, std::exchange(worker.idle_seconds, 0) / seconds);
   }
   out["rollout/generated_tokens"] = generated;
@@ -172,7 +180,8 @@ Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience
   std::unique_lock lock(mutex_);
   Member& worker = workers_[place];
   const auto outdated = [&] { return weights_ && weights_->version() > version; };
-  changed_.wait_for(lock, duration(patience), [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
+  changed_.wait_for(lock, duration(patience),
+                    [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
   Work out;
   out.stopping = stopping_;
   out.tokens = worker.tokens;
@@ -183,7 +192,8 @@ Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience
   }
   if (worker.alive && worker.tokens == 0 && version >= 0) help(place);
   if (version >= 0)
-    for (const uint64_t ticket : std::exchange(worker.told, {})) out.submit.push_back({ticket, asked_.at(ticket).request});
+    for (const uint64_t ticket : std::exchange(worker.told, {}))
+      out.submit.push_back({ticket, asked_.at(ticket).request});
   out.cancel = std::exchange(worker.dropped, {});
   out.tokens = worker.tokens;
   return out;
@@ -238,7 +248,8 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
 
 // The text is the learner's own reading of the ids, whatever the worker says it is.
 void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
-  HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(), " came");
+  HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(),
+             " came");
   const int64_t vocab_size = limits_.requests ? limits_.requests->vocab_size : INT32_MAX;
   for (Reply& reply : replies) {
     if (reply.failed) continue;
@@ -246,7 +257,8 @@ void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
     if (!limits_.requests) continue;
     check_end(reply, asked.request, *limits_.requests);
     const Tokenizer* tokenizer = limits_.requests->tokenizer;
-    reply.text = tokenizer ? reply_text(*tokenizer, asked.request.sampling, reply.ids, reply.finish_reason == "length") : "";
+    reply.text =
+        tokenizer ? reply_text(*tokenizer, asked.request.sampling, reply.ids, reply.finish_reason == "length") : "";
   }
 }
 
@@ -258,7 +270,8 @@ bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
   const auto writer = std::ranges::find(asked.writers, place, &Asked::Writer::worker);
   if (writer == asked.writers.end()) return false;  // another one was first
   Member& worker = workers_[place];
-  if (std::ranges::find(worker.told, done.ticket) != worker.told.end()) return false;  // it has not been told of it since it joined
+  if (std::ranges::find(worker.told, done.ticket) != worker.told.end())
+    return false;  // it has not been told of it since it joined
   check(asked, done.replies);
   if (std::ranges::any_of(done.replies, &Reply::failed)) {
     failed(place, done.ticket, asked, std::move(done.replies));
@@ -284,7 +297,8 @@ bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
 void Dispatcher::failed(size_t place, uint64_t ticket, Asked& asked, std::vector<Reply> replies) {
   Member& worker = workers_[place];
   const std::string reason = std::ranges::find_if(replies, &Reply::failed)->finish_reason.substr(0, 300);
-  HONE_CHECK(++worker.failures < most_failures, "it failed ", worker.failures, " requests one after the other, the last one: ", reason);
+  HONE_CHECK(++worker.failures < most_failures, "it failed ", worker.failures,
+             " requests one after the other, the last one: ", reason);
   log::warning("rollout: ", worker.name, " failed a request: ", reason);
   asked.drop(place);
   asked.failed_by.push_back(place);

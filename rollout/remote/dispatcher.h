@@ -1,6 +1,7 @@
 #pragma once
-// Dispatcher: which worker writes which request. A request goes to the worker with the fewest tokens to write; what a lost worker had goes to others,
-// and so does, a second time, what takes far longer than usual. The first answer counts, the others are dropped: nothing is lost or counted twice.
+// Dispatcher: which worker writes which request. A request goes to the worker with the fewest tokens to write; what a
+// lost worker had goes to others, and so does, a second time, what takes far longer than usual. The first answer
+// counts, the others are dropped: nothing is lost or counted twice.
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -25,7 +26,8 @@ class Dispatcher {
     int64_t tokens_at_once = 65536;  // of a worker's requests, prompts and longest replies; what is more waits here
     double timeout = 60;             // seconds without any worker, and without progress, after which step() gives up
     double shortest_usual = 2;       // seconds: requests that take less are no reason to ask twice
-    // Of every worker's engine, where it is known: what it cannot serve is asked of none, and ends and texts of replies must follow from their ids.
+    // Of every worker's engine, where it is known: what it cannot serve is asked of none, and ends and texts of replies
+    // must follow from their ids.
     std::optional<RequestLimits> requests = std::nullopt;
   };
   // Workers are known by their place among the names, which messages use.
@@ -34,7 +36,8 @@ class Dispatcher {
   // The asker's thread.
   uint64_t submit(Request request, Engine::OnFinish on_finish);
   void cancel(uint64_t ticket);
-  // Calls back what is whole, after a moment's wait for it. False when nothing is left. An Error where there has been no worker for too long.
+  // Calls back what is whole, after a moment's wait for it. False when nothing is left. An Error where there has been
+  // no worker for too long.
   bool step();
   // What is handed out from now on is drawn from these weights, or newer ones.
   void publish(std::shared_ptr<const WeightImage> weights);
@@ -46,22 +49,26 @@ class Dispatcher {
   // A worker's thread.
   struct Work {
     bool stopping = false;
-    std::shared_ptr<const WeightImage> weights;  // if the worker has older ones: to be taken before the rest, which may be asked for again then
+    std::shared_ptr<const WeightImage>
+        weights;  // if the worker has older ones: to be taken before the rest, which may be asked for again then
     std::vector<WorkerTurn::Ask> submit;
     std::vector<uint64_t> cancel;
     int64_t tokens = 0;  // of requests whose replies are awaited from it
   };
-  // Something to do for the worker, whose weights are this version (-1: none); after so many seconds even if there is nothing.
+  // Something to do for the worker, whose weights are this version (-1: none); after so many seconds even if there is
+  // nothing.
   Work next(size_t worker, int64_t version, double patience);
   void joined(size_t worker);
   // With what it was asked, which others are asked now.
   void lost(size_t worker, const std::string& reason);
-  // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to what it was asked
-  // (rollout/remote/completion_check.h): what a learner could not learn from is not believed. A failed reply is asked of another worker, and believed
-  // where that has failed several times; a worker that fails one request after the other is an Error, too.
+  // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to
+  // what it was asked (rollout/remote/completion_check.h): what a learner could not learn from is not believed. A
+  // failed reply is asked of another worker, and believed where that has failed several times; a worker that fails one
+  // request after the other is an Error, too.
   bool finished(size_t worker, WorkerReport::Done done);
   void synced(double seconds);  // a worker has taken new weights
-  void moved(size_t worker);    // it gets on: for one stay that counts as much as a finished request, and then no more until it has finished one
+  void moved(size_t worker);    // it gets on: for one stay that counts as much as a finished request, and then no more
+                                // until it has finished one
   // From now on next() says `stopping`, at once.
   void stop();
   bool stopping() const;
@@ -88,9 +95,9 @@ class Dispatcher {
     std::string name, reason;  // why it is not there
     bool alive = false, settled = false;
     bool fruitless = false;  // it was lost before it was useful
-    bool useful = false;     // since it joined: it has finished something, or been getting on for longer than the timeout
-    bool finished = false;   // something since it joined
-    int failures = 0;        // requests that it failed, one after the other
+    bool useful = false;  // since it joined: it has finished something, or been getting on for longer than the timeout
+    bool finished = false;  // something since it joined
+    int failures = 0;       // requests that it failed, one after the other
     Stopwatch since_joined;
     int64_t tokens = 0;         // of what it is to write
     std::deque<uint64_t> told;  // what next() will say
@@ -122,7 +129,7 @@ class Dispatcher {
   std::deque<Whole> whole_;
   std::shared_ptr<const WeightImage> weights_;
   uint64_t next_ticket_ = 1;
-  Stopwatch none_since_;      // there has been no useful worker: one that joins, and gets nowhere, again and again is none
+  Stopwatch none_since_;  // there has been no useful worker: one that joins, and gets nowhere, again and again is none
   double usual_seconds_ = 0;  // that a request takes
   Metrics counts_;            // since the last metrics()
   Stopwatch since_metrics_;

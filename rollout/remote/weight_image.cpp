@@ -7,7 +7,8 @@
 namespace hone {
 
 WeightLayout WeightLayout::of(Model& model) {
-  const int64_t all = static_cast<int64_t>(model.flat_values().bytes()), trained = static_cast<int64_t>(model.trained_values().bytes());
+  const int64_t all = static_cast<int64_t>(model.flat_values().bytes()),
+                trained = static_cast<int64_t>(model.trained_values().bytes());
   return {.frozen_bytes = all - trained, .trained_bytes = trained};
 }
 
@@ -35,14 +36,22 @@ WeightBlocks::WeightBlocks(Device& device, Tensor values, std::shared_ptr<const 
   });
 }
 
-WeightImage::WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained, std::shared_ptr<const WeightBlocks> frozen,
-                         std::shared_ptr<SpareBuffers> host)
-    : version_(version), device_(device), trained_(std::move(trained)), frozen_(std::move(frozen)), host_(std::move(host)) {}
+WeightImage::WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained,
+                         std::shared_ptr<const WeightBlocks> frozen, std::shared_ptr<SpareBuffers> host)
+    : version_(version),
+      device_(device),
+      trained_(std::move(trained)),
+      frozen_(std::move(frozen)),
+      host_(std::move(host)) {}
 
-Tensor WeightImage::trained() const { return {trained_->data(), DType::u8, device_.kind(), {static_cast<int64_t>(trained_->size())}}; }
+Tensor WeightImage::trained() const {
+  return {trained_->data(), DType::u8, device_.kind(), {static_cast<int64_t>(trained_->size())}};
+}
 
 std::vector<WeightBlocks::Block> WeightImage::blocks() const {
-  std::call_once(read_, [this] { trained_blocks_ = std::make_unique<WeightBlocks>(device_, trained(), host_->take(trained_->size())); });
+  std::call_once(read_, [this] {
+    trained_blocks_ = std::make_unique<WeightBlocks>(device_, trained(), host_->take(trained_->size()));
+  });
   std::vector<WeightBlocks::Block> out = frozen_->blocks();
   out.insert(out.end(), trained_blocks_->blocks().begin(), trained_blocks_->blocks().end());
   return out;

@@ -1,6 +1,7 @@
 #pragma once
-// WeightImage: a model's values as they were at one version, on their way to workers. They stand on the learner's device, and, once somebody asks, in
-// blocks on the host, each with its digest, so that a worker is sent those alone that it does not have.
+// WeightImage: a model's values as they were at one version, on their way to workers. They stand on the learner's
+// device, and, once somebody asks, in blocks on the host, each with its digest, so that a worker is sent those alone
+// that it does not have.
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,7 +14,8 @@
 
 namespace hone {
 
-// How a model's values (Model::flat_values) are cut: first those that training leaves alone, then those that it changes.
+// How a model's values (Model::flat_values) are cut: first those that training leaves alone, then those that it
+// changes.
 struct WeightLayout {
   static constexpr int64_t block_bytes = int64_t{4} << 20;
   int64_t frozen_bytes = 0, trained_bytes = 0;
@@ -46,10 +48,10 @@ class WeightBlocks {
 // Any thread.
 class WeightImage {
  public:
-  // trained: the values that training changes, on the device and the same as long as the image lives. frozen: the others. host: has the
-  // room for its blocks.
-  WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained, std::shared_ptr<const WeightBlocks> frozen,
-              std::shared_ptr<SpareBuffers> host);
+  // trained: the values that training changes, on the device and the same as long as the image lives. frozen: the
+  // others. host: has the room for its blocks.
+  WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained,
+              std::shared_ptr<const WeightBlocks> frozen, std::shared_ptr<SpareBuffers> host);
   int64_t version() const { return version_; }
   Tensor trained() const;  // u8 [n]
   // All of them in the layout's order; the first call reads the device.

@@ -22,7 +22,8 @@ void WorkerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file, "file with one key a line, one of which the learner must bear");
   access.fields(f);
   f("lease", lease, "seconds without a word after which a learner counts as gone");
-  f.require("lease", lease >= 5 && lease <= 1e6, "lease must be in [5, 1e6] seconds: a learner with nothing to say speaks once a second");
+  f.require("lease", lease >= 5 && lease <= 1e6,
+            "lease must be in [5, 1e6] seconds: a learner with nothing to say speaks once a second");
 }
 
 namespace {
@@ -32,7 +33,8 @@ constexpr double most_link_seconds = 60;  // that a learner may have this worker
 int64_t block_number(std::string_view text) {
   int64_t out = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc() || end != text.data() + text.size()) throw ServeError(400, concat(block_header, " must be a block's number"));
+  if (error != std::errc() || end != text.data() + text.size())
+    throw ServeError(400, concat(block_header, " must be a block's number"));
   return out;
 }
 
@@ -44,10 +46,11 @@ double link_seconds(const Json& body) {
 
 }  // namespace
 
-// The network's threads check what comes, several blocks of weights at once, and hand it to one thread of its own, which answers one after another:
-// but for blocks a learner asks one thing at a time.
+// The network's threads check what comes, several blocks of weights at once, and hand it to one thread of its own,
+// which answers one after another: but for blocks a learner asks one thing at a time.
 struct Worker::Impl final : HttpApp {
-  Impl(Device& d, const WorkerConfig& c) : device(d), config(c), gate(c.access, c.http.host, BearerKeys::of(c.api_key_file)) {}
+  Impl(Device& d, const WorkerConfig& c)
+      : device(d), config(c), gate(c.access, c.http.host, BearerKeys::of(c.api_key_file)) {}
 
   struct Route : ServeRoute {
     void (Impl::*answer)(Exchange&) = nullptr;
@@ -58,7 +61,9 @@ struct Worker::Impl final : HttpApp {
   std::optional<HttpReply> refuse(const HttpHead& head) override;
   HttpHeaders headers_for(const HttpHead& head) override { return gate.headers_for(head); }
   void handle(std::shared_ptr<Exchange> exchange) override;
-  HttpReply error(int status, const std::string& message) override { return {.status = status, .body = error_json(status, message).dump()}; }
+  HttpReply error(int status, const std::string& message) override {
+    return {.status = status, .body = error_json(status, message).dump()};
+  }
 
   void run();
   void answer(Exchange& exchange);
@@ -121,7 +126,9 @@ void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
   const HttpHead& head = exchange->head();
   if (const auto look = routes().at(head.path).look) return exchange->reply((this->*look)());
   if (head.header(digest_header) != base64(sha256(exchange->body())))
-    return exchange->reply({.status = 400, .body = error_json(400, concat("the body is not that of its ", digest_header), {}, "damaged").dump()});
+    return exchange->reply(
+        {.status = 400,
+         .body = error_json(400, concat("the body is not that of its ", digest_header), {}, "damaged").dump()});
   const std::lock_guard lock(mutex);
   std::erase_if(asked, [](const auto& waiting) { return waiting->gone(); });  // whose clients may ask again, and again
   asked.push_back(std::move(exchange));
@@ -138,9 +145,11 @@ void Worker::Impl::run() {
       if (!asked.empty()) next = std::move(asked.front()), asked.pop_front();
     }
     if (next && !next->gone()) answer(*next);
-    if (session && session->silent_seconds() > config.lease) end_session("was silent for too long: what it asked is dropped");
+    if (session && session->silent_seconds() > config.lease)
+      end_session("was silent for too long: what it asked is dropped");
     if (!session) continue;
-    if (const std::string why = model->loop().state().failure; !why.empty()) end_session("has to join again: the engine stopped: " + why);
+    if (const std::string why = model->loop().state().failure; !why.empty())
+      end_session("has to join again: the engine stopped: " + why);
   }
 }
 
@@ -169,7 +178,8 @@ void Worker::Impl::reply(Exchange& exchange, std::string body) {
 
 WorkerSession& Worker::Impl::session_of(const Exchange& exchange) {
   if (!session || session->id() != exchange.head().header(session_header))
-    throw ServeError(409, concat("this session has ended", last_end.empty() ? "" : ": it ", last_end, "; join again"), {}, "unknown_session");
+    throw ServeError(409, concat("this session has ended", last_end.empty() ? "" : ": it ", last_end, "; join again"),
+                     {}, "unknown_session");
   return *session;
 }
 
@@ -216,12 +226,15 @@ void Worker::Impl::join(Exchange& exchange) {
   JsonArray links;
   for (const std::string& name : device_links().names())
     if (device_links().at(name).serves(device)) links.emplace_back(name);
-  reply(exchange, Json(JsonObject{{"session", session->id()}, {"device", device.description()}, {"links", std::move(links)}}).dump());
+  reply(exchange,
+        Json(JsonObject{{"session", session->id()}, {"device", device.description()}, {"links", std::move(links)}})
+            .dump());
 }
 
 void Worker::Impl::weights(Exchange& exchange) {
   session_of(exchange);
-  model->put(block_number(exchange.head().header(block_header)), exchange.body(), digest_of(exchange.head().header(digest_header), digest_header));
+  model->put(block_number(exchange.head().header(block_header)), exchange.body(),
+             digest_of(exchange.head().header(digest_header), digest_header));
   reply(exchange, "{}");
 }
 
@@ -231,11 +244,14 @@ void Worker::Impl::commit(Exchange& exchange) {
   const int64_t version = body.at("version", "commit").as_int("version");
   const bool over_link = body.at("landed", "commit").as_bool("landed");
   std::vector<Digest> digests;
-  for (const Json& digest : body.at("digests", "commit").as_array("digests")) digests.push_back(digest_of(digest.as_string("digests"), "digests"));
-  if (over_link && landed != version) throw ServeError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
+  for (const Json& digest : body.at("digests", "commit").as_array("digests"))
+    digests.push_back(digest_of(digest.as_string("digests"), "digests"));
+  if (over_link && landed != version)
+    throw ServeError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
   const std::vector<int64_t> missing = model->missing(digests);
   if (!over_link && digests.size() != static_cast<size_t>(model->layout().num_blocks()))
-    throw ServeError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"), "digests");
+    throw ServeError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"),
+                     "digests");
   if (missing.empty()) model->commit(version, over_link);
   reply(exchange, Json(JsonObject{{"version", model->version()}, {"missing", Json::array(missing)}}).dump());
 }
@@ -317,14 +333,16 @@ HttpReply Worker::Impl::metrics() const {
   const EngineLoop::State state = of ? of->loop().state() : EngineLoop::State{};
   std::string text;
   const auto add = [&](const char* name, const char* type, int64_t value, const char* help) {
-    text += concat("# HELP hone_worker_", name, " ", help, "\n# TYPE hone_worker_", name, " ", type, "\nhone_worker_", name, " ", value, "\n");
+    text += concat("# HELP hone_worker_", name, " ", help, "\n# TYPE hone_worker_", name, " ", type, "\nhone_worker_",
+                   name, " ", value, "\n");
   };
   add("weights_version", "gauge", of ? of->version() : -1, "version of the weights; -1: none");
   add("replies", "gauge", state.replies, "waiting or being written");
   add("kv_cache_held_tokens", "gauge", state.engine.held_tokens, "room in the cache that requests hold");
   add("prompt_tokens_total", "counter", state.engine.prompt_tokens, "tokens of prompts computed");
   add("generated_tokens_total", "counter", state.engine.generated_tokens, "tokens drawn");
-  add("preemptions_total", "counter", state.engine.preemptions, "replies that gave their cache back and were computed again");
+  add("preemptions_total", "counter", state.engine.preemptions,
+      "replies that gave their cache back and were computed again");
   return {.body = std::move(text), .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 

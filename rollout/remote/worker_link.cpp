@@ -19,7 +19,7 @@ constexpr int most_openings = 3;            // of device links that fail, before
 constexpr double longest_opening = 10;      // seconds for both sides of a device link to open it
 constexpr double longest_transfer = 60;     // seconds for weights to go over it
 constexpr size_t num_channels = 8;          // on which blocks travel
-constexpr double longest_silence = 2.5;     // seconds for the blocks under way at once: meanwhile the worker hears nothing
+constexpr double longest_silence = 2.5;  // seconds for the blocks under way at once: meanwhile the worker hears nothing
 
 std::string reason_in(const HttpResponse& response) {
   try {
@@ -45,7 +45,9 @@ struct Refusal : Error {
 };
 
 // Of a device's description: results do not depend on the rest.
-std::string chip(const std::string& description) { return description.substr(0, std::min<size_t>(100, description.find(','))); }
+std::string chip(const std::string& description) {
+  return description.substr(0, std::min<size_t>(100, description.find(',')));
+}
 
 // What follows the name of what was asked for: that the same went wrong with another message is no news.
 std::string without(std::string problem, const std::string& target) {
@@ -90,16 +92,17 @@ HttpHeaders WorkerLink::headers_for(const Digest& digest) const {
   return out;
 }
 
-// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the way is tried again for a while,
-// however long it had been on its way.
-Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body) {
+// Every message may be sent again: a block is the same block, and a turn is answered as it was. So what breaks on the
+// way is tried again for a while, however long it had been on its way.
+Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers,
+                      uint64_t max_body) {
   const Stopwatch since;
   std::optional<Stopwatch> failing;
   for (double wait = shortest_pause;; wait *= 2) {
     std::string problem;
     try {
-      const HttpResponse response =
-          channel.post("/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
+      const HttpResponse response = channel.post(
+          "/v1/worker/" + what, {.body = body, .headers = headers, .timeout = peer_.timeout, .max_body = max_body});
       if (response.status != 200 && !(response.status == 400 && damaged(response))) throw Refusal(response);
       if (response.status == 200 && find_header(response.headers, digest_header) == base64(sha256(response.body)))
         return parse_json(response.body, what);
@@ -110,7 +113,9 @@ Json WorkerLink::post(HttpChannel& channel, const std::string& what, std::string
       problem = without(error.what(), concat("/v1/worker/", what, ": "));
     }
     if (!failing) failing.emplace();
-    if (dispatcher_.stopping() || failing->seconds() + wait > most_seconds_refused || since.seconds() + wait > peer_.timeout) fail(problem);
+    if (dispatcher_.stopping() || failing->seconds() + wait > most_seconds_refused ||
+        since.seconds() + wait > peer_.timeout)
+      fail(problem);
     dispatcher_.pause(wait);
   }
 }
@@ -133,8 +138,8 @@ void WorkerLink::join() {
   const std::string& device = answer.at("device", "join").as_string("device");
   log::info("rollout: worker ", peer_.name, " has joined: ", chip(device));
   if (chip(device) != chip(device_.description()))
-    log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ", chip(device_.description()),
-                 ": log-probs may differ in their last bits");
+    log::warning("rollout: worker ", peer_.name, " computes on ", chip(device), ", the learner on ",
+                 chip(device_.description()), ": log-probs may differ in their last bits");
   open_device_link(answer.at("links", "join"));
 }
 
@@ -148,8 +153,9 @@ void WorkerLink::open_device_link(const Json& kinds) {
       const std::string id = here->new_id();
       const double seconds = std::min(longest_opening, peer_.timeout / 4);
       ask("link",
-          Json(JsonObject{
-                   {"kind", name}, {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))}, {"seconds", seconds}})
+          Json(JsonObject{{"kind", name},
+                          {"id", base64(std::span(reinterpret_cast<const unsigned char*>(id.data()), id.size()))},
+                          {"seconds", seconds}})
               .dump());
       if (!context_) context_.emplace(device_);
       device_link_ = here->open(device_, id, 0, patience(seconds));
@@ -164,22 +170,26 @@ void WorkerLink::open_device_link(const Json& kinds) {
       log::warning("rollout: no ", name, " to ", peer_.name, ": ", error.what());
     }
   }
-  HONE_CHECK(device_link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport, ", which does not reach this worker");
+  HONE_CHECK(device_link_ || peer_.transport == "auto", "weight_transport is ", peer_.transport,
+             ", which does not reach this worker");
 }
 
 std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
   JsonArray digests;
   for (const WeightBlocks::Block& block : blocks) digests.emplace_back(base64(block.digest));
-  const Json answer = ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
+  const Json answer =
+      ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
   for (const Json& block : answer.at("missing", "commit").as_array("missing")) {
     missing.push_back(block.as_int("missing"));
-    HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(blocks), "block ", missing.back(), " is missing, of ", blocks.size());
+    HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(blocks), "block ", missing.back(), " is missing, of ",
+               blocks.size());
   }
   return missing;
 }
 
-// One by itself, the longest, which shows how fast they travel. Then several at once: the worker checks some while others are on their way.
+// One by itself, the longest, which shows how fast they travel. Then several at once: the worker checks some while
+// others are on their way.
 void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<int64_t> which) {
   if (which.empty()) return;
   const auto block_of = [&](int64_t i) -> const WeightBlocks::Block& { return blocks[static_cast<size_t>(i)]; };
@@ -189,10 +199,12 @@ void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<i
     post(channel, "weights", block_of(i).bytes, headers);
     dispatcher_.moved(place_);
   };
-  std::ranges::iter_swap(which.begin(), std::ranges::max_element(which, {}, [&](int64_t i) { return block_of(i).bytes.size(); }));
+  std::ranges::iter_swap(which.begin(),
+                         std::ranges::max_element(which, {}, [&](int64_t i) { return block_of(i).bytes.size(); }));
   const Stopwatch watch;
   send_one(channels_.front(), which.front());
-  const auto at_once = static_cast<size_t>(std::clamp(longest_silence / watch.seconds(), 1.0, static_cast<double>(channels_.size())));
+  const auto at_once =
+      static_cast<size_t>(std::clamp(longest_silence / watch.seconds(), 1.0, static_cast<double>(channels_.size())));
 
   std::atomic<size_t> next = 1;
   const auto send_on = [&](HttpChannel& channel) {
@@ -204,7 +216,8 @@ void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<i
     }
   };
   std::vector<std::future<void>> beside;
-  for (size_t i = 1; i < std::min(at_once, which.size() - 1); ++i) beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
+  for (size_t i = 1; i < std::min(at_once, which.size() - 1); ++i)
+    beside.push_back(std::async(std::launch::async, send_on, std::ref(channels_[i])));
   send_on(channels_.front());
   for (std::future<void>& one : beside) one.get();
 }
@@ -227,7 +240,8 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
     device_link_->finish(*context_, patience);
   } catch (const std::exception& error) {
     if (dispatcher_.stopping()) throw;
-    HONE_CHECK(channels_.front().connected(), "the connection broke while weights went over the device link: ", error.what());
+    HONE_CHECK(channels_.front().connected(),
+               "the connection broke while weights went over the device link: ", error.what());
     drop_device_link(error.what());
     return false;
   }
@@ -243,7 +257,8 @@ bool WorkerLink::send_over_link(const WeightImage& image) {
 
 void WorkerLink::drop_device_link(const std::string& why) {
   device_link_.reset();
-  log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", why, "; they are streamed until it joins again");
+  log::warning("rollout: weights did not go to ", peer_.name, " over the device link: ", why,
+               "; they are streamed until it joins again");
 }
 
 void WorkerLink::sync(const WeightImage& image) {
@@ -265,12 +280,13 @@ WorkerReport WorkerLink::take_turn(const WorkerTurn& turn, int64_t awaited_token
 // Of requests that are all computed once.
 static int64_t num_tokens(const std::vector<WorkerTurn::Ask>& asks) {
   int64_t out = 0;
-  for (const WorkerTurn::Ask& ask : asks) out += std::ssize(ask.request.prompt) + ask.request.n * ask.request.sampling.max_tokens;
+  for (const WorkerTurn::Ask& ask : asks)
+    out += std::ssize(ask.request.prompt) + ask.request.n * ask.request.sampling.max_tokens;
   return out;
 }
 
-// A worker gets on where it finishes requests, or computes tokens of them: more tokens than its requests have are none of theirs, and more than twice
-// as many (some are computed again, for want of cache or under new weights) are a lie.
+// A worker gets on where it finishes requests, or computes tokens of them: more tokens than its requests have are none
+// of theirs, and more than twice as many (some are computed again, for want of cache or under new weights) are a lie.
 void WorkerLink::serve() {
   Stopwatch moved;  // since it got somewhere
   int64_t computed = 0, given = 0;
@@ -290,8 +306,8 @@ void WorkerLink::serve() {
                                      .submit = std::move(work.submit),
                                      .cancel = std::move(work.cancel)},
                                     work.tokens);
-    HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ", report.computed_tokens,
-               " tokens after ", computed, "; its requests have ", given);
+    HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ",
+               report.computed_tokens, " tokens after ", computed, "; its requests have ", given);
     const bool got_on = report.computed_tokens > computed && computed < given;
     if (got_on) dispatcher_.moved(place_);
     if (got_on || work.tokens == 0) moved = {};

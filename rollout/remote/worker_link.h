@@ -1,6 +1,6 @@
 #pragma once
-// WorkerLink: a learner's side of its talk with one worker, in a thread of its own: joins it, brings it weights, tells it what to write, and begins
-// again when it was lost.
+// WorkerLink: a learner's side of its talk with one worker, in a thread of its own: joins it, brings it weights, tells
+// it what to write, and begins again when it was lost.
 #include <deque>
 #include <memory>
 #include <optional>
@@ -46,7 +46,8 @@ class WorkerLink {
   Patience patience(double seconds) const;
   // max_body: bytes of the answer.
   Json ask(const std::string& what, const std::string& body, uint64_t max_body = most_bytes);
-  Json post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers, uint64_t max_body = most_bytes);
+  Json post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers,
+            uint64_t max_body = most_bytes);
   static constexpr uint64_t most_bytes = uint64_t{4} << 20;
 
   Dispatcher& dispatcher_;
@@ -57,7 +58,8 @@ class WorkerLink {
   std::string session_;
   int64_t version_ = -1;  // of the worker's weights; -1: none
   static constexpr double first_pause = 0.25;
-  double next_pause_ = first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
+  double next_pause_ =
+      first_pause;  // seconds before it is joined again where it is lost; longer each time, until it finishes something
   std::optional<Context> context_;
   std::unique_ptr<DeviceLink> device_link_;
   int failed_openings_ = 0;

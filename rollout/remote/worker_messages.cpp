@@ -16,7 +16,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "columns travel as this machine has them in memory");
 
-Json text_json(std::string_view bytes) { return base64(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size())); }
+Json text_json(std::string_view bytes) {
+  return base64(std::span(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+}
 
 std::string text_of(const Json& json, std::string_view what) { return from_base64(json.as_string(what), what); }
 
@@ -42,7 +44,8 @@ Json likeliest_json(const std::vector<std::vector<TokenLogp>>& rows) {
 
 std::vector<std::vector<TokenLogp>> likeliest_of(const Json& message, const char* name) {
   std::vector<std::vector<TokenLogp>> out;
-  for (const Json& row : message.at(name).as_array(name)) out.push_back(column_of<TokenLogp>(JsonObject{{name, row}}, name));
+  for (const Json& row : message.at(name).as_array(name))
+    out.push_back(column_of<TokenLogp>(JsonObject{{name, row}}, name));
   return out;
 }
 
@@ -91,9 +94,10 @@ Reply reply_of(const Json& json) {
 
 Json request_json(const Request& request) {
   Sampling sampling = request.sampling;
-  return JsonObject{{"prompt", column(request.prompt)},         {"n", request.n},
-                    {"id", std::bit_cast<int64_t>(request.id)}, {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
-                    {"top_logprobs", request.top_logprobs},     {"prompt_logprobs", request.prompt_logprobs}};
+  return JsonObject{
+      {"prompt", column(request.prompt)},         {"n", request.n},
+      {"id", std::bit_cast<int64_t>(request.id)}, {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
+      {"top_logprobs", request.top_logprobs},     {"prompt_logprobs", request.prompt_logprobs}};
 }
 
 Request request_of(const Json& json) {
@@ -141,7 +145,8 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
 Tokenizer tokenizer_of(const std::map<std::string, std::string>& files) {
   const ScratchFolder folder;
   for (const auto& [name, content] : files) {
-    HONE_CHECK(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "tokenizer: '", name, "' is no file's name");
+    HONE_CHECK(!name.empty() && name.find('/') == std::string::npos && name != "." && name != "..", "tokenizer: '",
+               name, "' is no file's name");
     write_file_atomic(std::filesystem::path(folder.path()) / name, content);
   }
   return Tokenizer::load(folder.path());
@@ -175,16 +180,23 @@ WorkerSetup WorkerSetup::parse(const Json& json) {
   out.device = of_name(json, "device", {DeviceKind::cpu, DeviceKind::cuda});
   out.numerics = numerics_of(json.at("numerics", "setup").as_string("numerics"));
   from_json(json.at("engine", "setup"), "engine", [&](Fields& f) { out.engine.fields(f); });
-  HONE_CHECK(out.engine.speculative.model.empty(), "a worker has no draft model: speculative.model is a folder of the learner's machine");
-  for (const auto& [name, content] : json.at("tokenizer", "setup").as_object("tokenizer")) out.tokenizer[name] = text_of(content, name);
+  HONE_CHECK(out.engine.speculative.model.empty(),
+             "a worker has no draft model: speculative.model is a folder of the learner's machine");
+  for (const auto& [name, content] : json.at("tokenizer", "setup").as_object("tokenizer"))
+    out.tokenizer[name] = text_of(content, name);
   return out;
 }
 
 Json WorkerTurn::to_json() const {
   JsonArray asked, dropped;
-  for (const Ask& ask : submit) asked.push_back(JsonObject{{"ticket", static_cast<int64_t>(ask.ticket)}, {"request", request_json(ask.request)}});
+  for (const Ask& ask : submit)
+    asked.push_back(JsonObject{{"ticket", static_cast<int64_t>(ask.ticket)}, {"request", request_json(ask.request)}});
   for (const uint64_t ticket : cancel) dropped.push_back(static_cast<int64_t>(ticket));
-  return JsonObject{{"turn", number}, {"wait", wait}, {"version", version}, {"submit", std::move(asked)}, {"cancel", std::move(dropped)}};
+  return JsonObject{{"turn", number},
+                    {"wait", wait},
+                    {"version", version},
+                    {"submit", std::move(asked)},
+                    {"cancel", std::move(dropped)}};
 }
 
 WorkerTurn WorkerTurn::parse(const Json& json) {
@@ -206,7 +218,8 @@ Json WorkerReport::to_json() const {
     for (const Reply& reply : of.replies) replies.push_back(reply_json(reply));
     done.push_back(JsonObject{{"ticket", static_cast<int64_t>(of.ticket)}, {"replies", std::move(replies)}});
   }
-  return JsonObject{{"turn", number}, {"version", version}, {"computed_tokens", computed_tokens}, {"finished", std::move(done)}};
+  return JsonObject{
+      {"turn", number}, {"version", version}, {"computed_tokens", computed_tokens}, {"finished", std::move(done)}};
 }
 
 WorkerReport WorkerReport::parse(const Json& json) {

@@ -9,8 +9,8 @@ constexpr int64_t most_replies = int64_t{1} << 20;  // a learner has rounds, whi
 
 WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup)
     : device_(device), context_(device), model_(make_model(setup.model, "the learner's model")) {
-  HONE_CHECK(device.kind() == setup.device, "the learner computes on ", name_of(setup.device), ", this worker on ", name_of(device.kind()),
-             ": their log-probs would differ");
+  HONE_CHECK(device.kind() == setup.device, "the learner computes on ", name_of(setup.device), ", this worker on ",
+             name_of(device.kind()), ": their log-probs would differ");
   context_.set_numerics(setup.numerics);
   if (setup.lora.r > 0) model_->add_lora(setup.lora);
   model_->allocate(context_, setup.dtype, false);
@@ -33,8 +33,8 @@ void WorkerModel::put(int64_t block, std::string_view bytes, const Digest& diges
 }
 
 std::vector<int64_t> WorkerModel::missing(std::span<const Digest> digests) const {
-  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen(), digests.size(), " digests came of ", digests_.size(),
-             " blocks");
+  HONE_CHECK(digests.size() == digests_.size() || std::ssize(digests) == layout_.num_frozen(), digests.size(),
+             " digests came of ", digests_.size(), " blocks");
   std::vector<int64_t> out;
   for (size_t i = 0; i < digests.size(); ++i)
     if (digests_[i] != digests[i]) out.push_back(static_cast<int64_t>(i));
@@ -52,7 +52,8 @@ void WorkerModel::copy_blocks(bool landed) {
   for (auto next = fresh_.begin(); next != fresh_.end();) {  // those that follow each other go as one
     const int64_t begin = layout_.block(*next).offset;
     int64_t end = begin;
-    for (; next != fresh_.end() && layout_.block(*next).offset <= end; ++next) end = layout_.block(*next).offset + layout_.block(*next).bytes;
+    for (; next != fresh_.end() && layout_.block(*next).offset <= end; ++next)
+      end = layout_.block(*next).offset + layout_.block(*next).bytes;
     context_.copy({values + begin, DType::u8, device_.kind(), {end - begin}},
                   {static_cast<char*>(waiting_.data()) + begin, DType::u8, DeviceKind::cpu, {end - begin}});
   }

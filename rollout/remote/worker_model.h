@@ -1,5 +1,6 @@
 #pragma once
-// WorkerModel: what a worker draws from. A learner's setup makes it; its values arrive in blocks, beside those it has, and replace them all at once.
+// WorkerModel: what a worker draws from. A learner's setup makes it; its values arrive in blocks, beside those it has,
+// and replace them all at once.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -32,8 +33,8 @@ class WorkerModel {
   std::vector<int64_t> missing(std::span<const Digest> digests) const;
   // Where the values that training changes arrive on the device (u8 [n]), instead of in blocks.
   Tensor landing();
-  // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes came to landing(). What is
-  // thrown leaves no version, and no block that counts as there.
+  // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes
+  // came to landing(). What is thrown leaves no version, and no block that counts as there.
   void commit(int64_t version, bool landed);
 
  private:

@@ -9,16 +9,22 @@
 
 namespace hone {
 
-constexpr double longest_settling = 10;  // seconds that a run waits for the last of its workers before it begins with the others
+constexpr double longest_settling =
+    10;  // seconds that a run waits for the last of its workers before it begins with the others
 
 void WorkerPoolConfig::fields(Fields& f) {
   f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
-  f("worker_key_file", worker_key_file, "file whose first key (lines as in a server's) workers are shown; empty = none");
-  f("worker_timeout", worker_timeout, "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
+  f("worker_key_file", worker_key_file,
+    "file whose first key (lines as in a server's) workers are shown; empty = none");
+  f("worker_timeout", worker_timeout,
+    "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
   f("weight_transport", weight_transport,
-    "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides have it)");
-  f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6, "worker_timeout must be in (0, 1e6] seconds");
-  f.require("weight_transport", weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
+    "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides "
+    "have it)");
+  f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
+            "worker_timeout must be in (0, 1e6] seconds");
+  f.require("weight_transport",
+            weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
             concat(device_links().unknown(weight_transport), ", auto, stream"));
   for (size_t i = 0; i < workers.size(); ++i) {
     try {
@@ -26,27 +32,30 @@ void WorkerPoolConfig::fields(Fields& f) {
     } catch (const Error& error) {
       f.require("workers", false, error.what());
     }
-    f.require(
-        "workers",
-        std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) == workers.begin() + static_cast<std::ptrdiff_t>(i),
-        concat("workers names ", workers[i], " twice"));
+    f.require("workers",
+              std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) ==
+                  workers.begin() + static_cast<std::ptrdiff_t>(i),
+              concat("workers names ", workers[i], " twice"));
   }
 }
 
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
-      dispatcher_(config.workers,
-                  {.tokens_at_once = setup.engine.kv_cache_tokens,
-                   .timeout = config.worker_timeout,
-                   .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(), setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
+      dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
+                                   .timeout = config.worker_timeout,
+                                   .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(),
+                                                                 setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
       weights_(std::move(weights)) {
-  const std::string key = config.worker_key_file.empty() ? "" : read_keys(expand_path(config.worker_key_file)).front(), body = setup.to_json().dump();
+  const std::string key = config.worker_key_file.empty() ? "" : read_keys(expand_path(config.worker_key_file)).front(),
+                    body = setup.to_json().dump();
   for (size_t i = 0; i < config.workers.size(); ++i)
-    links_.push_back(std::make_unique<WorkerLink>(
-        dispatcher_, i,
-        WorkerLink::Peer{
-            .name = config.workers[i], .key = key, .setup = body, .transport = config.weight_transport, .timeout = config.worker_timeout},
-        device));
+    links_.push_back(std::make_unique<WorkerLink>(dispatcher_, i,
+                                                  WorkerLink::Peer{.name = config.workers[i],
+                                                                   .key = key,
+                                                                   .setup = body,
+                                                                   .transport = config.weight_transport,
+                                                                   .timeout = config.worker_timeout},
+                                                  device));
   dispatcher_.settle(std::min(longest_settling, config.worker_timeout));
 }
 

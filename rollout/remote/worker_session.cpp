@@ -39,8 +39,10 @@ class WorkerSession::Asked final : public ReplyListener {
 };
 
 // What the session before left under way is over then, so that none of it counts as this one's.
-WorkerSession::WorkerSession(WorkerModel& model, std::string run) : model_(model), id_(random_id()), run_(std::move(run)) {
-  model_.loop().at_rest([this](Engine& engine) { computed_before_ = engine.stats().prompt_tokens + engine.stats().generated_tokens; });
+WorkerSession::WorkerSession(WorkerModel& model, std::string run)
+    : model_(model), id_(random_id()), run_(std::move(run)) {
+  model_.loop().at_rest(
+      [this](Engine& engine) { computed_before_ = engine.stats().prompt_tokens + engine.stats().generated_tokens; });
 }
 
 WorkerSession::~WorkerSession() {
@@ -55,7 +57,8 @@ int64_t WorkerSession::computed_tokens() const {
 // All of them or none.
 void WorkerSession::submit(const std::vector<WorkerTurn::Ask>& asks) {
   for (size_t i = 0; i < asks.size(); ++i) {
-    const uint64_t job = model_.loop().submit({asks[i].request}, std::make_shared<Asked>(asks[i].ticket, inbox_), false);
+    const uint64_t job =
+        model_.loop().submit({asks[i].request}, std::make_shared<Asked>(asks[i].ticket, inbox_), false);
     if (job != 0) {
       jobs_[asks[i].ticket] = job;
       continue;
@@ -74,10 +77,12 @@ void WorkerSession::drop(uint64_t ticket) {
 
 const std::string& WorkerSession::turn(const WorkerTurn& turn) {
   if (turn.number == last_turn_ && !last_report_.empty()) return last_report_;
-  if (turn.number != last_turn_ + 1) throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
+  if (turn.number != last_turn_ + 1)
+    throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
   if (turn.version > model_.version())
-    throw ServeError(409, concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"), "version",
-                     "old_weights");
+    throw ServeError(409,
+                     concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"),
+                     "version", "old_weights");
   std::set<uint64_t> tickets;
   for (const WorkerTurn::Ask& ask : turn.submit)
     if (jobs_.contains(ask.ticket) || !tickets.insert(ask.ticket).second)
@@ -90,7 +95,8 @@ const std::string& WorkerSession::turn(const WorkerTurn& turn) {
   {
     std::unique_lock lock(inbox_->mutex);
     if (!jobs_.empty())
-      inbox_->changed.wait_for(lock, std::chrono::duration<double>(turn.wait), [&] { return !inbox_->finished.empty() || !inbox_->failure.empty(); });
+      inbox_->changed.wait_for(lock, std::chrono::duration<double>(turn.wait),
+                               [&] { return !inbox_->finished.empty() || !inbox_->failure.empty(); });
     if (!inbox_->failure.empty()) throw ServeError(500, "the engine has stopped: " + inbox_->failure);
     report.finished = std::exchange(inbox_->finished, {});
   }

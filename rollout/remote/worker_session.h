@@ -1,5 +1,6 @@
 #pragma once
-// WorkerSession: a worker's side of its talk with one learner, in plain calls: what it was asked, and what is whole and not taken yet.
+// WorkerSession: a worker's side of its talk with one learner, in plain calls: what it was asked, and what is whole and
+// not taken yet.
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -22,8 +23,9 @@ class WorkerSession {
   const std::string& run() const { return run_; }
   double silent_seconds() const { return heard_.seconds(); }  // since the learner's last sign of life
   void hear() { heard_ = Stopwatch(); }
-  // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it was. A ServeError (409) if a
-  // turn is missing between them, the weights are older than it names, or a ticket is known already; nothing of the turn is done then.
+  // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it
+  // was. A ServeError (409) if a turn is missing between them, the weights are older than it names, or a ticket is
+  // known already; nothing of the turn is done then.
   const std::string& turn(const WorkerTurn& turn);
 
  private:

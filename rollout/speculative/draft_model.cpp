@@ -1,5 +1,6 @@
-// A smaller model writes a few tokens ahead. It draws with the reply's own randomness, so that where its distribution is near the model's, so is its
-// draw; its cache has planes of its own in the model's blocks, and holds what they hold: what is shared, copied, or found again there is found here.
+// A smaller model writes a few tokens ahead. It draws with the reply's own randomness, so that where its distribution
+// is near the model's, so is its draw; its cache has planes of its own in the model's blocks, and holds what they hold:
+// what is shared, copied, or found again there is found here.
 #include <algorithm>
 
 #include "core/io/file.h"
@@ -15,11 +16,12 @@ namespace {
 
 // Ids are what the two models tell each other.
 void check_vocabulary(const Tokenizer& draft, const Tokenizer& target, const std::string& folder) {
-  HONE_CHECK(draft.vocab_size() == target.vocab_size(), "speculative.model: ", folder, " has a tokenizer of ", draft.vocab_size(),
-             " ids, the model's has ", target.vocab_size(), "; the two must be the same");
+  HONE_CHECK(draft.vocab_size() == target.vocab_size(), "speculative.model: ", folder, " has a tokenizer of ",
+             draft.vocab_size(), " ids, the model's has ", target.vocab_size(), "; the two must be the same");
   for (int32_t id = 0; id < target.vocab_size(); ++id)
-    HONE_CHECK(draft.token(id) == target.token(id), "speculative.model: ", folder, " has another tokenizer than the model: id ", id, " is '",
-               draft.token(id), "' there and '", target.token(id), "' here");
+    HONE_CHECK(draft.token(id) == target.token(id), "speculative.model: ", folder,
+               " has another tokenizer than the model: id ", id, " is '", draft.token(id), "' there and '",
+               target.token(id), "' here");
 }
 
 std::unique_ptr<Model> load_draft(const ProposerSetting& setting) {
@@ -29,8 +31,9 @@ std::unique_ptr<Model> load_draft(const ProposerSetting& setting) {
   if (setting.tokenizer && Tokenizer::is_in(with_tokenizer))
     check_vocabulary(Tokenizer::load(with_tokenizer), *setting.tokenizer, folder);
   else  // rows that no token has may be more or fewer, but which they are is not known here
-    HONE_CHECK(out->shape().vocab_size == setting.model.shape().vocab_size, "speculative.model: ", folder, " has a vocabulary of ",
-               out->shape().vocab_size, ", the model has ", setting.model.shape().vocab_size, ", and there are no two tokenizers to compare");
+    HONE_CHECK(out->shape().vocab_size == setting.model.shape().vocab_size, "speculative.model: ", folder,
+               " has a vocabulary of ", out->shape().vocab_size, ", the model has ", setting.model.shape().vocab_size,
+               ", and there are no two tokenizers to compare");
   return out;
 }
 
@@ -41,7 +44,8 @@ class DraftModel : public Proposer {
         model_(load_draft(setting)),
         vocab_size_(setting.model.shape().vocab_size),
         most_(setting.config.num_speculative_tokens),
-        planes_(context_, model_->shape(), model_->head().value.dtype, setting.cache.block_size(), setting.cache.num_blocks()),
+        planes_(context_, model_->shape(), model_->head().value.dtype, setting.cache.block_size(),
+                setting.cache.num_blocks()),
         staging_(context_.device()),
         reading_(context_),
         loop_(context_, *model_, planes_) {
@@ -76,7 +80,8 @@ class DraftModel : public Proposer {
     reading_.end();
   }
 
-  // One pass more than there are tokens to propose, so that the keys and values of the last are there if it is accepted.
+  // One pass more than there are tokens to propose, so that the keys and values of the last are there if it is
+  // accepted.
   void write(std::span<Scheduler::Part* const> parts) {
     const int64_t block_size = planes_.block_size();
     std::vector<std::vector<int32_t>> blocks;
@@ -89,7 +94,8 @@ class DraftModel : public Proposer {
     for (size_t i = 0; i < parts.size(); ++i) {
       const Sequence& sequence = *parts[i]->sequence;
       // Where the part has less room, what is written beyond it is nobody's.
-      blocks[i].resize(std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + most) / block_size + 1)), planes_.spare_block());
+      blocks[i].resize(std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + most) / block_size + 1)),
+                       planes_.spare_block());
       const int32_t last = sequence.tokens.back();
       rows.push_back({last < model_->shape().vocab_size ? last : 0,
                       sequence.computed,
@@ -120,8 +126,8 @@ class DraftModel : public Proposer {
   DecodeLoop loop_;
 };
 
-[[maybe_unused]] const bool added =
-    proposers().add("draft_model", [](const ProposerSetting& setting) { return std::unique_ptr<Proposer>(new DraftModel(setting)); });
+[[maybe_unused]] const bool added = proposers().add(
+    "draft_model", [](const ProposerSetting& setting) { return std::unique_ptr<Proposer>(new DraftModel(setting)); });
 
 }  // namespace
 }  // namespace hone

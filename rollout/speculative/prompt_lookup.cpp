@@ -12,7 +12,8 @@ std::span<const int32_t> prompt_lookup(std::span<const int32_t> tokens, int64_t 
   for (int64_t end = shortest; end < size && best < longest; ++end) {
     const int64_t most = std::min(end, longest);
     int64_t same = 0;
-    while (same < most && tokens[static_cast<size_t>(end - 1 - same)] == tokens[static_cast<size_t>(size - 1 - same)]) ++same;
+    while (same < most && tokens[static_cast<size_t>(end - 1 - same)] == tokens[static_cast<size_t>(size - 1 - same)])
+      ++same;
     if (same > best) best = same, after = end;
   }
   return tokens.subspan(static_cast<size_t>(after));
@@ -36,8 +37,9 @@ class PromptLookup : public Proposer {
   const SpeculativeConfig& config_;
 };
 
-[[maybe_unused]] const bool added =
-    proposers().add("ngram", [](const ProposerSetting& setting) { return std::unique_ptr<Proposer>(new PromptLookup(setting.config)); });
+[[maybe_unused]] const bool added = proposers().add("ngram", [](const ProposerSetting& setting) {
+  return std::unique_ptr<Proposer>(new PromptLookup(setting.config));
+});
 
 }  // namespace
 }  // namespace hone

@@ -11,22 +11,25 @@ TEST_F(BenchCommandTest, BenchOfRewardsCountsJudgements) {
   EXPECT_EQ(bench.code, 0) << bench.err;
   std::istringstream lines(bench.out);
   int rows = 0;
-  for (std::string line; std::getline(lines, line); ++rows) EXPECT_GT(parse_json(line, "row").at("judgements_per_second").as_double(), 0) << line;
+  for (std::string line; std::getline(lines, line); ++rows)
+    EXPECT_GT(parse_json(line, "row").at("judgements_per_second").as_double(), 0) << line;
   EXPECT_EQ(rows, 2);
   expect_error({"bench", "rewards", "--filter", "nothing"}, 1, {"nothing"});
 }
 
 TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
-  const std::string peers = write("peers.jsonl", R"({"bench": "hf_generate", "model": "quickstart", "B": 4, "prompt": 8, "new": 5, "tok_s": 0.5})"
-                                                 "\n"
-                                                 R"({"bench": "hf_generate", "model": "quickstart", "B": 5, "prompt": 8, "new": 5, "tok_s": 0.5})"
-                                                 "\n"
-                                                 R"({"bench": "hf_generate_batch", "error": "no such thing"})"
-                                                 "\n"
-                                                 R"({"bench": "grpo_step_hf", "P": 2, "G": 2, "prompt": 8, "new": 5, "completion_tok_s": 1})"
-                                                 "\n");
-  const std::vector<std::string> size{"--shape",      "quickstart", "--prompts", "2", "--num-generations", "2",   "--prompt-tokens", "8",
-                                      "--new-tokens", "5",          "--repeats", "1", "--device",          "cpu", "--json"};
+  const std::string peers = write(
+      "peers.jsonl", R"({"bench": "hf_generate", "model": "quickstart", "B": 4, "prompt": 8, "new": 5, "tok_s": 0.5})"
+                     "\n"
+                     R"({"bench": "hf_generate", "model": "quickstart", "B": 5, "prompt": 8, "new": 5, "tok_s": 0.5})"
+                     "\n"
+                     R"({"bench": "hf_generate_batch", "error": "no such thing"})"
+                     "\n"
+                     R"({"bench": "grpo_step_hf", "P": 2, "G": 2, "prompt": 8, "new": 5, "completion_tok_s": 1})"
+                     "\n");
+  const std::vector<std::string> size{"--shape",         "quickstart", "--prompts",    "2", "--num-generations", "2",
+                                      "--prompt-tokens", "8",          "--new-tokens", "5", "--repeats",         "1",
+                                      "--device",        "cpu",        "--json"};
   const auto bench = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "bench");
     arguments.insert(arguments.end(), size.begin(), size.end());
@@ -36,13 +39,20 @@ TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
   ASSERT_EQ(rollout.code, 0) << rollout.err;
   const Json row = rows(rollout.out).at(0);
   EXPECT_EQ(row.at("B").as_int(), 4);
-  EXPECT_NEAR(row.at("prefill_share").as_double() + row.at("decode_share").as_double() + row.at("host_share").as_double(), 1, 0.02);
+  EXPECT_NEAR(
+      row.at("prefill_share").as_double() + row.at("decode_share").as_double() + row.at("host_share").as_double(), 1,
+      0.02);
   EXPECT_GT(row.at("decode_roofline").as_double(), 0);
-  // 851968 weights of blocks and 36864 of the head; 1024 numbers of a key and its value, as many multiply-adds of a query and a key.
-  const double flops = row.at("limit_flops_per_second").as_double(), bandwidth = row.at("limit_bytes_per_second").as_double();
-  const auto part = [&](double numbers, double products) { return std::max(4 * numbers / bandwidth, 2 * products / flops); };
+  // 851968 weights of blocks and 36864 of the head; 1024 numbers of a key and its value, as many multiply-adds of a
+  // query and a key.
+  const double flops = row.at("limit_flops_per_second").as_double(),
+               bandwidth = row.at("limit_bytes_per_second").as_double();
+  const auto part = [&](double numbers, double products) {
+    return std::max(4 * numbers / bandwidth, 2 * products / flops);
+  };
   double least = part(851968, 851968. * 2 * 8) + part(36864, 36864. * 2) + part(1024. * 2 * 8, 1024. * 2 * 8 * 4.5);
-  for (const double keys : {9., 10., 11., 12.}) least += part(888832, 888832. * 4) + part(1024 * 4 * keys, 1024 * 4 * keys);
+  for (const double keys : {9., 10., 11., 12.})
+    least += part(888832, 888832. * 4) + part(1024 * 4 * keys, 1024 * 4 * keys);
   EXPECT_NEAR(row.at("roofline_s").as_double(), least, 1e-9 * least);
   EXPECT_NEAR(row.at("roofline").as_double(), least / row.at("seconds").as_double(), 1e-6);
   ASSERT_EQ(row.at("peers").as_array().size(), 1u);
@@ -51,7 +61,8 @@ TEST_F(BenchCommandTest, BenchesOfRolloutsStandBesideOtherPrograms) {
   const Finished grpo = bench({"grpo"});
   ASSERT_EQ(grpo.code, 0) << grpo.err;
   const Json step = rows(grpo.out).at(0);
-  EXPECT_NEAR(step.at("completion_tok_s").as_double(), 20 / (step.at("gen_s").as_double() + step.at("train_s").as_double()), 1e-6);
+  EXPECT_NEAR(step.at("completion_tok_s").as_double(),
+              20 / (step.at("gen_s").as_double() + step.at("train_s").as_double()), 1e-6);
   EXPECT_EQ(step.at("logp_difference_max").as_double(), 0);  // on-policy, exact
 
   // The step that was measured is of another model: programs that do not name one know qwen2.5-0.5b alone.

@@ -21,8 +21,8 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
 }
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
-  for (const char* command :
-       {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data", "list", "plan", "plot", "doctor", "bench"}) {
+  for (const char* command : {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data",
+                              "list", "plan", "plot", "doctor", "bench"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
@@ -44,7 +44,8 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
     std::replace(name.begin(), name.end(), '-', '_');
     const Finished refused = run_hone({"generate", "--model", model, "--prompt", "a", option[0], option[1]});
     EXPECT_EQ(refused.code, 2) << refused.err;
-    EXPECT_TRUE(refused.err.find(name) != std::string::npos || refused.err.find(option[0]) != std::string::npos) << refused.err;
+    EXPECT_TRUE(refused.err.find(name) != std::string::npos || refused.err.find(option[0]) != std::string::npos)
+        << refused.err;
   }
   expect_error({"generate", "--model", model}, 2, {"--prompt"});
   expect_error({"eval", "--model", model, "--task", "arithmetic", "--limit", "-3"}, 2, {"limit"});
@@ -76,7 +77,8 @@ TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
 }
 
 TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
-  expect_error({"generate", "--model", folder.path().string(), "--prompt", "x"}, 1, {folder.path().string(), "config.json"});
+  expect_error({"generate", "--model", folder.path().string(), "--prompt", "x"}, 1,
+               {folder.path().string(), "config.json"});
   const std::string model = model_folder();
   fs::resize_file(fs::path(model) / "model.safetensors", 200);
   expect_error({"generate", "--model", model, "--prompt", "x"}, 1, {"model.safetensors"});
@@ -85,8 +87,8 @@ TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
 TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
   const std::string model = model_folder();
   const std::string prompts = write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n\n{\"ids\": [70, 71]}\n");
-  const Finished done =
-      run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed", "4", "--logprobs", "--json", "--ignore-eos"});
+  const Finished done = run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed",
+                                  "4", "--logprobs", "--json", "--ignore-eos"});
   ASSERT_EQ(done.code, 0) << done.err;
   const std::vector<Json> replies = rows(done.out);
   ASSERT_EQ(replies.size(), 2u);
@@ -105,21 +107,27 @@ TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
     const JsonArray& logp = scores[i].at("logp").as_array();
     const JsonArray& sampled = replies[i].at("logp").as_array();
     EXPECT_TRUE(logp[0].is_null());
-    for (size_t t = 0; t < sampled.size(); ++t) EXPECT_EQ(sampled[t].as_double(), logp[logp.size() - sampled.size() + t].as_double());
+    for (size_t t = 0; t < sampled.size(); ++t)
+      EXPECT_EQ(sampled[t].as_double(), logp[logp.size() - sampled.size() + t].as_double());
   }
 }
 
 TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
   const std::string model = model_folder();
-  expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1, {"bad.jsonl:2"});
-  expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1, {"id.jsonl:1", "264"});
-  expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1, {"none.jsonl:1", "prompt"});
-  expect_error({"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
-               {"long.jsonl:1", "32"});
+  expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1,
+               {"bad.jsonl:2"});
+  expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1,
+               {"id.jsonl:1", "264"});
+  expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1,
+               {"none.jsonl:1", "prompt"});
+  expect_error(
+      {"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
+      {"long.jsonl:1", "32"});
 }
 
 TEST_F(CliTest, QuantizationTellsItsError) {
-  const std::string model = model_folder(), in = write("in.jsonl", "{\"text\": \"the cat sat on the log\"}\n{\"ids\": [1, 2, 3]}\n");
+  const std::string model = model_folder(),
+                    in = write("in.jsonl", "{\"text\": \"the cat sat on the log\"}\n{\"ids\": [1, 2, 3]}\n");
   const Finished done = run_hone({"quantization", "--model", model, "--in", in, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   for (const Json& row : rows(done.out)) {
@@ -130,37 +138,46 @@ TEST_F(CliTest, QuantizationTellsItsError) {
   }
   EXPECT_NE(run_hone({"quantization", "--model", model, "--in", in}).out.find("int8"), std::string::npos);
   expect_error({"quantization", "--model", model, "--in", in, "--max-length", "1"}, 2, {"--max-length is 1"});
-  expect_error({"generate", "--model", model, "--prompt", "the", "--quantization", "int4"}, 2, {"did you mean 'int8'", "none"});
+  expect_error({"generate", "--model", model, "--prompt", "the", "--quantization", "int4"}, 2,
+               {"did you mean 'int8'", "none"});
   const auto replies = [&](const char* quantization) {
-    return run_hone({"generate", "--model", model, "--prompt", "the", "--logprobs", "--json", "--quantization", quantization}).out;
+    return run_hone({"generate", "--model", model, "--prompt", "the", "--logprobs", "--json", "--quantization",
+                     quantization})
+        .out;
   };
   EXPECT_NE(replies("int8"), replies("none"));
   EXPECT_EQ(replies("fp8"), replies("fp8"));
 }
 
 TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndRefusesOneThatIsThere) {
-  const std::string model = model_folder(), out = (folder.path() / "exported").string(), half = (folder.path() / "half").string();
+  const std::string model = model_folder(), out = (folder.path() / "exported").string(),
+                    half = (folder.path() / "half").string();
   const Finished done = run_hone({"export", "--model", model, "--out", out});
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out, out + "\n");
   EXPECT_TRUE(read_file(fs::path(out) / "model.safetensors") == read_file(fs::path(model) / "model.safetensors"));
   ASSERT_EQ(run_hone({"export", "--model", model, "--out", half, "--dtype", "bf16"}).code, 0);
-  EXPECT_LT(fs::file_size(fs::path(half) / "model.safetensors"), 0.6 * static_cast<double>(fs::file_size(fs::path(out) / "model.safetensors")));
+  EXPECT_LT(fs::file_size(fs::path(half) / "model.safetensors"),
+            0.6 * static_cast<double>(fs::file_size(fs::path(out) / "model.safetensors")));
   const auto replies = [&](const std::string& from) {
-    return run_hone({"generate", "--model", from, "--prompt", "the", "--max-tokens", "4", "--temperature", "0", "--json", "--logprobs"}).out;
+    return run_hone({"generate", "--model", from, "--prompt", "the", "--max-tokens", "4", "--temperature", "0",
+                     "--json", "--logprobs"})
+        .out;
   };
   EXPECT_EQ(replies(out), replies(model));
   EXPECT_NE(replies(half), replies(model));
   EXPECT_FALSE(replies(half).empty());
   expect_error({"export", "--model", model, "--out", out}, 1, {out, "exists; give a new folder"});
   expect_error({"export", "--model", folder.path().string(), "--out", half + "2"}, 1, {folder.path().string()});
-  expect_error({"export", "--model", model, "--out", half + "2", "--dtype", "int8"}, 2, {"dtype must be auto, f32 or bf16"});
+  expect_error({"export", "--model", model, "--out", half + "2", "--dtype", "int8"}, 2,
+               {"dtype must be auto, f32 or bf16"});
 }
 
 TEST_F(CliTest, IdsNeedNoTokenizer) {
   const std::string model = model_folder();
   fs::remove(fs::path(model) / "tokenizer.json");
-  const std::string ids = write("ids.jsonl", "{\"ids\": [5, 6, 7]}\n"), text = write("text.jsonl", "{\"text\": \"a\"}\n");
+  const std::string ids = write("ids.jsonl", "{\"ids\": [5, 6, 7]}\n"),
+                    text = write("text.jsonl", "{\"text\": \"a\"}\n");
   EXPECT_EQ(run_hone({"score", "--model", model, "--in", ids}).code, 0);
   expect_error({"score", "--model", model, "--in", text}, 1, {"no tokenizer"});
 }
@@ -174,9 +191,9 @@ TEST_F(CliTest, TokenizerGoesThereAndBack) {
 }
 
 TEST_F(CliTest, RewardAddsScoreAndNote) {
-  const std::string in = write(
-      "r.jsonl",
-      "{\"prompt\": \"2+2\", \"completion\": \"it is 4\", \"answer\": \"4\"}\n{\"prompt\": \"2+2\", \"completion\": \"5\", \"answer\": \"4\"}\n");
+  const std::string in = write("r.jsonl",
+                               "{\"prompt\": \"2+2\", \"completion\": \"it is 4\", \"answer\": \"4\"}\n{\"prompt\": "
+                               "\"2+2\", \"completion\": \"5\", \"answer\": \"4\"}\n");
   const Finished done = run_hone({"reward", "--reward", "number", "--in", in, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(rows(done.out)[0].at("score").as_double(), 1);
@@ -200,7 +217,8 @@ done
   const std::string reward = "{kind = 'process', command = ['sh', '" + plugin + "']}";
   const Finished done = run_hone({"reward", "--reward", reward, "--in", in, "--json"});
   EXPECT_EQ(done.code, 1);
-  EXPECT_NE(done.err.find("1 of 600 rows could not be judged; the first, " + in + ":8: odd"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("1 of 600 rows could not be judged; the first, " + in + ":8: odd"), std::string::npos)
+      << done.err;
   ASSERT_EQ(rows(done.out).size(), 600u);
   EXPECT_TRUE(rows(done.out)[7].at("score").is_null());
   EXPECT_EQ(rows(done.out)[7].at("failed"), Json(true));
@@ -226,7 +244,8 @@ TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
 
 TEST_F(CliTest, UnwritableOutputsAreErrors) {
   const std::string model = model_folder(), in = write("in.jsonl", "{\"ids\": [5, 6]}\n");
-  expect_error({"score", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()}, 1, {"out.jsonl"});
+  expect_error({"score", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()},
+               1, {"out.jsonl"});
   const Finished full = run_hone({"score", "--model", model, "--in", in, "--out", "/dev/full"});
   EXPECT_EQ(full.code, 1);
   EXPECT_NE(full.err.find("/dev/full"), std::string::npos) << full.err;

@@ -26,7 +26,10 @@ class CommandCase : public ::testing::Test {
   // A model of random weights with a tokenizer of 300 tokens.
   std::string model_folder() {
     const std::string text = write("corpus.txt", "the cat sat on the mat and the dog sat on the log and so on and on");
-    EXPECT_EQ(run_hone({"tokenizer", "train", "--in", text, "--vocab-size", "264", "--out", (folder.path() / "model").string()}).code, 0);
+    EXPECT_EQ(run_hone({"tokenizer", "train", "--in", text, "--vocab-size", "264", "--out",
+                        (folder.path() / "model").string()})
+                  .code,
+              0);
     const std::unique_ptr<Model> model = make_model(JsonObject{{"model_type", "llama"},
                                                                {"hidden_size", 16},
                                                                {"intermediate_size", 32},
@@ -48,7 +51,8 @@ class CommandCase : public ::testing::Test {
   void expect_error(const std::vector<std::string>& arguments, int code, const std::vector<std::string>& words) const {
     const Finished done = run_hone(arguments);
     EXPECT_EQ(done.code, code) << done.err;
-    for (const std::string& word : words) EXPECT_NE(done.err.find(word), std::string::npos) << word << " in: " << done.err;
+    for (const std::string& word : words)
+      EXPECT_NE(done.err.find(word), std::string::npos) << word << " in: " << done.err;
   }
   static std::vector<Json> rows(const std::string& text) {
     std::vector<Json> out;

@@ -24,15 +24,21 @@ class DatasetTest : public ::testing::Test {
 
 TEST_F(DatasetTest, RowsComeInOrderWithTheirPlaceUpToTheLimit) {
   const RowSource source{
-      .files = {file("a.jsonl", "{\"x\": 1}\n\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .limit = 3};
+      .files = {file("a.jsonl", "{\"x\": 1}\n\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")},
+      .generator = {},
+      .limit = 3};
   std::vector<std::string> seen;
-  read_rows(source, [&](const Json& row, const std::string& where) { seen.push_back(row.at("x").dump() + " " + where); });
+  read_rows(source,
+            [&](const Json& row, const std::string& where) { seen.push_back(row.at("x").dump() + " " + where); });
   const std::string root = folder.path().string();
-  EXPECT_EQ(seen, (std::vector<std::string>{"1 " + root + "/a.jsonl:1", "2 " + root + "/a.jsonl:3", "3 " + root + "/b.jsonl:1"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"1 " + root + "/a.jsonl:1", "2 " + root + "/a.jsonl:3",
+                                            "3 " + root + "/b.jsonl:1"}));
 }
 
 TEST_F(DatasetTest, AnOffsetPassesOverRowsOfAllFilesAndTheLimitCountsFromThere) {
-  RowSource source{.files = {file("a.jsonl", "{\"x\": 1}\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")}, .generator = {}, .offset = 1};
+  RowSource source{.files = {file("a.jsonl", "{\"x\": 1}\n{\"x\": 2}\n"), file("b.jsonl", "{\"x\": 3}\n{\"x\": 4}\n")},
+                   .generator = {},
+                   .offset = 1};
   const auto seen = [&] {
     std::string out;
     read_rows(source, [&](const Json& row, const std::string&) { out += row.at("x").dump(); });
@@ -47,7 +53,8 @@ TEST_F(DatasetTest, AnOffsetPassesOverRowsOfAllFilesAndTheLimitCountsFromThere) 
 
 TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
   const auto read = [](std::vector<std::string> files) {
-    return error_of([&] { read_rows({.files = std::move(files), .generator = {}}, [](const Json&, const std::string&) {}); });
+    return error_of(
+        [&] { read_rows({.files = std::move(files), .generator = {}}, [](const Json&, const std::string&) {}); });
   };
   EXPECT_NE(read({file("list.jsonl", "[1]\n")}).find("list.jsonl:1: a row must be an object"), std::string::npos);
   EXPECT_NE(read({file("torn.jsonl", "{}\n{\"x\n")}).find("torn.jsonl:2:"), std::string::npos);
@@ -56,25 +63,28 @@ TEST_F(DatasetTest, RowsThatAreNoObjectsAndSourcesWithoutRowsAreErrors) {
 }
 
 TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
-  const SftSource source{
-      .rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}}, .prompt = "{q}", .completion = "{a}", .sample = {}};
+  const SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}},
+                         .prompt = "{q}",
+                         .completion = "{a}",
+                         .sample = {}};
   const Sample sample = load_sft(source, tokenizer).at(0);
   const std::vector<int32_t> prompt = tokenizer.encode_document("ab"), reply = tokenizer.encode(" c");
   const size_t ends = tokenizer.eos() ? 1 : 0;
   ASSERT_EQ(sample.tokens.size(), prompt.size() + reply.size() + ends);
   for (size_t t = 0; t < sample.tokens.size(); ++t) EXPECT_EQ(sample.mask[t], t < prompt.size() ? 0 : 1) << t;
   EXPECT_TRUE(std::equal(prompt.begin(), prompt.end(), sample.tokens.begin()));
-  EXPECT_TRUE(std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
+  EXPECT_TRUE(
+      std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
 }
 
 TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
-  SftSource source{
-      .rows = {.files = {file("a.jsonl",
-                              "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": \"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
-               .generator = {}},
-      .prompt = "{q}",
-      .completion = "{a}",
-      .sample = {.format = {}, .max_length = 8}};
+  SftSource source{.rows = {.files = {file("a.jsonl",
+                                           "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": "
+                                           "\"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
+                            .generator = {}},
+                   .prompt = "{q}",
+                   .completion = "{a}",
+                   .sample = {.format = {}, .max_length = 8}};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
   source.sample.too_long = "truncate";  // the third has nothing left to train on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
@@ -100,9 +110,10 @@ TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
 
 TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
   SftSource source{};
-  source.rows.files = {file("b.jsonl",
-                            "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
-                            "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
+  source.rows.files = {
+      file("b.jsonl",
+           "{\"messages\": [{\"role\": \"user\", \"content\": \"aa\"}, {\"role\": \"assistant\", \"content\": \"b\"}, "
+           "{\"role\": \"user\", \"content\": \"ca\"}, {\"role\": \"assistant\", \"content\": \"bb\"}]}\n")};
   source.sample.format.chat = "plain";
   const Sample whole = load_sft(source, tokenizer).at(0);
   source.assistant_only_loss = true;
@@ -123,10 +134,11 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
 TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
   const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
   SftSource source{};
-  source.rows.files = {file("c.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
-                                       "\n"
-                                       R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
-                                       R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})")};
+  source.rows.files = {file("c.jsonl",
+                            R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+                            "\n"
+                            R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )"
+                            R"({"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]})")};
   source.sample.format.chat = "template";
   EXPECT_EQ(load_sft(source, forgetful).size(), 2u);
   source.assistant_only_loss = true;
@@ -135,7 +147,9 @@ TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrain
 }
 
 TEST_F(DatasetTest, TasksKeepTheRowAndNeedNoAnswer) {
-  TaskSource source{.rows = {.files = {file("t.jsonl", R"({"q": "a b", "level": 3})")}, .generator = {}}, .prompt = "{q}.", .answer = ""};
+  TaskSource source{.rows = {.files = {file("t.jsonl", R"({"q": "a b", "level": 3})")}, .generator = {}},
+                    .prompt = "{q}.",
+                    .answer = ""};
   const Task task = load_tasks(source).at(0);
   EXPECT_EQ(task.prompt, "a b.");
   EXPECT_EQ(task.answer, "");

@@ -5,7 +5,9 @@
 namespace hone {
 namespace {
 
-std::string fill(std::string_view text, std::string_view row) { return fill_template(text, parse_json(row, "row"), "rows.jsonl:3"); }
+std::string fill(std::string_view text, std::string_view row) {
+  return fill_template(text, parse_json(row, "row"), "rows.jsonl:3");
+}
 
 std::string error_of(std::string_view text, std::string_view row) {
   try {
@@ -38,7 +40,8 @@ TEST(RowTemplate, AConditionalTextStandsOnlyBesideAMemberThatSaysSomething) {
 
 TEST(RowTemplate, AMissingMemberIsNamedWithItsRowAndWhatTheRowHas) {
   const std::string error = error_of("{promt}", R"({"prompt": "x", "answer": "y"})");
-  for (const char* part : {"rows.jsonl:3", "'promt'", "prompt, answer"}) EXPECT_NE(error.find(part), std::string::npos) << error;
+  for (const char* part : {"rows.jsonl:3", "'promt'", "prompt, answer"})
+    EXPECT_NE(error.find(part), std::string::npos) << error;
   EXPECT_NE(error_of("{a", R"({"a": 1})").find("without }"), std::string::npos);
 }
 

@@ -1,4 +1,5 @@
-// Runs that write replies while they learn: what they promise about their bits and about how old a reply is, and that they learn as well.
+// Runs that write replies while they learn: what they promise about their bits and about how old a reply is, and that
+// they learn as well.
 #include <signal.h>
 
 #include <chrono>
@@ -14,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::string> settings(int64_t max_staleness, std::vector<std::string> more = {}) {
-  more.insert(more.end(), {"stage.0.max_staleness=" + std::to_string(max_staleness), "stage.0.prompts_per_step=4", "stage.0.num_generations=4",
-                           "stage.0.steps=8", "stage.0.save_steps=1", "stage.0.save_total_limit=0"});
+  more.insert(more.end(),
+              {"stage.0.max_staleness=" + std::to_string(max_staleness), "stage.0.prompts_per_step=4",
+               "stage.0.num_generations=4", "stage.0.steps=8", "stage.0.save_steps=1", "stage.0.save_total_limit=0"});
   return more;
 }
 
@@ -33,7 +35,8 @@ TEST(AsyncRun, RepeatsBitForBitWithOneThreadAndWithTwoAndStaysWithinItsBound) {
   std::string before;
   for (const int64_t k : {0, 1, 2}) {
     SCOPED_TRACE(k);
-    const RecipeRun one(data, "rl/async", settings(k, {"threads=1"})), two(data, "rl/async", settings(k, {"threads=2"}));
+    const RecipeRun one(data, "rl/async", settings(k, {"threads=1"})),
+        two(data, "rl/async", settings(k, {"threads=2"}));
     EXPECT_TRUE(weights(one.path()) == weights(two.path()));
     EXPECT_EQ(one.values("reward"), two.values("reward"));
     EXPECT_FALSE(weights(one.path()) == before) << "the bound changes what is learned from";
@@ -80,9 +83,11 @@ TEST(AsyncRun, LearnsAsWellAsTheSynchronousRun) {
   HONE_SHARED_OR_SKIP(data, "data");
   std::vector<double> reached;
   for (const int64_t k : {0, 1, 2})
-    reached.push_back(RecipeRun(data, "rl/async", {concat("stage.0.max_staleness=", k), "stage.0.steps=40", "stage.0.lr_scheduler_type=constant"})
-                          .first_and_last("reward", 10)
-                          .second);
+    reached.push_back(
+        RecipeRun(data, "rl/async",
+                  {concat("stage.0.max_staleness=", k), "stage.0.steps=40", "stage.0.lr_scheduler_type=constant"})
+            .first_and_last("reward", 10)
+            .second);
   for (const double reward : reached) EXPECT_GT(reward, 0.8 * reached.front()) << testing::PrintToString(reached);
   EXPECT_GT(reached.front(), 0.06);
 }

@@ -1,4 +1,5 @@
-// A chat template whose end of turn is not the tokenizer's eos, from conversations to a served model: replies end with it everywhere.
+// A chat template whose end of turn is not the tokenizer's eos, from conversations to a served model: replies end with
+// it everywhere.
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/e2e/whole_run.h"
 
@@ -7,10 +8,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Like a base model with a template of its own: ChatML's tokens are there, and eos is <|endoftext|> (id 256). Earlier replies are written in another
-// way than the last one, as Qwen3's template does.
+// Like a base model with a template of its own: ChatML's tokens are there, and eos is <|endoftext|> (id 256). Earlier
+// replies are written in another way than the last one, as Qwen3's template does.
 const char* const kTemplate =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}:{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}:{% endif %}{{ "
+    "m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{{ '' }}{% endif %}";
 
 const char* const kRecipe = R"(
@@ -49,7 +51,8 @@ class ChatRun : public WholeRun {
     write("tokenizer/tokenizer_config.json", tokenizer.config().dump());
     std::string conversations, tasks;
     for (const char* question : {"a", "b", "c", "d"}) {
-      const std::string user = concat(R"({"role": "user", "content": ")", question, R"("})"), reply = R"({"role": "assistant", "content": "yes"})";
+      const std::string user = concat(R"({"role": "user", "content": ")", question, R"("})"),
+                        reply = R"({"role": "assistant", "content": "yes"})";
       conversations += "{\"messages\": [" + user + ", " + reply + ", " + user + ", " + reply + "]}\n";
       tasks += "{\"messages\": [" + user + "], \"answer\": \"yes\"}\n";
     }
@@ -82,37 +85,44 @@ TEST_F(ChatRun, RepliesEndWithTheTemplatesEndOfTurnFromTrainingToPairs) {
   EXPECT_GT(ended, 8u);  // "yes" and the end of turn have been learned
 
   const fs::path model = done / "checkpoints/grpo/step-2";
-  EXPECT_EQ(parse_json(read_file(model / "generation_config.json"), "generation_config").at("eos_token_id").dump(), "[256, 258]");
+  EXPECT_EQ(parse_json(read_file(model / "generation_config.json"), "generation_config").at("eos_token_id").dump(),
+            "[256, 258]");
 
   // A plain prompt ends there, too, and a folder without the saved list.
   fs::remove(model / "generation_config.json");
   const std::string prompt = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n";
-  const Finished generated =
-      run_hone({"generate", "--model", model.string(), "--prompt", prompt, "--max-tokens", "32", "--temperature", "0", "--json"});
+  const Finished generated = run_hone({"generate", "--model", model.string(), "--prompt", prompt, "--max-tokens", "32",
+                                       "--temperature", "0", "--json"});
   ASSERT_EQ(generated.code, 0) << generated.err;
   const Json reply = parse_json(generated.out, "generate");
   EXPECT_EQ(reply.at("finish_reason").as_string(), "stop");
   EXPECT_EQ(reply.at("ids").as_array().back().as_int(), 258);
   EXPECT_TRUE(reply.at("text").as_string().ends_with("yes")) << generated.out;
-  const Finished talk = run_hone({"chat", "--model", model.string(), "--temperature", "0", "--max-tokens", "32"}, {}, "a\nb\n");
+  const Finished talk =
+      run_hone({"chat", "--model", model.string(), "--temperature", "0", "--max-tokens", "32"}, {}, "a\nb\n");
   ASSERT_EQ(talk.code, 0) << talk.err;
   const size_t first = talk.out.find("yes\n> ");
   EXPECT_NE(first, std::string::npos) << talk.out;
   EXPECT_NE(talk.out.find("yes\n> ", first + 1), std::string::npos) << talk.out;
   const fs::path exported = folder.path() / "exported";
   ASSERT_EQ(run_hone({"export", "--model", model.string(), "--out", exported.string()}).code, 0);
-  EXPECT_EQ(parse_json(read_file(exported / "generation_config.json"), "generation_config").at("eos_token_id").dump(), "[256, 258]");
+  EXPECT_EQ(parse_json(read_file(exported / "generation_config.json"), "generation_config").at("eos_token_id").dump(),
+            "[256, 258]");
 
-  write("pairs.toml", with_folder("files = [\"FOLDER/tasks.jsonl\"]\nnum_generations = 6\nsampling = { temperature = 1.5, max_tokens = 32 }\n"
-                                  "reward = { kind = \"length\", limit = 9, target = 3 }\n"));
+  write("pairs.toml",
+        with_folder(
+            "files = [\"FOLDER/tasks.jsonl\"]\nnum_generations = 6\nsampling = { temperature = 1.5, max_tokens = 32 }\n"
+            "reward = { kind = \"length\", limit = 9, target = 3 }\n"));
   const fs::path pairs = folder.path() / "pairs.jsonl";
-  const Finished paired = run_hone({"pairs", (folder.path() / "pairs.toml").string(), "--model", model.string(), "--out", pairs.string()});
+  const Finished paired =
+      run_hone({"pairs", (folder.path() / "pairs.toml").string(), "--model", model.string(), "--out", pairs.string()});
   ASSERT_EQ(paired.code, 0) << paired.err;
   size_t count = 0;
   read_jsonl(pairs, [&](const Json& row, int64_t) {
     ++count;
     EXPECT_EQ(row.at("prompt").as_array().at(0).at("role").as_string(), "user");
-    for (const char* side : {"chosen", "rejected"}) EXPECT_EQ(row.at(side).as_array().at(0).at("role").as_string(), "assistant");
+    for (const char* side : {"chosen", "rejected"})
+      EXPECT_EQ(row.at(side).as_array().at(0).at("role").as_string(), "assistant");
   });
   EXPECT_GT(count, 0u);
 }
@@ -122,7 +132,9 @@ TEST_F(ChatRun, ARowWhoseRepliesCannotBeFoundIsNamed) {
   write("tokenizer/tokenizer_config.json", tokenizer.config().dump());
   const Finished failed = run_hone(arguments("refused"));
   EXPECT_EQ(failed.code, 1);
-  EXPECT_NE(failed.err.find("conversations.jsonl:1: chat template: the assistant's turn in message "), std::string::npos) << failed.err;
+  EXPECT_NE(failed.err.find("conversations.jsonl:1: chat template: the assistant's turn in message "),
+            std::string::npos)
+      << failed.err;
 }
 
 }  // namespace

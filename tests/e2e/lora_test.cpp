@@ -49,8 +49,8 @@ class LoraRunTest : public WholeRun {
  protected:
   LoraRunTest() : WholeRun(recipe) {}
   static std::string replies(const fs::path& model, bool exact = true) {
-    const Finished done = run_hone({"generate", "--model", model.string(), "--prompt", "3+4=", "--max-tokens", "8", "--temperature", "0", "--json",
-                                    exact ? "--logprobs" : "--ignore-eos"});
+    const Finished done = run_hone({"generate", "--model", model.string(), "--prompt", "3+4=", "--max-tokens", "8",
+                                    "--temperature", "0", "--json", exact ? "--logprobs" : "--ignore-eos"});
     EXPECT_EQ(done.code, 0) << done.err;
     return done.out;
   }
@@ -61,7 +61,8 @@ TEST_F(LoraRunTest, TrainsAdaptersOfThePretrainedModelAndMergesThem) {
   EXPECT_TRUE(fs::exists(checkpoints / "pretrain" / "step-8" / "model.safetensors"));
   EXPECT_FALSE(fs::exists(last / "model.safetensors"));
   const Json config = parse_json(read_file(last / "adapter_config.json"), "adapter_config.json");
-  EXPECT_EQ(fs::path(config.at("base_model_name_or_path").as_string()), fs::canonical(checkpoints / "pretrain" / "step-8"));
+  EXPECT_EQ(fs::path(config.at("base_model_name_or_path").as_string()),
+            fs::canonical(checkpoints / "pretrain" / "step-8"));
   const SafetensorsReader tensors(last / "adapter_model.safetensors");
   EXPECT_EQ(tensors.names().size(), 2u * 2 * 7);
   EXPECT_TRUE(tensors.contains("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"));
@@ -84,9 +85,11 @@ TEST_F(LoraRunTest, TrainsAdaptersOfThePretrainedModelAndMergesThem) {
   EXPECT_GE(first_rows, 1);
 
   // Merged, by the run and by hand, it says the same.
-  const Finished exported = run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()});
+  const Finished exported =
+      run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()});
   ASSERT_EQ(exported.code, 0) << exported.err;
-  EXPECT_TRUE(read_file(folder.path() / "merged" / "model.safetensors") == read_file(checkpoints / "again" / "merged" / "model.safetensors"));
+  EXPECT_TRUE(read_file(folder.path() / "merged" / "model.safetensors") ==
+              read_file(checkpoints / "again" / "merged" / "model.safetensors"));
   EXPECT_EQ(replies(last, false), replies(folder.path() / "merged", false));
   EXPECT_NE(replies(last), replies(checkpoints / "pretrain" / "step-8"));
   EXPECT_EQ(run_hone({"export", "--model", last.string(), "--out", (folder.path() / "merged").string()}).code, 1);
@@ -98,16 +101,19 @@ TEST_F(LoraRunTest, KilledAndResumedIsTheUninterruptedRun) {
   const fs::path whole = run("whole");
   kill_and_resume(arguments("killed"), folder.path() / "killed", "grpo/step-2");
   for (const std::string stage : {"grpo/step-6/", "again/step-4/"})
-    expect_same_checkpoints(whole, folder.path() / "killed", {stage + "adapter_model.safetensors", stage + "trainer/trainer.safetensors"});
+    expect_same_checkpoints(whole, folder.path() / "killed",
+                            {stage + "adapter_model.safetensors", stage + "trainer/trainer.safetensors"});
 }
 
 // An adapter's folder is where another run starts: it goes on training the adapter, without being told of model.lora.
 TEST_F(LoraRunTest, AnAdapterIsAStart) {
   const fs::path last = run("whole") / "checkpoints" / "again" / "step-4";
-  std::ofstream(folder.path() / "next.toml") << "[model]\npath = \"" << last.string()
-                                             << "\"\n[[stage]]\nkind = \"sft\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\n"
-                                                "prompt = \"{prompt}\"\ncompletion = \"{answer}\"\nsteps = 2\nbatch_size = 4\n";
-  const Finished done = run_hone({"run", (folder.path() / "next.toml").string(), "runs=" + folder.path().string(), "name=next"});
+  std::ofstream(folder.path() / "next.toml")
+      << "[model]\npath = \"" << last.string()
+      << "\"\n[[stage]]\nkind = \"sft\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\n"
+         "prompt = \"{prompt}\"\ncompletion = \"{answer}\"\nsteps = 2\nbatch_size = 4\n";
+  const Finished done =
+      run_hone({"run", (folder.path() / "next.toml").string(), "runs=" + folder.path().string(), "name=next"});
   ASSERT_EQ(done.code, 0) << done.err;
   const fs::path out = folder.path() / "next" / "checkpoints" / "sft" / "step-2";
   EXPECT_TRUE(fs::exists(out / "adapter_model.safetensors"));
@@ -128,7 +134,8 @@ TEST_F(LoraRunTest, ARewardModelIsAnAdapterWithItsHead) {
   const SafetensorsReader rewarder(checkpoints / "reward_model" / "step-20" / "adapter_model.safetensors");
   ASSERT_TRUE(rewarder.contains("base_model.model.score.weight"));
   float largest = 0;
-  for (const float weight : rewarder.at("base_model.model.score.weight").as<float>()) largest = std::max(largest, std::fabs(weight));
+  for (const float weight : rewarder.at("base_model.model.score.weight").as<float>())
+    largest = std::max(largest, std::fabs(weight));
   EXPECT_GT(largest, 0);
   const SafetensorsReader policy(checkpoints / "dpo" / "step-3" / "adapter_model.safetensors");
   EXPECT_FALSE(policy.contains("base_model.model.score.weight"));
@@ -146,7 +153,8 @@ TEST(LoraRecipes, SftAndDpoOnRealRowsAndGrpo) {
   HONE_SHARED_OR_SKIP(data, "data");
   const RecipeRun sft(data, "lora_sft", {"stage.sft.steps=20"});
   EXPECT_LT(sft.values("loss").back(), 0.85 * sft.values("loss").front());
-  const RecipeRun dpo(data, "preference/dpo_lora", {"stage.sft.steps=10", "stage.dpo.steps=12", "stage.dpo.limit=200", "stage.dpo.max_length=96"});
+  const RecipeRun dpo(data, "preference/dpo_lora",
+                      {"stage.sft.steps=10", "stage.dpo.steps=12", "stage.dpo.limit=200", "stage.dpo.max_length=96"});
   EXPECT_NEAR(dpo.values("rewards/margins").front(), 0, 1e-6);  // the policy is the reference yet
   EXPECT_GT(dpo.first_and_last("rewards/margins", 4).second, dpo.first_and_last("rewards/margins", 4).first);
   EXPECT_LT(dpo.values("eval_loss").back(), std::log(2.0));

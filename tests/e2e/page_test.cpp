@@ -18,7 +18,8 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   const TemporaryFolder folder;
   TinyModel().save(folder.path() / "tiny");
   std::ofstream(folder.path() / "keys") << "secret\n";
-  const Process serving({"serve", "--model", (folder.path() / "tiny").string(), "--port", "0", "--api-key-file", (folder.path() / "keys").string()});
+  const Process serving({"serve", "--model", (folder.path() / "tiny").string(), "--port", "0", "--api-key-file",
+                         (folder.path() / "keys").string()});
   const int64_t port = serving.port();
 
   Browser browser(*program, concat("http://127.0.0.1:", port, "/"));
@@ -40,17 +41,20 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   browser.click("#write");
   ASSERT_TRUE(soon([&] { return text_of("#status").find("ended by") != std::string::npos; })) << text_of("#status");
 
-  const HttpAnswer asked =
-      HttpClient(port).post("/v1/completions", concat(R"({"max_tokens": 7, "seed": 5, "logprobs": 3, "echo": true, "prompt": ")", prompt, "\"}"),
-                            "Authorization: Bearer secret\r\n");
+  const HttpAnswer asked = HttpClient(port).post(
+      "/v1/completions",
+      concat(R"({"max_tokens": 7, "seed": 5, "logprobs": 3, "echo": true, "prompt": ")", prompt, "\"}"),
+      "Authorization: Bearer secret\r\n");
   const Json logprobs = parse_json(asked.body, "answer").at("choices").as_array()[0].at("logprobs");
   const JsonArray& logp = logprobs.at("token_logprobs").as_array();
   ASSERT_GT(logp.size(), prompt.size());
   ASSERT_EQ(count(".token"), static_cast<int64_t>(logp.size()));
   EXPECT_EQ(count(".token.prompt"), static_cast<int64_t>(prompt.size()));
   EXPECT_EQ(count("img"), 0);  // what the model or its user writes is text
-  const Json shown = browser.evaluate("[...document.querySelectorAll('.token')].map(t => Number(t.dataset.probability))");
-  for (size_t t = 1; t < logp.size(); ++t) EXPECT_NEAR(shown.as_array()[t].as_double(), std::exp(logp[t].as_double()), 1e-12) << t;
+  const Json shown =
+      browser.evaluate("[...document.querySelectorAll('.token')].map(t => Number(t.dataset.probability))");
+  for (size_t t = 1; t < logp.size(); ++t)
+    EXPECT_NEAR(shown.as_array()[t].as_double(), std::exp(logp[t].as_double()), 1e-12) << t;
   EXPECT_EQ(text_of(".token"), "<");
 
   browser.point_at(".token:nth-child(3)");
@@ -62,9 +66,13 @@ TEST(PageTest, APromptGetsTokensWithTheirProbabilities) {
   browser.point_at(".token:nth-child(2)");
   EXPECT_EQ(text_of("#token tr.drawn td"), "\"g\"");  // a click keeps it
 
-  browser.evaluate("document.querySelector('#kind').value = 'chat/completions'; document.querySelector('#kind').dispatchEvent(new Event('change'))");
+  browser.evaluate(
+      "document.querySelector('#kind').value = 'chat/completions'; document.querySelector('#kind').dispatchEvent(new "
+      "Event('change'))");
   browser.click("#write");
-  ASSERT_TRUE(soon([&] { return text_of("#status").find("ended by") != std::string::npos && count(".token.prompt") == 0; })) << text_of("#status");
+  ASSERT_TRUE(soon([&] {
+    return text_of("#status").find("ended by") != std::string::npos && count(".token.prompt") == 0;
+  })) << text_of("#status");
   EXPECT_GT(count(".token"), 0);
   for (const std::string& complaint : browser.complaints())
     EXPECT_NE(complaint.find("401"), std::string::npos) << complaint;  // before there was a key

@@ -1,5 +1,5 @@
-// SFT's options and the preference objectives on real rows, as a user runs their recipes: losses fall, chosen parts from rejected, and a run that is
-// killed ends in the same bits.
+// SFT's options and the preference objectives on real rows, as a user runs their recipes: losses fall, chosen parts
+// from rejected, and a run that is killed ends in the same bits.
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/whole_run.h"
 
@@ -9,11 +9,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // A run that is killed once a step of its last stage is saved, and then goes on, ends as one that was left alone.
-void expect_resumed(const fs::path& data, const std::string& recipe, const std::string& stage, const std::vector<std::string>& overrides, int step) {
+void expect_resumed(const fs::path& data, const std::string& recipe, const std::string& stage,
+                    const std::vector<std::string>& overrides, int step) {
   const RecipeRun whole(data, recipe, overrides);
   const TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
-  kill_and_resume(RecipeRun::arguments(recipe, folder.path(), overrides), run, concat(stage, "/step-", step), {"HONE_DATA=" + data.string()});
+  kill_and_resume(RecipeRun::arguments(recipe, folder.path(), overrides), run, concat(stage, "/step-", step),
+                  {"HONE_DATA=" + data.string()});
   expect_same_rows(whole.path() / "metrics.jsonl", run / "metrics.jsonl");
   const auto kept = [](const fs::path& path) {
     return parse_json(read_file(path / "run.json"), "run.json").at("stages").as_array().back().at("kept_step").as_int();
@@ -30,7 +32,8 @@ class PreferenceRecipes : public ::testing::Test {
     return run.path() / "checkpoints" / "sft" / "step-60";
   }
   static RecipeRun from_start(const fs::path& data, const std::string& name, std::vector<std::string> overrides) {
-    overrides.insert(overrides.begin(), {"model.path=" + start(data).string(), "stage.sft.steps=1", "stage.sft.learning_rate=0"});
+    overrides.insert(overrides.begin(),
+                     {"model.path=" + start(data).string(), "stage.sft.steps=1", "stage.sft.learning_rate=0"});
     return {data, name, overrides};
   }
   static void expect_learns(const RecipeRun& run) {
@@ -63,7 +66,8 @@ TEST_F(PreferenceRecipes, ReferenceLogProbsAheadOrWhenNeededGiveTheSameBits) {
   const std::vector<std::string> common = {"stage.dpo.steps=10", "stage.dpo.limit=100"};
   std::vector<std::string> ahead = common;
   ahead.push_back("stage.dpo.precompute_ref_log_probs=true");
-  const RecipeRun live = from_start(data, "preference/dpo", common), precomputed = from_start(data, "preference/dpo", ahead);
+  const RecipeRun live = from_start(data, "preference/dpo", common),
+                  precomputed = from_start(data, "preference/dpo", ahead);
   EXPECT_EQ(live.values("loss"), precomputed.values("loss"));
   EXPECT_EQ(live.values("eval_loss"), precomputed.values("eval_loss"));
   expect_same_checkpoints(live.path(), precomputed.path(), {"dpo/step-10/model.safetensors"});
@@ -71,10 +75,11 @@ TEST_F(PreferenceRecipes, ReferenceLogProbsAheadOrWhenNeededGiveTheSameBits) {
 
 TEST_F(PreferenceRecipes, SimpoAndOrpoLearnWithoutAReference) {
   HONE_SHARED_OR_SKIP(data, "data");
-  expect_learns(from_start(
-      data, "preference/simpo",
-      {"stage.simpo.steps=20", "stage.simpo.limit=200", "stage.simpo.max_length=96", "stage.simpo.eval_steps=5", "stage.simpo.learning_rate=1e-3"}));
-  const RecipeRun orpo(data, "preference/orpo", {"stage.orpo.steps=30", "stage.orpo.limit=300", "stage.orpo.max_length=128"});
+  expect_learns(from_start(data, "preference/simpo",
+                           {"stage.simpo.steps=20", "stage.simpo.limit=200", "stage.simpo.max_length=96",
+                            "stage.simpo.eval_steps=5", "stage.simpo.learning_rate=1e-3"}));
+  const RecipeRun orpo(data, "preference/orpo",
+                       {"stage.orpo.steps=30", "stage.orpo.limit=300", "stage.orpo.max_length=128"});
   EXPECT_LT(orpo.first_and_last("nll_loss", 5).second, orpo.first_and_last("nll_loss", 5).first - 1);
   EXPECT_LT(orpo.values("eval_loss").back(), orpo.values("loss").front() - 1);
 }
@@ -82,7 +87,8 @@ TEST_F(PreferenceRecipes, SimpoAndOrpoLearnWithoutAReference) {
 TEST_F(PreferenceRecipes, KtoLearnsFromSingleReplies) {
   HONE_SHARED_OR_SKIP(data, "data");
   const RecipeRun kto =
-      from_start(data, "preference/kto", {"stage.kto.steps=16", "stage.kto.limit=300", "stage.kto.max_length=96", "stage.kto.eval_steps=4"});
+      from_start(data, "preference/kto",
+                 {"stage.kto.steps=16", "stage.kto.limit=300", "stage.kto.max_length=96", "stage.kto.eval_steps=4"});
   EXPECT_GT(kto.first_and_last("rewards/margins", 5).second, kto.first_and_last("rewards/margins", 5).first + 0.1);
   EXPECT_LT(kto.values("eval_loss").back(), kto.values("eval_loss").front());
   EXPECT_EQ(kto.values("kl").front(), 0);  // the policy is the reference yet
@@ -110,17 +116,20 @@ TEST(RewardModelRecipe, KilledAndResumedIsTheUninterruptedRun) {
 
 TEST(RewardModelRecipe, ItsScoresTellChosenFromRejectedAndAreARewardOfRl) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const RecipeRun trained(data, "preference/reward_model",
-                          {"stage.reward_model.steps=40", "stage.reward_model.limit=400", "stage.reward_model.max_length=128"});
+  const RecipeRun trained(
+      data, "preference/reward_model",
+      {"stage.reward_model.steps=40", "stage.reward_model.limit=400", "stage.reward_model.max_length=128"});
   EXPECT_GT(trained.first_and_last("accuracy", 5).second, 0.75);
   EXPECT_GT(trained.values("eval_accuracy").back(), 0.7);
   const fs::path folder = trained.path() / "checkpoints" / "reward_model" / "step-40";
-  EXPECT_EQ(parse_json(read_file(folder / "config.json"), "config.json").at("architectures").as_array().at(0).as_string(),
-            "LlamaForSequenceClassification");
+  EXPECT_EQ(
+      parse_json(read_file(folder / "config.json"), "config.json").at("architectures").as_array().at(0).as_string(),
+      "LlamaForSequenceClassification");
   const RecipeRun policy(
       data, "preference/dpo",
       {"stage=[{kind = 'rl', name = 'grpo', files = ['" + (data / "sft" / "rasbt_instruction_1100.jsonl").string() +
-       "'], prompt = '{instruction}', answer = '', prompts_per_step = 2, num_generations = 3, steps = 2, sampling = {max_tokens = 8}, "
+       "'], prompt = '{instruction}', answer = '', prompts_per_step = 2, num_generations = 3, steps = 2, sampling = "
+       "{max_tokens = 8}, "
        "reward = {kind = 'reward_model', path = '" +
        folder.string() + "'}}]"});
   ASSERT_EQ(policy.values("rewards/reward_model/mean").size(), 2u);
@@ -128,9 +137,9 @@ TEST(RewardModelRecipe, ItsScoresTellChosenFromRejectedAndAreARewardOfRl) {
 }
 
 // Learns too fast for long: the loss on what is held out turns.
-const std::vector<std::string> hasty = {"stage.sft.steps=200",    "stage.sft.limit=120",          "stage.sft.eval_steps=4",
-                                        "stage.sft.save_steps=3", "stage.sft.learning_rate=2e-2", "stage.sft.max_length=128",
-                                        "stage.sft.batch_size=4"};
+const std::vector<std::string> hasty = {
+    "stage.sft.steps=200",          "stage.sft.limit=120",      "stage.sft.eval_steps=4", "stage.sft.save_steps=3",
+    "stage.sft.learning_rate=2e-2", "stage.sft.max_length=128", "stage.sft.batch_size=4"};
 
 TEST(SftOptions, TheStageEndsOnceWhatIsHeldOutIsNoLongerLearntAndLeavesItsBest) {
   HONE_SHARED_OR_SKIP(data, "data");
@@ -143,9 +152,11 @@ TEST(SftOptions, TheStageEndsOnceWhatIsHeldOutIsNoLongerLearntAndLeavesItsBest) 
   EXPECT_LT(stage.at("steps").as_int(), 200);
   EXPECT_EQ(stage.at("kept_step").as_int(), 4 * best);
   EXPECT_EQ(static_cast<int64_t>(losses.size()), best + 2);  // early_stopping_patience
-  EXPECT_TRUE(fs::exists(run.path() / "checkpoints" / "sft" / ("step-" + std::to_string(4 * best)) / "model.safetensors"));
+  EXPECT_TRUE(
+      fs::exists(run.path() / "checkpoints" / "sft" / ("step-" + std::to_string(4 * best)) / "model.safetensors"));
   double before = 0;
-  for (const double tokens : run.values("num_tokens")) {  // a step is packed until the next sample, of up to max_length, has no room in 4 * 128
+  for (const double tokens : run.values(
+           "num_tokens")) {  // a step is packed until the next sample, of up to max_length, has no room in 4 * 128
     EXPECT_LE(tokens - before, 4 * 128);
     EXPECT_GT(tokens - before, 3 * 128);
     before = tokens;
@@ -159,8 +170,9 @@ TEST(SftOptions, KilledAndResumedIsTheUninterruptedRun) {
 
 TEST(SftOptions, TokensWeighedByTheirProbabilityAreLearntToo) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const RecipeRun run(data, "sft_options",
-                      {"stage.sft.loss_type=dft", "stage.sft.steps=30", "stage.sft.limit=300", "stage.sft.early_stopping_patience=0"});
+  const RecipeRun run(
+      data, "sft_options",
+      {"stage.sft.loss_type=dft", "stage.sft.steps=30", "stage.sft.limit=300", "stage.sft.early_stopping_patience=0"});
   EXPECT_EQ(run.values("loss").size(), 30u);
   EXPECT_FALSE(run.values("eval_loss").empty());
 }

@@ -1,4 +1,5 @@
-// The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation gave, training learns.
+// The recipes and tasks on real data, as a user runs them: real weights give the figures an independent implementation
+// gave, training learns.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -34,7 +35,8 @@ Json hone_json(const fs::path& data, const std::vector<std::string>& arguments) 
 TEST(RealWeights, EvalGivesTheNatsPerTokenOfAnIndependentForward) {
   HONE_SHARED_OR_SKIP(data, "data");
   const Json expected = reference_row(data, "val_nll");
-  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", "tinystories", "--limit", "60", "--json"});
+  const Json result =
+      hone_json(data, {"eval", "--model", stories(data), "--task", "tinystories", "--limit", "60", "--json"});
   const Json& metrics = result.at("metrics");
   EXPECT_EQ(metrics.at("predicted_tokens").as_double(), expected.at("tokens").as_double());
   EXPECT_NEAR(metrics.at("nats_per_token").as_double(), expected.at("mean_nll").as_double(), 1e-4);
@@ -49,8 +51,9 @@ TEST(RealWeights, GenerateTellsTheGreedyStory) {
   story.erase(story.begin(), story.begin() + static_cast<std::ptrdiff_t>(prompt.size()));
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "prompts.jsonl") << Json(JsonObject{{"ids", prompt}}).dump() << "\n";
-  const Json reply = hone_json(data, {"generate", "--model", stories(data), "--prompts", (folder.path() / "prompts.jsonl").string(), "--temperature",
-                                      "0", "--max-tokens", std::to_string(story.size()), "--json"});
+  const Json reply =
+      hone_json(data, {"generate", "--model", stories(data), "--prompts", (folder.path() / "prompts.jsonl").string(),
+                       "--temperature", "0", "--max-tokens", std::to_string(story.size()), "--json"});
   EXPECT_EQ(reply.at("ids"), Json(story));
 }
 
@@ -62,8 +65,9 @@ TEST(RealTasks, AllOfGsm8kFromStartToReport) {
   ASSERT_NE(longest, std::string::npos);
   std::ofstream(folder.path() / "short.toml") << task.replace(longest, 16, "max_tokens = 3");
   const fs::path out = folder.path() / "evaluation";
-  const Json result = hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(), "--num-fewshot", "0",
-                                       "--out", out.string(), "--json"});
+  const Json result =
+      hone_json(data, {"eval", "--model", stories(data), "--task", (folder.path() / "short.toml").string(),
+                       "--num-fewshot", "0", "--out", out.string(), "--json"});
   EXPECT_EQ(result.at("num_problems").as_int(), 1319);
   EXPECT_EQ(result.at("ci95").as_array().size(), 2u);
   int64_t right = 0, rows = 0;
@@ -81,30 +85,34 @@ TEST(RealRecipes, SftOnInstructionsLowersTheLossAndDpoTellsChosenFromRejected) {
   const RecipeRun sft(data, "rasbt_sft", {"stage.sft.steps=60"});
   const auto [loss_before, loss_after] = sft.first_and_last("loss", 5);
   EXPECT_LT(loss_after, loss_before - 1);
-  const RecipeRun dpo(data, "rasbt_dpo", {"stage.dpo.steps=40", "model.path=" + (sft.path() / "checkpoints" / "sft" / "step-60").string()});
+  const RecipeRun dpo(
+      data, "rasbt_dpo",
+      {"stage.dpo.steps=40", "model.path=" + (sft.path() / "checkpoints" / "sft" / "step-60").string()});
   EXPECT_GT(dpo.first_and_last("rewards/accuracies", 10).second, 0.75);
   EXPECT_GT(dpo.first_and_last("rewards/margins", 10).second, 0.5);
 }
 
 TEST(RealRecipes, GrpoRaisesTheRewardFromRandomWeights) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const RecipeRun grpo(data, "digit_completion", {"stage.grpo.steps=30", "stage.grpo.lr_scheduler_type=constant", "eval=[]"});
+  const RecipeRun grpo(data, "digit_completion",
+                       {"stage.grpo.steps=30", "stage.grpo.lr_scheduler_type=constant", "eval=[]"});
   const auto [before, after] = grpo.first_and_last("reward", 10);
   EXPECT_LT(grpo.first_and_last("reward", 2).first, 0.03);
   EXPECT_GT(after, before + 0.05);
   EXPECT_EQ(grpo.first_and_last("sampling/sampling_logp_difference/max", 15), std::pair(0.0, 0.0));
 }
 
-// Matrix products borrow the stack register; a handler's frame there would break the heap. One signal stops the run at the end of its step, a second
-// one ends the process at once and by that signal alone.
+// Matrix products borrow the stack register; a handler's frame there would break the heap. One signal stops the run at
+// the end of its step, a second one ends the process at once and by that signal alone.
 TEST(RealRecipes, SignalsInTheMiddleOfAStepStopTheRunAndNothingElse) {
   HONE_SHARED_OR_SKIP(data, "data");
   for (const int signals : {1, 2}) {
     const TemporaryFolder folder;
-    Process process(
-        {"run", (source_folder() / "configs" / "digit_completion.toml").string(), "runs=" + folder.path().string(), "name=run", "eval=[]"},
-        {"HONE_DATA=" + data.string()});
-    for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    Process process({"run", (source_folder() / "configs" / "digit_completion.toml").string(),
+                     "runs=" + folder.path().string(), "name=run", "eval=[]"},
+                    {"HONE_DATA=" + data.string()});
+    for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
     for (int i = 0; i < signals; ++i) {
       process.signal(SIGTERM);
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -125,8 +133,9 @@ TEST(RealRecipes, SftSpeaksAChatFormatOfTheRecipe) {
 TEST(RealRecipes, PretrainingOnStoriesLowersBitsPerByte) {
   HONE_SHARED_OR_SKIP(data, "data");
   const RecipeRun run(data, "tinystories",
-                      {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64", "model.num_attention_heads=2",
-                       "model.intermediate_size=160", "model.num_hidden_layers=2", "model.initializer_range=0.12", "eval.0.limit=40"});
+                      {"stage.pretrain.steps=25", "stage.pretrain.warmup_steps=5", "model.hidden_size=64",
+                       "model.num_attention_heads=2", "model.intermediate_size=160", "model.num_hidden_layers=2",
+                       "model.initializer_range=0.12", "eval.0.limit=40"});
   const auto [before, after] = run.first_and_last("eval/tinystories/bits_per_byte", 1);
   EXPECT_LT(after, before - 0.5);
 }

@@ -15,8 +15,10 @@ namespace hone::test {
 class RecipeRun {
  public:
   // The command that runs it as `folder`/run.
-  static std::vector<std::string> arguments(const std::string& name, const std::filesystem::path& folder, const std::vector<std::string>& overrides) {
-    std::vector<std::string> out = {"run", (source_folder() / "configs" / (name + ".toml")).string(), "runs=" + folder.string(), "name=run"};
+  static std::vector<std::string> arguments(const std::string& name, const std::filesystem::path& folder,
+                                            const std::vector<std::string>& overrides) {
+    std::vector<std::string> out = {"run", (source_folder() / "configs" / (name + ".toml")).string(),
+                                    "runs=" + folder.string(), "name=run"};
     out.insert(out.end(), overrides.begin(), overrides.end());
     return out;
   }

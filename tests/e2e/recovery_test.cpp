@@ -1,4 +1,5 @@
-// A run folder and the processes that work on it: one at a time, whatever signal ended the one before; and only with the recipe it was begun with.
+// A run folder and the processes that work on it: one at a time, whatever signal ended the one before; and only with
+// the recipe it was begun with.
 #include "tests/e2e/whole_run.h"
 
 namespace hone::test {
@@ -41,7 +42,8 @@ class RecoveryTest : public WholeRun {
   int64_t newest() const {
     int64_t most = 0;
     for (const auto& entry : fs::directory_iterator(at() / "checkpoints/pretrain"))
-      if (const std::string name = entry.path().filename(); name.starts_with("step-") && entry.path().extension().empty())
+      if (const std::string name = entry.path().filename();
+          name.starts_with("step-") && entry.path().extension().empty())
         most = std::max<int64_t>(most, std::stoll(name.substr(5)));
     return most;
   }

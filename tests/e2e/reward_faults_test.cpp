@@ -1,4 +1,5 @@
-// Runs whose reward is a program that dies: again and again, or for good. Nothing that was drawn is lost, and no score is made up.
+// Runs whose reward is a program that dies: again and again, or for good. Nothing that was drawn is lost, and no score
+// is made up.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -27,8 +28,8 @@ sampling = { max_tokens = 8 }
 reward = { kind = "process", command = ["python3", "${HONE_TEST_FOLDER}/judge.py"], retries = 1, workers = 2 }
 )");
 
-// Scores a reply by its length. With a file "fragile" beside it it is killed by the first call for each prompt, in the middle of an answer; with a
-// file "gone" it ends at once.
+// Scores a reply by its length. With a file "fragile" beside it it is killed by the first call for each prompt, in the
+// middle of an answer; with a file "gone" it ends at once.
 constexpr const char* judge = R"(
 import hashlib, json, os, signal, sys
 here = os.path.dirname(__file__) + "/"
@@ -67,7 +68,8 @@ TEST_F(RewardFaultsTest, OneThatIsKilledByItsCallsIsAskedAgainWithTheSameBits) {
   std::ofstream(folder.path() / "fragile").close();
   const fs::path fragile = run("fragile_run", environment());
   int64_t died = 0;
-  for (const auto& entry : fs::directory_iterator(folder.path())) died += entry.path().filename().string().starts_with("died-");
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    died += entry.path().filename().string().starts_with("died-");
   EXPECT_GT(died, 5);
   expect_same_bits(steady, fragile);
 }

@@ -1,5 +1,6 @@
-// Every recipe of configs/rl on the rows it names, for a few steps: it runs, its log is of finite numbers and has what the recipe is about, the
-// sampler's log-probs are the learner's, and the state that an objective and a critic have is resumed.
+// Every recipe of configs/rl on the rows it names, for a few steps: it runs, its log is of finite numbers and has what
+// the recipe is about, the sampler's log-probs are the learner's, and the state that an objective and a critic have is
+// resumed.
 #include <cmath>
 #include <map>
 
@@ -36,14 +37,16 @@ TEST(RlRecipes, EachRunsOnRealRows) {
     read_jsonl(run.path() / "metrics.jsonl", [](const Json& row, int64_t) {
       for (const auto& [metric, value] : row.as_object()) EXPECT_TRUE(std::isfinite(value.as_double())) << metric;
     });
-    const size_t on_policy = name == "async" ? 1 : 2;  // steps whose replies were drawn by the weights that learn: they weigh 1
+    const size_t on_policy =
+        name == "async" ? 1 : 2;  // steps whose replies were drawn by the weights that learn: they weigh 1
     const auto expect = [&](const std::string& of, double value) {
       std::vector<double> values = run.values(of);
       values.resize(std::min(on_policy, values.size()));
       EXPECT_EQ(values, std::vector<double>(values.size(), value)) << of;
     };
     expect("sampling/sampling_logp_difference/max", 0);
-    for (const char* bound : {"min", "mean", "max"}) expect(std::string("sampling/importance_sampling_ratio/") + bound, 1);
+    for (const char* bound : {"min", "mean", "max"})
+      expect(std::string("sampling/importance_sampling_ratio/") + bound, 1);
     if (const auto metric = metrics.find(name); metric != metrics.end()) {
       EXPECT_FALSE(run.values(metric->second).empty()) << metric->second;
     }
@@ -53,7 +56,8 @@ TEST(RlRecipes, EachRunsOnRealRows) {
 TEST(RlRecipes, AnObjectiveThatAcceptsNothingLeavesTheWeightsAlone) {
   HONE_SHARED_OR_SKIP(data, "data");
   std::vector<std::string> overrides = few;
-  overrides.insert(overrides.end(), {"stage.0.weight=accept", "stage.0.threshold=2.0", "stage.0.mini_batches=3", "stage.0.weight_decay=0.0"});
+  overrides.insert(overrides.end(), {"stage.0.weight=accept", "stage.0.threshold=2.0", "stage.0.mini_batches=3",
+                                     "stage.0.weight_decay=0.0"});
   const RecipeRun run(data, "rl/rft", overrides);
   EXPECT_EQ(run.values("rft/accepted"), std::vector<double>(2, 0.0));
   EXPECT_EQ(run.values("loss"), std::vector<double>(2, 0.0));
@@ -63,17 +67,20 @@ TEST(RlRecipes, AnObjectiveThatAcceptsNothingLeavesTheWeightsAlone) {
 // An adaptive KL weight and a critic's trunk, head and optimizer are part of the checkpoint.
 TEST(RlRecipes, PpoKilledAndResumedIsTheUninterruptedRun) {
   HONE_SHARED_OR_SKIP(data, "data");
-  const std::vector<std::string> overrides = {"stage.0.steps=6", "stage.0.prompts_per_step=4", "stage.0.save_steps=2", "stage.0.save_total_limit=0",
-                                              "stage.0.horizon=50"};
+  const std::vector<std::string> overrides = {"stage.0.steps=6", "stage.0.prompts_per_step=4", "stage.0.save_steps=2",
+                                              "stage.0.save_total_limit=0", "stage.0.horizon=50"};
   const RecipeRun whole(data, "rl/ppo_separate_critic", overrides);
   const TemporaryFolder folder;
   const std::filesystem::path run = folder.path() / "run";
-  kill_and_resume(RecipeRun::arguments("rl/ppo_separate_critic", folder.path(), overrides), run, "ppo/step-2", {"HONE_DATA=" + data.string()});
+  kill_and_resume(RecipeRun::arguments("rl/ppo_separate_critic", folder.path(), overrides), run, "ppo/step-2",
+                  {"HONE_DATA=" + data.string()});
   std::vector<double> weights;
-  read_jsonl(run / "metrics.jsonl", [&](const Json& row, int64_t) { weights.push_back(row.at("objective/kl_coef").as_double()); });
+  read_jsonl(run / "metrics.jsonl",
+             [&](const Json& row, int64_t) { weights.push_back(row.at("objective/kl_coef").as_double()); });
   EXPECT_EQ(weights, whole.values("objective/kl_coef"));
   EXPECT_NE(weights.front(), weights.back());
-  expect_same_checkpoints(run, whole.path(), {"ppo/step-6/model.safetensors", "ppo/step-6/trainer/trainer.safetensors"});
+  expect_same_checkpoints(run, whole.path(),
+                          {"ppo/step-6/model.safetensors", "ppo/step-6/trainer/trainer.safetensors"});
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ class RunTest : public WholeRun {
 void expect_same_bits(const fs::path& a, const fs::path& b) {
   for (const char* log : {"metrics.jsonl", "samples.jsonl"}) expect_same_rows(a / log, b / log);
   for (const std::string stage : {"pretrain/step-12/", "grpo/step-10/"})
-    expect_same_checkpoints(a, b, {stage + "model.safetensors", stage + "trainer/trainer.safetensors", stage + "tokenizer.json"});
+    expect_same_checkpoints(
+        a, b, {stage + "model.safetensors", stage + "trainer/trainer.safetensors", stage + "tokenizer.json"});
 }
 
 TEST_F(RunTest, RepeatsBitForBitWithOneThreadAndWithTwo) {
@@ -73,7 +74,8 @@ TEST_F(RunTest, OnPolicyLogProbsDifferByNothing) {
 TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
   const Finished done = run_hone(arguments("truncated", {"stage.grpo.sampling.top_p=0.5"}));
   ASSERT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("drawn off policy, from the distribution that sampling's top_p makes"), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("drawn off policy, from the distribution that sampling's top_p makes"), std::string::npos)
+      << done.err;
   const fs::path at = folder.path() / "truncated";
   EXPECT_NE(read_file(at / "recipe.toml").find("importance_sampling_mode = \"token_truncate\""), std::string::npos);
   int64_t steps = 0;
@@ -81,7 +83,8 @@ TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
     if (!row.find("sampling/sampling_logp_difference/max")) return;
     ++steps;
     EXPECT_GT(row.at("sampling/sampling_logp_difference/mean").as_double(), 0.1);
-    // What is left after truncation is likelier than it was: its weight is the mass that was kept, at least top_p of it.
+    // What is left after truncation is likelier than it was: its weight is the mass that was kept, at least top_p of
+    // it.
     EXPECT_LE(row.at("sampling/importance_sampling_ratio/max").as_double(), 1 + 1e-5);
     EXPECT_GE(row.at("sampling/importance_sampling_ratio/min").as_double(), 0.5 - 1e-5);
     EXPECT_LT(row.at("sampling/importance_sampling_ratio/mean").as_double(), 0.999);
@@ -90,16 +93,17 @@ TEST_F(RunTest, TruncatedSamplingIsOffPolicyAndCorrectedFor) {
 }
 
 TEST_F(RunTest, RewardsThatNeverVaryAreToldOf) {
-  const Finished done = run_hone(arguments("flat", {"stage.grpo.reward={ kind = 'length', limit = 65, target = 64 }",
-                                                    "stage.grpo.filter_groups.enable=false", "stage.grpo.beta=0.0", "stage.grpo.steps=4"}));
+  const Finished done = run_hone(
+      arguments("flat", {"stage.grpo.reward={ kind = 'length', limit = 65, target = 64 }",
+                         "stage.grpo.filter_groups.enable=false", "stage.grpo.beta=0.0", "stage.grpo.steps=4"}));
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.err.find("every group had zero variance"), std::string::npos) << done.err;
   EXPECT_NE(done.err.find("never varies"), std::string::npos) << done.err;
 }
 
 TEST_F(RunTest, EpochsAreAsManyStepsAsTheDataFill) {
-  const Finished done = run_hone(arguments(
-      "epochs", {"stage.pretrain.steps=0", "stage.pretrain.num_train_epochs=0.5", "stage.grpo.steps=0", "stage.grpo.num_train_epochs=1.1"}));
+  const Finished done = run_hone(arguments("epochs", {"stage.pretrain.steps=0", "stage.pretrain.num_train_epochs=0.5",
+                                                      "stage.grpo.steps=0", "stage.grpo.num_train_epochs=1.1"}));
   ASSERT_EQ(done.code, 0) << done.err;
   const fs::path at = folder.path() / "epochs";
   const JsonArray stages = parse_json(read_file(at / "run.json"), "run.json").at("stages").as_array();
@@ -165,8 +169,9 @@ TEST_F(RunTest, ATornCheckpointIsRefusedByNameAndTheOneBeforeUsed) {
 
 TEST_F(RunTest, LeavesWhatItPromises) {
   const fs::path at = run("a");
-  for (const char* name : {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg", "reward.svg",
-                           "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
+  for (const char* name :
+       {"recipe.toml", "run.json", "metrics.jsonl", "samples.jsonl", "report.json", "report.md", "loss.svg",
+        "reward.svg", "tokenizer/tokenizer.json", "checkpoints/grpo/step-10/config.json"})
     EXPECT_TRUE(fs::exists(at / name)) << name;
   EXPECT_FALSE(fs::is_empty(at / "tensorboard"));
   std::vector<int64_t> evaluated;  // before the first stage, every eval_steps of it, after each stage
@@ -179,7 +184,8 @@ TEST_F(RunTest, LeavesWhatItPromises) {
   expect_same_bits(at, folder.path() / "b");
 }
 
-// Runs whose reward is a Python function: it raises from its tenth call on while there is a file "away", and cannot judge a reply that has a 7.
+// Runs whose reward is a Python function: it raises from its tenth call on while there is a file "away", and cannot
+// judge a reply that has a 7.
 class PluginRunTest : public RunTest {
  protected:
   void SetUp() override {
@@ -200,10 +206,12 @@ def odd(completions, **columns):
     return [float("nan") if "7" in c else None if "8" in c else len(set(c)) / 10 for c in completions]
 )";
   }
-  std::vector<std::string> plugin_arguments(const std::string& name, const std::string& function, const std::string& rate) const {
+  std::vector<std::string> plugin_arguments(const std::string& name, const std::string& function,
+                                            const std::string& rate) const {
     const std::string file = (folder.path() / "rewards.py").string();
-    return arguments(name, {"stage.grpo.reward={kind = 'python', workers = 1, file = '" + file + "', function = '" + function + "'}",
-                            "stage.grpo.max_failure_rate=" + rate});
+    return arguments(
+        name, {"stage.grpo.reward={kind = 'python', workers = 1, file = '" + file + "', function = '" + function + "'}",
+               "stage.grpo.max_failure_rate=" + rate});
   }
 };
 
@@ -213,9 +221,11 @@ TEST_F(PluginRunTest, StoppedByAFailingPluginAndResumedIsTheRunWhosePluginNeverF
   std::ofstream(folder.path() / "away") << "";
   const Finished stopped = run_hone(plugin_arguments("stopped", "judge", "0.1"));
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("RuntimeError: the service is away (line 10 of rewards.py)"), std::string::npos)
+      << stopped.err;
   EXPECT_NE(stopped.err.find("max_failure_rate is 0.1"), std::string::npos) << stopped.err;
-  EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"), std::string::npos)
+  EXPECT_NE(stopped.err.find("stopped after step 3 of stage grpo, everything is saved; go on with: hone run --resume"),
+            std::string::npos)
       << stopped.err;
   EXPECT_TRUE(fs::exists(folder.path() / "stopped" / "checkpoints" / "grpo" / "step-3" / "manifest.json"));
   fs::remove(folder.path() / "away");
@@ -242,10 +252,12 @@ def below(completions, **columns):
   std::ofstream(folder.path() / "away") << "";
   const Finished stopped = run_hone(maxrl("stopped"));
   EXPECT_EQ(stopped.code, 1);
-  EXPECT_NE(stopped.err.find("a pass rate is not negative; stopped after step 3 of stage grpo, everything is saved"), std::string::npos)
+  EXPECT_NE(stopped.err.find("a pass rate is not negative; stopped after step 3 of stage grpo, everything is saved"),
+            std::string::npos)
       << stopped.err;
   fs::remove(folder.path() / "away");
-  const Finished resumed = run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the round is drawn and judged again
+  const Finished resumed =
+      run_hone({"run", "--resume", (folder.path() / "stopped").string()});  // the round is drawn and judged again
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   expect_same_bits(folder.path() / "whole", folder.path() / "stopped");
 }

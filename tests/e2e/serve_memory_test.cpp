@@ -1,4 +1,5 @@
-// `hone serve` and memory: no request makes it take a gigabyte, and where there is none left a request fails and the server goes on.
+// `hone serve` and memory: no request makes it take a gigabyte, and where there is none left a request fails and the
+// server goes on.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -48,7 +49,8 @@ class ServeMemoryTest : public ::testing::Test {
         {"echo in a stream", completions, echo + R"(, "stream": true})"},
         {"a scored prompt", completions, echo + R"(, "max_tokens": 0})"},
         {"many prompts", completions,
-         concat(R"({"echo": true, "logprobs": )", top, R"(, "prompt": )", list(ids, 1000), R"(, "max_tokens": 2, "return_token_ids": true})")},
+         concat(R"({"echo": true, "logprobs": )", top, R"(, "prompt": )", list(ids, 1000),
+                R"(, "max_tokens": 2, "return_token_ids": true})")},
         {"a chat's likeliest", chat, message + R"("top_logprobs": 64})"},
         {"a chat's likeliest in a stream", chat, message + R"("top_logprobs": 64, "stream": true})"},
         {"a prompt of all ids that a body holds", completions, concat(R"({"prompt": )", list("1", 4000000), "}")},
@@ -98,7 +100,8 @@ TEST_F(ServeMemoryTest, WithoutMemoryARequestFailsAndTheNextIsServed) {
   for (const int64_t more : {64, 128}) {
     SCOPED_TRACE(more);
     const std::string limit = concat("ulimit -v ", addresses / 1024 + more * 1024, "; exec \"$@\"");
-    Process serving(arguments({"--max-answer-bytes", "8000000000", "--max-pending-bytes", "8000000000"}), {}, "", {"bash", "-c", limit, "bash"});
+    Process serving(arguments({"--max-answer-bytes", "8000000000", "--max-pending-bytes", "8000000000"}), {}, "",
+                    {"bash", "-c", limit, "bash"});
     const int64_t port = serving.port();
     ASSERT_EQ(status_of(port, small()), 200);
     std::set<int> statuses;

@@ -32,7 +32,9 @@ class ServeTest : public ::testing::Test {
   }
   // Of the whole answer a second or so is spent on the first replies alone.
   static std::string long_request(int n) {
-    return post_request("/v1/completions", concat(R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "n": )", n, "}"));
+    return post_request(
+        "/v1/completions",
+        concat(R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "stream": true, "n": )", n, "}"));
   }
   TemporaryFolder folder;
 };
@@ -85,16 +87,19 @@ TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
 
 TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
   const Process serving(arguments());
-  const Finished second = run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
+  const Finished second =
+      run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
   EXPECT_EQ(second.code, 1);
-  EXPECT_NE(second.err.find(concat("cannot listen at 127.0.0.1 port ", serving.port())), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find(concat("cannot listen at 127.0.0.1 port ", serving.port())), std::string::npos)
+      << second.err;
 }
 
 // Of a client whose cable is pulled nothing comes any more, not even that it left.
 TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
-  const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "", network.launcher());
+  const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
+                        network.launcher());
   const int64_t port = serving.port();
   const auto metrics = [&] { return HttpClient(port, 0, network.address()).get("/metrics").body; };
   HttpClient streaming(port, 4096, network.address()), waiting(port, 0, network.address());
@@ -105,7 +110,8 @@ TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   network.pull();
   std::this_thread::sleep_for(std::chrono::seconds(4));
   network.plug();
-  EXPECT_TRUE(soon([&] { return metrics().find("\nhone_jobs_cancelled_total 2\n") != std::string::npos; })) << metrics();
+  EXPECT_TRUE(soon([&] { return metrics().find("\nhone_jobs_cancelled_total 2\n") != std::string::npos; }))
+      << metrics();
   EXPECT_NE(metrics().find("\nhone_replies 0\n"), std::string::npos);
 }
 
@@ -129,8 +135,10 @@ TEST_F(ServeTest, BadClientsLeaveNoMemoryBehind) {
       if (i % 5 == 0) client.send(long_request(4));
       if (i % 5 == 1) client.send(post_request("/v1/completions", std::string(100000, '[')));
       if (i % 5 == 2)
-        client.send("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n" +
-                    std::string(50000, ' '));
+        client.send(
+            "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
+            "100000\r\n\r\n" +
+            std::string(50000, ' '));
       if (i % 5 == 3) client.send("GET /" + std::string(30000, 'x'));
       if (i % 5 == 4) client.send(long_request(1)), client.close_half();
     }

@@ -1,5 +1,6 @@
 #pragma once
-// Whole runs through the program: what they leave, compared; ended by a signal once they have come so far, and gone on with.
+// Whole runs through the program: what they leave, compared; ended by a signal once they have come so far, and gone on
+// with.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -36,16 +37,20 @@ inline void expect_same_rows(const std::filesystem::path& a, const std::filesyst
 }
 
 // Both runs' checkpoints/NAME have the same bytes.
-inline void expect_same_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b, const std::vector<std::string>& names) {
-  for (const std::string& name : names) EXPECT_TRUE(read_file(a / "checkpoints" / name) == read_file(b / "checkpoints" / name)) << name;
+inline void expect_same_checkpoints(const std::filesystem::path& a, const std::filesystem::path& b,
+                                    const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    EXPECT_TRUE(read_file(a / "checkpoints" / name) == read_file(b / "checkpoints" / name)) << name;
 }
 
 // Starts a run, and ends it by a signal `after` checkpoints/NAME is there whole.
-inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, const std::filesystem::path& run, const std::string& name, int signal,
-                                  const std::vector<std::string>& environment = {}, std::chrono::milliseconds after = {}) {
+inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, const std::filesystem::path& run,
+                                  const std::string& name, int signal, const std::vector<std::string>& environment = {},
+                                  std::chrono::milliseconds after = {}) {
   Process process(arguments, environment);
   const std::filesystem::path manifest = run / "checkpoints" / name / "manifest.json";
-  for (int i = 0; i < 30000 && !std::filesystem::exists(manifest); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (int i = 0; i < 30000 && !std::filesystem::exists(manifest); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_TRUE(std::filesystem::exists(manifest)) << manifest;
   std::this_thread::sleep_for(after);
   process.signal(signal);
@@ -53,15 +58,17 @@ inline Finished end_at_checkpoint(const std::vector<std::string>& arguments, con
 }
 
 // The same by SIGKILL; then the run goes on to its end.
-inline void kill_and_resume(const std::vector<std::string>& arguments, const std::filesystem::path& run, const std::string& name,
-                            const std::vector<std::string>& environment = {}) {
+inline void kill_and_resume(const std::vector<std::string>& arguments, const std::filesystem::path& run,
+                            const std::string& name, const std::vector<std::string>& environment = {}) {
   EXPECT_EQ(end_at_checkpoint(arguments, run, name, SIGKILL, environment).code, 128 + SIGKILL);
   const Finished resumed = run_hone({"run", "--resume", run.string()}, environment);
   ASSERT_EQ(resumed.code, 0) << resumed.err;
 }
 
-// A recipe's beginning: a model that takes milliseconds a step, and the tokenizer for its sums; then `rest`, which begins with a table.
-inline std::string tiny_recipe(const std::string& name, int layers, const std::string& rest, const std::string& more_of_model = "") {
+// A recipe's beginning: a model that takes milliseconds a step, and the tokenizer for its sums; then `rest`, which
+// begins with a table.
+inline std::string tiny_recipe(const std::string& name, int layers, const std::string& rest,
+                               const std::string& more_of_model = "") {
   return concat("name = \"", name, R"("
 seed = 3
 [model]

@@ -42,7 +42,9 @@ class WorkerProcess : public Process {
  public:
   explicit WorkerProcess(const std::string& listen = "127.0.0.1:0", const std::vector<std::string>& more = {},
                          const std::vector<std::string>& launcher = {})
-      : Process(arguments(listen, more), {}, "", launcher), host_(listen.substr(0, listen.rfind(':'))), port_(Process::port()) {}
+      : Process(arguments(listen, more), {}, "", launcher),
+        host_(listen.substr(0, listen.rfind(':'))),
+        port_(Process::port()) {}
   int64_t port() const { return port_; }
   std::string address() const { return concat(host_, ":", port_); }
   std::string url() const { return "http://" + address(); }
@@ -72,8 +74,9 @@ inline std::vector<std::string> learned(const std::filesystem::path& log) {
   read_jsonl(log, [&](const Json& row, int64_t) {
     Json kept = JsonObject{};
     for (const auto& [name, value] : row.as_object())
-      if (name.find("time") == std::string::npos && name.find("second") == std::string::npos && !name.starts_with("rollout/") &&
-          !name.starts_with("workers/") && !name.starts_with("queue/") && name.find("idle_ratio") == std::string::npos)
+      if (name.find("time") == std::string::npos && name.find("second") == std::string::npos &&
+          !name.starts_with("rollout/") && !name.starts_with("workers/") && !name.starts_with("queue/") &&
+          name.find("idle_ratio") == std::string::npos)
         kept.set(name, value);
     out.push_back(kept.dump());
   });
@@ -98,13 +101,14 @@ class WorkersRun : public WholeRun {
     std::string list;
     for (const std::string& one : urls) list += concat(list.empty() ? "" : ", ", "\"", one, "\"");
     // What comes later counts.
-    more.insert(more.begin(),
-                {concat("rollout.workers=[", list, "]"), concat("rollout.worker_timeout=", timeout), "rollout.worker_key_file=" + key_file()});
+    more.insert(more.begin(), {concat("rollout.workers=[", list, "]"), concat("rollout.worker_timeout=", timeout),
+                               "rollout.worker_key_file=" + key_file()});
     return arguments(name, more);
   }
   std::filesystem::path path(const std::string& name) const { return folder.path() / name; }
   bool reaches(const std::string& name, const std::string& checkpoint, double seconds = 60) const {
-    return soon([&] { return std::filesystem::exists(path(name) / "checkpoints" / checkpoint / "manifest.json"); }, seconds);
+    return soon([&] { return std::filesystem::exists(path(name) / "checkpoints" / checkpoint / "manifest.json"); },
+                seconds);
   }
   // The run that no fault came to, with the engine beside the learner.
   const std::filesystem::path& steady(const std::vector<std::string>& more = {}) {

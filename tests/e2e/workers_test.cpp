@@ -1,4 +1,5 @@
-// Workers change nothing but how long a run takes: its bits with and without them, ahead of the learner, under adapters, and what it learns.
+// Workers change nothing but how long a run takes: its bits with and without them, ahead of the learner, under
+// adapters, and what it learns.
 #include "tests/e2e/recipe_run.h"
 #include "tests/e2e/workers_run.h"
 
@@ -10,14 +11,17 @@ namespace fs = std::filesystem;
 TEST_F(WorkersRun, HasTheSameBitsWithoutAWorkerWithOneAndWithThree) {
   const WorkerProcess one, two, three;
   steady();
-  for (const std::vector<std::string>& urls : {std::vector<std::string>{one.url()}, {one.url(), two.url(), three.url()}}) {
+  for (const std::vector<std::string>& urls :
+       {std::vector<std::string>{one.url()}, {one.url(), two.url(), three.url()}}) {
     const std::string name = concat("with_", urls.size());
     const Finished done = run_hone(with(name, urls, 20));
     ASSERT_EQ(done.code, 0) << done.err;
-    EXPECT_EQ(count(done.err, "has joined"), urls.size()) << "one after another, a worker serves the runs that come: " << done.err;
+    EXPECT_EQ(count(done.err, "has joined"), urls.size())
+        << "one after another, a worker serves the runs that come: " << done.err;
     EXPECT_EQ(count(done.err, "is lost"), 0u) << done.err;
     expect_same_bits(name);
-    for (size_t i = 0; i < urls.size(); ++i) EXPECT_GT(sum_of(path(name), concat("workers/", i, "/tokens_per_second")), 0) << i;
+    for (size_t i = 0; i < urls.size(); ++i)
+      EXPECT_GT(sum_of(path(name), concat("workers/", i, "/tokens_per_second")), 0) << i;
   }
 }
 
@@ -26,7 +30,8 @@ TEST_F(WorkersRun, AheadOfTheLearnerHasTheSameBitsToo) {
   for (const int64_t k : {1, 2}) {
     const std::vector<std::string> ahead = {concat("stage.grpo.max_staleness=", k)};
     const fs::path here = path(concat("here_", k)), there = path(concat("there_", k));
-    for (const auto& arguments_of : {arguments(here.filename(), ahead), with(there.filename(), {one.url(), two.url()}, 20, ahead)}) {
+    for (const auto& arguments_of :
+         {arguments(here.filename(), ahead), with(there.filename(), {one.url(), two.url()}, 20, ahead)}) {
       const Finished done = run_hone(arguments_of);
       ASSERT_EQ(done.code, 0) << done.err;
     }
@@ -39,7 +44,8 @@ TEST_F(WorkersRun, AheadOfTheLearnerHasTheSameBitsToo) {
 
 TEST_F(WorkersRun, WithNewWeightsInTheMiddleOfRepliesStaysWithinItsBound) {
   const WorkerProcess one, two;
-  const Finished done = run_hone(with("run", {one.url(), two.url()}, 20, {"stage.grpo.max_staleness=1", "stage.grpo.deterministic=false"}));
+  const Finished done = run_hone(
+      with("run", {one.url(), two.url()}, 20, {"stage.grpo.max_staleness=1", "stage.grpo.deterministic=false"}));
   ASSERT_EQ(done.code, 0) << done.err;
   int64_t steps = 0;
   read_jsonl(path("run") / "metrics.jsonl", [&](const Json& row, int64_t) {
@@ -83,8 +89,9 @@ TEST(WorkersLearning, RepliesOfThreeWorkersTeachAsWellAsTheLearnersOwn) {
     return RecipeRun(data, "rl/async", more).first_and_last("reward", 10).second;
   };
   const double own = reached({"stage.0.max_staleness=0"});
-  const double theirs = reached({"stage.0.max_staleness=1", "stage.0.deterministic=false", "rollout.worker_key_file=" + key_file(),
-                                 concat("rollout.workers=[\"", one.url(), "\", \"", two.url(), "\", \"", three.url(), "\"]")});
+  const double theirs =
+      reached({"stage.0.max_staleness=1", "stage.0.deterministic=false", "rollout.worker_key_file=" + key_file(),
+               concat("rollout.workers=[\"", one.url(), "\", \"", two.url(), "\", \"", three.url(), "\"]")});
   EXPECT_GT(own, 0.06);
   EXPECT_GT(theirs, 0.8 * own);
 }

@@ -71,7 +71,9 @@ TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
   one.signal(SIGSTOP);
-  ASSERT_TRUE(says(learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " writes a request of it, too"), 20)) << learner.err();
+  ASSERT_TRUE(says(
+      learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " writes a request of it, too"), 20))
+      << learner.err();
   one.signal(SIGCONT);
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
@@ -155,8 +157,10 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   std::atomic<int> turns = 0;
   HttpServer liar([&](const ReceivedRequest& request) {
     const Json body = parse_json(request.body, "body");
-    if (request.head.starts_with("POST /v1/worker/join")) return answer(JsonObject{{"session", "1"}, {"device", "cpu"}, {"links", JsonArray{}}});
-    if (request.head.starts_with("POST /v1/worker/commit")) return answer(JsonObject{{"version", body.at("version")}, {"missing", JsonArray{}}});
+    if (request.head.starts_with("POST /v1/worker/join"))
+      return answer(JsonObject{{"session", "1"}, {"device", "cpu"}, {"links", JsonArray{}}});
+    if (request.head.starts_with("POST /v1/worker/commit"))
+      return answer(JsonObject{{"version", body.at("version")}, {"missing", JsonArray{}}});
     if (!request.head.starts_with("POST /v1/worker/turn")) return answer(JsonObject{});
     JsonArray finished;
     const std::string id = "AAAAAA==", number = "f39/f39/f38=", none;  // 0 in four bytes, and 0x7f7f7f7f7f7f7f7f
@@ -178,12 +182,16 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
       finished.push_back(JsonObject{{"ticket", of.at("ticket")}, {"replies", replies}});
       ++turns;
     }
-    return answer(JsonObject{{"turn", body.at("turn")}, {"version", body.at("version")}, {"computed_tokens", turns.load()}, {"finished", finished}});
+    return answer(JsonObject{{"turn", body.at("turn")},
+                             {"version", body.at("version")},
+                             {"computed_tokens", turns.load()},
+                             {"finished", finished}});
   });
   HttpServer nonsense([&](const ReceivedRequest&) { return answer(JsonObject{{"session", 7}}); });
   HttpServer web([](const ReceivedRequest&) { return http_response("<html>welcome</html>"); });
   const WorkerProcess one;
-  const std::string liar_url = liar.url("127.0.0.1", ""), nonsense_url = nonsense.url("127.0.0.1", ""), web_url = web.url("127.0.0.1", "");
+  const std::string liar_url = liar.url("127.0.0.1", ""), nonsense_url = nonsense.url("127.0.0.1", ""),
+                    web_url = web.url("127.0.0.1", "");
   Process learner(with("run", {liar_url, nonsense_url, web_url, one.url()}, 5));
   const std::string log = expect_ends(learner, "run", 40);
   EXPECT_GE(turns, 1);
@@ -197,7 +205,8 @@ TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
 TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
   std::ofstream(path("empty")) << "# nothing\n";
   for (const auto& [file, words] : {std::pair{"empty", "the file holds no key"}, {"missing", "missing"}}) {
-    const Finished refused = run_hone(with("run", {"http://127.0.0.1:9"}, 1, {"rollout.worker_key_file=" + path(file).string()}));
+    const Finished refused =
+        run_hone(with("run", {"http://127.0.0.1:9"}, 1, {"rollout.worker_key_file=" + path(file).string()}));
     EXPECT_EQ(refused.code, 1) << refused.err;
     EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
     EXPECT_FALSE(fs::exists(path("run"))) << refused.err;
@@ -207,7 +216,8 @@ TEST_F(WorkersRun, AKeyFileThatIsMissingOrEmptyIsSaidBeforeAnythingIsWritten) {
 TEST_F(WorkersRun, AWrongKeyStopsTheRunWhereNobodyElseWrites) {
   std::ofstream(path("keys")) << "sesame\n";
   std::ofstream(path("wrong")) << "open\n";
-  const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}), open("127.0.0.1:0", {"--api-key-file", path("wrong")});
+  const WorkerProcess closed("127.0.0.1:0", {"--api-key-file", path("keys")}),
+      open("127.0.0.1:0", {"--api-key-file", path("wrong")});
   const std::string key = "rollout.worker_key_file=" + path("wrong").string();
   Process alone(with("alone", {closed.url()}, 1, {key}));
   ASSERT_TRUE(alone.ends_within(15)) << alone.err();
@@ -232,7 +242,8 @@ TEST_F(WorkersRun, WithoutAnyWorkerStopsInTimeAndGoesOnOnceTheyAreBack) {
   ASSERT_EQ(stopped.code, 1) << stopped.err;
   const size_t error = stopped.err.find("for 1.5 seconds");
   ASSERT_NE(error, std::string::npos) << stopped.err;
-  for (const std::string& name : {first, second}) EXPECT_NE(stopped.err.find("http://" + name + ": ", error), std::string::npos) << stopped.err;
+  for (const std::string& name : {first, second})
+    EXPECT_NE(stopped.err.find("http://" + name + ": ", error), std::string::npos) << stopped.err;
   EXPECT_FALSE(fs::exists(path("run") / "checkpoints" / last));
   const WorkerProcess third(first), fourth(second);
   Process resumed({"run", "--resume", path("run").string()});
@@ -246,7 +257,8 @@ TEST_F(WorkersRun, ALearnerKilledAndResumedHasItsWorkersAtOnceAndTheSameBits) {
     const std::vector<std::string> ahead = {concat("stage.grpo.max_staleness=", k)};
     const fs::path here = path(concat("here_", k));
     ASSERT_EQ(run_hone(arguments(here.filename(), ahead)).code, 0);
-    EXPECT_EQ(end_at_checkpoint(with(name, {one.url(), two.url()}, 5, ahead), path(name), "grpo/step-6", SIGKILL).code, 128 + SIGKILL);
+    EXPECT_EQ(end_at_checkpoint(with(name, {one.url(), two.url()}, 5, ahead), path(name), "grpo/step-6", SIGKILL).code,
+              128 + SIGKILL);
     EXPECT_FALSE(fs::exists(path(name) / "checkpoints" / last));
     const Finished resumed = run_hone({"run", "--resume", path(name).string()});
     ASSERT_EQ(resumed.code, 0) << resumed.err;

@@ -13,7 +13,8 @@ namespace {
 class CompareTest : public ::testing::Test {
  protected:
   // A row for each digit of `right`, in the order of `ids`.
-  std::filesystem::path samples(const std::string& name, const std::string& right, const std::string& extra = "") const {
+  std::filesystem::path samples(const std::string& name, const std::string& right,
+                                const std::string& extra = "") const {
     std::string text;
     for (size_t i = 0; i < right.size(); ++i)
       text += concat("{\"doc_id\": ", i, ", \"doc_hash\": \"", static_cast<char>('a' + i), "\", \"where\": \"x:", i + 1,
@@ -93,17 +94,23 @@ TEST_F(CompareTest, OfOneProblemThereIsADifferenceAndNothingElse) {
 TEST_F(CompareTest, SamplesThatDoNotMatchAreRefused) {
   const auto a = samples("a.jsonl", "1100");
   expect_error([&] { compare_evaluations(a, samples("b.jsonl", "110"), 100, 1); }, "4 samples and 3");
-  write_file_atomic(folder.path() / "c.jsonl", R"({"doc_id": 0, "doc_hash": "z", "where": "y:1", "metrics": {"acc": 1}})");
-  expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "c.jsonl", 100, 1); }, "not of the same rows");
-  write_file_atomic(folder.path() / "e.jsonl", R"({"doc_id": 0, "doc_hash": "a", "where": "y:1", "metrics": {"loss": 1}})");
-  expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "e.jsonl", 100, 1); }, "no metric in common");
+  write_file_atomic(folder.path() / "c.jsonl",
+                    R"({"doc_id": 0, "doc_hash": "z", "where": "y:1", "metrics": {"acc": 1}})");
+  expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "c.jsonl", 100, 1); },
+               "not of the same rows");
+  write_file_atomic(folder.path() / "e.jsonl",
+                    R"({"doc_id": 0, "doc_hash": "a", "where": "y:1", "metrics": {"loss": 1}})");
+  expect_error([&] { compare_evaluations(samples("d.jsonl", "1"), folder.path() / "e.jsonl", 100, 1); },
+               "no metric in common");
   write_file_atomic(folder.path() / "f.jsonl", R"({"doc_id": 0, "metrics": {}})");
   expect_error([&] { compare_evaluations(a, folder.path() / "f.jsonl", 100, 1); }, "doc_hash");
   expect_error([&] { compare_evaluations(a, folder.path() / "none", 100, 1); }, "no such file");
   make_folder(folder.path() / "one"), make_folder(folder.path() / "two"), make_folder(folder.path() / "empty");
   samples("one/samples_x.jsonl", "1"), samples("two/samples_y.jsonl", "1");
-  expect_error([&] { compare_evaluations(folder.path() / "one", folder.path() / "two", 100, 1); }, "the tasks must be the same");
-  expect_error([&] { compare_evaluations(folder.path() / "one", folder.path() / "empty", 100, 1); }, "no samples_TASK.jsonl");
+  expect_error([&] { compare_evaluations(folder.path() / "one", folder.path() / "two", 100, 1); },
+               "the tasks must be the same");
+  expect_error([&] { compare_evaluations(folder.path() / "one", folder.path() / "empty", 100, 1); },
+               "no samples_TASK.jsonl");
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace hone::test {
 namespace {
 
 AnswerFilter filter(const std::string& toml) { return Config::from_text(toml, "filter.toml").as<AnswerFilter>(); }
-const std::string strict = R"(pattern = '#### (\-?[0-9\.\,]+)')", flexible = "group_select = -1\npattern = '(-?[$0-9.,]{2,})|(-?[0-9]+)'";
+const std::string strict = R"(pattern = '#### (\-?[0-9\.\,]+)')",
+                  flexible = "group_select = -1\npattern = '(-?[$0-9.,]{2,})|(-?[0-9]+)'";
 
 TEST(AnswerFilter, StrictReadsTheFirstMarkedNumber) {
   EXPECT_EQ(filter(strict).extract("so 3 + 4\n#### 1,234.5 and #### 7"), "1,234.5");

@@ -18,8 +18,12 @@ EvalResult result_of(const std::string& task, const std::string& subtask) {
     sample.doc_id = i;
     sample.hash = std::to_string(i);
     sample.subtask = subtask;
-    sample.metrics = {
-        {"exact_match,strict-match", {i < 1 ? 1.0 : 0.0}}, {"acc", {1}}, {"pass@1", {0.25}}, {"pass@2", {0.5}}, {"maj@1", {0}}, {"maj@2", {0}}};
+    sample.metrics = {{"exact_match,strict-match", {i < 1 ? 1.0 : 0.0}},
+                      {"acc", {1}},
+                      {"pass@1", {0.25}},
+                      {"pass@2", {0.5}},
+                      {"maj@1", {0}},
+                      {"maj@2", {0}}};
   }
   EvalResult out = summarise(std::move(run), 10, 1);
   out.task = task;
@@ -47,9 +51,11 @@ TEST(EvaluationFolder, HoldsSamplesReportAndPlots) {
   const TemporaryFolder folder;
   write_evaluation(folder.path(), {result_of("sums", ""), result_of("parts", "one")}, JsonObject{});
   int64_t rows = 0;
-  read_jsonl(folder.path() / "samples_sums.jsonl", [&](const Json& row, int64_t) { EXPECT_EQ(row.at("doc_id").as_int(), rows++); });
+  read_jsonl(folder.path() / "samples_sums.jsonl",
+             [&](const Json& row, int64_t) { EXPECT_EQ(row.at("doc_id").as_int(), rows++); });
   EXPECT_EQ(rows, 4);
-  for (const char* file : {"results.json", "report.html", "accuracy.svg", "sums_pass_at_k.svg", "parts_exact_match_strict-match.svg"})
+  for (const char* file :
+       {"results.json", "report.html", "accuracy.svg", "sums_pass_at_k.svg", "parts_exact_match_strict-match.svg"})
     EXPECT_TRUE(std::filesystem::exists(folder.path() / file)) << file;
   const std::string page = read_file(folder.path() / "report.md");
   for (const char* words : {"| exact_match,strict-match", "0.2500", "(accuracy.svg)", "- one", "(report.html)"})

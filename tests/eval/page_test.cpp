@@ -9,8 +9,8 @@
 namespace hone::test {
 namespace {
 
-// The elements of an HTML page that this project writes: checks that tags nest and quotes close, and gives how often each element and class occurs.
-// What stands in <script> and <style> is not read.
+// The elements of an HTML page that this project writes: checks that tags nest and quotes close, and gives how often
+// each element and class occurs. What stands in <script> and <style> is not read.
 class Parsed {
  public:
   explicit Parsed(const std::string& page) { complete = read(page) && open_.empty(); }
@@ -66,7 +66,8 @@ EvalResult result_of(size_t right, size_t wrong) {
     sample.hash = std::to_string(i);
     sample.prompt = i % 2 ? Json(hostile) : Json(JsonArray{JsonObject{{"role", hostile}, {"content", "q"}}});
     sample.target = hostile;
-    sample.details = {{"correct", i < right}, {hostile, hostile}, {"sampled", JsonArray{JsonObject{{"completion", hostile}}}}};
+    sample.details = {
+        {"correct", i < right}, {hostile, hostile}, {"sampled", JsonArray{JsonObject{{"completion", hostile}}}}};
     sample.metrics = {{"acc", {i < right ? 1.0 : 0.0}}};
   }
   EvalResult out = summarise(std::move(run), 10, 1);
@@ -89,7 +90,8 @@ TEST(Html, ThePageIsWellFormedWhateverTheSamplesSay) {
   EXPECT_EQ(parsed.count.at("svg"), 1);
   EXPECT_EQ(parsed.count.at("script"), 1);
   EXPECT_EQ(page.find("<script>alert"), std::string::npos);
-  for (const char* outside : {"http:", "https:", "src=", "@import", "url("}) EXPECT_EQ(page.find(outside), std::string::npos) << outside;
+  for (const char* outside : {"http:", "https:", "src=", "@import", "url("})
+    EXPECT_EQ(page.find(outside), std::string::npos) << outside;
 }
 
 TEST(Html, OfManySamplesSomeOfEachKindAreShown) {

@@ -25,15 +25,18 @@ class PromptsTest : public ::testing::Test {
 )";
   }
   PromptSource source(const std::string& toml) const {
-    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\nprompt = \"Q: {q}\\nA:\"\n" + toml +
-                                 "\n[fewshot]\nfiles = ['" + (folder.path() / "examples.jsonl").string() + "']\n" + fewshot,
+    return Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\nprompt = \"Q: {q}\\nA:\"\n" +
+                                 toml + "\n[fewshot]\nfiles = ['" + (folder.path() / "examples.jsonl").string() +
+                                 "']\n" + fewshot,
                              "task.toml")
         .as<PromptSource>();
   }
   static std::vector<EvalDoc> load(const PromptSource& source, const EvalOptions& options = {}) {
-    return source.load(options, [](const Json& row, const std::string& where) { return " " + row.at("a", where).as_string(); });
+    return source.load(options,
+                       [](const Json& row, const std::string& where) { return " " + row.at("a", where).as_string(); });
   }
-  static std::string text(const PromptSource& source, const EvalDoc& doc, const EvalOptions& options = {}, size_t skipped = 0) {
+  static std::string text(const PromptSource& source, const EvalDoc& doc, const EvalOptions& options = {},
+                          size_t skipped = 0) {
     return PromptRenderer(source, options).task(doc, skipped).prompt;
   }
   TemporaryFolder folder;

@@ -51,10 +51,10 @@ TEST(Summary, MeansRatiosAndExponents) {
 }
 
 TEST(Summary, SubtasksAreWeightedBySizeAndTheirErrorsPooled) {
-  const EvalResult result =
-      summarise(run_of({sample(0, "a", {{"acc", {1}}}, "x"), sample(1, "b", {{"acc", {0}}}, "x"), sample(2, "c", {{"acc", {1}}}, "y"),
-                        sample(3, "d", {{"acc", {1}}}, "y"), sample(4, "e", {{"acc", {0}}}, "y")}),
-                0, 1);
+  const EvalResult result = summarise(run_of({sample(0, "a", {{"acc", {1}}}, "x"), sample(1, "b", {{"acc", {0}}}, "x"),
+                                              sample(2, "c", {{"acc", {1}}}, "y"), sample(3, "d", {{"acc", {1}}}, "y"),
+                                              sample(4, "e", {{"acc", {0}}}, "y")}),
+                                      0, 1);
   EXPECT_DOUBLE_EQ(result.figures.at("acc").value, (2 * 0.5 + 3 * (2.0 / 3)) / 5);
   const double x = std::sqrt(0.5 / 2), y = std::sqrt((2 * (1.0 / 9) + 4.0 / 9) / 2 / 3);
   EXPECT_NEAR(*result.figures.at("acc").stderr_value, std::sqrt((1 * 2 * x * x + 2 * 3 * y * y) / 3 / 5), 1e-12);
@@ -89,7 +89,8 @@ TEST(Summary, WithoutABootstrapThereIsNoInterval) {
   const Json json = summarise(run, 0, 1).to_json();
   EXPECT_EQ(json.at("sampled_accuracy").as_double(), 0.75);
   EXPECT_TRUE(json.at("sampled_ci95").is_null());
-  for (const char* name : {"acc", "mean@2", "perplexity"}) EXPECT_TRUE(json.at("bootstrap95").at(name).is_null()) << name;
+  for (const char* name : {"acc", "mean@2", "perplexity"})
+    EXPECT_TRUE(json.at("bootstrap95").at(name).is_null()) << name;
   EXPECT_NEAR(json.at("stderr").at("acc").as_double(), 0.5, 1e-12);
   EXPECT_TRUE(json.at("stderr").at("perplexity").is_null());
 }
@@ -141,7 +142,8 @@ TEST(Summary, IsTheSameToTheLastBitInAnyOrder) {
   std::vector<EvalSample> samples;
   for (int64_t i = 0; i < 40; ++i)
     samples.push_back(sample(i, std::to_string(i * 7919 % 40),
-                             {{"acc", {i % 3 == 0 ? 1.0 : 0.0}}, {"bits", {std::sin(static_cast<double>(i)), 1 + 0.1 * static_cast<double>(i)}}}));
+                             {{"acc", {i % 3 == 0 ? 1.0 : 0.0}},
+                              {"bits", {std::sin(static_cast<double>(i)), 1 + 0.1 * static_cast<double>(i)}}}));
   const EvalResult forward = summarise(run_of(samples), 100, 3);
   std::reverse(samples.begin(), samples.end());
   const EvalResult backward = summarise(run_of(samples), 100, 3);

@@ -17,7 +17,8 @@ TEST(Wilson, GivesTheIntervalOfTheScoreTest) {
   const Proportion p = proportion(8, 10);
   EXPECT_DOUBLE_EQ(p.value, 0.8);
   // The ends solve |p - 0.8| = z sqrt(p (1 - p) / 10).
-  for (const double end : {p.low, p.high}) EXPECT_NEAR(std::abs(end - 0.8), 1.959963984540054 * std::sqrt(end * (1 - end) / 10), 1e-12);
+  for (const double end : {p.low, p.high})
+    EXPECT_NEAR(std::abs(end - 0.8), 1.959963984540054 * std::sqrt(end * (1 - end) / 10), 1e-12);
   EXPECT_NEAR(p.low, 0.4901625, 1e-6);
   EXPECT_NEAR(p.high, 0.9433178, 1e-6);
   for (int64_t n = 1; n <= 50; ++n) {
@@ -41,7 +42,8 @@ double pass_by_enumeration(int n, int c, int k) {
 TEST(PassAtK, IsTheShareOfSubsetsWithARightReply) {
   for (int n = 1; n <= 9; ++n)
     for (int c = 0; c <= n; ++c)
-      for (int k = 1; k <= n; ++k) EXPECT_NEAR(pass_at_k(n, c, k), pass_by_enumeration(n, c, k), 1e-12) << n << " " << c << " " << k;
+      for (int k = 1; k <= n; ++k)
+        EXPECT_NEAR(pass_at_k(n, c, k), pass_by_enumeration(n, c, k), 1e-12) << n << " " << c << " " << k;
   EXPECT_THROW(pass_at_k(4, 5, 1), Error);
   EXPECT_THROW(pass_at_k(4, 1, 5), Error);
   EXPECT_THROW(pass_at_k(4, 1, 0), Error);
@@ -65,12 +67,14 @@ TEST(Votes, WaysToWriteAnAnswerVoteTogether) {
   Task task;
   task.answer = "1/2";
   std::vector<std::optional<std::string>> answers;
-  for (const char* text : {"It is \\boxed{3}", "Well, \\boxed{0.5}", "\\boxed{3}", "so the answer is $\\frac{1}{2}$", "No idea", "#### 1/2"}) {
+  for (const char* text : {"It is \\boxed{3}", "Well, \\boxed{0.5}", "\\boxed{3}", "so the answer is $\\frac{1}{2}$",
+                           "No idea", "#### 1/2"}) {
     Completion completion;
     completion.text = text;
     answers.push_back(math->read_answer(task, completion));
   }
-  const Votes votes = number_answers(answers, [&](const std::string& a, const std::string& b) { return math->same_answers(task, a, b); });
+  const Votes votes = number_answers(
+      answers, [&](const std::string& a, const std::string& b) { return math->same_answers(task, a, b); });
   EXPECT_EQ(votes[3], votes[1]);
   EXPECT_EQ(votes[5], votes[1]);
   EXPECT_EQ(votes[2], votes[0]);
@@ -176,7 +180,8 @@ TEST(PairedBootstrap, GivesTheDifferenceItsErrorAndAnIntervalAroundIt) {
   EXPECT_DOUBLE_EQ(d.first, 0.4);
   EXPECT_DOUBLE_EQ(d.second, 0.7);
   EXPECT_DOUBLE_EQ(d.difference, d.second - d.first);
-  EXPECT_NEAR(*d.stderr_value, std::sqrt((3 * 0.49 + 7 * 0.09) / 9 / 10), 1e-12);  // the differences: three ones, seven zeros
+  EXPECT_NEAR(*d.stderr_value, std::sqrt((3 * 0.49 + 7 * 0.09) / 9 / 10),
+              1e-12);  // the differences: three ones, seven zeros
   EXPECT_GE(d.interval->low, 0);
   EXPECT_LE(d.interval->high, 0.7);
   // A resample without any of the three has no difference: (7/10)^10 of them, doubled.
@@ -186,7 +191,8 @@ TEST(PairedBootstrap, GivesTheDifferenceItsErrorAndAnIntervalAroundIt) {
 }
 
 TEST(PairedBootstrap, OfOnePairOrOfEqualDifferencesSaysNothing) {
-  for (const auto& [first, second] : {std::pair(yes_or_no("0"), yes_or_no("1")), std::pair(yes_or_no("000"), yes_or_no("111"))}) {
+  for (const auto& [first, second] :
+       {std::pair(yes_or_no("0"), yes_or_no("1")), std::pair(yes_or_no("000"), yes_or_no("111"))}) {
     const PairedDifference d = paired_bootstrap(first, second, 500, 1);
     EXPECT_DOUBLE_EQ(d.difference, 1);
     EXPECT_FALSE(d.interval);

@@ -1,4 +1,5 @@
-// Evaluation: every task in configs/tasks reads, and runs on the data it names where that is there; each kind counts what it says it counts.
+// Evaluation: every task in configs/tasks reads, and runs on the data it names where that is there; each kind counts
+// what it says it counts.
 #include "eval/task.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ namespace hone::test {
 namespace {
 
 constexpr const char* characters = R"({"char_ords": [97, 98, 99, 32, 46], "model_max_length": 64})";
-constexpr const char* shape = R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+constexpr const char* shape =
+    R"({"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
   "num_key_value_heads": 1, "head_dim": 8, "vocab_size": 9, "max_position_embeddings": 12, "rms_norm_eps": 1e-6, "initializer_range": 0.5})";
 
 // A random model of twelve positions over the characters "abc .".
@@ -33,9 +35,10 @@ class EvalTest : public ::testing::Test {
   EvalResult run(const std::string& task, const std::string& rows, const EvalOptions& options = {}) {
     std::ofstream(folder.path() / "rows.jsonl") << rows;
     EvalModel on{context, *model, *tokenizer, engine};
-    EvalResult out = Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
-                         .as<EvalTaskSpec>()
-                         .evaluate(on, options);
+    EvalResult out =
+        Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
+            .as<EvalTaskSpec>()
+            .evaluate(on, options);
     records.clear();
     for (const EvalSample& sample : out.samples) records.push_back(sample.to_json());
     return out;
@@ -47,7 +50,8 @@ class EvalTest : public ::testing::Test {
     const size_t given = ids.size();
     for (const int32_t id : tokenizer->encode(tail)) ids.push_back(id);
     double sum = 0;
-    const std::vector<TokenScores> scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {});
+    const std::vector<TokenScores> scores =
+        score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {});
     for (size_t t = given; t < ids.size(); ++t) sum += scores[0].logp[t];
     return sum;
   }
@@ -62,7 +66,8 @@ class EvalTest : public ::testing::Test {
 };
 
 TEST_F(EvalTest, AChoiceIsScoredBehindItsPrompt) {
-  run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "ab", "choices": ["c", "a."], "gold": 1})");
+  run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'",
+      R"({"q": "ab", "choices": ["c", "a."], "gold": 1})");
   const JsonArray& found = records.at(0).at("logp").as_array();
   EXPECT_NEAR(found[0].as_double(), logp("ab", "c"), 1e-6);
   EXPECT_NEAR(found[1].as_double(), logp("ab", "a."), 1e-6);
@@ -87,10 +92,11 @@ TEST_F(EvalTest, TheRightChoiceIsAnIndexALetterOrAText) {
 }
 
 TEST_F(EvalTest, APromptThatDoesNotFitLosesItsBeginningAndIsCounted) {
-  const EvalResult result =
-      run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "bbcccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
+  const EvalResult result = run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'",
+                                R"({"q": "bbcccaabbaabbaa", "choices": ["c", "b"], "gold": 0})");
   EXPECT_EQ(result.metrics.at("cut"), 1);
-  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ccaabbaabbaa", "c"), 1e-6);  // the last token is predicted, not read
+  EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ccaabbaabbaa", "c"),
+              1e-6);  // the last token is predicted, not read
 }
 
 TEST_F(EvalTest, PerplexityIsTheMeanOverPredictedTokensAndBitsAreABytes) {
@@ -146,7 +152,8 @@ TEST_F(EvalTest, ATextsLikelihoodAndWhetherItIsWrittenGreedily) {
 }
 
 TEST_F(EvalTest, SpacesThatEndTheContextBeginTheContinuation) {
-  run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'", R"({"q": "ab  ", "choices": ["c", "a."], "gold": 1})");
+  run("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'",
+      R"({"q": "ab  ", "choices": ["c", "a."], "gold": 1})");
   EXPECT_NEAR(records.at(0).at("logp").as_array()[0].as_double(), logp("ab", "  c"), 1e-6);
 }
 
@@ -156,7 +163,8 @@ TEST_F(EvalTest, AnEmptyContextIsTheEosTokenWhereThereIsNoBos) {
 }
 
 TEST_F(EvalTest, NormalisationIsByCharactersAndByBytesOfTheChoice) {
-  const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = ' {choice}'", R"({"choices": ["c", "abcabc"], "gold": 1})");
+  const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = ' {choice}'",
+                                R"({"choices": ["c", "abcabc"], "gold": 1})");
   const double one = logp("ab", " c"), six = logp("ab", " abcabc") / 6;
   EXPECT_EQ(result.figures.at("acc_norm").value, six > one ? 1 : 0);
   EXPECT_EQ(result.figures.at("acc_bytes").value, six > one ? 1 : 0);
@@ -165,11 +173,13 @@ TEST_F(EvalTest, NormalisationIsByCharactersAndByBytesOfTheChoice) {
 
 TEST_F(EvalTest, SubtasksAreReportedEachAndTogether) {
   const EvalResult result = run("kind = 'multiple_choice'\nprompt = 'ab'\nchoice = '{choice}'\nsubtask = '{s}'",
-                                "{\"s\": \"x\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n{\"s\": \"y\", \"choices\": [\"a\", \"b\"], \"gold\": 1}\n"
+                                "{\"s\": \"x\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n{\"s\": \"y\", \"choices\": "
+                                "[\"a\", \"b\"], \"gold\": 1}\n"
                                 "{\"s\": \"y\", \"choices\": [\"a\", \"c\"], \"gold\": 1}\n");
   ASSERT_EQ(result.subtasks.size(), 2u);
   EXPECT_EQ(result.subtask_sizes.at("y"), 2);
-  EXPECT_DOUBLE_EQ(result.figures.at("acc").value, (result.subtasks.at("x").at("acc").value + 2 * result.subtasks.at("y").at("acc").value) / 3);
+  EXPECT_DOUBLE_EQ(result.figures.at("acc").value,
+                   (result.subtasks.at("x").at("acc").value + 2 * result.subtasks.at("y").at("acc").value) / 3);
 }
 
 TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
@@ -182,7 +192,8 @@ TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
   for (const Json& row : records) {
     const auto right = [&](const Json& reply) {
       const size_t at = reply.at("completion").as_string().find_first_of("abc");
-      return at != std::string::npos && reply.at("completion").as_string().substr(at, 1) == row.at("target").as_string();
+      return at != std::string::npos &&
+             reply.at("completion").as_string().substr(at, 1) == row.at("target").as_string();
     };
     greedy += right(row);
     int64_t count = 0;
@@ -199,7 +210,8 @@ TEST_F(EvalTest, AReplyIsJudgedByItsFiltersAndDrawnOnesByEstimators) {
   EXPECT_DOUBLE_EQ(result.figures.at("pass@1").value, mean / 2);
   EXPECT_DOUBLE_EQ(result.figures.at("pass@2").value, pass2 / 2);
   EXPECT_DOUBLE_EQ(result.sampled_accuracy->value, mean / 2);
-  for (const char* name : {"pass@4", "pass@6", "maj@1", "maj@2", "maj@4", "maj@6"}) EXPECT_TRUE(result.figures.contains(name)) << name;
+  for (const char* name : {"pass@4", "pass@6", "maj@1", "maj@2", "maj@4", "maj@6"})
+    EXPECT_TRUE(result.figures.contains(name)) << name;
 }
 
 TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer) {
@@ -219,7 +231,8 @@ TEST_F(EvalTest, RepliesVoteOnWhatTheRewardReadsAndNotAtAllWhereItReadsNoAnswer)
       auto [place, first] = votes.try_emplace(text[0], 0, -static_cast<int>(i));
       ++place->second.first;
     }
-    const auto winner = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    const auto winner =
+        std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
     if (winner == votes.end()) continue;  // nobody votes: it counts as wrong
     ++voted_on;
     expected += row.at("target").as_string() == std::string(1, static_cast<char>(std::toupper(winner->first)));
@@ -246,16 +259,18 @@ std::map<std::string, std::string> by_hash(const std::vector<Json>& records) {
 TEST_F(EvalTest, ResultsDoNotDependOnBatchSizeOrderOrLimit) {
   std::vector<std::string> rows;
   for (const char* q : {"ab", "b c", "cab.", "a", "bb a", "c.c"})
-    rows.push_back(concat(R"({"q": ")", q, R"(", "a": "b", "choices": ["a", "bc", "c."], "gold": )", rows.size() % 3, "}"));
+    rows.push_back(
+        concat(R"({"q": ")", q, R"(", "a": "b", "choices": ["a", "bc", "c."], "gold": )", rows.size() % 3, "}"));
   const auto joined = [&](size_t rotated, size_t count) {
     std::string out;
     for (size_t i = 0; i < count; ++i) out += rows[(i * 5 + rotated) % rows.size()] + "\n";
     return out;
   };
-  for (const std::string& task :
-       {std::string("kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { max_tokens = 5 }\nreward = { kind = 'exact' }"),
-        std::string("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'"),
-        std::string("kind = 'loglikelihood'\nprompt = '{q}'\ntarget = '{choices.1}'"), std::string("kind = 'perplexity'\ntext = '{q}{choices.2}'")}) {
+  for (const std::string& task : {std::string("kind = 'generate'\nprompt = '{q}'\nanswer = '{a}'\nsampling = { "
+                                              "max_tokens = 5 }\nreward = { kind = 'exact' }"),
+                                  std::string("kind = 'multiple_choice'\nprompt = '{q}'\nchoice = '{choice}'"),
+                                  std::string("kind = 'loglikelihood'\nprompt = '{q}'\ntarget = '{choices.1}'"),
+                                  std::string("kind = 'perplexity'\ntext = '{q}{choices.2}'")}) {
     engine = {};
     const EvalOptions options{.samples = 4, .seed = 5, .bootstrap_iters = 50};
     const EvalResult first = run(task, joined(0, 6), options);
@@ -280,11 +295,13 @@ TEST(EvalTasks, EveryTaskFileReads) {
   for (const std::string& name : known_eval_tasks()) EXPECT_EQ(load_eval_task(name).name, name);
 }
 
-// On a machine without namespaces a task whose replies are programs is read like any other; running it is what is refused.
+// On a machine without namespaces a task whose replies are programs is read like any other; running it is what is
+// refused.
 TEST_F(EvalTest, ATaskThatRunsProgramsReadsWithoutASandboxAndIsRefusedWithoutOne) {
   ::setenv("HONE_DATA", "/nowhere", 0);
   const PretendedGuards none(without_namespaces());
-  const char* task = "kind = 'generate'\nprompt = 'a'\nanswer = ''\nreward = { kind = 'code' }\nsampling = { max_tokens = 2 }";
+  const char* task =
+      "kind = 'generate'\nprompt = 'a'\nanswer = ''\nreward = { kind = 'code' }\nsampling = { max_tokens = 2 }";
   const auto refusal = [](const auto& action) -> std::string {
     try {
       action();

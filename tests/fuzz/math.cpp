@@ -1,5 +1,5 @@
-// A reference and an answer, divided by the first zero byte: whatever they are, judging ends, says the same twice, and takes an answer for equal
-// to itself.
+// A reference and an answer, divided by the first zero byte: whatever they are, judging ends, says the same twice, and
+// takes an answer for equal to itself.
 #include <cstdlib>
 #include <string>
 
@@ -9,7 +9,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const size_t half = text.find('\0');
-  const std::string reference = text.substr(0, half), answer = half == std::string::npos ? reference : text.substr(half + 1);
+  const std::string reference = text.substr(0, half),
+                    answer = half == std::string::npos ? reference : text.substr(half + 1);
   for (const bool strict : {false, true}) {
     const hone::MathPolicy policy{.strict = strict, .any_names = !strict, .inequality_for_interval = !strict};
     const bool equal = hone::math_equal(reference, answer, policy);

@@ -39,10 +39,13 @@ struct Recipe {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t newline = text.find('\n');
-  const std::vector<std::string> overrides(newline > 0 && newline != std::string_view::npos ? 1 : 0, std::string(text.substr(0, newline)));
+  const std::vector<std::string> overrides(newline > 0 && newline != std::string_view::npos ? 1 : 0,
+                                           std::string(text.substr(0, newline)));
   std::string written;
   try {
-    Recipe recipe = hone::Config::from_text(newline == std::string_view::npos ? text : text.substr(newline + 1), "fuzz", overrides).as<Recipe>();
+    Recipe recipe =
+        hone::Config::from_text(newline == std::string_view::npos ? text : text.substr(newline + 1), "fuzz", overrides)
+            .as<Recipe>();
     written = hone::to_toml([&](hone::Fields& f) { recipe.fields(f); });
   } catch (const hone::Error&) {
     return 0;

@@ -20,8 +20,9 @@ constexpr const char* puzzles[] = {
     R"({"task": "word_ladder", "metadata": {"start_word": "COLD", "end_word": "CARD"}})",
     R"({"task": "letter_counting", "answer": "3"})",
 };
-constexpr const char* kinds[] = {"choice",  "number",    "format",       "exact", "length", "overlong", "sequence_completion",
-                                 "r1_zero", "countdown", "reasoning_gym"};
+constexpr const char* kinds[] = {
+    "choice",  "number",    "format",       "exact", "length", "overlong", "sequence_completion",
+    "r1_zero", "countdown", "reasoning_gym"};
 
 }  // namespace
 
@@ -29,10 +30,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string kind = kinds[data[0] % std::size(kinds)];
   const auto reward = hone::make_reward(kind);
-  hone::Task task{.id = "t", .prompt = "1,3:7,3", .messages = {}, .answer = kind == "choice" ? "B" : "12", .columns = {}};
+  hone::Task task{
+      .id = "t", .prompt = "1,3:7,3", .messages = {}, .answer = kind == "choice" ? "B" : "12", .columns = {}};
   task.columns = kind == "countdown" ? hone::parse_json(R"({"nums": [3, 4, 7], "target": 12})", "row")
                                      : hone::parse_json(puzzles[data[1] % std::size(puzzles)], "row");
-  const hone::Completion completion{.ids = {1, 2}, .text = std::string(reinterpret_cast<const char*>(data + 2), size - 2), .finish_reason = "stop"};
+  const hone::Completion completion{
+      .ids = {1, 2}, .text = std::string(reinterpret_cast<const char*>(data + 2), size - 2), .finish_reason = "stop"};
   const hone::Score once = reward->score(task, completion), again = reward->score(task, completion);
   if (!std::isfinite(once.score) || once.score != again.score || once.note != again.note) std::abort();
   return 0;

@@ -8,7 +8,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t newline = input.find('\n');
   if (newline == std::string_view::npos) return 0;
   try {
-    const hone::Tokenizer tokenizer = hone::Tokenizer::from_json(hone::parse_json(input.substr(newline + 1), "fuzz"), "fuzz");
+    const hone::Tokenizer tokenizer =
+        hone::Tokenizer::from_json(hone::parse_json(input.substr(newline + 1), "fuzz"), "fuzz");
     tokenizer.decode(tokenizer.encode(input.substr(0, newline)));
   } catch (const hone::Error&) {}
   return 0;

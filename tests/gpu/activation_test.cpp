@@ -15,7 +15,8 @@ TEST(SwigluOnGpu, AgreesWithTheSpecification) {
     for (const DType dtype : dtypes)
       for (const int64_t gap : gaps) {
         if (!chosen()) continue;
-        const Floats x = rounded(normals({rows, 2 * dim}, 1, 3, gap), dtype), dy = rounded(normals({rows, dim}, 2, 1, gap), dtype);
+        const Floats x = rounded(normals({rows, 2 * dim}, 1, 3, gap), dtype),
+                     dy = rounded(normals({rows, dim}, 2, 1, gap), dtype);
         Floats y = poisoned({rows, dim}), dx = poisoned({rows, 2 * dim});
         swiglu_forward(cpu(), y, x);
         swiglu_backward(cpu(), dx, Tensor(), dy, x);
@@ -41,7 +42,8 @@ TEST(GeluOnGpu, AgreesWithTheSpecification) {
         Floats y = poisoned({rows, dim}), dx = poisoned({rows, dim});
         gelu_forward(cpu(), y, x);
         gelu_backward(cpu(), dx, dy, x);
-        OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype), dx_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), in_place(x, dtype);
+        OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype), dx_gpu = OnGpu::poisoned({rows, dim}, dtype, gap),
+              in_place(x, dtype);
         gelu_forward(*gpu(), y_gpu, OnGpu(x, dtype));
         EXPECT_TRUE(agrees(y_gpu.read(), y, dtype)) << rows << " x " << dim << ", gap " << gap;
         gelu_forward(*gpu(), in_place, in_place);
@@ -56,7 +58,8 @@ TEST(ActivationsOnGpu, SettleFarFromZero) {
   const float far[] = {200, 1e10f, -200, -1e10f};
   Floats x({1, 4}), dy({1, 4}, 1.0f), gate_up({1, 8}, 1.0f);
   for (int64_t i = 0; i < 4; ++i) x[i] = gate_up[i] = far[i];
-  OnGpu y = OnGpu::poisoned({1, 4}), dx = OnGpu::poisoned({1, 4}), gated = OnGpu::poisoned({1, 4}), dgate_up = OnGpu::poisoned({1, 8});
+  OnGpu y = OnGpu::poisoned({1, 4}), dx = OnGpu::poisoned({1, 4}), gated = OnGpu::poisoned({1, 4}),
+        dgate_up = OnGpu::poisoned({1, 8});
   gelu_forward(*gpu(), y, OnGpu(x));
   gelu_backward(*gpu(), dx, OnGpu(dy), OnGpu(x));
   swiglu_forward(*gpu(), gated, OnGpu(gate_up));
@@ -77,7 +80,8 @@ TEST(ActivationsOnGpu, HaveTheSameBitsAloneAndBetweenPacks) {
   for (const DType dtype : dtypes) {
     const int64_t rows = 40, dim = 96;
     const Floats x = normals({rows, 2 * dim}, 1, 3), apart = normals({rows, 2 * dim}, 1, 3, 1);
-    OnGpu y = OnGpu::poisoned({rows, dim}, dtype), y_apart = OnGpu::poisoned({rows, dim}, dtype, 1), alone = OnGpu::poisoned({1, dim}, dtype);
+    OnGpu y = OnGpu::poisoned({rows, dim}, dtype), y_apart = OnGpu::poisoned({rows, dim}, dtype, 1),
+          alone = OnGpu::poisoned({1, dim}, dtype);
     const OnGpu on_gpu(x, dtype);
     swiglu_forward(*gpu(), y, on_gpu);
     swiglu_forward(*gpu(), y_apart, OnGpu(apart, dtype));

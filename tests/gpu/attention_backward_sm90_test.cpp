@@ -18,14 +18,23 @@ struct Case {
 };
 
 const std::vector<Case> cases = {
-    {{1}, 1, 1},      {{128}, 1, 1},          {{0, 5, 0, 0, 300, 0}, 2, 2}, {{7, 64, 65, 1, 130, 129}, 4, 1}, {{33, 515}, 7, 1},
-    {{700}, 4, 1, 1}, {{259, 385}, 2, 1, 64}, {{640, 40}, 2, 2, 100},       {{513, 40}, 4, 2, 300},           {std::vector<int32_t>(70, 9), 2, 1},
+    {{1}, 1, 1},
+    {{128}, 1, 1},
+    {{0, 5, 0, 0, 300, 0}, 2, 2},
+    {{7, 64, 65, 1, 130, 129}, 4, 1},
+    {{33, 515}, 7, 1},
+    {{700}, 4, 1, 1},
+    {{259, 385}, 2, 1, 64},
+    {{640, 40}, 2, 2, 100},
+    {{513, 40}, 4, 2, 300},
+    {std::vector<int32_t>(70, 9), 2, 1},
 };
 
 // The place of the body among the op's; -1 where it has none.
 int body() {
   for (size_t i = 0; i < attention_backward.bodies().size(); ++i)
-    if (attention_backward.bodies()[i].device == DeviceKind::cuda && std::string_view(attention_backward.bodies()[i].name) == "sm90")
+    if (attention_backward.bodies()[i].device == DeviceKind::cuda &&
+        std::string_view(attention_backward.bodies()[i].name) == "sm90")
       return static_cast<int>(i);
   return -1;
 }
@@ -36,13 +45,16 @@ struct Call {
         heads(c.heads),
         kv_heads(c.kv_heads),
         dim(head_dim),
-        shape{.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = c.window, .max_length = *std::ranges::max_element(c.lengths)},
+        shape{.scale = 1 / std::sqrt(static_cast<float>(dim)),
+              .window = c.window,
+              .max_length = *std::ranges::max_element(c.lengths)},
         offsets(c.offsets()) {
     attention_forward(cpu(), out, lse, q, k, v, offsets, shape);
     out = rounded(out, DType::bf16);
   }
   AttentionGradients on_cpu() const {
-    AttentionGradients g{poisoned({tokens, heads, dim}), poisoned({tokens, kv_heads, dim}), poisoned({tokens, kv_heads, dim})};
+    AttentionGradients g{poisoned({tokens, heads, dim}), poisoned({tokens, kv_heads, dim}),
+                         poisoned({tokens, kv_heads, dim})};
     attention_backward(cpu(), g.dq, g.dk, g.dv, dout, out, lse, q, k, v, offsets, shape);
     return g;
   }
@@ -50,10 +62,12 @@ struct Call {
     constexpr DType type = DType::bf16;
     OnGpu dq = OnGpu::poisoned({tokens, heads, dim}, type), dk = OnGpu::poisoned({tokens, kv_heads, dim}, type, 8),
           dv = OnGpu::poisoned({tokens, kv_heads, dim}, type, 72);
-    const OnGpu gpu_dout(dout, type), gpu_out(out, type), gpu_lse(lse), gpu_q(q, type), gpu_k(k, type), gpu_v(v, type), gpu_offsets(offsets);
-    EXPECT_TRUE(
-        attention_backward.supported(static_cast<size_t>(body()), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q, gpu_k, gpu_v, gpu_offsets, shape));
-    attention_backward.run_body(static_cast<size_t>(body()), *gpu(), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q, gpu_k, gpu_v, gpu_offsets, shape);
+    const OnGpu gpu_dout(dout, type), gpu_out(out, type), gpu_lse(lse), gpu_q(q, type), gpu_k(k, type), gpu_v(v, type),
+        gpu_offsets(offsets);
+    EXPECT_TRUE(attention_backward.supported(static_cast<size_t>(body()), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q,
+                                             gpu_k, gpu_v, gpu_offsets, shape));
+    attention_backward.run_body(static_cast<size_t>(body()), *gpu(), dq, dk, dv, gpu_dout, gpu_out, gpu_lse, gpu_q,
+                                gpu_k, gpu_v, gpu_offsets, shape);
     return {dq.read(), dk.read(), dv.read()};
   }
 
@@ -64,7 +78,9 @@ struct Call {
   Floats out = poisoned({tokens, heads, dim}, 16), lse = poisoned({tokens, heads}, 3);
 
  private:
-  Floats normal(int64_t rows, uint64_t seed, int64_t gap) const { return rounded(normals({tokens, rows, dim}, seed, 1, gap), DType::bf16); }
+  Floats normal(int64_t rows, uint64_t seed, int64_t gap) const {
+    return rounded(normals({tokens, rows, dim}, seed, 1, gap), DType::bf16);
+  }
 };
 
 TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
@@ -73,11 +89,13 @@ TEST(AttentionBackwardOnHopper, AgreesWithTheSpecification) {
   for (const int64_t dim : {64, 128})
     for (const Case& c : cases) {
       if (!chosen()) continue;
-      const ::testing::ScopedTrace trace(__FILE__, __LINE__,
-                                         concat(c.tokens(), " tokens, ", c.heads, "/", c.kv_heads, " heads of ", dim, ", window ", c.window));
+      const ::testing::ScopedTrace trace(
+          __FILE__, __LINE__,
+          concat(c.tokens(), " tokens, ", c.heads, "/", c.kv_heads, " heads of ", dim, ", window ", c.window));
       const Call call(c, dim);
       const AttentionGradients expected = call.on_cpu(), actual = call.on_gpu();
-      const AttentionGradients plain = plain_attention_backward(call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, call.shape);
+      const AttentionGradients plain =
+          plain_attention_backward(call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, call.shape);
       EXPECT_TRUE(within_twice(actual.dq, plain.dq, expected.dq));
       EXPECT_TRUE(within_twice(actual.dk, plain.dk, expected.dk));
       EXPECT_TRUE(within_twice(actual.dv, plain.dv, expected.dv));
@@ -92,7 +110,8 @@ TEST(AttentionBackwardOnHopper, HasTheSameBitsInEveryRun) {
     const AttentionGradients first = call.on_gpu();
     for (int run = 0; run < sized(3, 1); ++run) {
       const AttentionGradients again = call.on_gpu();
-      EXPECT_TRUE(close(again.dq, first.dq, {0, 0}) && close(again.dk, first.dk, {0, 0}) && close(again.dv, first.dv, {0, 0}));
+      EXPECT_TRUE(close(again.dq, first.dq, {0, 0}) && close(again.dk, first.dk, {0, 0}) &&
+                  close(again.dv, first.dv, {0, 0}));
     }
   }
 }

@@ -11,7 +11,9 @@ namespace {
 struct Case {
   std::vector<int32_t> lengths;
   int64_t heads, kv_heads, dim, block_size, window = 0;
-  std::string name() const { return concat(lengths.size(), " sequences, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window); }
+  std::string name() const {
+    return concat(lengths.size(), " sequences, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window);
+  }
 };
 const Case cases[] = {{{1}, 1, 1, 16, 16},
                       {{5, 130, 1, 257}, 14, 2, 64, 16},
@@ -24,19 +26,24 @@ const Case cases[] = {{{1}, 1, 1, 16, 16},
 // Blocks are dealt out backwards; what no key is in is NaN.
 struct Inputs {
   explicit Inputs(const Case& c) : blocks(0), q({1}), k({1}), v({1}), table({1}) {
-    for (const int32_t length : c.lengths) blocks = std::max<int64_t>(blocks, (length + c.block_size - 1) / c.block_size + 1);
+    for (const int32_t length : c.lengths)
+      blocks = std::max<int64_t>(blocks, (length + c.block_size - 1) / c.block_size + 1);
     const auto sequences = std::ssize(c.lengths);
-    const int64_t slots = blocks * sequences * c.block_size, tokens = std::accumulate(c.lengths.begin(), c.lengths.end(), int64_t{0});
+    const int64_t slots = blocks * sequences * c.block_size,
+                  tokens = std::accumulate(c.lengths.begin(), c.lengths.end(), int64_t{0});
     q = rounded(normals({tokens, c.heads, c.dim}, 1), DType::bf16);
     k = poisoned({slots * c.kv_heads, c.dim}), v = k;
     table = Ids({sequences, blocks});
     const Floats keys = normals({tokens * c.kv_heads, c.dim}, 2), values = normals({tokens * c.kv_heads, c.dim}, 3, 4);
     int64_t token = 0;
     for (int64_t s = 0; s < sequences; ++s) {
-      for (int64_t b = 0; b < blocks; ++b) table[s * blocks + b] = static_cast<int32_t>(blocks * sequences - 1 - (b * sequences + s));
+      for (int64_t b = 0; b < blocks; ++b)
+        table[s * blocks + b] = static_cast<int32_t>(blocks * sequences - 1 - (b * sequences + s));
       for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j, ++token) {
-        const int64_t slot = int64_t{table[s * blocks + j / c.block_size]} * c.block_size + j % c.block_size, row = c.kv_heads * c.dim;
-        for (int64_t i = 0; i < row; ++i) k[slot * row + i] = keys[token * row + i], v[slot * row + i] = values[token * row + i];
+        const int64_t slot = int64_t{table[s * blocks + j / c.block_size]} * c.block_size + j % c.block_size,
+                      row = c.kv_heads * c.dim;
+        for (int64_t i = 0; i < row; ++i)
+          k[slot * row + i] = keys[token * row + i], v[slot * row + i] = values[token * row + i];
       }
     }
   }
@@ -58,11 +65,13 @@ PagedKv cache_of(const Case& c, const QuantizedMatrix& k, const QuantizedMatrix&
 
 class Fp8Attention {
  public:
-  explicit Fp8Attention(const Case& c) : case_(c), in_(c), k_(QuantFormat::fp8, OnGpu(in_.k)), v_(QuantFormat::fp8, OnGpu(in_.v)) {}
+  explicit Fp8Attention(const Case& c)
+      : case_(c), in_(c), k_(QuantFormat::fp8, OnGpu(in_.k)), v_(QuantFormat::fp8, OnGpu(in_.v)) {}
   Floats specification() const {
     const Quantized k(QuantFormat::fp8, in_.k), v(QuantFormat::fp8, in_.v);
     Ids lengths({std::ssize(case_.lengths)}), offsets({std::ssize(case_.lengths) + 1});
-    for (int64_t s = 0; s < lengths.size(); ++s) lengths[s] = case_.lengths[static_cast<size_t>(s)], offsets[s + 1] = offsets[s] + lengths[s];
+    for (int64_t s = 0; s < lengths.size(); ++s)
+      lengths[s] = case_.lengths[static_cast<size_t>(s)], offsets[s + 1] = offsets[s] + lengths[s];
     Floats out = poisoned({in_.q.tensor().dim(0), case_.heads, case_.dim});
     attention_paged(cpu(), out, in_.q, cache_of(case_, k, v, in_.table, lengths), offsets, shape(0));
     return out;
@@ -84,9 +93,11 @@ class Fp8Attention {
     for (int64_t i = 0; i < q.size(); ++i) q[i] = in_.q[rows[static_cast<size_t>(i / width)] * width + i % width];
     OnGpu result = OnGpu::poisoned({std::ssize(rows), case_.heads, case_.dim}, DType::bf16, 16);
     const OnGpu table(in_.table), on_gpu(lengths);
-    attention_paged(*gpu(), result, OnGpu(q, DType::bf16), cache_of(case_, k_, v_, table, on_gpu), OnGpu(offsets), shape(most));
+    attention_paged(*gpu(), result, OnGpu(q, DType::bf16), cache_of(case_, k_, v_, table, on_gpu), OnGpu(offsets),
+                    shape(most));
     const Floats numbers = result.read();
-    for (int64_t i = 0; i < numbers.size(); ++i) out[rows[static_cast<size_t>(i / width)] * width + i % width] = numbers[i];
+    for (int64_t i = 0; i < numbers.size(); ++i)
+      out[rows[static_cast<size_t>(i / width)] * width + i % width] = numbers[i];
   }
   // Everything: `chunk` tokens of each sequence a call.
   Floats in_chunks(int32_t chunk, int32_t first = 0) const {
@@ -95,7 +106,8 @@ class Fp8Attention {
     for (int32_t done = 0, next = 0; done < longest; done = next) {
       next = done < first ? first : done + chunk;
       std::vector<int32_t> from, to;
-      for (const int32_t length : case_.lengths) from.push_back(std::min(done, length)), to.push_back(std::min(next, length));
+      for (const int32_t length : case_.lengths)
+        from.push_back(std::min(done, length)), to.push_back(std::min(next, length));
       run(out, from, to);
     }
     return out;
@@ -111,7 +123,9 @@ class Fp8Attention {
   }
 
  private:
-  AttentionShape shape(int64_t most) const { return {1 / std::sqrt(static_cast<float>(case_.dim)), case_.window, most}; }
+  AttentionShape shape(int64_t most) const {
+    return {1 / std::sqrt(static_cast<float>(case_.dim)), case_.window, most};
+  }
   const Case& case_;
   Inputs in_;
   QuantizedOnGpu k_, v_;
@@ -127,7 +141,8 @@ TEST(Fp8AttentionOnGpu, AgreesWithTheSpecification) {
   }
 }
 
-// A query's bits depend neither on chunks (a block of threads for all splits or for each), nor on which sequences share the call.
+// A query's bits depend neither on chunks (a block of threads for all splits or for each), nor on which sequences share
+// the call.
 TEST(Fp8AttentionOnGpu, BitsDependNeitherOnChunksNorOnNeighbours) {
   HONE_GPU_OR_SKIP();
   for (const Case& c : cases) {

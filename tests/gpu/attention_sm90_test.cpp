@@ -12,22 +12,27 @@ struct Case {
 
   int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
   AttentionShape shape() const {
-    return {.scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = *std::ranges::max_element(lengths)};
+    return {.scale = 1 / std::sqrt(static_cast<float>(dim)),
+            .window = window,
+            .max_length = *std::ranges::max_element(lengths)};
   }
   Ids offsets() const {
     Ids out({static_cast<int64_t>(lengths.size()) + 1});
-    for (size_t s = 0; s < lengths.size(); ++s) out[static_cast<int64_t>(s) + 1] = out[static_cast<int64_t>(s)] + lengths[s];
+    for (size_t s = 0; s < lengths.size(); ++s)
+      out[static_cast<int64_t>(s) + 1] = out[static_cast<int64_t>(s)] + lengths[s];
     return out;
   }
   std::string name() const {
-    return concat(lengths.size(), " sequences of ", tokens(), " tokens, ", heads, "/", kv_heads, " heads of ", dim, ", window ", window);
+    return concat(lengths.size(), " sequences of ", tokens(), " tokens, ", heads, "/", kv_heads, " heads of ", dim,
+                  ", window ", window);
   }
 };
 
 // q, and k and v as columns of one tensor; bf16, as plain memory: there are many cases.
 struct Inputs {
   Inputs(const Case& c, uint64_t seed = 5)
-      : q(static_cast<size_t>(c.tokens() * c.heads * c.dim)), kv(static_cast<size_t>(2 * c.tokens() * c.kv_heads * c.dim)) {
+      : q(static_cast<size_t>(c.tokens() * c.heads * c.dim)),
+        kv(static_cast<size_t>(2 * c.tokens() * c.kv_heads * c.dim)) {
     uint64_t state = seed;
     for (std::vector<bf16>* x : {&q, &kv})
       for (bf16& y : *x) {
@@ -79,13 +84,18 @@ struct Result {
 std::optional<Result> forward(const std::string& body, const Case& c, const Inputs& in) {
   const int64_t columns = c.kv_heads * c.dim;
   const Copied<bf16> out(std::vector<bf16>(in.q.size(), to_bf16(nan_f32)), DType::bf16, {c.tokens(), c.heads, c.dim});
-  const Copied<float> lse(std::vector<float>(static_cast<size_t>(c.tokens() * c.heads), nan_f32), DType::f32, {c.tokens(), c.heads});
-  const Copied<bf16> q(in.q, DType::bf16, {c.tokens(), c.heads, c.dim}), kv(in.kv, DType::bf16, {c.tokens(), 2 * columns});
+  const Copied<float> lse(std::vector<float>(static_cast<size_t>(c.tokens() * c.heads), nan_f32), DType::f32,
+                          {c.tokens(), c.heads});
+  const Copied<bf16> q(in.q, DType::bf16, {c.tokens(), c.heads, c.dim}),
+      kv(in.kv, DType::bf16, {c.tokens(), 2 * columns});
   const OnGpu offsets(c.offsets());
-  const auto heads_of = [&](int64_t first) { return kv.tensor().columns(first, columns).view({c.tokens(), c.kv_heads, c.dim}); };
+  const auto heads_of = [&](int64_t first) {
+    return kv.tensor().columns(first, columns).view({c.tokens(), c.kv_heads, c.dim});
+  };
   const Tensor k = heads_of(0), v = heads_of(columns);
   for (size_t i = 0; i < attention_forward.bodies().size(); ++i) {
-    if (attention_forward.bodies()[i].device != DeviceKind::cuda || attention_forward.bodies()[i].name != body) continue;
+    if (attention_forward.bodies()[i].device != DeviceKind::cuda || attention_forward.bodies()[i].name != body)
+      continue;
     if (!attention_forward.supported(i, out, lse, q, k, v, offsets, c.shape())) return {};
     attention_forward.run_body(i, *gpu(), out, lse, q, k, v, offsets, c.shape());
     return Result{out.read(), lse.read()};
@@ -94,7 +104,8 @@ std::optional<Result> forward(const std::string& body, const Case& c, const Inpu
 }
 
 template <class T>
-bool same(const std::vector<T>& a, const std::vector<T>& b, size_t begin = 0, size_t count = std::numeric_limits<size_t>::max()) {
+bool same(const std::vector<T>& a, const std::vector<T>& b, size_t begin = 0,
+          size_t count = std::numeric_limits<size_t>::max()) {
   return a.size() == b.size() && std::memcmp(&a[begin], &b[begin], std::min(count, a.size() - begin) * sizeof(T)) == 0;
 }
 
@@ -113,18 +124,23 @@ TEST(AttentionSm90, HasTheBitsOfThePortableBody) {
   for (const int64_t dim : {64, 128})
     for (const int64_t window : {0, 1, 64, 200, 1024, 1500})
       for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{3, 3}, {4, 2}})
-        for (const std::vector<int32_t>& lengths :
-             {std::vector<int32_t>{1}, {63, 0, 64, 65, 127, 128, 129}, {191, 192, 193, 383, 384, 385}, {1023, 1024, 1025}, {0, 0, 3000, 5, 2049, 0}})
+        for (const std::vector<int32_t>& lengths : {std::vector<int32_t>{1},
+                                                    {63, 0, 64, 65, 127, 128, 129},
+                                                    {191, 192, 193, 383, 384, 385},
+                                                    {1023, 1024, 1025},
+                                                    {0, 0, 3000, 5, 2049, 0}})
           if (chosen()) expect_bits_of_the_portable_body({lengths, heads, kv_heads, dim, window});
 }
 
-// Lists of tiles longer than the block that makes them, by sequences and by tiles in one sequence; heads that take turns in the cache.
+// Lists of tiles longer than the block that makes them, by sequences and by tiles in one sequence; heads that take
+// turns in the cache.
 TEST(AttentionSm90, ManySequencesAndLongOnes) {
   HONE_GPU_OR_SKIP();
   std::vector<int32_t> many(2500);
   for (size_t s = 0; s < many.size(); ++s) many[s] = static_cast<int32_t>(s * 37 % sized(211, 7));
   for (const Case& c :
-       {Case{many, 1, 1, 64}, Case{many, 2, 1, 128}, Case{{500, sized(131500, 2000), 30}, 1, 1, 64, 300}, Case{{sized(17000, 1000)}, 7, 7, 128, 200}})
+       {Case{many, 1, 1, 64}, Case{many, 2, 1, 128}, Case{{500, sized(131500, 2000), 30}, 1, 1, 64, 300},
+        Case{{sized(17000, 1000)}, 7, 7, 128, 200}})
     if (chosen()) expect_bits_of_the_portable_body(c);
 }
 
@@ -134,7 +150,8 @@ TEST(AttentionSm90, AgreesWithTheSpecification) {
     const Case c{{sized(1100, 300), 1, 157}, 2, 1, dim};
     const Inputs in(c);
     const int64_t rows = c.tokens();
-    Floats q({rows, 2, dim}), k({rows, 1, dim}), v = k, out = poisoned({rows, 2, dim}), lse = poisoned({rows, 2}), fast_out = out, fast_lse = lse;
+    Floats q({rows, 2, dim}), k({rows, 1, dim}), v = k, out = poisoned({rows, 2, dim}), lse = poisoned({rows, 2}),
+                                                 fast_out = out, fast_lse = lse;
     for (int64_t i = 0; i < q.size(); ++i) q[i] = to_float(in.q[static_cast<size_t>(i)]);
     for (int64_t i = 0; i < k.size(); ++i) {
       const auto at = static_cast<size_t>(i / dim * 2 * dim + i % dim);

@@ -16,7 +16,8 @@ TEST(CastOnGpu, AgreesWithTheSpecification) {
           const Floats x = rounded(normals({rows, columns}, 1, 3, x_gap), from);
           OnGpu y = OnGpu::poisoned({rows, columns}, to, y_gap);
           cast(*gpu(), y, OnGpu(x, from));
-          EXPECT_TRUE(close(y.read(), rounded(x, to), {0, 0})) << rows << " x " << columns << ", gaps " << x_gap << ", " << y_gap;
+          EXPECT_TRUE(close(y.read(), rounded(x, to), {0, 0}))
+              << rows << " x " << columns << ", gaps " << x_gap << ", " << y_gap;
         }
 }
 
@@ -41,7 +42,8 @@ TEST(AddIntoOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const auto& [rows, columns] : shapes)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Floats x = rounded(normals({rows, columns}, 1), dtype), before = rounded(normals({rows, columns}, 2), dtype);
+      const Floats x = rounded(normals({rows, columns}, 1), dtype),
+                   before = rounded(normals({rows, columns}, 2), dtype);
       Floats expected = before;
       add_into(cpu(), expected, x);
       for (const int64_t gap : {0, 3, 8}) {

@@ -8,8 +8,8 @@ namespace {
 TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   constexpr int64_t S = 300, width = 5, block_size = 16, num_drawn = 4 * S + 1, passes = 3;
-  Ids tokens = random_ids(S, 1000, 1), positions = random_ids(S, width * block_size - passes, 2), slots({S}, -1), lengths = positions,
-      live = random_ids(S, 2, 3), ids = random_ids(S, 1000, 4), table({S, width});
+  Ids tokens = random_ids(S, 1000, 1), positions = random_ids(S, width * block_size - passes, 2), slots({S}, -1),
+      lengths = positions, live = random_ids(S, 2, 3), ids = random_ids(S, 1000, 4), table({S, width});
   for (int64_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i * 7 % 1999);
   for (int64_t s = 0; s < S; s += 17) ids[s] = -1;
   std::vector<SampleParams> params(S);
@@ -31,9 +31,10 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   for (int pass = 0; pass < passes; ++pass) {
     for (int64_t i = 0; i < num_drawn; ++i) drawn[i] += 1000;  // other numbers each time
     gpu()->copy(results_there.drawn, drawn);
-    decode_advance(*gpu(), {tokens_there, positions_there, slots_there, lengths_there, live_there, params_tensor}, ids_there, table_there, block_size,
-                   results_there);
-    decode_advance(cpu(), {tokens, positions, slots, lengths, live, bytes}, ids, table, block_size, {drawn, ring, turn});
+    decode_advance(*gpu(), {tokens_there, positions_there, slots_there, lengths_there, live_there, params_tensor},
+                   ids_there, table_there, block_size, results_there);
+    decode_advance(cpu(), {tokens, positions, slots, lengths, live, bytes}, ids, table, block_size,
+                   {drawn, ring, turn});
     gpu()->synchronize();
     const auto* handed = static_cast<const int32_t*>(ring_there.data());
     for (int64_t i = 0; i < ring.size(); ++i) ASSERT_EQ(handed[i], ring[i]) << "pass " << pass << ", number " << i;
@@ -41,7 +42,8 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   EXPECT_EQ(turn_there.read_ids()[0], passes);
   Numbers<uint8_t> back({bytes.size()});
   gpu()->copy(back, params_tensor);
-  const Ids got[] = {tokens_there.read_ids(), positions_there.read_ids(), slots_there.read_ids(), lengths_there.read_ids()};
+  const Ids got[] = {tokens_there.read_ids(), positions_there.read_ids(), slots_there.read_ids(),
+                     lengths_there.read_ids()};
   const Ids* wanted[] = {&tokens, &positions, &slots, &lengths};
   for (size_t column = 0; column < 4; ++column)
     for (int64_t s = 0; s < S; ++s) ASSERT_EQ(got[column][s], (*wanted[column])[s]) << column << " row " << s;

@@ -23,7 +23,8 @@ double seconds_of(const std::function<void()>& work) {
 std::vector<uint8_t> noise(int64_t bytes, uint64_t seed) {
   std::vector<uint8_t> out(static_cast<size_t>(bytes));
   uint64_t state = seed;
-  for (uint8_t& byte : out) byte = static_cast<uint8_t>((state = state * 6364136223846793005u + 1442695040888963407u) >> 56);
+  for (uint8_t& byte : out)
+    byte = static_cast<uint8_t>((state = state * 6364136223846793005u + 1442695040888963407u) >> 56);
   return out;
 }
 
@@ -88,7 +89,8 @@ TEST_P(DeviceLinkTest, ABillionBytesArriveAsTheyWere) {
   for (int turn = 0; turn < 3; ++turn)
     both([&](int rank, Side& side) {
       const double seconds = seconds_of([&] {
-        rank == 0 ? side.link->send(side.context, tensors[0], patience()) : side.link->receive(side.context, tensors[1], patience());
+        rank == 0 ? side.link->send(side.context, tensors[0], patience())
+                  : side.link->receive(side.context, tensors[1], patience());
         side.link->finish(side.context, patience());
       });
       if (rank == 1) best = std::min(best, seconds);
@@ -106,11 +108,14 @@ TEST_P(DeviceLinkTest, ManyOfAllSizesGoBothWays) {
     for (const int64_t bytes : {1, 3, 4097, 1 << 20}) sizes.push_back(bytes);
   both([&](int rank, Side& side) {
     std::vector<Tensor> out, in;
-    for (size_t i = 0; i < sizes.size(); ++i) out.push_back(side.take(noise(sizes[i], 2 * i + rank))), in.push_back(side.take(sizes[i]));
+    for (size_t i = 0; i < sizes.size(); ++i)
+      out.push_back(side.take(noise(sizes[i], 2 * i + rank))), in.push_back(side.take(sizes[i]));
     for (const bool sends : {rank == 0, rank == 1})
-      for (const Tensor& x : sends ? out : in) sends ? side.link->send(side.context, x, patience()) : side.link->receive(side.context, x, patience());
+      for (const Tensor& x : sends ? out : in)
+        sends ? side.link->send(side.context, x, patience()) : side.link->receive(side.context, x, patience());
     side.link->finish(side.context, patience());
-    for (size_t i = 0; i < sizes.size(); ++i) EXPECT_TRUE(side.read(in[i]) == noise(sizes[i], 2 * i + 1 - rank)) << sizes[i];
+    for (size_t i = 0; i < sizes.size(); ++i)
+      EXPECT_TRUE(side.read(in[i]) == noise(sizes[i], 2 * i + 1 - rank)) << sizes[i];
   });
 }
 
@@ -178,7 +183,8 @@ std::vector<std::string> kinds() {
   return out.empty() ? std::vector<std::string>{"none"} : out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, DeviceLinkTest, ::testing::ValuesIn(kinds()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, DeviceLinkTest, ::testing::ValuesIn(kinds()),
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 }  // namespace hone

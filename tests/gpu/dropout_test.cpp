@@ -7,7 +7,8 @@ namespace {
 
 TEST(DropoutOnGpu, HasTheSpecificationsDraws) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{1, 1}, {0, 8}, {3, 7}, {5, 64}, {130, 100}, {9, 4864}})
+  for (const auto& [rows, columns] :
+       {std::pair<int64_t, int64_t>{1, 1}, {0, 8}, {3, 7}, {5, 64}, {130, 100}, {9, 4864}})
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const int64_t gap : {0, 3, 8})
         for (const float rate : {0.0f, 0.3f}) {

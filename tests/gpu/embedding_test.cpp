@@ -6,7 +6,8 @@ namespace hone::test {
 namespace {
 
 constexpr int32_t rows_of_table = 300;
-constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {0, 8}, {100, 7}, {9, 130}, {2000, 64}, {70, 896}};  // ids, columns
+constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 1},   {0, 8},     {100, 7},
+                                                  {9, 130}, {2000, 64}, {70, 896}};  // ids, columns
 constexpr DType dtypes[] = {DType::f32, DType::bf16};
 constexpr int64_t gaps[] = {0, 3, 8};
 
@@ -39,7 +40,8 @@ TEST(EmbeddingOnGpu, GradientAddsRepeatedIdsInOrder) {
           OnGpu on_gpu(dtable);
           embedding_backward(cpu(), dtable, dy, ids);
           embedding_backward(*gpu(), on_gpu, OnGpu(dy, dtype), OnGpu(ids));
-          EXPECT_TRUE(close(on_gpu.read(), dtable, {0, 0})) << count << " x " << dim << ", gap " << gap << ", " << distinct << " ids";
+          EXPECT_TRUE(close(on_gpu.read(), dtable, {0, 0}))
+              << count << " x " << dim << ", gap " << gap << ", " << distinct << " ids";
         }
 }
 
@@ -86,7 +88,8 @@ TEST(GatherAndScatterOnGpu, AgreeWithTheSpecification) {
         const int64_t all = 7 * count + 4;
         Ids rows({count});
         for (int64_t r = 0; r < count; ++r) rows[r] = static_cast<int32_t>((r * 5 + 3) % all);
-        const Floats x = rounded(normals({all, dim}, 1, 1, gap), dtype), picked = rounded(normals({count, dim}, 2), dtype);
+        const Floats x = rounded(normals({all, dim}, 1, 1, gap), dtype),
+                     picked = rounded(normals({count, dim}, 2), dtype);
         Floats y = poisoned({count, dim}), placed = poisoned({all, dim});
         gather_rows(cpu(), y, x, rows);
         scatter_rows(cpu(), placed, picked, rows);

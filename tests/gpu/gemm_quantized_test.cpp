@@ -9,19 +9,22 @@ namespace {
 struct Shape {
   int64_t M, N, K;
 };
-constexpr Shape shapes[] = {{1, 1, 1},        {0, 5, 7},      {3, 5, 7},      {1, 33, 513},   {17, 31, 65},     {40, 70, 144},
-                            {65, 97, 1104},   {5, 3, 512},    {130, 48, 64},  {2, 0, 16},     {129, 257, 1040}, {300, 136, 528},
-                            {8, 512, 2064},   {1, 128, 1024}, {7, 200, 4864}, {33, 1000, 96}, {64, 72, 896},    {100, 192, 16},
-                            {256, 384, 1536}, {2, 40, 14336}, {8, 24, 8960},  {12, 40, 8960}, {200, 4200, 256}};
+constexpr Shape shapes[] = {{1, 1, 1},        {0, 5, 7},       {3, 5, 7},       {1, 33, 513},     {17, 31, 65},
+                            {40, 70, 144},    {65, 97, 1104},  {5, 3, 512},     {130, 48, 64},    {2, 0, 16},
+                            {129, 257, 1040}, {300, 136, 528}, {8, 512, 2064},  {1, 128, 1024},   {7, 200, 4864},
+                            {33, 1000, 96},   {64, 72, 896},   {100, 192, 16},  {256, 384, 1536}, {2, 40, 14336},
+                            {8, 24, 8960},    {12, 40, 8960},  {200, 4200, 256}};
 
-// Calls test(run) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does not support them.
+// Calls test(run) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does not
+// support them.
 template <class Test>
 void each_gpu_body(Test test) {
   for (size_t i = 0; i < gemm_quantized.bodies().size(); ++i) {
     if (gemm_quantized.bodies()[i].device != DeviceKind::cuda) continue;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, gemm_quantized.bodies()[i].name);
     test([&](Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
-      return gemm_quantized.supported(i, y, x, w, bias, residual) && (gemm_quantized.run_body(i, *gpu(), y, x, w, bias, residual), true);
+      return gemm_quantized.supported(i, y, x, w, bias, residual) &&
+             (gemm_quantized.run_body(i, *gpu(), y, x, w, bias, residual), true);
     });
   }
 }
@@ -33,7 +36,8 @@ std::string text(const Shape& s) { return concat(s.M, " x ", s.N, " x ", s.K); }
 TEST(GemmQuantizedOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
   for (const QuantFormat format : all_quant_formats)
-    for (const auto& [in, out] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+    for (const auto& [in, out] :
+         {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
       for (size_t index = 0; index < std::size(shapes); ++index)
         for (const int64_t gap : {0, 16, 3}) {
           if (!chosen()) continue;
@@ -42,12 +46,14 @@ TEST(GemmQuantizedOnGpu, AgreesWithTheSpecification) {
           const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), in), w = normals({s.N, s.K}, 2);
           const Floats bias = rounded(normals({s.N}, 3), out), residual = rounded(normals({s.M, s.N}, 4, 1, gap), out);
           Floats expected = poisoned({s.M, s.N});
-          gemm_quantized(cpu(), expected, x, Quantized(format, w), extras & 1 ? bias.tensor() : Tensor(), extras & 2 ? residual.tensor() : Tensor());
+          gemm_quantized(cpu(), expected, x, Quantized(format, w), extras & 1 ? bias.tensor() : Tensor(),
+                         extras & 2 ? residual.tensor() : Tensor());
           const OnGpu gx(x, in), gbias(bias, out), gresidual(residual, out);
           const QuantizedOnGpu gw(format, OnGpu(w), gap);
           each_gpu_body([&](auto run) {
             OnGpu y = OnGpu::poisoned({s.M, s.N}, out, gap);
-            if (!run(y, gx, gw, extras & 1 ? gbias.tensor() : Tensor(), extras & 2 ? gresidual.tensor() : Tensor())) return;
+            if (!run(y, gx, gw, extras & 1 ? gbias.tensor() : Tensor(), extras & 2 ? gresidual.tensor() : Tensor()))
+              return;
             EXPECT_TRUE(agrees(y.read(), expected, out, 2)) << text(s) << ", gap " << gap << ", extras " << extras;
           });
         }
@@ -94,15 +100,23 @@ TEST(GemmQuantizedOnGpu, RowsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   for (const QuantFormat format : all_quant_formats)
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const auto& [N, K] : {std::pair<int64_t, int64_t>{264, 2448}, {896, 896}, {77, 1203}, {520, 512}, {72, 4864}, {200, 16}, {136, 14336}}) {
+      for (const auto& [N, K] : {std::pair<int64_t, int64_t>{264, 2448},
+                                 {896, 896},
+                                 {77, 1203},
+                                 {520, 512},
+                                 {72, 4864},
+                                 {200, 16},
+                                 {136, 14336}}) {
         if (!chosen()) continue;
         const int most = sized(1000, 300);
-        const OnGpu x(normals({most, K}, 1), dtype), bias(normals({N}, 3), dtype), residual(normals({most, N}, 4), dtype);
+        const OnGpu x(normals({most, K}, 1), dtype), bias(normals({N}, 3), dtype),
+            residual(normals({most, N}, 4), dtype);
         const QuantizedOnGpu w(format, OnGpu(normals({N, K}, 2)));
         OnGpu whole = OnGpu::poisoned({most, N}, dtype);
         gemm_quantized(*gpu(), whole, x, w, bias, residual);
         const Floats expected = whole.read();
-        for (const int64_t M : sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 256, 257, most}, {1, 9, 33, 129, most}))
+        for (const int64_t M : sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 256, 257, most},
+                                     {1, 9, 33, 129, most}))
           each_gpu_body([&](auto run) {
             const int64_t first = (M * 31) % (most - M + 1);
             OnGpu part = OnGpu::poisoned({M, N}, dtype);

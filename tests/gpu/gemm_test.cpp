@@ -8,17 +8,21 @@ namespace {
 struct Shape {
   int64_t M, N, K;
 };
-constexpr Shape shapes[] = {{1, 1, 1},      {0, 5, 7},      {3, 5, 7},      {1, 33, 513},  {17, 31, 65},     {40, 70, 129},   {65, 97, 1100},
-                            {5, 3, 512},    {130, 48, 64},  {2, 0, 3},      {3, 4, 0},     {129, 257, 1032}, {300, 136, 520}, {8, 512, 2056},
-                            {1, 128, 1024}, {7, 200, 4864}, {33, 1000, 96}, {64, 72, 896}, {100, 192, 8},    {256, 384, 1536}};
+constexpr Shape shapes[] = {{1, 1, 1},      {0, 5, 7},        {3, 5, 7},       {1, 33, 513},   {17, 31, 65},
+                            {40, 70, 129},  {65, 97, 1100},   {5, 3, 512},     {130, 48, 64},  {2, 0, 3},
+                            {3, 4, 0},      {129, 257, 1032}, {300, 136, 520}, {8, 512, 2056}, {1, 128, 1024},
+                            {7, 200, 4864}, {33, 1000, 96},   {64, 72, 896},   {100, 192, 8},  {256, 384, 1536}};
 
-// Calls test(run, name) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does not support them.
+// Calls test(run, name) for every CUDA body; run(arguments...) returns false, having done nothing, where the body does
+// not support them.
 template <class... A, class Test>
 void each_gpu_body(const Op<void(A...)>& op, Test test) {
   for (size_t i = 0; i < op.bodies().size(); ++i) {
     if (op.bodies()[i].device != DeviceKind::cuda) continue;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(op.name()) + ", body " + op.bodies()[i].name);
-    test([&](std::type_identity_t<A>... arguments) { return op.supported(i, arguments...) && (op.run_body(i, *gpu(), arguments...), true); });
+    test([&](std::type_identity_t<A>... arguments) {
+      return op.supported(i, arguments...) && (op.run_body(i, *gpu(), arguments...), true);
+    });
   }
 }
 
@@ -28,7 +32,8 @@ std::string text(const Shape& s) { return concat(s.M, " x ", s.N, " x ", s.K); }
 
 TEST(GemmForwardOnGpu, AgreesWithTheSpecification) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [in, out] : {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
+  for (const auto& [in, out] :
+       {std::pair{DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}})
     for (size_t index = 0; index < std::size(shapes); ++index)
       for (const int64_t gap : {0, 8, 3})
         for (const size_t turn : {0, 1}) {
@@ -38,11 +43,13 @@ TEST(GemmForwardOnGpu, AgreesWithTheSpecification) {
           const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), in), w = rounded(normals({s.N, s.K}, 2, 1, gap), in);
           const Floats bias = rounded(normals({s.N}, 3), out), residual = rounded(normals({s.M, s.N}, 4, 1, gap), out);
           Floats expected = poisoned({s.M, s.N});
-          gemm_forward(cpu(), expected, x, w, extras & 1 ? bias.tensor() : Tensor(), extras & 2 ? residual.tensor() : Tensor());
+          gemm_forward(cpu(), expected, x, w, extras & 1 ? bias.tensor() : Tensor(),
+                       extras & 2 ? residual.tensor() : Tensor());
           const OnGpu gx(x, in), gw(w, in), gbias(bias, out), gresidual(residual, out);
           each_gpu_body(gemm_forward, [&](auto run) {
             OnGpu y = OnGpu::poisoned({s.M, s.N}, out, gap);
-            if (!run(y, gx, gw, extras & 1 ? gbias.tensor() : Tensor(), extras & 2 ? gresidual.tensor() : Tensor())) return;
+            if (!run(y, gx, gw, extras & 1 ? gbias.tensor() : Tensor(), extras & 2 ? gresidual.tensor() : Tensor()))
+              return;
             EXPECT_TRUE(agrees(y.read(), expected, out, 2)) << text(s) << ", gap " << gap << ", extras " << extras;
           });
         }
@@ -85,7 +92,9 @@ TEST(GemmForwardOnGpu, RowsDoNotDependOnTheBatch) {
         OnGpu whole = OnGpu::poisoned({most, N}, out);
         gemm_forward(*gpu(), whole, x, w, bias, residual);
         const Floats expected = whole.read();
-        for (const int64_t M : sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 255, 256, 257, most}, {1, 9, 33, 129, most})) {
+        for (const int64_t M :
+             sized(std::vector{1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 255, 256, 257, most},
+                   {1, 9, 33, 129, most})) {
           each_gpu_body(gemm_forward, [&](auto run) {
             const int64_t first = (M * 31) % (most - M + 1);
             OnGpu part = OnGpu::poisoned({M, N}, out);
@@ -121,7 +130,8 @@ TEST(GemmForwardOnGpu, RefusesShapesThatDisagree) {
   HONE_GPU_OR_SKIP();
   const OnGpu x(Floats({2, 3})), w(Floats({4, 5})), y(Floats({2, 4}));
   EXPECT_THROW(gemm_forward(*gpu(), y, x, w, {}, {}), Error);
-  EXPECT_THROW(gemm_forward(*gpu(), y, x.tensor().columns(0, 2), w.tensor().columns(0, 2), OnGpu(Floats({3})), {}), Error);
+  EXPECT_THROW(gemm_forward(*gpu(), y, x.tensor().columns(0, 2), w.tensor().columns(0, 2), OnGpu(Floats({3})), {}),
+               Error);
 }
 
 TEST(GemmBackwardInputOnGpu, AgreesWithTheSpecification) {
@@ -130,7 +140,8 @@ TEST(GemmBackwardInputOnGpu, AgreesWithTheSpecification) {
     for (const Shape& s : shapes)
       for (const int64_t gap : {0, 8, 3}) {
         if (!chosen()) continue;
-        const Floats dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype), w = rounded(normals({s.N, s.K}, 2, 1, gap), dtype);
+        const Floats dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype),
+                     w = rounded(normals({s.N, s.K}, 2, 1, gap), dtype);
         Floats expected = poisoned({s.M, s.K});
         gemm_backward_input(cpu(), expected, dy, w);
         OnGpu dx = OnGpu::poisoned({s.M, s.K}, dtype, gap);
@@ -145,7 +156,8 @@ TEST(GemmBackwardWeightOnGpu, AgreesWithTheSpecification) {
     for (const Shape& s : shapes)
       for (const int64_t gap : {0, 3}) {
         if (!chosen()) continue;
-        const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), dtype), dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype);
+        const Floats x = rounded(normals({s.M, s.K}, 1, 1, gap), dtype),
+                     dy = rounded(normals({s.M, s.N}, 3, 1, gap), dtype);
         Floats dw = normals({s.N, s.K}, 5, 1, gap), dbias = normals({s.N}, 6);
         OnGpu gdw(dw), gdbias(dbias), without(dw);
         gemm_backward_weight(*gpu(), gdw, gdbias, OnGpu(dy, dtype), OnGpu(x, dtype));
@@ -160,7 +172,8 @@ TEST(GemmBackwardWeightOnGpu, AgreesWithTheSpecification) {
 TEST(GemmBackwardOnGpu, GivesTheSameBitsTwice) {
   HONE_GPU_OR_SKIP();
   const int64_t M = sized(5000, 700), N = 256, K = 136;
-  const OnGpu x(normals({M, K}, 1), DType::bf16), w(normals({N, K}, 2), DType::bf16), dy(normals({M, N}, 3), DType::bf16);
+  const OnGpu x(normals({M, K}, 1), DType::bf16), w(normals({N, K}, 2), DType::bf16),
+      dy(normals({M, N}, 3), DType::bf16);
   const auto run = [&] {
     OnGpu dx = OnGpu::poisoned({M, K}, DType::bf16), dw(Floats({N, K})), dbias(Floats({N}));
     gemm_backward_input(*gpu(), dx, dy, w);

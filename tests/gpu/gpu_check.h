@@ -1,5 +1,6 @@
 #pragma once
-// What tests on a GPU share: the device or a visible skip, copies of a test's numbers there, and comparison with the CPU's specification.
+// What tests on a GPU share: the device or a visible skip, copies of a test's numbers there, and comparison with the
+// CPU's specification.
 #include <cstdlib>
 
 #include "tests/kernels/op_check.h"
@@ -19,7 +20,8 @@ inline Context* gpu() {
   return context.get();
 }
 
-// With HONE_GPU_CASES=n, n > 1, tests are short, for tools under which kernels take a hundred times as long (compute-sanitizer).
+// With HONE_GPU_CASES=n, n > 1, tests are short, for tools under which kernels take a hundred times as long
+// (compute-sanitizer).
 inline int64_t one_case_of() {
   static const int64_t n = [] {
     const char* text = std::getenv("HONE_GPU_CASES");
@@ -47,7 +49,8 @@ inline Floats rounded(Floats x, DType dtype) {
   return x;
 }
 
-// A tensor on the GPU with the numbers, the gaps between rows and the margin of a test's own; memory around the numbers holds a pattern.
+// A tensor on the GPU with the numbers, the gaps between rows and the margin of a test's own; memory around the numbers
+// holds a pattern.
 class OnGpu {
  public:
   // The numbers as `dtype` (f32 or bf16) rounds them.
@@ -119,7 +122,8 @@ class OnGpu {
     }
   }
   size_t place(int64_t i) const {
-    return margin + static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()) * size_of(tensor_.dtype);
+    return margin + static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()) *
+                        size_of(tensor_.dtype);
   }
   void put(int64_t i, float value) {
     if (tensor_.dtype == DType::bf16) {
@@ -141,7 +145,8 @@ class OnGpu {
       for (size_t b = 0; b < size_of(tensor_.dtype); ++b) used[place(i) + b] = true;
     for (size_t b = 0; b < bytes_.size(); ++b)
       if (!used[b] && bytes_[b] != pattern) {
-        ADD_FAILURE() << "memory outside the rows was written, byte " << static_cast<int64_t>(b) - static_cast<int64_t>(margin);
+        ADD_FAILURE() << "memory outside the rows was written, byte "
+                      << static_cast<int64_t>(b) - static_cast<int64_t>(margin);
         return;
       }
   }
@@ -163,9 +168,10 @@ inline ::testing::AssertionResult agrees(const Floats& actual, const Floats& exp
   return close(actual, expected, {t, t * rms(expected) + 1e-30});
 }
 
-// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has larger outputs. `least` is
-// what numbers that cancel are measured against: a query with one key has no gradient.
-inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype, double factor = 1, double least = 0) {
+// agrees(), measured against each head's own numbers where they are larger than most: a query that sees few keys has
+// larger outputs. `least` is what numbers that cancel are measured against: a query with one key has no gradient.
+inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats& expected, DType dtype,
+                                              double factor = 1, double least = 0) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
   const double t = factor * (dtype == DType::bf16 ? 1e-2 : 2e-5), all = std::max(least, rms(expected));
   const int64_t dim = actual.tensor().dim(2);
@@ -176,7 +182,8 @@ inline ::testing::AssertionResult heads_agree(const Floats& actual, const Floats
     for (int64_t j = i; j < i + dim; ++j) {
       const double a = actual[j], e = expected[j];
       if (!(std::fabs(a - e) <= t * (std::fabs(e) + size)))
-        return ::testing::AssertionFailure() << "element " << j << " of " << actual.size() << " is " << a << ", expected " << e << " among " << size;
+        return ::testing::AssertionFailure()
+               << "element " << j << " of " << actual.size() << " is " << a << ", expected " << e << " among " << size;
     }
   }
   return ::testing::AssertionSuccess();

@@ -9,7 +9,8 @@
 
 namespace hone::test {
 
-// As tiny_config(), in sizes that are none of a tile's: 3 query heads and one of keys, and with `dim` 64 or 128 what Hopper's own bodies take.
+// As tiny_config(), in sizes that are none of a tile's: 3 query heads and one of keys, and with `dim` 64 or 128 what
+// Hopper's own bodies take.
 inline Json gpu_config(const std::string& family, int64_t dim = 16) {
   const int64_t width = 3 * dim;
   return with(tiny_config(family), {{"vocab_size", 211},
@@ -26,8 +27,8 @@ inline Json gpu_config(const std::string& family, int64_t dim = 16) {
                                     {"n_positions", 512}});
 }
 
-// Weights of a CPU's model, norms and biases away from their neutral values, as `dtype` rounds them. Matrices keep the size of what goes through
-// them: larger ones would enlarge the roundings of bf16.
+// Weights of a CPU's model, norms and biases away from their neutral values, as `dtype` rounds them. Matrices keep the
+// size of what goes through them: larger ones would enlarge the roundings of bf16.
 inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
@@ -44,7 +45,8 @@ inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const L
 }
 
 // The same weights there.
-inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype, const LoraConfig& lora = {}) {
+inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights, DType dtype,
+                                        const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
   model->allocate(*gpu(), dtype, true);
@@ -56,9 +58,11 @@ inline std::unique_ptr<Model> gpu_model(const Json& config, const Model& weights
   return model;
 }
 
-inline std::vector<std::vector<int32_t>> gpu_sequences(std::initializer_list<size_t> lengths, int64_t vocab_size = 211) {
+inline std::vector<std::vector<int32_t>> gpu_sequences(std::initializer_list<size_t> lengths,
+                                                       int64_t vocab_size = 211) {
   std::vector<std::vector<int32_t>> out;
-  for (const size_t length : lengths) out.push_back(random_tokens(sized(length, (length + 3) / 4), vocab_size, static_cast<uint32_t>(length)));
+  for (const size_t length : lengths)
+    out.push_back(random_tokens(sized(length, (length + 3) / 4), vocab_size, static_cast<uint32_t>(length)));
   return out;
 }
 

@@ -6,7 +6,8 @@ namespace hone::test {
 namespace {
 
 constexpr float eps = 1e-5f;
-constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 5}, {0, 8}, {3, 7}, {5, 64}, {130, 100}, {2, 1025}, {600, 768}, {40, 1600}, {3, 4096}};
+constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 5},    {0, 8},     {3, 7},     {5, 64},  {130, 100},
+                                                  {2, 1025}, {600, 768}, {40, 1600}, {3, 4096}};
 constexpr DType dtypes[] = {DType::f32, DType::bf16};
 constexpr int64_t gaps[] = {0, 3, 8};
 
@@ -22,13 +23,15 @@ TEST(LayernormOnGpu, AgreesWithTheSpecification) {
   for (const auto& [rows, dim] : shapes)
     for (const DType dtype : dtypes)
       for (const int64_t gap : gaps) {
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap));
-        const Floats x = inputs(rows, dim, gap, dtype), w = rounded(normals({dim}, 2), dtype), b = rounded(normals({dim}, 3), dtype);
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap));
+        const Floats x = inputs(rows, dim, gap, dtype), w = rounded(normals({dim}, 2), dtype),
+                     b = rounded(normals({dim}, 3), dtype);
         for (const bool bias : {true, false}) {
           Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows});
           layernorm_forward(cpu(), y, mean, rstd, x, w, bias ? b : Tensor(), eps);
-          OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), mean_gpu = OnGpu::poisoned({rows}), rstd_gpu = OnGpu::poisoned({rows}),
-                unkept = OnGpu::poisoned({rows, dim}, dtype);
+          OnGpu y_gpu = OnGpu::poisoned({rows, dim}, dtype, gap), mean_gpu = OnGpu::poisoned({rows}),
+                rstd_gpu = OnGpu::poisoned({rows}), unkept = OnGpu::poisoned({rows, dim}, dtype);
           const OnGpu x_gpu(x, dtype), w_gpu(w, dtype), b_gpu(b, dtype);
           layernorm_forward(*gpu(), y_gpu, mean_gpu, rstd_gpu, x_gpu, w_gpu, bias ? b_gpu : Tensor(), eps);
           EXPECT_TRUE(agrees(y_gpu.read(), y, dtype));
@@ -47,14 +50,18 @@ TEST(LayernormOnGpu, GradientsAgreeWithTheSpecification) {
       for (const int64_t gap : gaps)
         for (const bool accumulate : {false, true}) {
           if (!chosen()) continue;
-          const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap, ", ", accumulate));
-          const Floats x = inputs(rows, dim, 0, dtype), w = rounded(normals({dim}, 2), dtype), dy = rounded(normals({rows, dim}, 3, 1, gap), dtype),
+          const ::testing::ScopedTrace trace(
+              __FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap, ", ", accumulate));
+          const Floats x = inputs(rows, dim, 0, dtype), w = rounded(normals({dim}, 2), dtype),
+                       dy = rounded(normals({rows, dim}, 3, 1, gap), dtype),
                        before = rounded(normals({rows, dim}, 5, 1, gap), dtype);
-          Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dw = normals({dim}, 4), db = normals({dim}, 6),
-                 dx = accumulate ? before : poisoned({rows, dim});
+          Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dw = normals({dim}, 4),
+                 db = normals({dim}, 6), dx = accumulate ? before : poisoned({rows, dim});
           layernorm_forward(cpu(), y, mean, rstd, x, w, {}, eps);
           OnGpu dw_gpu(dw), db_gpu(db);
-          const auto start = [&] { return accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap); };
+          const auto start = [&] {
+            return accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap);
+          };
           OnGpu dx_gpu = start(), frozen = start();
           layernorm_backward(cpu(), dx, dw, db, dy, x, mean, rstd, w, accumulate);
           const OnGpu dy_gpu(dy, dtype), x_gpu(x, dtype), mean_gpu(mean), rstd_gpu(rstd), w_gpu(w, dtype);
@@ -72,7 +79,8 @@ TEST(LayernormOnGpu, BitsDependNeitherOnOtherRowsNorOnTheirPlace) {
   for (const DType dtype : dtypes)
     for (const int64_t dim : {96, 768, 4096}) {
       const int64_t rows = 50;
-      const Floats x = normals({rows, dim}, 1), apart = normals({rows, dim}, 1, 1, 1), w = normals({dim}, 2), b = normals({dim}, 3);
+      const Floats x = normals({rows, dim}, 1), apart = normals({rows, dim}, 1, 1, 1), w = normals({dim}, 2),
+                   b = normals({dim}, 3);
       const OnGpu on_gpu(x, dtype), weight(w, dtype), bias(b, dtype);
       OnGpu y = OnGpu::poisoned({rows, dim}, dtype), y_apart = OnGpu::poisoned({rows, dim}, dtype, 3);
       layernorm_forward(*gpu(), y, {}, {}, on_gpu, weight, bias, eps);

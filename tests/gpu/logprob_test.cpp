@@ -18,13 +18,15 @@ struct Inputs {
   Floats hidden, w, dlogp, dentropy;
   Ids targets;
   Inputs(const Shape& s, DType dtype, float scale = 1)
-      : hidden(rounded(normals({s.R, s.D}, 1, scale / std::sqrt(static_cast<float>(s.D)), s.D % 8 == 0 ? 8 : 3), dtype)),
+      : hidden(
+            rounded(normals({s.R, s.D}, 1, scale / std::sqrt(static_cast<float>(s.D)), s.D % 8 == 0 ? 8 : 3), dtype)),
         w(rounded(normals({s.V, s.D}, 2, 1, 8), dtype)),
         dlogp(normals({s.R}, 3)),
         dentropy(normals({s.R}, 4)),
         targets(random_ids(s.R, static_cast<int32_t>(s.V), 5)) {
     const int64_t edges[] = {0, 127, 128, s.V - 1, 8191, 8192, 16383};
-    for (int64_t r = 0; r < std::min<int64_t>(s.R, std::ssize(edges)); ++r) targets[r] = static_cast<int32_t>(edges[r] % s.V);
+    for (int64_t r = 0; r < std::min<int64_t>(s.R, std::ssize(edges)); ++r)
+      targets[r] = static_cast<int32_t>(edges[r] % s.V);
     if (s.R > 4) dlogp[2] = 0, dentropy[2] = 0, dlogp[3] = 0;
   }
 };
@@ -39,7 +41,8 @@ Columns on_cpu(const Inputs& in, float inv_temperature) {
   logprob_forward(cpu(), out.logp, out.lse, out.entropy, in.hidden, in.w, in.targets, inv_temperature);
   return out;
 }
-Columns on_gpu(const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature, bool with_entropy = true) {
+Columns on_gpu(const Tensor& hidden, const Tensor& w, const Tensor& targets, float inv_temperature,
+               bool with_entropy = true) {
   const int64_t R = targets.size();
   OnGpu logp = OnGpu::poisoned({R}), lse = OnGpu::poisoned({R}), entropy = OnGpu::poisoned({R});
   logprob_forward(*gpu(), logp, lse, with_entropy ? entropy.tensor() : Tensor(), hidden, w, targets, inv_temperature);
@@ -55,7 +58,8 @@ Gradients expected_gradients(const Inputs& in, const LogprobGrad& grad, float in
   const Columns columns = on_cpu(in, inv_temperature);
   const int64_t V = in.w.tensor().dim(0), D = in.w.tensor().dim(1);
   Gradients out{columns.logp, columns.lse, poisoned({in.targets.size(), D}), normals({V, D}, 6)};
-  logprob_backward(cpu(), out.dhidden, out.dw, grad, columns.lse, columns.entropy, in.hidden, in.w, in.targets, inv_temperature);
+  logprob_backward(cpu(), out.dhidden, out.dw, grad, columns.lse, columns.entropy, in.hidden, in.w, in.targets,
+                   inv_temperature);
   return out;
 }
 
@@ -66,7 +70,8 @@ TEST(LogprobForwardOnGpu, AgreesWithTheSpecification) {
   for (const Shape& s : shapes)
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const float inv_temperature : {1.0f, 1.6f}) {
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype)));
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype)));
         const Inputs in(s, dtype, 4);
         const Columns expected = on_cpu(in, inv_temperature);
         const OnGpu hidden(in.hidden, dtype), w(in.w, dtype), targets(in.targets);
@@ -105,10 +110,12 @@ TEST(LogprobForwardOnGpu, TakesExtremeLogits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Inputs in(s, dtype);
     for (int64_t r = 0; r < s.R; ++r) in.hidden[r * s.D] = 1;
-    for (int64_t v = 0; v < s.V; ++v) in.w[v * s.D] = v % 3 == 0 || v / 128 == 2 ? -infinity : v == 400 ? 10000.0f : -10000.0f;
+    for (int64_t v = 0; v < s.V; ++v)
+      in.w[v * s.D] = v % 3 == 0 || v / 128 == 2 ? -infinity : v == 400 ? 10000.0f : -10000.0f;
     in.targets[0] = 400, in.targets[1] = 3;
     in.w = rounded(in.w, dtype);
-    const Columns expected = on_cpu(in, 1), out = on_gpu(OnGpu(in.hidden, dtype), OnGpu(in.w, dtype), OnGpu(in.targets), 1);
+    const Columns expected = on_cpu(in, 1),
+                  out = on_gpu(OnGpu(in.hidden, dtype), OnGpu(in.w, dtype), OnGpu(in.targets), 1);
     for (int64_t r = 0; r < s.R; ++r) {
       EXPECT_NEAR(out.lse[r], expected.lse[r], 2e-3) << r;
       EXPECT_NEAR(out.entropy[r], expected.entropy[r], 1e-5) << r;
@@ -136,16 +143,18 @@ TEST(LogprobBackwardOnGpu, AgreesWithTheSpecification) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const bool with_entropy : {false, true}) {
         if (!chosen()) continue;
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), with_entropy));
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), with_entropy));
         const float inv_temperature = 0.8f, z_loss = with_entropy ? 0.02f : 0;
         const Inputs in(s, dtype, 2);
-        const Gradients expected = expected_gradients(in, {in.dlogp, with_entropy ? in.dentropy.tensor() : Tensor(), z_loss}, inv_temperature);
+        const Gradients expected =
+            expected_gradients(in, {in.dlogp, with_entropy ? in.dentropy.tensor() : Tensor(), z_loss}, inv_temperature);
         const Columns columns = on_cpu(in, inv_temperature);
         const OnGpu dlogp(in.dlogp), dentropy(in.dentropy);
         OnGpu dhidden = OnGpu::poisoned({s.R, s.D}, with_entropy ? dtype : DType::f32, 8), dw(normals({s.V, s.D}, 6));
-        logprob_backward(*gpu(), dhidden, dw, {dlogp, with_entropy ? dentropy.tensor() : Tensor(), z_loss}, OnGpu(columns.lse),
-                         with_entropy ? OnGpu(columns.entropy).tensor() : Tensor(), OnGpu(in.hidden, dtype), OnGpu(in.w, dtype), OnGpu(in.targets),
-                         inv_temperature);
+        logprob_backward(*gpu(), dhidden, dw, {dlogp, with_entropy ? dentropy.tensor() : Tensor(), z_loss},
+                         OnGpu(columns.lse), with_entropy ? OnGpu(columns.entropy).tensor() : Tensor(),
+                         OnGpu(in.hidden, dtype), OnGpu(in.w, dtype), OnGpu(in.targets), inv_temperature);
         EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, dtype));
         EXPECT_TRUE(agrees(dw.read(), expected.dw, dtype));
       }
@@ -157,7 +166,8 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const float scale : {2.0f, 60.0f}) {  // at 60 log-probs lie below -100
         if (!chosen()) continue;
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), " scale ", scale));
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           concat(s.R, " x ", s.V, " x ", s.D, " ", name_of(dtype), " scale ", scale));
         const Inputs in(s, dtype, scale);
         const float inv_temperature = 1.25f;
         // Gradients cancel, and logits of hundreds have few bits behind the point.
@@ -167,8 +177,8 @@ TEST(LogprobFusedOnGpu, HasTheBitsOfForwardAndTheGradientOfTheSpecification) {
           const Gradients expected = expected_gradients(in, {in.dlogp, {}, z_loss}, inv_temperature);
           const OnGpu hidden(in.hidden, dtype), w(in.w, dtype), targets(in.targets), dlogp(in.dlogp);
           const Columns forward = on_gpu(hidden, w, targets, inv_temperature, false);
-          OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), dhidden = OnGpu::poisoned({s.R, s.D}, dtype, 8),
-                dw(normals({s.V, s.D}, 6));
+          OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
+                dhidden = OnGpu::poisoned({s.R, s.D}, dtype, 8), dw(normals({s.V, s.D}, 6));
           logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, {}, z_loss}, hidden, w, targets, inv_temperature);
           EXPECT_TRUE(close(logp.read(), forward.logp, {0, 0}));
           EXPECT_TRUE(close(lse.read(), forward.lse, {0, 0}));
@@ -184,9 +194,10 @@ TEST(LogprobFusedOnGpu, TakesAGradientOfEntropy) {
   const Inputs in(s, DType::bf16, 2);
   const Gradients expected = expected_gradients(in, {in.dlogp, in.dentropy, 0.01f}, 1);
   const OnGpu dlogp(in.dlogp), dentropy(in.dentropy);
-  OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16), dw(normals({s.V, s.D}, 6));
-  logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, dentropy, 0.01f}, OnGpu(in.hidden, DType::bf16), OnGpu(in.w, DType::bf16), OnGpu(in.targets),
-                1);
+  OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16),
+        dw(normals({s.V, s.D}, 6));
+  logprob_fused(*gpu(), logp, lse, dhidden, dw, {dlogp, dentropy, 0.01f}, OnGpu(in.hidden, DType::bf16),
+                OnGpu(in.w, DType::bf16), OnGpu(in.targets), 1);
   EXPECT_TRUE(close(logp.read(), expected.logp, {1e-5, 1e-4}));
   EXPECT_TRUE(agrees(dhidden.read(), expected.dhidden, DType::bf16));
   EXPECT_TRUE(agrees(dw.read(), expected.dw, DType::bf16));
@@ -197,9 +208,10 @@ TEST(LogprobFusedOnGpu, GivesTheSameBitsAgain) {
   const Shape s{700, 9000, 64};
   const Inputs in(s, DType::bf16, 3);
   const auto run = [&] {
-    OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}), dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16), dw(normals({s.V, s.D}, 6));
-    logprob_fused(*gpu(), logp, lse, dhidden, dw, {OnGpu(in.dlogp), {}, 0.01f}, OnGpu(in.hidden, DType::bf16), OnGpu(in.w, DType::bf16),
-                  OnGpu(in.targets), 1);
+    OnGpu logp = OnGpu::poisoned({s.R}), lse = OnGpu::poisoned({s.R}),
+          dhidden = OnGpu::poisoned({s.R, s.D}, DType::bf16), dw(normals({s.V, s.D}, 6));
+    logprob_fused(*gpu(), logp, lse, dhidden, dw, {OnGpu(in.dlogp), {}, 0.01f}, OnGpu(in.hidden, DType::bf16),
+                  OnGpu(in.w, DType::bf16), OnGpu(in.targets), 1);
     return std::array{dhidden.read(), dw.read()};
   };
   const auto first = run(), second = run();

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 // As strong in every rank: what bf16 loses grows with alpha / r.
 LoraConfig all_linear(int64_t r, double dropout = 0) {
-  return {.r = r, .lora_alpha = 1.5 * static_cast<double>(r), .lora_dropout = dropout, .target_modules = {"all-linear"}};
+  return {
+      .r = r, .lora_alpha = 1.5 * static_cast<double>(r), .lora_dropout = dropout, .target_modules = {"all-linear"}};
 }
 
 // Adapters away from zero.
@@ -24,7 +25,8 @@ std::unique_ptr<Model> cpu_adapted(const Json& config, DType dtype, const LoraCo
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0, 0.1f);
   for (const Param* param : model->adapter_params())
-    for (float& value : param->value.as<float>()) value = dtype == DType::bf16 ? to_float(to_bf16(normal(random))) : normal(random);
+    for (float& value : param->value.as<float>())
+      value = dtype == DType::bf16 ? to_float(to_bf16(normal(random))) : normal(random);
   return model;
 }
 
@@ -56,8 +58,9 @@ TEST(NarrowProductsOnGpu, AgreeWithTheSpecification) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
         if (!chosen()) continue;
         SCOPED_TRACE(concat("r ", r, ", ", rows, " rows, ", name_of(dtype)));
-        const Floats x = rounded(normals({rows, 192}, 1), dtype), a = rounded(normals({r, 192}, 2), dtype), u = rounded(normals({rows, r}, 3), dtype),
-                     b = rounded(normals({320, r}, 4), dtype), start = rounded(normals({rows, 320}, 5), dtype);
+        const Floats x = rounded(normals({rows, 192}, 1), dtype), a = rounded(normals({r, 192}, 2), dtype),
+                     u = rounded(normals({rows, r}, 3), dtype), b = rounded(normals({320, r}, 4), dtype),
+                     start = rounded(normals({rows, 320}, 5), dtype);
         Floats down = poisoned({rows, r}), up = start;
         gemm_forward(cpu(), down, x, a, {}, {});
         gemm_forward(cpu(), up, u, b, {}, up);
@@ -98,10 +101,13 @@ TEST(LoraOnGpu, LogitsAndGradientsAreThoseOfPeft) {
   const fs::path golden = source_folder() / "tests" / "golden";
   for (const char* name : {"lora_llama", "lora_qwen3", "lora_gpt2"}) {
     const TemporaryFolder folder;
-    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) fs::copy_file(golden / name / file, folder.path() / file);
+    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+      fs::copy_file(golden / name / file, folder.path() / file);
     const SafetensorsReader results(golden / name / "results.safetensors");
-    save_model(*gpu(), *golden_model(*gpu(), parse_json(results.metadata().at("config"), name), DType::f32), folder.path() / "base", DType::f32);
-    Golden compared(*gpu(), std::string(name) + "/results", DType::f32, load_model(*gpu(), folder.path(), {.gradients = true}));
+    save_model(*gpu(), *golden_model(*gpu(), parse_json(results.metadata().at("config"), name), DType::f32),
+               folder.path() / "base", DType::f32);
+    Golden compared(*gpu(), std::string(name) + "/results", DType::f32,
+                    load_model(*gpu(), folder.path(), {.gradients = true}));
     const Golden::Errors errors = compared.errors();
     EXPECT_LE(errors.logits, 1e-4) << name;
     EXPECT_LE(errors.gradients, 1e-4) << name << ": " << errors.worst;
@@ -120,10 +126,11 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
         if (!chosen()) continue;
         std::vector<Request> requests;
         for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
-          requests.push_back({prompt,
-                              sized(3, 1),
-                              requests.size(),
-                              {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
+          requests.push_back(
+              {prompt,
+               sized(3, 1),
+               requests.size(),
+               {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
         std::vector<std::vector<int32_t>> texts;
         std::vector<std::pair<size_t, Reply>> replies;
         Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens});
@@ -139,7 +146,8 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
         const std::vector<TokenScores> scores = score_sequences(*gpu(), *model, texts, {.temperature = 0.9});
         for (size_t i = 0; i < texts.size(); ++i)
           for (size_t t = 0; t < replies[i].second.logp.size(); ++t)
-            ASSERT_EQ(scores[i].logp[replies[i].first + t], replies[i].second.logp[t]) << "reply " << i << ", token " << t;
+            ASSERT_EQ(scores[i].logp[replies[i].first + t], replies[i].second.logp[t])
+                << "reply " << i << ", token " << t;
       }
     }
 }
@@ -149,11 +157,13 @@ TEST(LoraOnGpu, SwitchedOffTheModelIsItsBaseAndMergedItIsTheSame) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const Json config = gpu_config("llama", 64);
     const auto base = cpu_model(config, dtype);
-    const auto model = gpu_model(config, *cpu_adapted(config, dtype, all_linear(8)), dtype, all_linear(8)), plain = gpu_model(config, *base, dtype);
+    const auto model = gpu_model(config, *cpu_adapted(config, dtype, all_linear(8)), dtype, all_linear(8)),
+               plain = gpu_model(config, *base, dtype);
     const auto sequences = gpu_sequences({70, 33});
     const auto logp = [&](Model& of) {
       std::vector<float> out;
-      for (const TokenScores& scores : score_sequences(*gpu(), of, sequences, {})) out.insert(out.end(), scores.logp.begin(), scores.logp.end());
+      for (const TokenScores& scores : score_sequences(*gpu(), of, sequences, {}))
+        out.insert(out.end(), scores.logp.begin(), scores.logp.end());
       return out;
     };
     const std::vector<float> adapted = logp(*model);

@@ -10,7 +10,8 @@ namespace {
 struct Outcome {
   std::vector<float> logp, entropy, gradients;
 };
-Outcome outcome(Context& context, Model& model, const std::vector<std::vector<int32_t>>& sequences, Recompute recompute = Recompute::none) {
+Outcome outcome(Context& context, Model& model, const std::vector<std::vector<int32_t>>& sequences,
+                Recompute recompute = Recompute::none) {
   const ScratchScope scope(context);
   Arena arena(context.device());
   const Batch batch = pack_batch(context, arena, std::vector<BatchPart>(sequences.begin(), sequences.end()));
@@ -22,14 +23,16 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
     entropy_weights.push_back(0.5f * std::cos(static_cast<float>(t)) / static_cast<float>(R));
   }
   const auto column = [&] { return arena.take(DType::f32, {R}); };
-  const Tensor rows = upload(context, arena, std::span<const int32_t>(all)), targets = upload(context, arena, std::span<const int32_t>(next)),
-               logp = column(), lse = column(), entropy = column();
+  const Tensor rows = upload(context, arena, std::span<const int32_t>(all)),
+               targets = upload(context, arena, std::span<const int32_t>(next)), logp = column(), lse = column(),
+               entropy = column();
   Pass pass(context, model, recompute);
   const Tensor hidden = pass.forward(batch, rows), dhidden = arena.take(hidden.dtype, hidden.dims());
   Param& head = model.head();
   logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, 0.8f);
   model.zero_grad(context);
-  const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)), upload(context, arena, std::span<const float>(entropy_weights))};
+  const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)),
+                         upload(context, arena, std::span<const float>(entropy_weights))};
   logprob_backward(context, dhidden, head.grad, grad, lse, entropy, hidden, head.value, targets, 0.8f);
   pass.backward(dhidden);
   return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
@@ -53,8 +56,11 @@ TEST(FamiliesOnGpu, AgreeWithTheCpu) {
         EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
         // No parameter is left out by being small beside the others: each within what roundings on its way may do.
         for (const Param* param : here->params()) {
-          const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) - static_cast<const float*>(here->flat_grads().data));
-          const auto part = [&](const Outcome& from) { return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size())); };
+          const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) -
+                                                 static_cast<const float*>(here->flat_grads().data));
+          const auto part = [&](const Outcome& from) {
+            return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size()));
+          };
           EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->blocks.front().name;
         }
       }
@@ -82,7 +88,9 @@ TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       Golden golden(*gpu(), family, dtype);
       const Golden::Errors errors = golden.errors();
-      const auto tolerance = [&](const char* of) { return dtype == DType::f32 ? 1e-4 : std::max(2e-2, 2 * golden.bf16_error(of)); };
+      const auto tolerance = [&](const char* of) {
+        return dtype == DType::f32 ? 1e-4 : std::max(2e-2, 2 * golden.bf16_error(of));
+      };
       EXPECT_LE(errors.logits, tolerance("logits")) << family << " " << name_of(dtype);
       EXPECT_LE(errors.gradients, tolerance("gradients")) << family << " " << name_of(dtype) << ": " << errors.worst;
     }
@@ -91,7 +99,10 @@ TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
 std::vector<Request> requests() {
   std::vector<Request> out;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}))
-    out.push_back({prompt, 3, out.size(), {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
+    out.push_back({prompt,
+                   3,
+                   out.size(),
+                   {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
   return out;
 }
 
@@ -114,8 +125,10 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
       ASSERT_EQ(std::ssize(reply.ids), max_tokens) << reply.finish_reason;
       std::vector<int32_t> text = asked.prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
-      const TokenScores scores = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9}).front();
-      for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked.prompt.size() + t]) << family << " " << t;
+      const TokenScores scores =
+          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9}).front();
+      for (size_t t = 0; t < reply.ids.size(); ++t)
+        ASSERT_EQ(reply.logp[t], scores.logp[asked.prompt.size() + t]) << family << " " << t;
     }
   }
 }
@@ -123,7 +136,8 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
 // What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
 TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}, {"gpt2", 16}, {"mistral", 64}, {"qwen3", 128}})
+  for (const auto& [family, dim] :
+       {std::pair{"qwen2", 64}, {"llama", 128}, {"gpt2", 16}, {"mistral", 64}, {"qwen3", 128}})
     for (const DType dtype : {DType::bf16, DType::f32}) {
       if (!chosen()) continue;
       SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
@@ -132,7 +146,8 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       std::vector<std::vector<Reply>> first;
       for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
         if (one_case_of() > 1 && sequences < 256) continue;
-        Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
+        Engine engine(*gpu(), *model, nullptr,
+                      {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
         const auto replies = engine.generate(requests());
         if (first.empty()) first = replies;
         for (size_t i = 0; i < replies.size(); ++i)
@@ -154,7 +169,8 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       for (const int64_t batch_tokens : sized(std::vector{1, 300, 100000}, {300})) {
         const auto scores = score_sequences(*gpu(), *model, texts, {.temperature = 0.9, .batch_tokens = batch_tokens});
         for (size_t i = 0; i < texts.size(); ++i) {
-          const std::vector<float> learner(scores[i].logp.begin() + static_cast<std::ptrdiff_t>(prompts[i]), scores[i].logp.end());
+          const std::vector<float> learner(scores[i].logp.begin() + static_cast<std::ptrdiff_t>(prompts[i]),
+                                           scores[i].logp.end());
           ASSERT_EQ(learner, first[i / 3][i % 3].logp) << "reply " << i << ", " << batch_tokens << " tokens a pass";
         }
       }

@@ -16,7 +16,9 @@ Floats magnitudes(int64_t count, uint64_t seed) {
 // One f64 on the GPU.
 class Sum {
  public:
-  explicit Sum(double value) : bytes_(gpu()->device(), sizeof(double)) { gpu()->copy(*this, host_view(std::span(&value, 1))); }
+  explicit Sum(double value) : bytes_(gpu()->device(), sizeof(double)) {
+    gpu()->copy(*this, host_view(std::span(&value, 1)));
+  }
   operator Tensor() const { return Tensor(bytes_.data(), DType::f64, DeviceKind::cuda, {1}); }
   double read() const {
     double out = 0;
@@ -30,8 +32,9 @@ class Sum {
 
 Floats moments(int64_t n, uint64_t seed, DType dtype) { return rounded(magnitudes(n, seed), dtype); }
 
-// An update on the CPU and on the GPU from the same numbers: call(context, range, states), states of `dtype`. It is run on whole ranges and on ranges
-// that start off a 16-byte boundary, with and without the options of a range; the bits are the specification's.
+// An update on the CPU and on the GPU from the same numbers: call(context, range, states), states of `dtype`. It is run
+// on whole ranges and on ranges that start off a 16-byte boundary, with and without the options of a range; the bits
+// are the specification's.
 template <class Call>
 void expect_equal_bits(int64_t n, std::vector<Floats> states, DType dtype, Call call) {
   const Floats value = normals({n}, 1), grad = normals({n}, 4), clip({1}, 0.7f);
@@ -50,7 +53,8 @@ void expect_equal_bits(int64_t n, std::vector<Floats> states, DType dtype, Call 
       Floats value_here = value;
       Numbers<bf16> rounded_here({n});
       OnGpu value_there(value), grad_there(grad), clip_there(clip), rounded_there = OnGpu::poisoned({n}, DType::bf16);
-      ParamRange here{part(value_here), {}, part(grad), {}, clip}, there{part(value_there), {}, part(grad_there), {}, clip_there};
+      ParamRange here{part(value_here), {}, part(grad), {}, clip},
+          there{part(value_there), {}, part(grad_there), {}, clip_there};
       if (options) {
         here.rounded = part(rounded_here), there.rounded = part(rounded_there);
         here.decays = host_view(std::span(flags)), there.decays = flags_there;
@@ -65,7 +69,8 @@ void expect_equal_bits(int64_t n, std::vector<Floats> states, DType dtype, Call 
         small.emplace_back(std::initializer_list<int64_t>{n});
         for (int64_t j = 0; j < n; ++j) small[i][j] = to_bf16(states[i][j]);
         states_there.emplace_back(states[i], dtype);
-        parts_here.push_back(dtype == DType::bf16 ? part(small[i]) : part(large[i])), parts_there.push_back(part(states_there[i]));
+        parts_here.push_back(dtype == DType::bf16 ? part(small[i]) : part(large[i])),
+            parts_there.push_back(part(states_there[i]));
       }
       call(cpu(), here, parts_here);
       call(*gpu(), there, parts_there);
@@ -107,21 +112,24 @@ TEST(AdamwOnGpu, HasTheSpecificationsBits) {
 TEST(SgdOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const int64_t n : sizes)
-    for (const SgdStep& step : {SgdStep{.learning_rate = 0.1f, .weight_decay = 0.1f},
-                                SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .weight_decay = 0.1f},
-                                SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
-                                SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .first = true}})
-      expect_equal_bits(n, {normals({n}, 2)}, DType::f32, [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
-        sgd_update(context, range, states[0], step);
-      });
+    for (const SgdStep& step :
+         {SgdStep{.learning_rate = 0.1f, .weight_decay = 0.1f},
+          SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .dampening = 0.2f, .weight_decay = 0.1f},
+          SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .weight_decay = 0.1f, .nesterov = true},
+          SgdStep{.learning_rate = 0.1f, .momentum = 0.9f, .first = true}})
+      expect_equal_bits(n, {normals({n}, 2)}, DType::f32,
+                        [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+                          sgd_update(context, range, states[0], step);
+                        });
 }
 
 TEST(RmspropOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const int64_t n : sizes)
-    expect_equal_bits(n, {magnitudes(n, 2)}, DType::f32, [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
-      rmsprop_update(context, range, states[0], {.learning_rate = 0.1f, .weight_decay = 0.1f});
-    });
+    expect_equal_bits(n, {magnitudes(n, 2)}, DType::f32,
+                      [&](Context& context, const ParamRange& range, const std::vector<Tensor>& states) {
+                        rmsprop_update(context, range, states[0], {.learning_rate = 0.1f, .weight_decay = 0.1f});
+                      });
 }
 
 TEST(SumSquaresOnGpu, AddsToWhatIsThereAndIsTheSameEachTime) {

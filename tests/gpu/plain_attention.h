@@ -1,6 +1,7 @@
 #pragma once
-// Attention as plain bf16 arithmetic gives it: weights and score gradients are rounded to bf16 before their products, results at the end, and all
-// else is exact. Twice its distance from the specification is what a bf16 body may be off by.
+// Attention as plain bf16 arithmetic gives it: weights and score gradients are rounded to bf16 before their products,
+// results at the end, and all else is exact. Twice its distance from the specification is what a bf16 body may be off
+// by.
 #include "kernels/attention/attention.h"
 #include "tests/gpu/gpu_check.h"
 
@@ -33,7 +34,8 @@ void each_query(const Floats& q, const Floats& k, const Ids& offsets, const Atte
 
 }  // namespace plain
 
-inline Floats plain_attention(const Floats& q, const Floats& k, const Floats& v, const Ids& offsets, const AttentionShape& shape) {
+inline Floats plain_attention(const Floats& q, const Floats& k, const Floats& v, const Ids& offsets,
+                              const AttentionShape& shape) {
   const int64_t dim = q.tensor().dim(2);
   Floats out({q.tensor().dim(0), q.tensor().dim(1), dim});
   std::vector<double> scores, sums(static_cast<size_t>(dim));
@@ -49,7 +51,8 @@ inline Floats plain_attention(const Floats& q, const Floats& k, const Floats& v,
       total += weight;
       for (int64_t d = 0; d < dim; ++d) sums[static_cast<size_t>(d)] += stored * value[d];
     }
-    for (int64_t d = 0; d < dim; ++d) out[row * dim + d] = static_cast<float>(plain::bf16_of(sums[static_cast<size_t>(d)] / total));
+    for (int64_t d = 0; d < dim; ++d)
+      out[row * dim + d] = static_cast<float>(plain::bf16_of(sums[static_cast<size_t>(d)] / total));
   });
   return out;
 }
@@ -58,10 +61,12 @@ struct AttentionGradients {
   Floats dq, dk, dv;
 };
 
-inline AttentionGradients plain_attention_backward(const Floats& dout, const Floats& out, const Floats& lse, const Floats& q, const Floats& k,
-                                                   const Floats& v, const Ids& offsets, const AttentionShape& shape) {
+inline AttentionGradients plain_attention_backward(const Floats& dout, const Floats& out, const Floats& lse,
+                                                   const Floats& q, const Floats& k, const Floats& v,
+                                                   const Ids& offsets, const AttentionShape& shape) {
   const int64_t dim = q.tensor().dim(2);
-  std::vector<double> dq(static_cast<size_t>(q.size())), dk(static_cast<size_t>(k.size())), dv(static_cast<size_t>(v.size()));
+  std::vector<double> dq(static_cast<size_t>(q.size())), dk(static_cast<size_t>(k.size())),
+      dv(static_cast<size_t>(v.size()));
   plain::each_query(q, k, offsets, shape, [&](int64_t row, const std::vector<int64_t>& keys) {
     const float *query = &q[row * dim], *grad = &dout[row * dim];
     const double delta = plain::dot(grad, &out[row * dim], dim), log_sum = lse[row];
@@ -85,7 +90,8 @@ inline AttentionGradients plain_attention_backward(const Floats& dout, const Flo
   return {stored(dq, q), stored(dk, k), stored(dv, v)};
 }
 
-// The worst and the mean-square distance from `expected` are at most twice those of `plain`. Below 1e-5 numbers are what is left where all cancels.
+// The worst and the mean-square distance from `expected` are at most twice those of `plain`. Below 1e-5 numbers are
+// what is left where all cancels.
 inline ::testing::AssertionResult within_twice(const Floats& actual, const Floats& plain, const Floats& expected) {
   if (!actual.gaps_intact()) return ::testing::AssertionFailure() << "memory outside the rows was written";
   struct Distance {
@@ -104,8 +110,9 @@ inline ::testing::AssertionResult within_twice(const Floats& actual, const Float
   };
   const Distance ours = distance(actual), theirs = distance(plain);
   if (!(ours.worst <= 2 * theirs.worst + 1e-5))
-    return ::testing::AssertionFailure() << "element " << ours.at << " is " << actual[ours.at] << ", expected " << expected[ours.at]
-                                         << "; plain bf16 is off by " << theirs.worst << " at most";
+    return ::testing::AssertionFailure() << "element " << ours.at << " is " << actual[ours.at] << ", expected "
+                                         << expected[ours.at] << "; plain bf16 is off by " << theirs.worst
+                                         << " at most";
   if (!(ours.squares <= 2 * theirs.squares + 1e-5))
     return ::testing::AssertionFailure() << "off by " << ours.squares << ", plain bf16 by " << theirs.squares;
   return ::testing::AssertionSuccess();

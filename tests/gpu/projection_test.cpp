@@ -8,9 +8,11 @@ namespace {
 
 constexpr int64_t rows_tried[] = {1, 2, 5, 8, 9, 16, 17, 33, 64, 65, 100, 129, 250, 256, 300, 513};
 
-// Every CUDA body of op that takes the arguments leaves in `outputs` what the last one, which fuses nothing, leaves there.
+// Every CUDA body of op that takes the arguments leaves in `outputs` what the last one, which fuses nothing, leaves
+// there.
 template <class... A>
-void expect_bodies_have_the_same_bits(const Op<void(A...)>& op, std::vector<OnGpu*> outputs, std::type_identity_t<A>... arguments) {
+void expect_bodies_have_the_same_bits(const Op<void(A...)>& op, std::vector<OnGpu*> outputs,
+                                      std::type_identity_t<A>... arguments) {
   std::vector<std::vector<Floats>> left;
   for (size_t i = 0; i < op.bodies().size(); ++i) {
     if (op.bodies()[i].device != DeviceKind::cuda || !op.supported(i, arguments...)) continue;
@@ -44,24 +46,31 @@ TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
                              {3648, 520},
                              {5184, 1536}})
     for (const bool extras : {true, false}) {
-      const OnGpu w(normals({2 * F, K}, 2, 0.05f, extras ? 16 : 0), DType::bf16), bias(normals({2 * F}, 3), DType::bf16),
-          weight(normals({K}, 4), DType::bf16);
+      const OnGpu w(normals({2 * F, K}, 2, 0.05f, extras ? 16 : 0), DType::bf16),
+          bias(normals({2 * F}, 3), DType::bf16), weight(normals({K}, 4), DType::bf16);
       for (const int64_t M : rows_tried) {
         if (!chosen()) continue;
         SCOPED_TRACE(concat(M, " rows, ", F, " x ", K, ", extras ", extras));
         const OnGpu x(normals({M, K}, 1, 3, extras ? 8 : 0), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, F}, DType::bf16, extras ? 8 : 0);
-        expect_bodies_have_the_same_bits(project_gated, {&y}, y, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
-                                         extras ? bias.tensor() : Tensor());
+        expect_bodies_have_the_same_bits(project_gated, {&y}, y, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f},
+                                         w, extras ? bias.tensor() : Tensor());
       }
     }
 }
 
 TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
   HONE_GPU_OR_SKIP();
-  for (const auto& [N, K] :
-       {std::pair<int64_t, int64_t>{8, 520}, {264, 1032}, {896, 896}, {896, 4864}, {1536, 8960}, {4096, 4096}, {2064, 1536}, {3080, 5128}}) {
-    const OnGpu w(normals({N, K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16), weight(normals({N}, 4), DType::bf16);
+  for (const auto& [N, K] : {std::pair<int64_t, int64_t>{8, 520},
+                             {264, 1032},
+                             {896, 896},
+                             {896, 4864},
+                             {1536, 8960},
+                             {4096, 4096},
+                             {2064, 1536},
+                             {3080, 5128}}) {
+    const OnGpu w(normals({N, K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16),
+        weight(normals({N}, 4), DType::bf16);
     for (const int64_t M : rows_tried)
       for (const bool extras : {true, false}) {
         if (!chosen()) continue;
@@ -69,8 +78,9 @@ TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
         const int64_t gap = extras ? 8 : 0;
         const OnGpu x(normals({M, K}, 1), DType::bf16), residual(normals({M, N}, 5, 1, gap), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, N}, DType::bf16, gap), normed = OnGpu::poisoned({M, N}, DType::bf16, gap);
-        expect_bodies_have_the_same_bits(gemm_norm_forward, {&y, &normed}, y, normed, x, w, extras ? bias.tensor() : Tensor(),
-                                         extras ? residual.tensor() : Tensor(), RowNorm{weight, 1e-6f});
+        expect_bodies_have_the_same_bits(gemm_norm_forward, {&y, &normed}, y, normed, x, w,
+                                         extras ? bias.tensor() : Tensor(), extras ? residual.tensor() : Tensor(),
+                                         RowNorm{weight, 1e-6f});
       }
   }
 }
@@ -90,20 +100,27 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
                          {34, 2, 128, 4616},
                          {160, 1, 64, 1536}}) {
     const int64_t N = (s.heads + 2 * s.kv_heads) * s.dim;
-    const OnGpu w(normals({N, s.K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16), weight(normals({s.K}, 4), DType::bf16);
+    const OnGpu w(normals({N, s.K}, 2, 0.05f), DType::bf16), bias(normals({N}, 3), DType::bf16),
+        weight(normals({s.K}, 4), DType::bf16);
     for (const int64_t M : rows_tried)
       for (const bool extras : {true, false}) {
         if (!chosen()) continue;
-        SCOPED_TRACE(concat(M, " rows, heads ", s.heads, "/", s.kv_heads, " of ", s.dim, ", K ", s.K, ", extras ", extras));
+        SCOPED_TRACE(
+            concat(M, " rows, heads ", s.heads, "/", s.kv_heads, " of ", s.dim, ", K ", s.K, ", extras ", extras));
         const int64_t num_slots = 2 * M + 3, gap = extras ? 8 : 0;
-        const QkvShape shape{.num_heads = s.heads, .num_kv_heads = s.kv_heads, .head_dim = s.dim, .rotary_dim = s.dim, .norm_eps = 1e-6f};
+        const QkvShape shape{.num_heads = s.heads,
+                             .num_kv_heads = s.kv_heads,
+                             .head_dim = s.dim,
+                             .rotary_dim = s.dim,
+                             .norm_eps = 1e-6f};
         const OnGpu x(normals({M, s.K}, 1, 3, gap), DType::bf16), positions(random_ids(M, 300, 5));
         Floats angles({300, s.dim});
         rotary_table(angles, {.dim = s.dim, .theta = 10000});
         Ids places({M});
         for (int64_t t = 0; t < M; ++t) places[t] = static_cast<int32_t>((2 * t + 5) % num_slots);
         const OnGpu cos_sin(angles), slots(places);
-        OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap), k = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap),
+        OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap),
+              k = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap),
               v = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap);
         const Heads to{q,
                        {extras ? weight.tensor() : Tensor(), 1e-6f},
@@ -135,7 +152,8 @@ class CalledOps : public OpObserver {
 };
 
 void run_named_body(const char* name, auto... arguments) {
-  const auto body = std::ranges::find(project_between.bodies(), std::string_view(name), [](const auto& b) { return std::string_view(b.name); });
+  const auto body = std::ranges::find(project_between.bodies(), std::string_view(name),
+                                      [](const auto& b) { return std::string_view(b.name); });
   project_between.run_body(static_cast<size_t>(body - project_between.bodies().begin()), *gpu(), arguments...);
 }
 
@@ -155,9 +173,12 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
                          {2048, 3, 1, 64, 14344},
                          {72, 3, 3, 64, 24}}) {
     const int64_t C = s.width, D = s.heads * s.dim, N = (s.heads + 2 * s.kv_heads) * s.dim;
-    const auto matrix = [](int64_t rows, int64_t columns, uint64_t seed) { return OnGpu(normals({rows, columns}, seed, 0.05f, 8), DType::bf16); };
+    const auto matrix = [](int64_t rows, int64_t columns, uint64_t seed) {
+      return OnGpu(normals({rows, columns}, seed, 0.05f, 8), DType::bf16);
+    };
     const auto vector = [](int64_t size, uint64_t seed) { return OnGpu(normals({size}, seed), DType::bf16); };
-    const OnGpu w_out = matrix(C, D, 1), w_up = matrix(2 * s.mlp, C, 2), w_down = matrix(C, s.mlp, 3), w_qkv = matrix(N, C, 4);
+    const OnGpu w_out = matrix(C, D, 1), w_up = matrix(2 * s.mlp, C, 2), w_down = matrix(C, s.mlp, 3),
+                w_qkv = matrix(N, C, 4);
     const OnGpu b_out = vector(C, 5), b_up = vector(2 * s.mlp, 6), b_down = vector(C, 7), b_qkv = vector(N, 8);
     const OnGpu norm = vector(C, 9), norm_next = vector(C, 10), q_norm = vector(s.dim, 14), k_norm = vector(s.dim, 15);
     Floats angles({300, s.dim});
@@ -174,12 +195,23 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
         Ids places({M});
         for (int64_t t = 0; t < M; ++t) places[t] = static_cast<int32_t>(2 * t);
         const OnGpu slots(places);
-        OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap), k = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16, gap),
+        OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap),
+              k = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16, gap),
               v = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16, gap);
-        const auto with = [&](const OnGpu& w, const OnGpu& bias) { return Product{w, biased ? bias.tensor() : Tensor()}; };
+        const auto with = [&](const OnGpu& w, const OnGpu& bias) {
+          return Product{w, biased ? bias.tensor() : Tensor()};
+        };
         Heads next;
         if (after != none)
-          next = {q, {norm_next, 1e-5f}, with(w_qkv, b_qkv), positions, cos_sin, {}, {}, {s.heads, s.kv_heads, s.dim, s.dim, 1e-6f}, {k, v, slots}};
+          next = {q,
+                  {norm_next, 1e-5f},
+                  with(w_qkv, b_qkv),
+                  positions,
+                  cos_sin,
+                  {},
+                  {},
+                  {s.heads, s.kv_heads, s.dim, s.dim, 1e-6f},
+                  {k, v, slots}};
         if (after == normed_heads) next.q_norm = q_norm, next.k_norm = k_norm;
         std::vector<std::vector<Floats>> left;
         // The first body three times: what its blocks met by is as it was.
@@ -187,9 +219,10 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
           OnGpu x(before, DType::bf16);
           for (OnGpu* output : {&q, &k, &v}) output->poison();
           const CalledOps called;
-          run_named_body(body, x.tensor(), mixed.tensor(), with(w_out, b_out), GatedProducts{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)},
-                         next);
-          const bool in_steps = M > 8 || body == std::string_view("steps"), either = M > 2 && !in_steps;  // as the rows fit beside the rings
+          run_named_body(body, x.tensor(), mixed.tensor(), with(w_out, b_out),
+                         GatedProducts{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, next);
+          const bool in_steps = M > 8 || body == std::string_view("steps"),
+                     either = M > 2 && !in_steps;  // as the rows fit beside the rings
           EXPECT_TRUE(either || called.has("project_gated") == in_steps) << body;
           left.push_back({x.read(), q.read(), k.read(), v.read()});
         }

@@ -17,7 +17,8 @@ std::vector<Request> requests(bool special) {
     request.prompt = prompt, request.n = sized(3, 1), request.id = out.size();
     request.sampling.temperature = out.size() == 2 ? 0 : 0.9;
     request.sampling.max_tokens = sized(40, 2) + std::ssize(out);
-    if (special && out.size() % 2 == 0) request.sampling.repetition_penalty = 1.2, request.sampling.frequency_penalty = -0.3;
+    if (special && out.size() % 2 == 0)
+      request.sampling.repetition_penalty = 1.2, request.sampling.frequency_penalty = -0.3;
     if (special && out.size() % 3 == 0) request.top_logprobs = 3;
   }
   return out;
@@ -33,16 +34,22 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
       save_draft(cpu(), *weights, noise, folder.path() / name);
       return SpeculativeConfig{.method = "draft_model", .model = (folder.path() / name).string()};
     };
-    const std::vector<SpeculativeConfig> all{draft("same", 0), draft("near", 0.01), {.method = "ngram", .prompt_lookup_min = 1}};
+    const std::vector<SpeculativeConfig> all{
+        draft("same", 0), draft("near", 0.01), {.method = "ngram", .prompt_lookup_min = 1}};
     for (const bool special : {false, true}) {
       std::vector<std::vector<Reply>> plain;
       for (const SpeculativeConfig& guesses : all)
         for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {40, 256}, {2048, 1}}) {
           if (!chosen()) continue;
-          if (plain.empty()) plain = Engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192}).generate(requests(special));
-          const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(guesses.method, " ", guesses.model, " ", batch_tokens, " ", sequences));
+          if (plain.empty())
+            plain = Engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192}).generate(requests(special));
+          const ::testing::ScopedTrace trace(
+              __FILE__, __LINE__, concat(guesses.method, " ", guesses.model, " ", batch_tokens, " ", sequences));
           Engine engine(*gpu(), *model, nullptr,
-                        {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences, .speculative = guesses});
+                        {.kv_cache_tokens = 8192,
+                         .max_batch_tokens = batch_tokens,
+                         .max_sequences = sequences,
+                         .speculative = guesses});
           expect_same(plain, engine.generate(requests(special)));
           if (guesses.method != "ngram" || sized(true, false)) {  // short replies repeat nothing
             EXPECT_GT(engine.stats().draft_tokens, 0);

@@ -15,10 +15,12 @@ struct Case {
   int64_t gap = 0;  // between rows; a multiple of 8 leaves loads of 16 bytes possible
 };
 std::vector<Case> cases() {
-  return {{1, {1, 1, 2, 2, 1e-6f}, false},      {0, {2, 1, 8, 8, 1e-6f}, true},         {37, {6, 2, 16, 16, 1e-6f}, true, 8},
-          {20, {4, 4, 10, 6, 1e-6f}, false},    {9, {3, 1, 24, 0, 1e-6f}, true, 3},     {130, {14, 2, 64, 64, 1e-6f}, false},
-          {50, {16, 8, 128, 128, 1e-6f}, true}, {21, {12, 12, 64, 0, 0}, false},        {33, {2, 1, 256, 64, 1e-6f}, true},
-          {12, {2, 2, 256, 0, 1e-6f}, true},    {18, {4, 2, 250, 250, 1e-6f}, true, 2}, {3000, {4, 1, 64, 64, 1e-6f}, true}};
+  return {{1, {1, 1, 2, 2, 1e-6f}, false},        {0, {2, 1, 8, 8, 1e-6f}, true},
+          {37, {6, 2, 16, 16, 1e-6f}, true, 8},   {20, {4, 4, 10, 6, 1e-6f}, false},
+          {9, {3, 1, 24, 0, 1e-6f}, true, 3},     {130, {14, 2, 64, 64, 1e-6f}, false},
+          {50, {16, 8, 128, 128, 1e-6f}, true},   {21, {12, 12, 64, 0, 0}, false},
+          {33, {2, 1, 256, 64, 1e-6f}, true},     {12, {2, 2, 256, 0, 1e-6f}, true},
+          {18, {4, 2, 250, 250, 1e-6f}, true, 2}, {3000, {4, 1, 64, 64, 1e-6f}, true}};
 }
 
 struct Call {
@@ -47,8 +49,8 @@ struct Call {
 };
 
 std::string name(const Case& c, DType dtype) {
-  return concat(name_of(dtype), ", ", c.tokens, " tokens, heads ", c.shape.num_heads, "/", c.shape.num_kv_heads, " of ", c.shape.head_dim, ", ",
-                c.shape.rotary_dim, " rotated", c.norms ? ", norms" : "");
+  return concat(name_of(dtype), ", ", c.tokens, " tokens, heads ", c.shape.num_heads, "/", c.shape.num_kv_heads, " of ",
+                c.shape.head_dim, ", ", c.shape.rotary_dim, " rotated", c.norms ? ", norms" : "");
 }
 
 // Equal where the specification wrote a number, untouched where it left NaN.
@@ -71,14 +73,17 @@ TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
       if (!chosen()) continue;
       SCOPED_TRACE(name(c, dtype));
       Call call(c, dtype);
-      OnGpu q(call.q, dtype), k(call.k, dtype), rstd(call.rstd), cache_k(call.cache_k, dtype), cache_v(call.cache_v, dtype);
-      const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype),
-          k_norm(call.k_norm, dtype);
+      OnGpu q(call.q, dtype), k(call.k, dtype), rstd(call.rstd), cache_k(call.cache_k, dtype),
+          cache_v(call.cache_v, dtype);
+      const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin),
+          q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
-      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape,
-                  {call.cache_k, call.cache_v, call.slots});
-      const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(), angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
-      qkv_forward(*gpu(), q, k, given(rstd), qkv, places, angles, given(q_norm), given(k_norm), c.shape, {cache_k, cache_v, slots});
+      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm),
+                  given(call.k_norm), c.shape, {call.cache_k, call.cache_v, call.slots});
+      const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(),
+                   angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
+      qkv_forward(*gpu(), q, k, given(rstd), qkv, places, angles, given(q_norm), given(k_norm), c.shape,
+                  {cache_k, cache_v, slots});
       const Floats k_written = k.read();
       EXPECT_TRUE(agrees(q.read(), call.q, dtype));
       EXPECT_TRUE(agrees(k_written, call.k, dtype));
@@ -90,7 +95,8 @@ TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
       expect_cache(v_cached, call.cache_v, dtype);
       const int64_t row = c.shape.num_kv_heads * c.shape.head_dim;
       for (int64_t t = 0; t < c.tokens; ++t)
-        for (int64_t i = 0; i < row; ++i) ASSERT_TRUE(same_bits(k_cached[call.slots[t] * row + i], k_written[t * row + i]));
+        for (int64_t i = 0; i < row; ++i)
+          ASSERT_TRUE(same_bits(k_cached[call.slots[t] * row + i], k_written[t * row + i]));
 
       OnGpu alone_q(poisoned({c.tokens, c.shape.num_heads, c.shape.head_dim}), dtype),
           alone_k(poisoned({c.tokens, c.shape.num_kv_heads, c.shape.head_dim}), dtype);
@@ -100,7 +106,8 @@ TEST(QkvOnGpu, ForwardAgreesWithTheSpecification) {
     }
 }
 
-// Each token's head in the cache is what a row of quantize_rows would be, of k before it is rounded to bf16 and of v as it is.
+// Each token's head in the cache is what a row of quantize_rows would be, of k before it is rounded to bf16 and of v as
+// it is.
 TEST(QkvOnGpu, WritesACacheInFp8) {
   HONE_GPU_OR_SKIP();
   for (const DType dtype : {DType::f32, DType::bf16})
@@ -112,10 +119,11 @@ TEST(QkvOnGpu, WritesACacheInFp8) {
       OnGpu q(call.q, dtype), k(call.k, dtype);
       QuantizedOnGpu cache_k(QuantFormat::fp8, num_slots * Hk, d), cache_v(QuantFormat::fp8, num_slots * Hk, d);
       const QuantizedMatrix planes[] = {cache_k, cache_v};
-      const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype),
-          k_norm(call.k_norm, dtype);
+      const OnGpu qkv(call.qkv, dtype), positions(call.positions), slots(call.slots), cos_sin(call.cos_sin),
+          q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
-      const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(), angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
+      const Tensor places = c.shape.rotary_dim ? positions.tensor() : Tensor(),
+                   angles = c.shape.rotary_dim ? cos_sin.tensor() : Tensor();
       qkv_forward(*gpu(), q, k, {}, qkv, places, angles, given(q_norm), given(k_norm), c.shape,
                   {planes[0].values.view({num_slots, Hk, d}), planes[1].values.view({num_slots, Hk, d}), slots,
                    planes[0].scales.view({num_slots, Hk}), planes[1].scales.view({num_slots, Hk})});
@@ -125,7 +133,8 @@ TEST(QkvOnGpu, WritesACacheInFp8) {
         k_rows[i] = written[i];
         v_rows[i] = call.qkv[i / (Hk * d) * call.width + (H + Hk) * d + i % (Hk * d)];
       }
-      const Quantized k_want(QuantFormat::fp8, k_rows), v_want(QuantFormat::fp8, v_rows), k_got = cache_k.read(), v_got = cache_v.read();
+      const Quantized k_want(QuantFormat::fp8, k_rows), v_want(QuantFormat::fp8, v_rows), k_got = cache_k.read(),
+                                                                                          v_got = cache_v.read();
       for (int64_t row = 0; row < c.tokens * Hk; ++row) {
         const int64_t at = call.slots[row / Hk] * Hk + row % Hk;
         ASSERT_TRUE(same_bits(v_got.scales[at], v_want.scales[row]));
@@ -149,12 +158,15 @@ TEST(QkvOnGpu, ATokensBitsDependOnItAlone) {
     for (const Case& c : {Case{60, {4, 2, 64, 64, 1e-6f}, true}, Case{60, {2, 1, 20, 10, 1e-6f}, true, 1}}) {
       Call call(c, dtype);
       const int64_t row = c.shape.num_heads * c.shape.head_dim;
-      OnGpu q(call.q, dtype), k(call.k, dtype), q_one = OnGpu::poisoned({3, c.shape.num_heads, c.shape.head_dim}, dtype, 1),
-                                                k_one = OnGpu::poisoned({3, c.shape.num_kv_heads, c.shape.head_dim}, dtype, 1);
-      const OnGpu qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
+      OnGpu q(call.q, dtype), k(call.k, dtype),
+          q_one = OnGpu::poisoned({3, c.shape.num_heads, c.shape.head_dim}, dtype, 1),
+          k_one = OnGpu::poisoned({3, c.shape.num_kv_heads, c.shape.head_dim}, dtype, 1);
+      const OnGpu qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype),
+          k_norm(call.k_norm, dtype);
       qkv_forward(*gpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, c.shape, {});
       // Rows that lie one element further apart cannot move 16 bytes at once.
-      qkv_forward(*gpu(), q_one, k_one, {}, qkv.tensor().rows(41, 3), positions.tensor().rows(41, 3), cos_sin, q_norm, k_norm, c.shape, {});
+      qkv_forward(*gpu(), q_one, k_one, {}, qkv.tensor().rows(41, 3), positions.tensor().rows(41, 3), cos_sin, q_norm,
+                  k_norm, c.shape, {});
       const Floats all = q.read(), some = q_one.read();
       for (int64_t i = 0; i < some.size(); ++i) ASSERT_TRUE(same_bits(some[i], all[41 * row + i])) << i;
     }
@@ -168,20 +180,21 @@ TEST(QkvOnGpu, BackwardAgreesWithTheSpecification) {
       Call call(c, dtype);
       const int64_t dim = c.shape.head_dim, values = (c.shape.num_heads + c.shape.num_kv_heads) * dim;
       const auto given = [&](const auto& x) { return c.norms ? Tensor(x) : Tensor(); };
-      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape,
-                  {});
+      qkv_forward(cpu(), call.q, call.k, given(call.rstd), call.qkv, call.positions, call.cos_sin, given(call.q_norm),
+                  given(call.k_norm), c.shape, {});
       // The columns of v are attention's.
-      Floats dqkv = rounded(normals({c.tokens, call.width}, 9, 1, c.gap), dtype), dq_norm = normals({dim}, 10), dk_norm = normals({dim}, 11);
+      Floats dqkv = rounded(normals({c.tokens, call.width}, 9, 1, c.gap), dtype), dq_norm = normals({dim}, 10),
+             dk_norm = normals({dim}, 11);
       for (int64_t i = 0; i < dqkv.size(); ++i)
         if (i % call.width < values) dqkv[i] = nan_f32;
       OnGpu dqkv_gpu(dqkv, dtype), dq_norm_gpu(dq_norm), dk_norm_gpu(dk_norm);
-      const OnGpu dq(call.dq, dtype), dk(call.dk, dtype), rstd(call.rstd), qkv(call.qkv, dtype), positions(call.positions), cos_sin(call.cos_sin),
-          q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
-      qkv_backward(cpu(), dqkv, given(dq_norm), given(dk_norm), call.dq, call.dk, given(call.rstd), call.qkv, call.positions, call.cos_sin,
-                   given(call.q_norm), given(call.k_norm), c.shape);
+      const OnGpu dq(call.dq, dtype), dk(call.dk, dtype), rstd(call.rstd), qkv(call.qkv, dtype),
+          positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, dtype), k_norm(call.k_norm, dtype);
+      qkv_backward(cpu(), dqkv, given(dq_norm), given(dk_norm), call.dq, call.dk, given(call.rstd), call.qkv,
+                   call.positions, call.cos_sin, given(call.q_norm), given(call.k_norm), c.shape);
       const auto run = [&](Tensor q_weights, Tensor k_weights) {
-        qkv_backward(*gpu(), dqkv_gpu, q_weights, k_weights, dq, dk, given(rstd), qkv, positions, c.shape.rotary_dim ? cos_sin.tensor() : Tensor(),
-                     given(q_norm), given(k_norm), c.shape);
+        qkv_backward(*gpu(), dqkv_gpu, q_weights, k_weights, dq, dk, given(rstd), qkv, positions,
+                     c.shape.rotary_dim ? cos_sin.tensor() : Tensor(), given(q_norm), given(k_norm), c.shape);
       };
       run(given(dq_norm_gpu), given(dk_norm_gpu));
       const Floats first = dqkv_gpu.read();
@@ -197,8 +210,9 @@ TEST(QkvOnGpu, BackwardIsTheSameEachTime) {
   HONE_GPU_OR_SKIP();
   const Case c{3000, {6, 2, 128, 128, 1e-6f}, true};
   Call call(c, DType::bf16);
-  const OnGpu dq(call.dq, DType::bf16), dk(call.dk, DType::bf16), rstd(normals({3000, 8}, 1)), qkv(call.qkv, DType::bf16), positions(call.positions),
-      cos_sin(call.cos_sin), q_norm(call.q_norm, DType::bf16), k_norm(call.k_norm, DType::bf16);
+  const OnGpu dq(call.dq, DType::bf16), dk(call.dk, DType::bf16), rstd(normals({3000, 8}, 1)),
+      qkv(call.qkv, DType::bf16), positions(call.positions), cos_sin(call.cos_sin), q_norm(call.q_norm, DType::bf16),
+      k_norm(call.k_norm, DType::bf16);
   OnGpu dqkv(call.qkv, DType::bf16);
   std::vector<Floats> sums;
   for (int run = 0; run < 3; ++run) {

@@ -8,7 +8,8 @@ TEST(QuantizeRowsOnGpu, HasTheSpecificationsBits) {
   HONE_GPU_OR_SKIP();
   for (const QuantFormat format : all_quant_formats)
     for (const DType dtype : {DType::f32, DType::bf16})
-      for (const auto& [N, K] : {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {17, 128}, {5, 1000}, {64, 4096}, {2, 14337}})
+      for (const auto& [N, K] :
+           {std::pair<int64_t, int64_t>{1, 1}, {3, 7}, {17, 128}, {5, 1000}, {64, 4096}, {2, 14337}})
         for (const int64_t gap : {0, 8, 3}) {
           Floats w = normals({N, K}, 1, 1, gap);
           for (int64_t i = 0; i < w.size(); ++i) w[i] *= std::exp2(static_cast<float>(i / K % 9) * 4 - 16);

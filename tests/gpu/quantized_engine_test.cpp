@@ -19,7 +19,11 @@ TEST(QuantizedEngineOnGpu, BytesInTheWeightsPlaceReplyTheSame) {
       model->initialise(*gpu(), 7);
       std::vector<Request> asked;
       for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
-        asked.push_back({prompt, 2, asked.size(), {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
+        asked.push_back(
+            {prompt,
+             2,
+             asked.size(),
+             {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
       EngineConfig engine{.kv_cache_tokens = 4096, .quantization = format};
       const auto expected = Engine(*gpu(), *model, nullptr, engine).generate(asked);
       size_t matrices = 0;

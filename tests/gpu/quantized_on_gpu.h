@@ -19,7 +19,8 @@ class QuantizedOnGpu {
     gpu()->synchronize();
   }
   // Of w, as a GPU makes it.
-  QuantizedOnGpu(QuantFormat format, const OnGpu& w, int64_t gap = 0) : QuantizedOnGpu(format, w.tensor().dim(0), w.tensor().dim(1), gap) {
+  QuantizedOnGpu(QuantFormat format, const OnGpu& w, int64_t gap = 0)
+      : QuantizedOnGpu(format, w.tensor().dim(0), w.tensor().dim(1), gap) {
     quantize_rows(*gpu(), *this, w);
   }
   operator QuantizedMatrix() const { return matrix_; }

@@ -16,7 +16,8 @@ TEST(RmsnormOnGpu, AgreesWithTheSpecification) {
   for (const auto& [rows, dim] : shapes)
     for (const DType dtype : dtypes)
       for (const int64_t gap : gaps) {
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap));
+        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
+                                           concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap));
         const Floats x = rounded(normals({rows, dim}, 1, 2, gap), dtype), w = rounded(normals({dim}, 2), dtype);
         Floats y = poisoned({rows, dim}), rstd = poisoned({rows});
         rmsnorm_forward(cpu(), y, rstd, x, w, eps);
@@ -37,18 +38,23 @@ TEST(RmsnormOnGpu, GradientsAgreeWithTheSpecification) {
       for (const int64_t gap : gaps)
         for (const bool accumulate : {false, true}) {
           if (!chosen()) continue;
-          const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap, ", ", accumulate));
+          const ::testing::ScopedTrace trace(
+              __FILE__, __LINE__, concat(rows, " x ", dim, " ", name_of(dtype), ", gap ", gap, ", ", accumulate));
           const Floats x = rounded(normals({rows, dim}, 1, 2), dtype), w = rounded(normals({dim}, 2), dtype),
-                       dy = rounded(normals({rows, dim}, 3, 1, gap), dtype), before = rounded(normals({rows, dim}, 5, 1, gap), dtype);
-          Floats y = poisoned({rows, dim}), rstd = poisoned({rows}), dw = normals({dim}, 4), dx = accumulate ? before : poisoned({rows, dim});
+                       dy = rounded(normals({rows, dim}, 3, 1, gap), dtype),
+                       before = rounded(normals({rows, dim}, 5, 1, gap), dtype);
+          Floats y = poisoned({rows, dim}), rstd = poisoned({rows}), dw = normals({dim}, 4),
+                 dx = accumulate ? before : poisoned({rows, dim});
           rmsnorm_forward(cpu(), y, rstd, x, w, eps);
           OnGpu dw_gpu(dw), dx_gpu = accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap);
           rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, accumulate);
-          rmsnorm_backward(*gpu(), dx_gpu, dw_gpu, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype), accumulate);
+          rmsnorm_backward(*gpu(), dx_gpu, dw_gpu, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype),
+                           accumulate);
           EXPECT_TRUE(agrees(dx_gpu.read(), dx, dtype));
           EXPECT_TRUE(agrees(dw_gpu.read(), dw, DType::f32));
           OnGpu frozen = accumulate ? OnGpu(before, dtype) : OnGpu::poisoned({rows, dim}, dtype, gap);
-          rmsnorm_backward(*gpu(), frozen, {}, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype), accumulate);
+          rmsnorm_backward(*gpu(), frozen, {}, OnGpu(dy, dtype), OnGpu(x, dtype), OnGpu(rstd), OnGpu(w, dtype),
+                           accumulate);
           EXPECT_TRUE(close(frozen.read(), dx_gpu.read(), {0, 0}));
         }
   }
@@ -57,13 +63,16 @@ TEST(RmsnormOnGpu, GradientsAgreeWithTheSpecification) {
 TEST(RmsnormOnGpu, ALongBatchHasItsGradient) {
   HONE_GPU_OR_SKIP();
   const int64_t rows = 32768, dim = 96;
-  const Floats x = rounded(normals({rows, dim}, 1), DType::bf16), w({dim}, 1.0f), dy = rounded(normals({rows, dim}, 2), DType::bf16);
+  const Floats x = rounded(normals({rows, dim}, 1), DType::bf16), w({dim}, 1.0f),
+               dy = rounded(normals({rows, dim}, 2), DType::bf16);
   Floats rstd = poisoned({rows}), y = poisoned({rows, dim});
   rmsnorm_forward(cpu(), y, rstd, x, w, eps);
   std::vector<double> expected(dim);
-  for (int64_t i = 0; i < rows * dim; ++i) expected[static_cast<size_t>(i % dim)] += double{dy[i]} * x[i] * rstd[i / dim];
+  for (int64_t i = 0; i < rows * dim; ++i)
+    expected[static_cast<size_t>(i % dim)] += double{dy[i]} * x[i] * rstd[i / dim];
   OnGpu dx = OnGpu::poisoned({rows, dim}, DType::bf16), dw(Floats({dim}));
-  rmsnorm_backward(*gpu(), dx, dw, OnGpu(dy, DType::bf16), OnGpu(x, DType::bf16), OnGpu(rstd), OnGpu(w, DType::bf16), false);
+  rmsnorm_backward(*gpu(), dx, dw, OnGpu(dy, DType::bf16), OnGpu(x, DType::bf16), OnGpu(rstd), OnGpu(w, DType::bf16),
+                   false);
   EXPECT_TRUE(close(dw.read(), expected, {1e-4, 1e-3}));
 }
 

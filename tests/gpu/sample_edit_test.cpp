@@ -9,12 +9,19 @@ namespace {
 // The same bytes on the host and on the GPU.
 template <class T>
 struct Both {
-  explicit Both(std::vector<T> items) : host(std::move(items)), memory(gpu()->device(), host.size() * sizeof(T)) { gpu()->copy(on_gpu(), on_host()); }
-  Tensor on_host() { return Tensor(host.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(host.size() * sizeof(T))}); }
-  Tensor on_gpu() const { return Tensor(memory.data(), DType::u8, DeviceKind::cuda, {static_cast<int64_t>(host.size() * sizeof(T))}); }
+  explicit Both(std::vector<T> items) : host(std::move(items)), memory(gpu()->device(), host.size() * sizeof(T)) {
+    gpu()->copy(on_gpu(), on_host());
+  }
+  Tensor on_host() {
+    return Tensor(host.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(host.size() * sizeof(T))});
+  }
+  Tensor on_gpu() const {
+    return Tensor(memory.data(), DType::u8, DeviceKind::cuda, {static_cast<int64_t>(host.size() * sizeof(T))});
+  }
   bool same() {
     std::vector<T> back(host.size());
-    gpu()->copy(Tensor(back.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(back.size() * sizeof(T))}), on_gpu());
+    gpu()->copy(Tensor(back.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(back.size() * sizeof(T))}),
+                on_gpu());
     return std::memcmp(back.data(), host.data(), host.size() * sizeof(T)) == 0;
   }
   std::vector<T> host;

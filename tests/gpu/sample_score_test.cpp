@@ -11,7 +11,8 @@ struct Scores {
 };
 
 Tensor bytes_of(std::vector<SampleParams>& params) {
-  return Tensor(params.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+  return Tensor(params.data(), DType::u8, DeviceKind::cpu,
+                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
 }
 
 struct ParamsThere {
@@ -19,21 +20,24 @@ struct ParamsThere {
   Tensor tensor;
   explicit ParamsThere(std::vector<SampleParams> params)
       : memory(gpu()->device(), params.size() * sizeof(SampleParams)),
-        tensor(memory.data(), DType::u8, DeviceKind::cuda, {static_cast<int64_t>(params.size() * sizeof(SampleParams))}) {
+        tensor(memory.data(), DType::u8, DeviceKind::cuda,
+               {static_cast<int64_t>(params.size() * sizeof(SampleParams))}) {
     if (!params.empty()) gpu()->copy(tensor, bytes_of(params));
   }
 };
 
 Scores score_on_gpu(const Tensor& logits, const Tensor& ids, int64_t n, const std::vector<SampleParams>& params) {
   const int64_t S = logits.dim(0);
-  OnGpu logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S}), top_logp = OnGpu::poisoned({S, n}, DType::f32, 3), top_ids(Ids({S, n}, -7));
+  OnGpu logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S}), top_logp = OnGpu::poisoned({S, n}, DType::f32, 3),
+        top_ids(Ids({S, n}, -7));
   score_rows(*gpu(), logp, raw_logp, top_ids, top_logp, logits, ids, ParamsThere(params).tensor);
   return {logp.read(), raw_logp.read(), top_logp.read(), top_ids.read_ids()};
 }
 
 std::vector<SampleParams> temperatures(int64_t count) {
   std::vector<SampleParams> out(static_cast<size_t>(count));
-  for (size_t r = 0; r < out.size(); ++r) out[r] = {.temperature = std::array{0.0f, 1.0f, 0.7f}[r % 3], .top_p = 0.9f, .position = r};
+  for (size_t r = 0; r < out.size(); ++r)
+    out[r] = {.temperature = std::array{0.0f, 1.0f, 0.7f}[r % 3], .top_p = 0.9f, .position = r};
   return out;
 }
 
@@ -50,7 +54,8 @@ TEST(ScoreRowsOnGpu, AgreesWithTheSpecification) {
       std::vector<SampleParams> params = temperatures(S);
       const Scores out = score_on_gpu(OnGpu(logits), OnGpu(ids), n, params);
       Scores expected{poisoned({S}), poisoned({S}), poisoned({S, n}), Ids({S, n}, -7)};
-      score_rows(cpu(), expected.logp, expected.raw_logp, expected.top_ids, expected.top_logp, logits, ids, bytes_of(params));
+      score_rows(cpu(), expected.logp, expected.raw_logp, expected.top_ids, expected.top_logp, logits, ids,
+                 bytes_of(params));
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("V ", V, ", n ", n));
       for (int64_t r = 0; r < S; ++r) {
         const bool drawable = std::isfinite(expected.logp[r]);
@@ -75,14 +80,16 @@ TEST(ScoreRowsOnGpu, HasTheBitsOfSampleRowsInAnyBatch) {
   const int64_t S = sized(33, 5), V = sized(20000, 5000);
   const OnGpu logits(normals({S, V}, 8, 2));
   const std::vector<SampleParams> params = temperatures(S);
-  OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S});
+  OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}),
+                           raw_logp = OnGpu::poisoned({S});
   sample_rows(*gpu(), ids, logp, truncated_logp, raw_logp, logits, ParamsThere(params).tensor);
   const Floats drawn_logp = logp.read(), drawn_raw_logp = raw_logp.read();
   const Scores whole = score_on_gpu(logits, ids, 8, params);
   EXPECT_TRUE(close(whole.logp, drawn_logp, {0, 0}));
   EXPECT_TRUE(close(whole.raw_logp, drawn_raw_logp, {0, 0}));
   for (int64_t r = 0; r < S; ++r) {
-    const Scores one = score_on_gpu(logits.tensor().rows(r, 1), ids.tensor().rows(r, 1), 8, {params[static_cast<size_t>(r)]});
+    const Scores one =
+        score_on_gpu(logits.tensor().rows(r, 1), ids.tensor().rows(r, 1), 8, {params[static_cast<size_t>(r)]});
     EXPECT_TRUE(same_bits(one.logp[0], whole.logp[r]) && same_bits(one.raw_logp[0], whole.raw_logp[r]));
     for (int64_t i = 0; i < 8; ++i) EXPECT_TRUE(same_bits(one.top_logp[i], whole.top_logp[8 * r + i]));
   }

@@ -21,7 +21,8 @@ Outputs sample_on_gpu(const Tensor& logits, std::vector<SampleParams> params) {
   const Buffer memory(gpu()->device(), static_cast<size_t>(bytes));
   const Tensor on_device(memory.data(), DType::u8, DeviceKind::cuda, {bytes});
   if (S > 0) gpu()->copy(on_device, Tensor(params.data(), DType::u8, DeviceKind::cpu, {bytes}));
-  OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S});
+  OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}),
+                           raw_logp = OnGpu::poisoned({S});
   sample_rows(*gpu(), ids, logp, truncated_logp, raw_logp, logits, on_device);
   return {ids.read_ids(), logp.read(), truncated_logp.read(), raw_logp.read()};
 }
@@ -97,9 +98,10 @@ TEST(SampleRowsOnGpu, DrawsWhatTheSpecificationDraws) {
       int differ = 0;
       for (int64_t r = 0; r < S; ++r) {
         const SampleParams& p = params[static_cast<size_t>(r)];
-        const ::testing::ScopedTrace trace(__FILE__, __LINE__,
-                                           concat("V ", V, ", scale ", scale, ", row ", r, ", temperature ", p.temperature, ", top_p ", p.top_p,
-                                                  ", min_p ", p.min_p, ", top_k ", p.top_k));
+        const ::testing::ScopedTrace trace(
+            __FILE__, __LINE__,
+            concat("V ", V, ", scale ", scale, ", row ", r, ", temperature ", p.temperature, ", top_p ", p.top_p,
+                   ", min_p ", p.min_p, ", top_k ", p.top_k));
         if (out.ids[r] != expected.ids[r]) {
           ++differ;
           const double uniform = Rng(p.seed, p.stream, p.position).uniform();
@@ -123,11 +125,13 @@ TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
   Floats rows({draws, V});
   for (int64_t i = 0; i < rows.size(); ++i) rows[i] = logits[i % V];
   const OnGpu on_device(rows);
-  for (const SampleParams& p : {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
-                                SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
+  for (const SampleParams& p :
+       {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
+        SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
     if (!chosen()) continue;
     std::vector<SampleParams> params(static_cast<size_t>(draws), p);
-    for (int64_t i = 0; i < draws; ++i) params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
+    for (int64_t i = 0; i < draws; ++i)
+      params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
     const Outputs out = sample_on_gpu(on_device, params);
     const Kept kept(&logits[0], V, p);
     std::map<int32_t, int64_t> counts;
@@ -135,13 +139,15 @@ TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
     double chi_square = 0, before = 0;
     int64_t counted = 0;
     for (const auto& [id, end] : kept.ends) {
-      const double mean = (end - before) * static_cast<double>(draws), difference = static_cast<double>(counts[id]) - mean;
+      const double mean = (end - before) * static_cast<double>(draws),
+                   difference = static_cast<double>(counts[id]) - mean;
       chi_square += difference * difference / mean;
       counted += counts[id], before = end;
     }
     EXPECT_EQ(counted, draws) << "a token that was truncated away was drawn";
     // Above this once in ten thousand, for up to 11 degrees of freedom.
-    EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p << ", min_p " << p.min_p;
+    EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p
+                                << ", min_p " << p.min_p;
   }
 }
 
@@ -149,7 +155,8 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
   HONE_GPU_OR_SKIP();
   const int64_t S = 150, V = 9001, D = 640;
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    const OnGpu hidden(normals({S, D}, 1, 3.0f / std::sqrt(static_cast<float>(D))), dtype), w(normals({V, D}, 2), dtype);
+    const OnGpu hidden(normals({S, D}, 1, 3.0f / std::sqrt(static_cast<float>(D))), dtype),
+        w(normals({V, D}, 2), dtype);
     for (const float temperature : {0.0f, 1.0f, 0.6f})
       for (const int64_t count : {1, 2, 17, 64, 150}) {
         if (!chosen()) continue;
@@ -167,7 +174,8 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
         logprob_forward(*gpu(), raw_logp, lse, {}, hidden, w, OnGpu(targets), 1);
         const Floats learned = logp.read(), raw = raw_logp.read();
         for (int64_t r = 0; r < count; ++r) {
-          ASSERT_TRUE(same_bits(out.logp[r], learned[S - count + r])) << "row " << r << " of " << count << ": " << out.logp[r];
+          ASSERT_TRUE(same_bits(out.logp[r], learned[S - count + r]))
+              << "row " << r << " of " << count << ": " << out.logp[r];
           ASSERT_TRUE(same_bits(out.raw_logp[r], raw[S - count + r])) << "row " << r << " of " << count;
         }
       }
@@ -207,8 +215,8 @@ TEST(SampleRowsOnGpu, MarksRowsWithoutADistribution) {
   Floats logits = normals({5, V}, 1);
   logits[V + 299] = nan_f32, logits[2 * V] = infinity;
   for (int64_t v = 0; v < V; ++v) logits[3 * V + v] = -infinity;
-  for (const SampleParams& p :
-       {SampleParams{}, SampleParams{.temperature = 0}, SampleParams{.top_p = 0.5f}, SampleParams{.temperature = 0.5f, .top_k = 3}}) {
+  for (const SampleParams& p : {SampleParams{}, SampleParams{.temperature = 0}, SampleParams{.top_p = 0.5f},
+                                SampleParams{.temperature = 0.5f, .top_k = 3}}) {
     const Outputs out = sample_on_gpu(OnGpu(logits), std::vector<SampleParams>(5, p));
     for (int64_t r = 0; r < 5; ++r) {
       const bool bad = r > 0 && r < 4;

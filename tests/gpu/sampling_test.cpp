@@ -24,7 +24,8 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
   for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
     if (!chosen()) continue;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat(batch_tokens, " tokens, ", sequences, " sequences"));
-    Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
+    Engine engine(*gpu(), *model, nullptr,
+                  {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
     const auto replies = engine.generate(asked);
     if (first.empty()) first = replies;
     for (size_t i = 0; i < replies.size(); ++i)
@@ -48,10 +49,13 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       std::vector<int32_t> text = asked[i].prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
       ASSERT_GT(std::ssize(reply.ids), asked[i].sampling.min_tokens);
-      const auto scores = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 1.1});
+      const auto scores =
+          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 1.1});
       const auto raw = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {});
-      for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores[0].logp[asked[i].prompt.size() + t]) << i << " token " << t;
-      for (size_t t = 0; t < reply.prompt_logp.size(); ++t) ASSERT_EQ(reply.prompt_logp[t], raw[0].logp[t]) << i << " prompt token " << t;
+      for (size_t t = 0; t < reply.ids.size(); ++t)
+        ASSERT_EQ(reply.logp[t], scores[0].logp[asked[i].prompt.size() + t]) << i << " token " << t;
+      for (size_t t = 0; t < reply.prompt_logp.size(); ++t)
+        ASSERT_EQ(reply.prompt_logp[t], raw[0].logp[t]) << i << " prompt token " << t;
     }
 }
 

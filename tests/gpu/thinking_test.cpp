@@ -1,4 +1,5 @@
-// A budget of thinking where passes are recordings that are queued ahead: what is forced ends a stretch of them in time.
+// A budget of thinking where passes are recordings that are queued ahead: what is forced ends a stretch of them in
+// time.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/characters.h"
@@ -25,7 +26,8 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
   std::vector<std::vector<Reply>> first;
   for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
     if (!chosen()) continue;
-    Engine engine(*gpu(), *model, &tokenizer, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
+    Engine engine(*gpu(), *model, &tokenizer,
+                  {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens, .max_sequences = sequences});
     const auto replies = engine.generate(asked);
     if (first.empty()) first = replies;
     for (size_t i = 0; i < replies.size(); ++i)
@@ -41,7 +43,8 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
       const auto budget = static_cast<size_t>(asked[i].sampling.thinking_budget);
       ASSERT_EQ(reply.forced.empty(), budget == 0) << i;
-      const auto scores = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9});
+      const auto scores =
+          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9});
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         const bool forced = budget > 0 && t >= budget && t < budget + 4;
         ASSERT_EQ(!reply.forced.empty() && reply.forced[t], forced) << i << " token " << t;

@@ -1,4 +1,5 @@
-// Engines that other threads drive than the one that opened their devices; one thread that drives two devices in turn, where the machine has two.
+// Engines that other threads drive than the one that opened their devices; one thread that drives two devices in turn,
+// where the machine has two.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -49,14 +50,16 @@ TEST(ThreadsOnGpu, AnyThreadDrivesAnyDevice) {
   }
   const auto expected = Driven(gpu()->device()).engine->generate(requests());
   Driven one(gpu()->device()), other(second ? *second : gpu()->device());
-  for (Driven* driven : {&one, &other}) std::thread([&] { expect_same(driven->engine->generate(requests()), expected); }).join();
+  for (Driven* driven : {&one, &other})
+    std::thread([&] { expect_same(driven->engine->generate(requests()), expected); }).join();
 
   std::vector<std::vector<std::vector<Reply>>> got(2, std::vector<std::vector<Reply>>(expected.size()));
   for (const size_t which : {size_t{0}, size_t{1}})
     for (Request& request : requests())
-      (which == 0 ? one : other).engine->submit(std::move(request), [&got, which](uint64_t id, std::vector<Reply> replies) {
-        got[which][id - 1] = std::move(replies);
-      });
+      (which == 0 ? one : other)
+          .engine->submit(std::move(request), [&got, which](uint64_t id, std::vector<Reply> replies) {
+            got[which][id - 1] = std::move(replies);
+          });
   for (bool more = true; more;) {
     const bool a = one.engine->step(), b = other.engine->step();
     more = a || b;

@@ -66,7 +66,8 @@ TEST(TrainerOnGpu, TwoRunsHaveTheSameBits) {
   for (const DType dtype : {DType::bf16, DType::f32})
     for (const char* name : {"sft", "grpo", "ppo"}) {
       if (!chosen()) continue;
-      const Trained one = train(*gpu(), *fresh(dtype), name, in_pieces(), steps), two = train(*gpu(), *fresh(dtype), name, in_pieces(), steps);
+      const Trained one = train(*gpu(), *fresh(dtype), name, in_pieces(), steps),
+                    two = train(*gpu(), *fresh(dtype), name, in_pieces(), steps);
       EXPECT_EQ(one, two) << name;
     }
 }
@@ -77,10 +78,13 @@ TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
     for (const char* name : {"sft", "grpo", "ppo"}) {
       if (!chosen()) continue;
       const auto there = cpu_model(config(), dtype);
-      const Trained expected = train(cpu(), *there, name, in_pieces(), steps), actual = train(*gpu(), *fresh(dtype), name, in_pieces(), steps);
+      const Trained expected = train(cpu(), *there, name, in_pieces(), steps),
+                    actual = train(*gpu(), *fresh(dtype), name, in_pieces(), steps);
       const double tolerance = dtype == DType::f32 ? 1e-4 : 2e-2;
-      for (size_t i = 0; i < (dtype == DType::f32 ? expected.losses.size() : 2); ++i) {  // in bf16 the two part ways soon
-        EXPECT_NEAR(actual.losses[i], expected.losses[i], tolerance * (std::fabs(expected.losses[i]) + 0.1)) << name << " step " << i;
+      for (size_t i = 0; i < (dtype == DType::f32 ? expected.losses.size() : 2);
+           ++i) {  // in bf16 the two part ways soon
+        EXPECT_NEAR(actual.losses[i], expected.losses[i], tolerance * (std::fabs(expected.losses[i]) + 0.1))
+            << name << " step " << i;
         EXPECT_NEAR(actual.norms[i], expected.norms[i], 2 * tolerance * expected.norms[i]) << name << " step " << i;
       }
     }
@@ -129,7 +133,8 @@ TEST(TrainerOnGpu, NumbersThatAreNotFiniteLeaveTheWeights) {
   samples[1].advantage[9] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(trainer.step(pointers(samples), *objective("grpo"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
-  samples[1].mask[9] = std::numeric_limits<float>::infinity();  // of a linear objective: the loss is known after everything was queued
+  samples[1].mask[9] =
+      std::numeric_limits<float>::infinity();  // of a linear objective: the loss is known after everything was queued
   EXPECT_THROW(trainer.step(pointers(samples), *objective("sft"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
   samples[1].mask[9] = 1;
@@ -145,7 +150,8 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
     Context context(*device), planned(*meta);
     planned.stand_for(DeviceKind::cuda);
-    const Json shape = with(gpu_config("qwen2", 128), {{"vocab_size", sized(64000, 4000)}, {"num_hidden_layers", sized(16, 2)}});
+    const Json shape =
+        with(gpu_config("qwen2", 128), {{"vocab_size", sized(64000, 4000)}, {"num_hidden_layers", sized(16, 2)}});
     TrainerConfig config;
     config.micro_batch_tokens = sized(8192, 512), config.recompute = recompute;
     const auto sft = objective("sft");
@@ -168,9 +174,11 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     Trainer trainer(planned, *model, config);
     trainer.step(pointers(samples), *sft, 0.001);
     const TrainerMemory memory = trainer.memory();
-    const double plan = static_cast<double>(model->flat_values().bytes() + model->flat_grads().bytes() + planned.scratch().peak_bytes()) +
+    const double plan = static_cast<double>(model->flat_values().bytes() + model->flat_grads().bytes() +
+                                            planned.scratch().peak_bytes()) +
                         static_cast<double>(memory.optimizer + memory.activations);
-    constexpr double workspace = 68e6;  // that cuBLASLt may ask for on top, which matters in models as small as this one
+    constexpr double workspace =
+        68e6;  // that cuBLASLt may ask for on top, which matters in models as small as this one
     EXPECT_LE(plan, 1.05 * static_cast<double>(after_two)) << recompute;
     EXPECT_GE(plan, 0.95 * static_cast<double>(after_two) - workspace) << recompute;
   }

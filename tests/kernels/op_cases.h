@@ -1,6 +1,6 @@
 #pragma once
-// What op_test.cpp runs for each op: a function that puts every body of the op through the op's own inputs and compares it with the specification.
-// A test file joins with one line for each of its ops; an op without a case fails op_test.
+// What op_test.cpp runs for each op: a function that puts every body of the op through the op's own inputs and compares
+// it with the specification. A test file joins with one line for each of its ops; an op without a case fails op_test.
 #include "core/base/registry.h"
 
 namespace hone::test {

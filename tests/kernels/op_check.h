@@ -1,6 +1,6 @@
 #pragma once
-// What tests of operations share: numbers in storage that notices writes outside the tensor, each CPU body of an op against the specification, and
-// finite differences.
+// What tests of operations share: numbers in storage that notices writes outside the tensor, each CPU body of an op
+// against the specification, and finite differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,11 +23,13 @@ inline Context& cpu() {
 
 inline constexpr float nan_f32 = std::numeric_limits<float>::quiet_NaN();
 
-// Owns a tensor of T whose rows lie `gap` elements apart; the gaps and a margin behind the last row hold a pattern that gaps_intact() looks for.
+// Owns a tensor of T whose rows lie `gap` elements apart; the gaps and a margin behind the last row hold a pattern that
+// gaps_intact() looks for.
 template <class T>
 class Numbers {
  public:
-  Numbers(std::initializer_list<int64_t> dims, T value = T{}, int64_t gap = 0) : tensor_(nullptr, dtype_of<T>::value, DeviceKind::cpu, dims) {
+  Numbers(std::initializer_list<int64_t> dims, T value = T{}, int64_t gap = 0)
+      : tensor_(nullptr, dtype_of<T>::value, DeviceKind::cpu, dims) {
     tensor_.row_stride = tensor_.row_size() + gap;
     data_.resize(static_cast<size_t>(tensor_.dim(0) * tensor_.row_stride + margin));
     std::memset(static_cast<void*>(data_.data()), pattern, data_.size() * sizeof(T));
@@ -60,7 +62,9 @@ class Numbers {
  private:
   static constexpr int64_t margin = 16;
   static constexpr unsigned char pattern = 0xA5;
-  size_t place(int64_t i) const { return static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size()); }
+  size_t place(int64_t i) const {
+    return static_cast<size_t>(i / tensor_.row_size() * tensor_.row_stride + i % tensor_.row_size());
+  }
   std::vector<T> data_;
   Tensor tensor_;
 };
@@ -98,28 +102,37 @@ template <class Expected>
   const bool exact = tolerance.relative == 0 && tolerance.absolute == 0;
   for (int64_t i = 0; i < actual.size(); ++i) {
     const double a = actual[i], e = static_cast<double>(expected[i]);
-    const bool good =
-        exact ? same_bits(actual[i], static_cast<float>(expected[i])) : std::fabs(a - e) <= tolerance.absolute + tolerance.relative * std::fabs(e);
-    if (!good) return ::testing::AssertionFailure() << "element " << i << " of " << actual.size() << " is " << a << ", expected " << e;
+    const bool good = exact ? same_bits(actual[i], static_cast<float>(expected[i]))
+                            : std::fabs(a - e) <= tolerance.absolute + tolerance.relative * std::fabs(e);
+    if (!good)
+      return ::testing::AssertionFailure()
+             << "element " << i << " of " << actual.size() << " is " << a << ", expected " << e;
   }
   return ::testing::AssertionSuccess();
 }
 
-// Calls test(run, name) for every CPU body; run(arguments...) runs that body and returns false, having done nothing, where it does not support them.
+// Calls test(run, name) for every CPU body; run(arguments...) runs that body and returns false, having done nothing,
+// where it does not support them.
 template <class... A, class Test>
 void each_cpu_body(const Op<void(A...)>& op, Test test) {
   for (size_t i = 0; i < op.bodies().size(); ++i) {
     if (op.bodies()[i].device != DeviceKind::cpu) continue;
     const std::string name = op.bodies()[i].name;
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, std::string(op.name()) + ", body " + name);
-    test([&](std::type_identity_t<A>... arguments) { return op.supported(i, arguments...) && (op.run_body(i, cpu(), arguments...), true); }, name);
+    test(
+        [&](std::type_identity_t<A>... arguments) {
+          return op.supported(i, arguments...) && (op.run_body(i, cpu(), arguments...), true);
+        },
+        name);
   }
 }
 
-// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named "specification" leaves. The outputs
-// start each time as they are now: NaN where the op writes, numbers where it adds. They end as the specification leaves them.
+// Runs every CPU body on the same arguments and compares what each leaves in `outputs` with what the body named
+// "specification" leaves. The outputs start each time as they are now: NaN where the op writes, numbers where it adds.
+// They end as the specification leaves them.
 template <class... A>
-void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs, Tolerance tolerance, std::type_identity_t<A>... arguments) {
+void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs, Tolerance tolerance,
+                         std::type_identity_t<A>... arguments) {
   std::vector<Floats> initial, expected;
   for (const Floats* output : outputs) initial.push_back(*output);
   const auto run = [&](bool specification) {
@@ -147,7 +160,8 @@ void expect_bodies_agree(const Op<void(A...)>& op, std::vector<Floats*> outputs,
 
 // Compares gradient with central differences of loss() by each element of x (at most `limit` of them, evenly spread).
 template <class Loss>
-void expect_gradient(Loss loss, Floats& x, const Floats& gradient, Tolerance tolerance = {2e-2, 2e-3}, float step = 1e-2f, int64_t limit = 200) {
+void expect_gradient(Loss loss, Floats& x, const Floats& gradient, Tolerance tolerance = {2e-2, 2e-3},
+                     float step = 1e-2f, int64_t limit = 200) {
   ASSERT_EQ(x.size(), gradient.size());
   const int64_t stride = std::max<int64_t>(1, x.size() / limit);
   for (int64_t i = 0; i < x.size(); i += stride) {
@@ -158,7 +172,8 @@ void expect_gradient(Loss loss, Floats& x, const Floats& gradient, Tolerance tol
     const double below = loss();
     x[i] = kept;
     const double expected = (above - below) / (static_cast<double>(kept + step) - static_cast<double>(kept - step));
-    EXPECT_LE(std::fabs(static_cast<double>(gradient[i]) - expected), tolerance.absolute + tolerance.relative * std::fabs(expected))
+    EXPECT_LE(std::fabs(static_cast<double>(gradient[i]) - expected),
+              tolerance.absolute + tolerance.relative * std::fabs(expected))
         << "element " << i << ": gradient " << gradient[i] << ", difference " << expected;
   }
 }

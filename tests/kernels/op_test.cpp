@@ -27,11 +27,13 @@ TEST_P(EveryOp, BodiesAgreeWithTheSpecification) {
   (*run)();
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(OpBase::all()), [](const auto& tested) { return std::string(tested.param->name()); });
+INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, ::testing::ValuesIn(OpBase::all()),
+                         [](const auto& tested) { return std::string(tested.param->name()); });
 
 TEST(OpCases, NameOpsThatExist) {
   for (const std::string& name : op_cases().names())
-    EXPECT_TRUE(std::ranges::any_of(OpBase::all(), [&](const OpBase* op) { return op->name() == name; })) << "there is no op " << name;
+    EXPECT_TRUE(std::ranges::any_of(OpBase::all(), [&](const OpBase* op) { return op->name() == name; }))
+        << "there is no op " << name;
 }
 
 // An op of this test's own.

@@ -1,4 +1,5 @@
-// Bits must not depend on the width of the processor's vectors: a run moved to a machine without AVX-512 goes on as it was.
+// Bits must not depend on the width of the processor's vectors: a run moved to a machine without AVX-512 goes on as it
+// was.
 #include <hwy/targets.h>
 
 #include "kernels/attention/attention.h"
@@ -32,7 +33,8 @@ std::vector<Floats> head_results() {
   const int64_t R = 21, V = 1300, D = 70;
   const Floats hidden = normals({R, D}, 1), w = normals({V, D}, 2), dlogp = normals({R}, 3);
   const Ids targets = random_ids(R, V, 4);
-  Floats logits = poisoned({R, V}), few = poisoned({3, V}), logp = poisoned({R}), lse = poisoned({R}), entropy = poisoned({R});
+  Floats logits = poisoned({R, V}), few = poisoned({3, V}), logp = poisoned({R}), lse = poisoned({R}),
+         entropy = poisoned({R});
   gemm_forward(cpu(), logits, hidden, w, {}, {});
   gemm_forward(cpu(), few, hidden.tensor().rows(0, 3), w, {}, {});
   logprob_forward(cpu(), logp, lse, entropy, hidden, w, targets, 0.9f);
@@ -42,7 +44,8 @@ std::vector<Floats> head_results() {
 std::vector<Floats> row_results() {
   const int64_t R = 70, D = 76;
   const Floats x = normals({R, D}, 1), w = normals({D}, 2), dy = normals({R, D}, 3);
-  Floats y = poisoned({R, D}), rstd = poisoned({R}), dx = y, dw({D}), activated = poisoned({R, D / 2}), gelu = y, dgate_up = y;
+  Floats y = poisoned({R, D}), rstd = poisoned({R}), dx = y, dw({D}), activated = poisoned({R, D / 2}), gelu = y,
+         dgate_up = y;
   rmsnorm_forward(cpu(), y, rstd, x, w, 1e-5f);
   rmsnorm_backward(cpu(), dx, dw, dy, x, rstd, w, false);
   swiglu_forward(cpu(), activated, x);
@@ -55,7 +58,8 @@ std::vector<Floats> row_results() {
 
 std::vector<Floats> attention_results() {
   const int64_t T = 150, H = 4, Hk = 2, d = 40;
-  const Floats q = normals({T, H, d}, 1), k = normals({T, Hk, d}, 2), v = normals({T, Hk, d}, 3), dout = normals({T, H, d}, 4);
+  const Floats q = normals({T, H, d}, 1), k = normals({T, Hk, d}, 2), v = normals({T, Hk, d}, 3),
+               dout = normals({T, H, d}, 4);
   Floats out = poisoned({T, H, d}), lse = poisoned({T, H}), dq = out, dk = poisoned({T, Hk, d}), dv = dk;
   Ids offsets({3});
   offsets[1] = 20, offsets[2] = static_cast<int32_t>(T);
@@ -82,7 +86,8 @@ TEST_P(VectorWidth, LeavesNoTraceInTheBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, VectorWidth,
-                         ::testing::Values(Kernels{"head", head_results}, Kernels{"rows", row_results}, Kernels{"attention", attention_results}),
+                         ::testing::Values(Kernels{"head", head_results}, Kernels{"rows", row_results},
+                                           Kernels{"attention", attention_results}),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace hone::test

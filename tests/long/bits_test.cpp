@@ -16,7 +16,8 @@ Finished bits(const fs::path& recipes, const std::vector<std::string>& arguments
 
 TEST(Bits, RepeatAndNameWhatDiffers) {
   const TemporaryFolder folder;
-  const fs::path recipes = source_folder() / "tests/bits", one = folder.path() / "one", two = folder.path() / "two", other = folder.path() / "other";
+  const fs::path recipes = source_folder() / "tests/bits", one = folder.path() / "one", two = folder.path() / "two",
+                 other = folder.path() / "other";
   const Finished first = bits(recipes, {one.string()});
   ASSERT_EQ(first.code, 0) << first.err;
   const Finished second = bits(recipes, {two.string(), "--against", one.string()});

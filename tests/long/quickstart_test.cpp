@@ -15,8 +15,8 @@ class Quickstart : public ::testing::TestWithParam<int> {};
 
 TEST_P(Quickstart, ARewardTeachesWhatImitationDidNot) {
   const TemporaryFolder folder;
-  const Finished done = run_hone(
-      {"run", (source_folder() / "configs" / "quickstart.toml").string(), "runs=" + folder.path().string(), "seed=" + std::to_string(GetParam())});
+  const Finished done = run_hone({"run", (source_folder() / "configs" / "quickstart.toml").string(),
+                                  "runs=" + folder.path().string(), "seed=" + std::to_string(GetParam())});
   ASSERT_EQ(done.code, 0) << done.err;
   const std::filesystem::path run = folder.path() / "quickstart";
   std::map<std::string, double> accuracy;

@@ -13,20 +13,24 @@ namespace hone::test {
 // A loss that reads every log-prob and entropy with a weight of its own, and its gradient.
 class ChainLoss {
  public:
-  ChainLoss(Context& context, Model& model, std::span<const BatchPart> parts) : context_(context), model_(model), arena_(context.device()) {
+  ChainLoss(Context& context, Model& model, std::span<const BatchPart> parts)
+      : context_(context), model_(model), arena_(context.device()) {
     batch_ = pack_batch(context, arena_, parts);
     const int64_t count = batch_.num_tokens;
-    const std::vector<int32_t> all = all_rows(count), targets = random_tokens(static_cast<size_t>(count), model.shape().vocab_size, 11);
+    const std::vector<int32_t> all = all_rows(count),
+                               targets = random_tokens(static_cast<size_t>(count), model.shape().vocab_size, 11);
     rows_ = upload(context, arena_, std::span<const int32_t>(all));
     targets_ = upload(context, arena_, std::span<const int32_t>(targets));
     for (int64_t t = 0; t < count; ++t)
-      weights_.push_back(std::sin(static_cast<float>(t) + 1)), entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
+      weights_.push_back(std::sin(static_cast<float>(t) + 1)),
+          entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
   }
   double value(const std::optional<DropoutDraws>& draws = {}) {
     ScratchScope scope(context_);
     const DropoutScope dropout(model_, draws);
     const Outputs out = outputs();
-    logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr), model_.head().value, targets_, 0.8f);
+    logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr),
+                    model_.head().value, targets_, 0.8f);
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
@@ -36,11 +40,13 @@ class ChainLoss {
     ScratchScope scope(context_);
     Pass pass(context_, model_, recompute);
     const Outputs out = outputs();
-    const Tensor hidden = pass.forward(batch_, rows_, {}, draws), dhidden = context_.scratch().take(DType::f32, hidden.dims());
+    const Tensor hidden = pass.forward(batch_, rows_, {}, draws),
+                 dhidden = context_.scratch().take(DType::f32, hidden.dims());
     logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.head().value, targets_, 0.8f);
     model_.zero_grad(context_);
-    logprob_backward(context_, dhidden, model_.head().grad, {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse,
-                     out.entropy, hidden, model_.head().value, targets_, 0.8f);
+    logprob_backward(context_, dhidden, model_.head().grad,
+                     {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy,
+                     hidden, model_.head().value, targets_, 0.8f);
     pass.backward(dhidden);
   }
 
@@ -61,8 +67,9 @@ class ChainLoss {
   std::vector<float> weights_, entropy_weights_;
 };
 
-// The gradient of each named row block that is trained against central differences along a direction that is half the gradient's own, half random;
-// the differences of two steps are extrapolated (Richardson), which leaves an error of the fourth order.
+// The gradient of each named row block that is trained against central differences along a direction that is half the
+// gradient's own, half random; the differences of two steps are extrapolated (Richardson), which leaves an error of the
+// fourth order.
 inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recompute = Recompute::none,
                                   const std::optional<DropoutDraws>& draws = {}) {
   loss.gradient(recompute, draws);
@@ -72,7 +79,8 @@ inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recom
     if (!param->grad) continue;
     int64_t row = 0;
     for (const Param::Block& block : param->blocks) {
-      const std::span<float> value = param->value.rows(row, block.rows).as<float>(), grad = param->grad.rows(row, block.rows).as<float>();
+      const std::span<float> value = param->value.rows(row, block.rows).as<float>(),
+                             grad = param->grad.rows(row, block.rows).as<float>();
       row += block.rows;
       double grad_norm = 0, random_norm = 0, expected = 0;
       std::vector<double> direction(value.size());
@@ -86,7 +94,8 @@ inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recom
       const auto difference = [&](double step) {
         double side[2];
         for (const int sign : {0, 1}) {
-          for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<float>(before[i] + (sign ? step : -step) * direction[i]);
+          for (size_t i = 0; i < value.size(); ++i)
+            value[i] = static_cast<float>(before[i] + (sign ? step : -step) * direction[i]);
           side[sign] = loss.value(draws);
         }
         std::ranges::copy(before, value.begin());

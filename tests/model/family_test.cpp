@@ -20,18 +20,22 @@ std::vector<Case> cases() {
     out.push_back({family + "_tied", with(tiny_config(family), {{"tie_word_embeddings", true}})});
   }
   out.push_back({"llama_biases", with(tiny_config("llama"), {{"attention_bias", true}, {"mlp_bias", true}})});
-  out.push_back({"llama_linear", with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 2.0}}}})});
+  out.push_back({"llama_linear",
+                 with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 2.0}}}})});
   out.push_back({"qwen2_layers",
-                 with(tiny_config("qwen2"), {{"use_sliding_window", true}, {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
-  out.push_back(
-      {"llama_yarn", with(tiny_config("llama"), {{"rope_parameters", JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
+                 with(tiny_config("qwen2"), {{"use_sliding_window", true},
+                                             {"layer_types", JsonArray{"full_attention", "sliding_attention"}}})});
+  out.push_back({"llama_yarn", with(tiny_config("llama"),
+                                    {{"rope_parameters",
+                                      JsonObject{{"rope_type", "yarn"}, {"rope_theta", 50.0}, {"factor", 4.0}}}})});
   return out;
 }
 
 class FamilyTest : public testing::TestWithParam<Case> {
  protected:
   FamilyTest() : device_(cpu_device()), context_(*device_) {
-    for (const size_t length : {11, 1, 7}) sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
+    for (const size_t length : {11, 1, 7})
+      sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
   }
   std::vector<BatchPart> parts() const { return {sequences_.begin(), sequences_.end()}; }
   std::unique_ptr<Model> model(bool gradients = true) { return make_tiny(context_, GetParam().config, gradients); }
@@ -76,7 +80,8 @@ TEST_P(FamilyTest, ThreadsDoNotChangeTheBits) {
 TEST_P(FamilyTest, PackingHasTheSameBits) {
   const auto model = this->model(false);
   std::vector<float> one_by_one;
-  for (const BatchPart& part : parts()) std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
+  for (const BatchPart& part : parts())
+    std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
   EXPECT_EQ(hidden_of(context_, *model, parts()), one_by_one);
 }
 
@@ -86,15 +91,18 @@ TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
   const Batch batch = pack_batch(context_, arena, parts());
   const std::vector<int32_t> rows{0, 4, 10, 11, 18};
   Pass pass(context_, *model, Recompute::none);
-  const std::vector<float> trained = download(context_, pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))));
+  const std::vector<float> trained =
+      download(context_, pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))));
   const std::vector<float> all = hidden_of(context_, *model, parts());
   const auto width = static_cast<size_t>(model->shape().hidden_size);
   for (size_t r = 0; r < rows.size(); ++r)
-    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width), std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width)))
+    EXPECT_TRUE(std::ranges::equal(std::span(trained).subspan(r * width, width),
+                                   std::span(all).subspan(static_cast<size_t>(rows[r]) * width, width)))
         << "row " << r;
 }
 
-// Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one call.
+// Every token of two sequences, given to a paged cache in chunks of 1 to 5, the sequences' chunks interleaved or in one
+// call.
 TEST_P(FamilyTest, DecodingStepByStepHasTheBitsOfOnePass) {
   const auto model = this->model(false);
   const std::vector<std::vector<int32_t>> sequences{random_tokens(23, 19, 1), random_tokens(14, 19, 2)};
@@ -143,8 +151,8 @@ TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
   std::vector<std::vector<float>> logp;
   for (const int64_t batch_tokens : {1, 9, 4096}) {
     std::vector<float> joined;
-    for (const TokenScores& scores :
-         score_sequences(context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
+    for (const TokenScores& scores : score_sequences(
+             context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
       joined.insert(joined.end(), scores.logp.begin(), scores.logp.end());
       joined.insert(joined.end(), scores.entropy.begin(), scores.entropy.end());
     }
@@ -187,7 +195,8 @@ TEST(MistralTest, WindowBoundsWhatATokenSees) {
   const std::vector<float> after = hidden_of(context, *model, {{BatchPart{ids}}});
   const auto width = static_cast<size_t>(model->shape().hidden_size);
   for (size_t t = 0; t < ids.size(); ++t) {
-    const bool same = std::ranges::equal(std::span(before).subspan(t * width, width), std::span(after).subspan(t * width, width));
+    const bool same =
+        std::ranges::equal(std::span(before).subspan(t * width, width), std::span(after).subspan(t * width, width));
     EXPECT_EQ(same, t < 3 || t > 3 + 8) << t;
   }
 }
@@ -197,7 +206,9 @@ TEST(MistralTest, WithoutWindowIsLlama) {
   const auto device = cpu_device();
   Context context(*device);
   const std::vector<int32_t> ids = random_tokens(20, 19, 1);
-  const auto hidden = [&](const Json& config) { return hidden_of(context, *make_tiny(context, config, false), {{BatchPart{ids}}}); };
+  const auto hidden = [&](const Json& config) {
+    return hidden_of(context, *make_tiny(context, config, false), {{BatchPart{ids}}});
+  };
   const std::vector<float> llama = hidden(tiny_config("llama"));
   EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", 20}})), llama);
   EXPECT_EQ(hidden(with(tiny_config("mistral"), {{"sliding_window", Json()}})), llama);

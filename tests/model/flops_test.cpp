@@ -5,7 +5,8 @@
 namespace hone::test {
 namespace {
 
-// GPT-2 small by hand: 124,439,808 parameters, of them 50257 x 768 + 1024 x 768 looked up; blocks of 12 D^2 weights in matrices.
+// GPT-2 small by hand: 124,439,808 parameters, of them 50257 x 768 + 1024 x 768 looked up; blocks of 12 D^2 weights in
+// matrices.
 TEST(Plan, CountsGpt2) {
   const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
   const ModelPlan plan = plan_model(*model, 1024);

@@ -1,5 +1,6 @@
 #pragma once
-// Tiny models whose logits and gradients transformers computed (tests/golden/make_families.py): the weights are functions of name and place.
+// Tiny models whose logits and gradients transformers computed (tests/golden/make_families.py): the weights are
+// functions of name and place.
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -32,7 +33,8 @@ void for_each_number(const Param& param, Visit visit) {
   int64_t first = 0;
   for (const Param::Block& block : param.blocks) {
     for (int64_t r = 0; r < block.rows; ++r)
-      for (int64_t c = 0; c < columns; ++c) visit(block.name, param.transposed ? c * block.rows + r : r * columns + c, (first + r) * columns + c);
+      for (int64_t c = 0; c < columns; ++c)
+        visit(block.name, param.transposed ? c * block.rows + r : r * columns + c, (first + r) * columns + c);
     first += block.rows;
   }
 }
@@ -59,7 +61,9 @@ inline std::unique_ptr<Model> golden_model(Context& context, const Json& config,
 class Golden {
  public:
   Golden(Context& context, const std::string& name, DType dtype, std::unique_ptr<Model> model = nullptr)
-      : context_(context), file_(source_folder() / "tests" / "golden" / (name + ".safetensors")), model_(std::move(model)) {
+      : context_(context),
+        file_(source_folder() / "tests" / "golden" / (name + ".safetensors")),
+        model_(std::move(model)) {
     if (!model_) model_ = golden_model(context, config(), dtype);
   }
   Json config() const { return parse_json(file_.metadata().at("config"), "golden"); }
@@ -94,7 +98,8 @@ class Golden {
     {
       const ScratchScope scope(context_);
       const std::vector<int32_t> all = all_rows(S * T);
-      const Tensor hidden = infer(context_, *model_, batch, upload(context_, arena, std::span<const int32_t>(all)), nullptr);
+      const Tensor hidden =
+          infer(context_, *model_, batch, upload(context_, arena, std::span<const int32_t>(all)), nullptr);
       const Tensor logits = arena.take(DType::f32, {S * T, V});
       gemm_forward(context_, logits, hidden, model_->head().value, {}, {});
       out.logits = worst(download(context_, logits.view({logits.size()})), numbers<float>("logits"));
@@ -108,7 +113,8 @@ class Golden {
     const LogprobGrad grad{.logp = upload(context_, arena, std::span<const float>(dlogp)), .entropy = {}};
     const Tensor logp = arena.take(DType::f32, {count}), lse = arena.take(DType::f32, {count});
     Param& head = model_->head();
-    logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value, upload(context_, arena, std::span<const int32_t>(targets)), 1);
+    logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value,
+                  upload(context_, arena, std::span<const int32_t>(targets)), 1);
     pass.backward(dhidden);
     for (const Param* param : model_->params()) {
       if (!param->grad) continue;
@@ -120,7 +126,8 @@ class Golden {
         to[static_cast<size_t>(index)] = actual[static_cast<size_t>(element)];
       });
       for (const auto& [name, values] : ours)
-        if (const double error = worst(values, numbers<float>("grad." + name)); !(error <= out.gradients)) out.gradients = error, out.worst = name;
+        if (const double error = worst(values, numbers<float>("grad." + name)); !(error <= out.gradients))
+          out.gradients = error, out.worst = name;
     }
     return out;
   }

@@ -7,8 +7,9 @@
 namespace hone::test {
 namespace {
 
-const std::vector<std::string> modules = {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.o_proj", "model.layers.0.mlp.up_proj",
-                                          "model.layers.1.self_attn.q_proj", "model.layers.1.self_attn.o_proj", "model.layers.1.mlp.up_proj"};
+const std::vector<std::string> modules = {"model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.o_proj",
+                                          "model.layers.0.mlp.up_proj",      "model.layers.1.self_attn.q_proj",
+                                          "model.layers.1.self_attn.o_proj", "model.layers.1.mlp.up_proj"};
 
 std::vector<bool> found(const std::vector<std::string>& targets) { return find_targets(targets, modules); }
 
@@ -32,7 +33,8 @@ TEST(LoraTargets, AreNamesEndsOrExpressionsOfWholeNames) {
 }
 
 TEST(LoraTargets, ThatNameNothingAreErrorsThatListWhatThereIs) {
-  EXPECT_PRED2(says, refusal({"q_prj"}), "no module is called 'q_prj'; did you mean 'q_proj'?; known: o_proj, q_proj, up_proj, all-linear");
+  EXPECT_PRED2(says, refusal({"q_prj"}),
+               "no module is called 'q_prj'; did you mean 'q_proj'?; known: o_proj, q_proj, up_proj, all-linear");
   EXPECT_PRED2(says, refusal({"proj"}), "no module is called 'proj'");  // an end only after a dot
   EXPECT_PRED2(says, refusal({"layers.*q"}), "no module is called");    // an expression of a part
   EXPECT_PRED2(says, refusal({"q_proj", "lm_head"}), "'lm_head'");      // each has to name one
@@ -41,7 +43,8 @@ TEST(LoraTargets, ThatNameNothingAreErrorsThatListWhatThereIs) {
 
 TEST(LoraTargets, AreNamedAsShortAsTheyCanBe) {
   EXPECT_EQ(name_targets(found({"all-linear"}), modules), (std::vector<std::string>{"o_proj", "q_proj", "up_proj"}));
-  EXPECT_EQ(name_targets(found({R"(.*(0.*q|o)_proj)"}), modules), (std::vector<std::string>{"model.layers.0.self_attn.q_proj", "o_proj"}));
+  EXPECT_EQ(name_targets(found({R"(.*(0.*q|o)_proj)"}), modules),
+            (std::vector<std::string>{"model.layers.0.self_attn.q_proj", "o_proj"}));
   for (const char* target : {"q_proj", "all-linear", R"(.*\.1\..*)"})
     EXPECT_EQ(found(name_targets(found({target}), modules)), found({target})) << target;
 }
@@ -52,7 +55,8 @@ TEST(LoraConfig, ScalesByTheRankOrItsRoot) {
 }
 
 TEST(LoraConfig, GoesThroughPeftsJson) {
-  const LoraConfig config{.r = 4, .lora_alpha = 6, .lora_dropout = 0.1, .use_rslora = true, .target_modules = {"q_proj", "up_proj"}};
+  const LoraConfig config{
+      .r = 4, .lora_alpha = 6, .lora_dropout = 0.1, .use_rslora = true, .target_modules = {"q_proj", "up_proj"}};
   const Json json = adapter_config_of(config, "/models/base", false);
   EXPECT_EQ(json.at("peft_type").as_string(), "LORA");
   EXPECT_EQ(json.at("task_type").as_string(), "CAUSAL_LM");

@@ -12,7 +12,8 @@ namespace {
 class LoraTest : public testing::TestWithParam<std::string> {
  protected:
   LoraTest() : device_(cpu_device()), context_(*device_) {
-    for (const size_t length : {11, 1, 7}) sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
+    for (const size_t length : {11, 1, 7})
+      sequences_.push_back(random_tokens(length, 19, static_cast<uint32_t>(length)));
   }
   std::vector<BatchPart> parts() const { return {sequences_.begin(), sequences_.end()}; }
   std::unique_ptr<Model> model(const LoraConfig& config = {.r = 3, .lora_alpha = 5, .target_modules = {"all-linear"}}) {
@@ -32,9 +33,11 @@ TEST_P(LoraTest, GradientOfTheWholeChain) {
 }
 
 TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
-  const auto model = this->model({.r = 2, .lora_alpha = 4, .lora_dropout = 0.4, .use_rslora = true, .target_modules = {"all-linear"}});
+  const auto model =
+      this->model({.r = 2, .lora_alpha = 4, .lora_dropout = 0.4, .use_rslora = true, .target_modules = {"all-linear"}});
   ChainLoss loss(context_, *model, parts());
-  for (const Recompute recompute : {Recompute::none, Recompute::block}) expect_chain_gradient(loss, *model, recompute, DropoutDraws{3, 100});
+  for (const Recompute recompute : {Recompute::none, Recompute::block})
+    expect_chain_gradient(loss, *model, recompute, DropoutDraws{3, 100});
 }
 
 // The first block's q alone (all of GPT-2's fused module): other row blocks stay as they are.
@@ -62,7 +65,8 @@ TEST_P(LoraTest, RecomputationAndThreadsKeepEveryBit) {
 TEST_P(LoraTest, PackingAndDecodingKeepEveryBit) {
   const auto model = this->model();
   std::vector<float> one_by_one;
-  for (const BatchPart& part : parts()) std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
+  for (const BatchPart& part : parts())
+    std::ranges::copy(hidden_of(context_, *model, {{part}}), std::back_inserter(one_by_one));
   EXPECT_EQ(hidden(*model), one_by_one);
   TinyCache cache(context_, model->shape(), 1);
   const int64_t ids[] = {0};
@@ -161,7 +165,8 @@ TEST_P(LoraTest, StartsAsPeftDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, LoraTest, testing::ValuesIn(families().names()), [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Families, LoraTest, testing::ValuesIn(families().names()),
+                         [](const auto& test) { return test.param; });
 
 // y = W x + scale B A x of one row block, in double precision from the numbers themselves.
 TEST(LoraLayer, AddsTheProductOfItsMatrices) {

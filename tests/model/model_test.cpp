@@ -37,9 +37,11 @@ TEST_F(ModelTest, InitialisationDependsOnSeedAndNameAlone) {
   const std::string name = "model.layers.1.self_attn.k_proj.weight";
   const std::vector<float> drawn = values_named(*initialised(tiny_config("llama"), 7), name);
   ASSERT_EQ(drawn.size(), 144u);
-  EXPECT_EQ(
-      values_named(*initialised(with(tiny_config("llama"), {{"num_attention_heads", 8}, {"num_hidden_layers", 3}, {"vocab_size", 50}}), 7), name),
-      drawn);
+  EXPECT_EQ(values_named(*initialised(with(tiny_config("llama"),
+                                           {{"num_attention_heads", 8}, {"num_hidden_layers", 3}, {"vocab_size", 50}}),
+                                      7),
+                         name),
+            drawn);
   EXPECT_EQ(values_named(*initialised(tiny_config("qwen2"), 7), name), drawn);
   EXPECT_NE(values_named(*initialised(tiny_config("llama"), 8), name), drawn);
   const int threads = num_threads();

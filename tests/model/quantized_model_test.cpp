@@ -33,7 +33,8 @@ class QuantizedModelTest : public testing::TestWithParam<std::string> {
       with_format(q.format, [&]<class Format>(Format) {
         for (int64_t n = 0; n < q.values.dim(0); ++n)
           for (int64_t k = 0; k < q.values.dim(1); ++k)
-            linears[i]->weight.value.row<float>(n)[k] = Format::decode(q.values.row<uint8_t>(n)[k]) * q.scales.ptr<float>()[n];
+            linears[i]->weight.value.row<float>(n)[k] =
+                Format::decode(q.values.row<uint8_t>(n)[k]) * q.scales.ptr<float>()[n];
       });
     }
   }
@@ -101,7 +102,8 @@ TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelTest, testing::ValuesIn(families().names()), [](const auto& tested) { return tested.param; });
+INSTANTIATE_TEST_SUITE_P(Families, QuantizedModelTest, testing::ValuesIn(families().names()),
+                         [](const auto& tested) { return tested.param; });
 
 TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
   const auto device = devices().at("meta")(0);

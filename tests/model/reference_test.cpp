@@ -19,12 +19,14 @@ std::vector<int32_t> ids_of(const Json& list) {
 std::vector<float> logits_of(Context& context, Model& model, std::vector<float> hidden) {
   const int64_t width = model.shape().hidden_size, rows = static_cast<int64_t>(hidden.size()) / width;
   std::vector<float> out(static_cast<size_t>(rows * model.shape().vocab_size));
-  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}), host_view(std::span(hidden)).view({rows, width}),
-               model.head().value, {}, {});
+  gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
+               host_view(std::span(hidden)).view({rows, width}), model.head().value, {}, {});
   return out;
 }
 
-int32_t likeliest(std::span<const float> logits) { return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()); }
+int32_t likeliest(std::span<const float> logits) {
+  return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
+}
 
 class ReferenceTest : public testing::Test {
  protected:
@@ -43,11 +45,14 @@ TEST_F(ReferenceTest, Stories260K) {
     const JsonArray &expected = row.at("next_token_logprobs").as_array(), &last = row.at("last_logits").as_array();
     const std::vector<float> logp = score_sequences(context_, *model, sequences, {})[0].logp;
     ASSERT_EQ(logp.size(), expected.size() + 1);
-    for (size_t t = 0; t < expected.size(); ++t) EXPECT_NEAR(logp[t + 1], expected[t].as_double(), 2e-4) << "line " << line << " token " << t + 1;
-    const std::vector<float> logits = logits_of(context_, *model, hidden_of(context_, *model, {{BatchPart{sequences[0]}}}));
+    for (size_t t = 0; t < expected.size(); ++t)
+      EXPECT_NEAR(logp[t + 1], expected[t].as_double(), 2e-4) << "line " << line << " token " << t + 1;
+    const std::vector<float> logits =
+        logits_of(context_, *model, hidden_of(context_, *model, {{BatchPart{sequences[0]}}}));
     const std::vector<int32_t> best = ids_of(row.at("argmax_per_position"));
     const auto logits_at = [&](size_t t) { return std::span(logits).subspan(t * 512, 512); };
-    for (size_t t = 0; t < best.size(); ++t) EXPECT_EQ(likeliest(logits_at(t)), best[t]) << "line " << line << " token " << t;
+    for (size_t t = 0; t < best.size(); ++t)
+      EXPECT_EQ(likeliest(logits_at(t)), best[t]) << "line " << line << " token " << t;
     for (size_t i = 0; i < last.size(); ++i)
       ASSERT_NEAR(logits_at(best.size() - 1)[i], last[i].as_double(), 3e-4) << "line " << line << " logit " << i;
   });
@@ -62,7 +67,8 @@ TEST_F(ReferenceTest, Stories260KWritesItsGreedyStory) {
     if (row.at("kind").as_string() == "greedy") expected = ids_of(row.at("output_ids"));
   });
   ASSERT_EQ(expected.size(), 257u);
-  // Each of the story's tokens is the likeliest after those before it, so greedy decoding from the first writes all of them.
+  // Each of the story's tokens is the likeliest after those before it, so greedy decoding from the first writes all of
+  // them.
   const std::vector<float> logits = logits_of(context_, *model, hidden_of(context_, *model, {{BatchPart{expected}}}));
   for (size_t t = 0; t + 1 < expected.size(); ++t)
     ASSERT_EQ(likeliest(std::span(logits).subspan(t * 512, 512)), expected[t + 1]) << "token " << t + 1;
@@ -88,7 +94,8 @@ TEST_F(ReferenceTest, NanoGptSort) {
   const auto expect_near = [&](std::span<const float> ours, const char* name) {
     const std::vector<float> theirs = read(name);
     ASSERT_EQ(ours.size(), theirs.size()) << name;
-    for (size_t i = 0; i < theirs.size(); ++i) ASSERT_NEAR(ours[i], theirs[i], 2e-5 + 2e-5 * std::fabs(theirs[i])) << name << " " << i;
+    for (size_t i = 0; i < theirs.size(); ++i)
+      ASSERT_NEAR(ours[i], theirs[i], 2e-5 + 2e-5 * std::fabs(theirs[i])) << name << " " << i;
   };
   model->embed(context_, batch, x);
   expect_near(x.as<float>(), "x");
@@ -115,13 +122,15 @@ TEST_F(ReferenceTest, Bfloat16LlamaLoads) {
   }
   const std::vector<std::vector<int32_t>> sequences{{1, 2, 3, 4, 5, 6, 7, 8}};
   const std::vector<float> logp = score_sequences(context_, *model, sequences, {})[0].logp;
-  for (size_t t = 1; t < logp.size(); ++t) EXPECT_NEAR(logp[t], -std::log(16.0), 1.0) << t;  // random weights: near uniform
+  for (size_t t = 1; t < logp.size(); ++t)
+    EXPECT_NEAR(logp[t], -std::log(16.0), 1.0) << t;  // random weights: near uniform
   // bf16 to f32 and back keeps every bit.
   const TemporaryFolder saved;
   save_model(context_, *model, saved.path(), DType::bf16);
   const SafetensorsReader again(saved.path());
   ASSERT_EQ(again.names(), file.names());
-  for (const std::string& name : file.names()) EXPECT_EQ(std::memcmp(again.at(name).data, file.at(name).data, file.at(name).bytes()), 0) << name;
+  for (const std::string& name : file.names())
+    EXPECT_EQ(std::memcmp(again.at(name).data, file.at(name).data, file.at(name).bytes()), 0) << name;
 }
 
 }  // namespace

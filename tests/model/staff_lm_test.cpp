@@ -46,7 +46,8 @@ std::string their_name(std::string name) {
   return name;
 }
 
-// Their rotary positions turn pairs (2i, 2i + 1) of a head, ours (i, i + d/2): row r of our q and k is this row of theirs.
+// Their rotary positions turn pairs (2i, 2i + 1) of a head, ours (i, i + d/2): row r of our q and k is this row of
+// theirs.
 int64_t their_row(const std::string& name, int64_t row) {
   if (!name.ends_with("q_proj.weight") && !name.ends_with("k_proj.weight")) return row;
   const int64_t head = row / head_dim, dim = row % head_dim, half = head_dim / 2;
@@ -59,12 +60,15 @@ void walk_rows(Model& model, const SafetensorsReader& file, bool gradient, Each 
   for (const Param* param : model.params()) {
     int64_t first = 0;
     for (const Param::Block& block : param->blocks) {
-      const Tensor theirs = file.at(their_name(block.name)), ours = (gradient ? param->grad : param->value).rows(first, block.rows);
+      const Tensor theirs = file.at(their_name(block.name)),
+                   ours = (gradient ? param->grad : param->value).rows(first, block.rows);
       ASSERT_EQ(theirs.size(), ours.size()) << block.name;
       const auto width = static_cast<size_t>(ours.row_size());
       std::vector<float> row(width);
       for (int64_t r = 0; r < block.rows; ++r) {
-        std::memcpy(row.data(), static_cast<const char*>(theirs.data) + static_cast<size_t>(their_row(block.name, r)) * width * sizeof(float),
+        std::memcpy(row.data(),
+                    static_cast<const char*>(theirs.data) +
+                        static_cast<size_t>(their_row(block.name, r)) * width * sizeof(float),
                     width * sizeof(float));
         each(block.name, std::span(ours.row<float>(r), width), std::span<const float>(row));
       }
@@ -76,7 +80,8 @@ void walk_rows(Model& model, const SafetensorsReader& file, bool gradient, Each 
 void expect_same(Model& model, const SafetensorsReader& file, bool gradient, double tolerance) {
   std::map<std::string, double> worst;
   walk_rows(model, file, gradient, [&](const std::string& name, std::span<float> ours, std::span<const float> theirs) {
-    for (size_t i = 0; i < ours.size(); ++i) worst[name] = std::max(worst[name], static_cast<double>(std::fabs(ours[i] - theirs[i])));
+    for (size_t i = 0; i < ours.size(); ++i)
+      worst[name] = std::max(worst[name], static_cast<double>(std::fabs(ours[i] - theirs[i])));
   });
   for (const auto& [name, difference] : worst) EXPECT_LT(difference, tolerance) << name;
 }
@@ -92,7 +97,9 @@ class StaffLm : public testing::Test {
   }
   void load(const std::string& name) {
     walk_rows(*model_, SafetensorsReader(folder_ / name), false,
-              [](const std::string&, std::span<float> ours, std::span<const float> theirs) { std::ranges::copy(theirs, ours.begin()); });
+              [](const std::string&, std::span<float> ours, std::span<const float> theirs) {
+                std::ranges::copy(theirs, ours.begin());
+              });
   }
   struct Step {
     Batch batch;
@@ -118,12 +125,12 @@ class StaffLm : public testing::Test {
     ScratchScope scope(context_);
     const int64_t count = step.rows.dim(0);
     const auto column = [&] { return context_.scratch().take(DType::f32, {count}); };
-    const Tensor hidden = pass_->forward(step.batch, step.rows), dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(),
-                 lse = column();
+    const Tensor hidden = pass_->forward(step.batch, step.rows),
+                 dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(), lse = column();
     std::vector<float> dlogp(static_cast<size_t>(count), -1.0f / static_cast<float>(count));
     model_->zero_grad(context_);
-    logprob_fused(context_, logp, lse, dhidden, model_->head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0}, hidden, model_->head().value,
-                  step.targets, 1);
+    logprob_fused(context_, logp, lse, dhidden, model_->head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0},
+                  hidden, model_->head().value, step.targets, 1);
     pass_->backward(dhidden);
     double sum = 0;
     for (const float value : logp.as<float>()) sum -= value;
@@ -145,7 +152,8 @@ TEST_F(StaffLm, FirstLogitsAndGradients) {
   make_pass();
   Arena arena(*device_);
   const Step first = step(arena, 0);
-  const Tensor hidden = infer(context_, *model_, first.batch, first.rows, nullptr), logits = arena.take(DType::f32, {hidden.dim(0), 96});
+  const Tensor hidden = infer(context_, *model_, first.batch, first.rows, nullptr),
+               logits = arena.take(DType::f32, {hidden.dim(0), 96});
   gemm_forward(context_, logits, hidden, model_->head().value, {}, {});
   const SafetensorsReader file(folder / "step0_logits.safetensors");
   std::vector<float> expected(static_cast<size_t>(logits.size()));
@@ -178,7 +186,8 @@ TEST_F(StaffLm, TwelveStepsOfTraining) {
     clip_factor(context_, clip, norm, sum, 1.0f);
     EXPECT_NEAR(norm.as<float>()[0], trace[it].at("grad_norm").as_double(), 2e-5) << "step " << it;
     // Their eps stands beside the root of the uncorrected second moment, torch's beside that of the corrected one.
-    const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t), correction2 = 1 - std::pow(0.95, t);
+    const double t = static_cast<double>(it) + 1, correction1 = 1 - std::pow(0.9, t),
+                 correction2 = 1 - std::pow(0.95, t);
     adamw_update(context_, {values, {}, grads, {}, clip}, m, v,
                  {.learning_rate = static_cast<float>(trace[it].at("lr").as_double()),
                   .beta1 = 0.9f,
@@ -204,7 +213,8 @@ TEST_F(StaffLm, GreedyDecodingFromTheCache) {
     const std::vector<int32_t> token{static_cast<int32_t>(tokens[t].as_int())};
     const std::vector<BatchPart> parts{{token, static_cast<int32_t>(t)}};
     std::vector<float> hidden = hidden_of(context_, *model_, parts, &cache.view(parts, std::vector<int64_t>{0}));
-    gemm_forward(context_, host_view(std::span(logits)).view({1, 96}), host_view(std::span(hidden)).view({1, 64}), model_->head().value, {}, {});
+    gemm_forward(context_, host_view(std::span(logits)).view({1, 96}), host_view(std::span(hidden)).view({1, 64}),
+                 model_->head().value, {}, {});
     const auto best = std::ranges::max_element(logits);
     ASSERT_EQ(best - logits.begin(), tokens[t + 1].as_int()) << "token " << t + 1;
     double sum = 0;

@@ -35,15 +35,19 @@ inline Json tiny_config(const std::string& family) {
 }
 
 // Whether a message has the words.
-inline bool says(const std::string& message, const std::string& words) { return message.find(words) != std::string::npos; }
+inline bool says(const std::string& message, const std::string& words) {
+  return message.find(words) != std::string::npos;
+}
 
 inline Json with(Json config, const JsonObject& changes) {
   for (const auto& [key, value] : changes) config.set(key, value);
   return config;
 }
 
-// Every parameter is away from its neutral value, norms and biases too. Adapters leave the other weights as they are without them.
-inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true, const LoraConfig& lora = {}) {
+// Every parameter is away from its neutral value, norms and biases too. Adapters leave the other weights as they are
+// without them.
+inline std::unique_ptr<Model> make_tiny(Context& context, const Json& config, bool gradients = true,
+                                        const LoraConfig& lora = {}) {
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
   model->allocate(context, DType::f32, gradients);
@@ -69,14 +73,17 @@ inline std::vector<int32_t> all_rows(int64_t count) {
 }
 
 // The hidden state of every token of the parts, [T, D].
-inline std::vector<float> hidden_of(Context& context, Model& model, std::span<const BatchPart> parts, const KvView* kv = nullptr) {
+inline std::vector<float> hidden_of(Context& context, Model& model, std::span<const BatchPart> parts,
+                                    const KvView* kv = nullptr) {
   ScratchScope scope(context);
   const Batch batch = pack_batch(context, context.scratch(), parts);
   const std::vector<int32_t> rows = all_rows(batch.num_tokens);
-  return download(context, infer(context, model, batch, upload(context, context.scratch(), std::span<const int32_t>(rows)), kv));
+  return download(context,
+                  infer(context, model, batch, upload(context, context.scratch(), std::span<const int32_t>(rows)), kv));
 }
 
-// Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size: neighbours in a sequence lie apart.
+// Block b of sequence s is the pool's block (b * num_sequences + s) * 5 modulo the pool's size: neighbours in a
+// sequence lie apart.
 class TinyCache {
  public:
   TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)

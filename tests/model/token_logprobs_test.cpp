@@ -19,7 +19,8 @@ class ScoreTest : public testing::Test {
 TEST_F(ScoreTest, LogProbsAndEntropyOfTheTemperedLogits) {
   const std::vector<std::vector<int32_t>> sequences{random_tokens(9, 19, 1)};
   std::vector<float> hidden = hidden_of(context_, *model_, {{BatchPart{sequences[0]}}}), logits(9 * 19);
-  gemm_forward(context_, host_view(std::span(logits)).view({9, 19}), host_view(std::span(hidden)).view({9, 12}), model_->head().value, {}, {});
+  gemm_forward(context_, host_view(std::span(logits)).view({9, 19}), host_view(std::span(hidden)).view({9, 12}),
+               model_->head().value, {}, {});
   const TokenScores scores = score_sequences(context_, *model_, sequences, {.temperature = 0.5, .entropy = true})[0];
   ASSERT_EQ(scores.logp.size(), 9u);
   EXPECT_EQ(scores.logp[0], 0);
@@ -48,14 +49,16 @@ TEST_F(ScoreTest, EmptyAndSingleTokensHaveNothingToTell) {
 TEST_F(ScoreTest, WhatCannotBeScored) {
   const auto refusal = [&](std::vector<int32_t> ids, double temperature) -> std::string {
     try {
-      score_sequences(context_, *model_, std::vector<std::vector<int32_t>>{{1, 2}, std::move(ids)}, {.temperature = temperature});
+      score_sequences(context_, *model_, std::vector<std::vector<int32_t>>{{1, 2}, std::move(ids)},
+                      {.temperature = temperature});
     } catch (const Error& error) {
       return error.what();
     }
     return "";
   };
   EXPECT_EQ(refusal({0, 19}, 1), "sequence 1: token 1 has id 19, the model's ids are 0 to 18");
-  EXPECT_EQ(refusal(std::vector<int32_t>(42), 1), "sequence 1 has 42 tokens; the model has 40 positions, and one more token can be predicted");
+  EXPECT_EQ(refusal(std::vector<int32_t>(42), 1),
+            "sequence 1 has 42 tokens; the model has 40 positions, and one more token can be predicted");
   EXPECT_EQ(refusal({1}, 0), "temperature is 0; log-probabilities want a positive one");
 }
 

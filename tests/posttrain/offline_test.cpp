@@ -83,7 +83,8 @@ TEST(Reference, LogProbsScoredAtOnceOrWhenTheyAreNeededAreTheSameBits) {
     Sample* sample = &one_by_one[i].samples[0];
     reference.score_missing({&sample, 1});
   }
-  for (size_t i = 0; i < at_once.size(); ++i) EXPECT_EQ(at_once[i].samples[0].reference_logp, one_by_one[i].samples[0].reference_logp) << i;
+  for (size_t i = 0; i < at_once.size(); ++i)
+    EXPECT_EQ(at_once[i].samples[0].reference_logp, one_by_one[i].samples[0].reference_logp) << i;
 }
 
 }  // namespace

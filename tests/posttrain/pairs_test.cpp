@@ -66,8 +66,9 @@ TEST(Pairs, APairOfMessagesIsOfMessagesAndIsReadAgain) {
   group.task.prompt = "";
   group.task.messages = {{"user", "a", {}}, {"assistant", "b", JsonObject{{"name", "Ann"}}}, {"user", "c", {}}};
   const Json row = pairs_of(group, 0, 1).at(0);
-  EXPECT_EQ(row.at("prompt").dump(), R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "name": "Ann"}, )"
-                                     R"({"role": "user", "content": "c"}])");
+  EXPECT_EQ(row.at("prompt").dump(),
+            R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "name": "Ann"}, )"
+            R"({"role": "user", "content": "c"}])");
   EXPECT_EQ(row.at("chosen").dump(), R"([{"role": "assistant", "content": "1"}])");
   EXPECT_EQ(row.at("rejected").dump(), R"([{"role": "assistant", "content": "0"}])");
 
@@ -84,7 +85,9 @@ TEST(Pairs, APairOfMessagesIsOfMessagesAndIsReadAgain) {
 
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override { return {.score = static_cast<double>(completion.ids.size())}; }
+  Score score(const Task&, const Completion& completion) const override {
+    return {.score = static_cast<double>(completion.ids.size())};
+  }
 };
 
 TEST(Pairs, SampledOnesAreTheSameEachTimeAndOrderedByReward) {
@@ -105,7 +108,8 @@ TEST(Pairs, SampledOnesAreTheSameEachTimeAndOrderedByReward) {
   source.actor.reward.reward = std::make_shared<Length>();
   source.pairs_per_prompt = 2;
   std::vector<Json> rows, again;
-  const PairReport report = sample_pairs(context, *model, tokenizer, source, [&](const Json& row) { rows.push_back(row); });
+  const PairReport report =
+      sample_pairs(context, *model, tokenizer, source, [&](const Json& row) { rows.push_back(row); });
   sample_pairs(context, *model, tokenizer, source, [&](const Json& row) { again.push_back(row); });
   EXPECT_EQ(rows, again);
   EXPECT_EQ(report.prompts, 2);

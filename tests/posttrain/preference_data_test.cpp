@@ -42,8 +42,9 @@ class PreferenceDataTest : public ::testing::Test {
 };
 
 TEST_F(PreferenceDataTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
-  PreferenceSource source =
-      pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cccccccccccc\"}\n");
+  PreferenceSource source = pairs(
+      "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\"}\n{\"prompt\": \"a\", \"chosen\": \"b\", "
+      "\"rejected\": \"cccccccccccc\"}\n");
   source.sample = {.format = {}, .max_length = 8};
   const std::vector<Group> found = load_preferences(source, tokenizer);
   ASSERT_EQ(found.size(), 1u);
@@ -53,16 +54,17 @@ TEST_F(PreferenceDataTest, APairIsChosenThenRejectedAndIsSkippedWhole) {
 }
 
 TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
-  const std::string prompt = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}}), good = chat({{"assistant", "cb"}}),
-                    bad = chat({{"assistant", "cc"}});
+  const std::string prompt = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}}),
+                    good = chat({{"assistant", "cb"}}), bad = chat({{"assistant", "cc"}});
   const std::string whole_good = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cb"}}),
                     whole_bad = chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}});
-  const std::vector<Group> found =
-      load_preferences(pairs("{\"prompt\": " + prompt + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +  // TRL, explicit prompt
-                             "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +                  // TRL, implicit prompt
-                             "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +           // messages and two texts
-                             "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
-                       tokenizer);
+  const std::vector<Group> found = load_preferences(
+      pairs("{\"prompt\": " + prompt + ", \"chosen\": " + good + ", \"rejected\": " + bad +
+            "}\n" +                                                                         // TRL, explicit prompt
+            "{\"chosen\": " + whole_good + ", \"rejected\": " + whole_bad + "}\n" +         // TRL, implicit prompt
+            "{\"messages\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n" +  // messages and two texts
+            "{\"prompt\": " + prompt + ", \"chosen\": \"cb\", \"rejected\": \"cc\"}\n"),
+      tokenizer);
   ASSERT_EQ(found.size(), 4u);
   for (const Group& group : found) {
     EXPECT_EQ(trained(group.samples[0]), "cb");  // and not the assistant's earlier turn
@@ -79,8 +81,9 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
 TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
   const std::string good = chat({{"user", "a"}, {"assistant", "cb"}}), bad = chat({{"user", "a"}, {"assistant", "cc"}});
   const std::vector<Group> found = load_preferences(
-      pairs("{\"chosen\": " + good + ", \"rejected\": " + bad + "}\n" + "{\"prompt\": \"a\", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n" +
-            "{\"prompt\": " + chat({{"user", "a"}}) + ", \"chosen\": " + good + ", \"rejected\": " + bad + "}\n"),
+      pairs("{\"chosen\": " + good + ", \"rejected\": " + bad + "}\n" + "{\"prompt\": \"a\", \"chosen\": " + good +
+            ", \"rejected\": " + bad + "}\n" + "{\"prompt\": " + chat({{"user", "a"}}) + ", \"chosen\": " + good +
+            ", \"rejected\": " + bad + "}\n"),
       tokenizer);
   ASSERT_EQ(found.size(), 3u);
   for (const Group& group : found) {
@@ -92,23 +95,27 @@ TEST_F(PreferenceDataTest, APromptThatTheConversationsRepeatIsAskedOnce) {
 
 TEST_F(PreferenceDataTest, MessagesThatDifferInAToolCallAreNotTheSame) {
   const auto row = [](const char* call) {
-    return std::string(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [")") + call +
-           R"("]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
+    return std::string(R"([{"role": "user", "content": "a"}, {"role": "assistant", "content": "", "tool_calls": [")") +
+           call + R"("]}, {"role": "tool", "content": "b"}, {"role": "assistant", "content": "c"}])";
   };
-  const std::vector<Group> found = load_preferences(pairs("{\"chosen\": " + row("f") + ", \"rejected\": " + row("g") + "}\n"), tokenizer);
+  const std::vector<Group> found =
+      load_preferences(pairs("{\"chosen\": " + row("f") + ", \"rejected\": " + row("g") + "}\n"), tokenizer);
   EXPECT_EQ(found.at(0).task.messages.size(), 1u);
 }
 
 TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
   const std::string a = chat({{"user", "a"}, {"assistant", "b"}}), b = chat({{"user", "c"}, {"assistant", "b"}});
   for (const auto& [chosen, rejected] : {std::pair{a, b}, std::pair{a, a}})
-    EXPECT_NE(error_of("{\"chosen\": " + chosen + ", \"rejected\": " + rejected + "}\n").find("rows.jsonl:1: without a prompt"), std::string::npos);
+    EXPECT_NE(error_of("{\"chosen\": " + chosen + ", \"rejected\": " + rejected + "}\n")
+                  .find("rows.jsonl:1: without a prompt"),
+              std::string::npos);
   EXPECT_NE(error_of("{\"chosen\": \"b\", \"rejected\": \"c\"}\n").find("no member 'prompt'"), std::string::npos);
 }
 
 TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
   const auto margin_of = [&](const std::string& value) {
-    PreferenceSource source = pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"by\": " + value + "}\n");
+    PreferenceSource source =
+        pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"by\": " + value + "}\n");
     source.margin = "{by}";
     const std::vector<Group> found = load_preferences(source, tokenizer);
     EXPECT_EQ(found.at(0).samples[1].reward, 0);
@@ -116,13 +123,15 @@ TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
   };
   EXPECT_EQ(margin_of("1.5"), 1.5);
   EXPECT_EQ(margin_of("-2"), -2);
-  for (const char* value : {"\"much\"", "\"nan\"", "\"1.5 \"", "\"\"", "\"1e999\""}) EXPECT_THROW(margin_of(value), Error) << value;
+  for (const char* value : {"\"much\"", "\"nan\"", "\"1.5 \"", "\"\"", "\"1e999\""})
+    EXPECT_THROW(margin_of(value), Error) << value;
 }
 
 TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
   LabelledSource source;
   source.rows = rows(
-      "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", \"label\": false}\n"
+      "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", "
+      "\"label\": false}\n"
       "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
   const std::vector<Group> found = load_labelled(source, tokenizer);
   ASSERT_EQ(found.size(), 3u);
@@ -153,7 +162,9 @@ TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
 TEST_F(PreferenceDataTest, TheLastMessageIsTheLabelledReply) {
   LabelledSource source;
   source.sample.format.chat = "plain";
-  source.rows = rows("{\"messages\": " + chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}}) + ", \"label\": false}\n");
+  source.rows =
+      rows("{\"messages\": " + chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}}) +
+           ", \"label\": false}\n");
   EXPECT_EQ(trained(load_labelled(source, tokenizer).at(0).samples[0]), "cc");
   source.rows = rows("{\"messages\": " + chat({{"user", "a"}}) + ", \"label\": false}\n");
   EXPECT_THROW(load_labelled(source, tokenizer), Error);

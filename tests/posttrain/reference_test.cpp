@@ -9,7 +9,9 @@ namespace {
 class ReferenceTest : public ::testing::Test {
  protected:
   ReferenceTest() : device_(cpu_device()), context_(*device_), log_(folder_.path()) {
-    recipe_ = Config::from_text("[[stage]]\nkind = \"rl\"\nreward = { kind = \"number\" }\ngenerator = { kind = \"arithmetic\" }\n", "test", {})
+    recipe_ = Config::from_text(
+                  "[[stage]]\nkind = \"rl\"\nreward = { kind = \"number\" }\ngenerator = { kind = \"arithmetic\" }\n",
+                  "test", {})
                   .as<Recipe>();
     save_model(context_, *make_tiny(context_, tiny_config("llama"), false), base_, DType::f32);
     groups_.resize(2);
@@ -37,7 +39,8 @@ class ReferenceTest : public ::testing::Test {
     reference.score_into(groups_);
     std::vector<float> out;
     for (const Group& group : groups_)
-      for (const Sample& sample : group.samples) out.insert(out.end(), sample.reference_logp.begin(), sample.reference_logp.end());
+      for (const Sample& sample : group.samples)
+        out.insert(out.end(), sample.reference_logp.begin(), sample.reference_logp.end());
     return out;
   }
   // Of a model loaded from a folder.
@@ -46,7 +49,8 @@ class ReferenceTest : public ::testing::Test {
     for (const Group& group : groups_)
       for (const Sample& sample : group.samples) sequences.push_back(sample.tokens);
     std::vector<float> out;
-    for (const TokenScores& scores : score_sequences(context_, *load_model(context_, folder), sequences, {.temperature = 0.7}))
+    for (const TokenScores& scores :
+         score_sequences(context_, *load_model(context_, folder), sequences, {.temperature = 0.7}))
       out.insert(out.end(), scores.logp.begin(), scores.logp.end());
     return out;
   }

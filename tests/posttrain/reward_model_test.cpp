@@ -42,7 +42,8 @@ class RewardModelTest : public ::testing::Test {
 
 TEST_F(RewardModelTest, AScoreIsTheHeadsProductWithTheLastHiddenStateWhateverIsScoredBesideIt) {
   RewardModel reward_model(folder.path(), "cpu");
-  const std::vector<std::vector<int32_t>> texts{tokenizer.encode("a b"), {}, tokenizer.encode("123.456"), tokenizer.encode("c")};
+  const std::vector<std::vector<int32_t>> texts{
+      tokenizer.encode("a b"), {}, tokenizer.encode("123.456"), tokenizer.encode("c")};
   const std::vector<double> together = reward_model.score(texts);
   ASSERT_EQ(together.size(), 4u);
   EXPECT_EQ(together[1], 0);
@@ -86,11 +87,13 @@ TEST_F(RewardModelTest, ItsFolderIsASequenceClassifiersAndAFolderWithoutAHeadIsR
 }
 
 TEST_F(RewardModelTest, AsARewardItScoresPromptAndCompletionTheSameAloneAndInGroups) {
-  const std::shared_ptr<const Reward> reward = make_reward("{kind = 'reward_model', device = 'cpu', path = '" + folder.path().string() + "'}");
+  const std::shared_ptr<const Reward> reward =
+      make_reward("{kind = 'reward_model', device = 'cpu', path = '" + folder.path().string() + "'}");
   EXPECT_FALSE(reward->on_host());
   Task task;
   task.prompt = "a b";
-  const std::vector<Completion> completions{{.ids = {}, .text = " c", .finish_reason = "stop"}, {.ids = {}, .text = "", .finish_reason = "stop"}};
+  const std::vector<Completion> completions{{.ids = {}, .text = " c", .finish_reason = "stop"},
+                                            {.ids = {}, .text = "", .finish_reason = "stop"}};
   std::vector<Score> scores(2), again(2);
   const GroupScores groups[] = {{task, completions, scores}, {task, completions, again}};
   reward->score_groups(groups);
@@ -101,12 +104,14 @@ TEST_F(RewardModelTest, AsARewardItScoresPromptAndCompletionTheSameAloneAndInGro
     EXPECT_EQ(scores[i].score, reward->score(task, completions[i]).score);
   }
   EXPECT_NE(scores[0].score, scores[1].score);
-  EXPECT_TRUE(std::isfinite(reward->score(task, {.ids = {}, .text = std::string(100000, '1') + "\xff", .finish_reason = "length"}).score));
+  EXPECT_TRUE(std::isfinite(
+      reward->score(task, {.ids = {}, .text = std::string(100000, '1') + "\xff", .finish_reason = "length"}).score));
 }
 
 TEST_F(RewardModelTest, ACompletionThatWasCutOffGetsNoEndAndPaysThePenalty) {
   const auto score = [&](const std::string& keys, const Task& task, const char* finish_reason) {
-    const auto reward = make_reward("{kind = 'reward_model', device = 'cpu', path = '" + folder.path().string() + "'" + keys + "}");
+    const auto reward =
+        make_reward("{kind = 'reward_model', device = 'cpu', path = '" + folder.path().string() + "'" + keys + "}");
     return reward->score(task, {.ids = {}, .text = " c1", .finish_reason = finish_reason}).score;
   };
   const auto without_end = [&](PromptFormat format, const Task& task) {
@@ -131,10 +136,11 @@ TEST_F(RewardModelTest, ACompletionThatWasCutOffGetsNoEndAndPaysThePenalty) {
 
 TEST(BradleyTerryLoss, FollowsItsFormula) {
   // Scores are the values of the last masked tokens: 0.5 and -0.25, then -1 and 2; the first pair's margin is 0.3.
-  const Json input = parse_json(R"({"logp": [[-1, -1], [-1, -1, -1], [-1, -1], [-1, -1]], "mask": [[0, 1], [0, 0, 1], [0, 1], [0, 1]],
+  const Json input =
+      parse_json(R"({"logp": [[-1, -1], [-1, -1, -1], [-1, -1], [-1, -1]], "mask": [[0, 1], [0, 0, 1], [0, 1], [0, 1]],
                                     "value": [[9, 0.5], [9, 9, -0.25], [9, -1], [9, 2]],
                                     "advantages": [[0, 0.3], [0, 0, 0], [0, 0], [0, 0]], "config": {"center_rewards_coefficient": 0.01}})",
-                                "x.json");
+                 "x.json");
   const Json out = evaluate_objective("bradley_terry", input, "x.json");
   const auto softplus = [](double x) { return std::log(1 + std::exp(x)); };
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };

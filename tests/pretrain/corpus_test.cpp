@@ -22,8 +22,9 @@ TEST(Corpus, RowsAndWholeFilesAreDocumentsInOrder) {
   write_file_atomic(folder.path() / "b.txt", "three\nlines\n");
   write_file_atomic(folder.path() / "c.jsonl", "{\"story\": \"four\"}");
   const auto path = [&](const char* name) { return (folder.path() / name).string(); };
-  EXPECT_EQ(documents({.files = {path("a.jsonl"), path("b.txt"), path("c.jsonl")}, .text_key = "story", .generator = {}}),
-            (std::vector<std::string>{"one", "two", "three\nlines\n", "four"}));
+  EXPECT_EQ(
+      documents({.files = {path("a.jsonl"), path("b.txt"), path("c.jsonl")}, .text_key = "story", .generator = {}}),
+      (std::vector<std::string>{"one", "two", "three\nlines\n", "four"}));
   EXPECT_THROW(documents({.files = {path("a.jsonl")}, .generator = {}}), Error);  // there is no member `text`
   EXPECT_THROW(documents({.files = {path("none.jsonl")}, .generator = {}}), Error);
   EXPECT_THROW(documents({}), Error);
@@ -31,7 +32,8 @@ TEST(Corpus, RowsAndWholeFilesAreDocumentsInOrder) {
 
 TEST(Corpus, AGeneratorsDocumentsAreItsTrainSplit) {
   const CorpusSource source =
-      Config::from_text("generator = { kind = 'arithmetic', digits = 1, heldout = 20 }\ndocuments = 3", "corpus.toml").as<CorpusSource>();
+      Config::from_text("generator = { kind = 'arithmetic', digits = 1, heldout = 20 }\ndocuments = 3", "corpus.toml")
+          .as<CorpusSource>();
   const std::vector<std::string> texts = documents(source);
   ASSERT_EQ(texts.size(), 3u);
   for (int64_t i = 0; i < 3; ++i) {

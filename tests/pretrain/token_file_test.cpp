@@ -38,7 +38,8 @@ TEST(TokenFile, HoldsDocumentsInOrderEachWithItsEnd) {
   const test::TemporaryFolder folder;
   const Tokenizer tokenizer = letters(folder.path());
   write_file_atomic(folder.path() / "c.txt", "zz");
-  const std::string inputs[] = {write_rows(folder.path() / "a.jsonl", std::vector<std::string>{"ab", "", "c"}), (folder.path() / "c.txt").string()};
+  const std::string inputs[] = {write_rows(folder.path() / "a.jsonl", std::vector<std::string>{"ab", "", "c"}),
+                                (folder.path() / "c.txt").string()};
   const TokenizeReport report = write_token_file(folder.path() / "tokens.bin", inputs, "text", tokenizer);
   EXPECT_EQ(report.documents, 4);
   EXPECT_EQ(report.bytes, 5);
@@ -100,7 +101,8 @@ class HostileTokenFile : public testing::Test {
   void SetUp() override {
     TokenFileHeader header;
     std::memcpy(header.magic, token_file_magic, 8);
-    header.bytes_per_id = 2, header.vocab_size = 10, header.num_tokens = 3, header.num_documents = 2, header.documents_offset = 70;
+    header.bytes_per_id = 2, header.vocab_size = 10, header.num_tokens = 3, header.num_documents = 2,
+    header.documents_offset = 70;
     const uint16_t ids[] = {1, 9, 3};
     const uint64_t documents[] = {0, 2};
     bytes_.resize(86);

@@ -30,7 +30,8 @@ void* create(hone_text options, char* error, size_t error_size) {
   return new Broken{how};
 }
 
-int score(void* self, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error, size_t error_size) {
+int score(void* self, const hone_reward_item* items, size_t count, hone_reward_result* results, char* error,
+          size_t error_size) {
   Broken& broken = *static_cast<Broken*>(self);
   const std::string& how = broken.how;
   if (how == "\"throws\"") throw std::runtime_error("oh dear");
@@ -48,13 +49,17 @@ int score(void* self, const hone_reward_item* items, size_t count, hone_reward_r
   }
   for (size_t i = 0; i < count; ++i) {
     results[i].status = HONE_REWARD_SCORED;
-    results[i].score = how == "\"nan\"" ? std::nan("") : how == "\"infinite\"" ? HUGE_VAL : how == "\"huge\"" ? 1e300 : 1;
+    results[i].score = how == "\"nan\""        ? std::nan("")
+                       : how == "\"infinite\"" ? HUGE_VAL
+                       : how == "\"huge\""     ? 1e300
+                                               : 1;
     if (how == "\"fills the note\"") std::memset(results[i].note, 'n', sizeof results[i].note);
     if (how == "\"what it got\"") {
       const auto text = [](hone_text t) { return std::string(t.data, t.size); };
       const hone_reward_item& item = items[i];
-      const std::string all = text(item.prompt) + "|" + text(item.messages) + "|" + text(item.answer) + "|" + text(item.columns) + "|" +
-                              text(item.completion) + "|" + text(item.finish_reason) + "|" + std::to_string(item.num_ids > 0 ? item.ids[0] : -1);
+      const std::string all = text(item.prompt) + "|" + text(item.messages) + "|" + text(item.answer) + "|" +
+                              text(item.columns) + "|" + text(item.completion) + "|" + text(item.finish_reason) + "|" +
+                              std::to_string(item.num_ids > 0 ? item.ids[0] : -1);
       std::snprintf(results[i].note, sizeof results[i].note, "%s", all.c_str());
     }
     if (how == "\"another status\"") results[i].status = 17;

@@ -8,13 +8,16 @@ namespace {
 
 class ReadAnswerTest : public ::testing::Test {
  protected:
-  std::optional<std::string> read(const std::string& reward, const std::string& text, const std::string& reference = "1/2") {
+  std::optional<std::string> read(const std::string& reward, const std::string& text,
+                                  const std::string& reference = "1/2") {
     task.answer = reference;
     Completion completion;
     completion.text = text;
     return make_reward(reward)->read_answer(task, completion);
   }
-  bool same(const std::string& reward, const std::string& a, const std::string& b) { return make_reward(reward)->same_answers(task, a, b); }
+  bool same(const std::string& reward, const std::string& a, const std::string& b) {
+    return make_reward(reward)->same_answers(task, a, b);
+  }
   Task task;
 };
 
@@ -50,15 +53,19 @@ TEST_F(ReadAnswerTest, ChoiceExactAndTheTaggedForm) {
 }
 
 TEST_F(ReadAnswerTest, ACompositesAnswerIsItsFirstReadersAndPuzzlesWithManySolutionsHaveNone) {
-  const std::string composite = "{kind = 'composite', parts = [{kind = 'length'}, {kind = 'number', tolerance = 1.0}, {kind = 'choice'}]}";
+  const std::string composite =
+      "{kind = 'composite', parts = [{kind = 'length'}, {kind = 'number', tolerance = 1.0}, {kind = 'choice'}]}";
   EXPECT_TRUE(make_reward(composite)->reads_answers(task));
   EXPECT_EQ(read(composite, "It is 12.", "12"), "12");
   EXPECT_TRUE(same(composite, "12", "13"));
-  EXPECT_FALSE(make_reward("{kind = 'composite', parts = [{kind = 'length'}, {kind = 'format'}]}")->reads_answers(task));
-  for (const char* none : {"length", "format", "countdown", "sequence_completion"}) EXPECT_FALSE(make_reward(none)->reads_answers(task)) << none;
+  EXPECT_FALSE(
+      make_reward("{kind = 'composite', parts = [{kind = 'length'}, {kind = 'format'}]}")->reads_answers(task));
+  for (const char* none : {"length", "format", "countdown", "sequence_completion"})
+    EXPECT_FALSE(make_reward(none)->reads_answers(task)) << none;
 
   const std::string mixed =
-      "{kind = 'composite', parts = [{kind = 'choice', when = {column = 'form', equals = 'letter'}}, {kind = 'number', when = {column = 'form', "
+      "{kind = 'composite', parts = [{kind = 'choice', when = {column = 'form', equals = 'letter'}}, {kind = 'number', "
+      "when = {column = 'form', "
       "equals "
       "= 'sum'}}]}";
   for (const auto& [form, answer] : {std::pair("letter", "B"), std::pair("sum", "7")}) {

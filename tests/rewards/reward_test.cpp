@@ -16,18 +16,25 @@ namespace {
 std::string judge_by_length(const test::ReceivedRequest& request) {
   JsonArray rewards;
   const Json asked = parse_json(request.body, "request");
-  for (const Json& query : asked.at("query").as_array()) rewards.emplace_back(static_cast<double>(query.as_string().size() % 1000));
+  for (const Json& query : asked.at("query").as_array())
+    rewards.emplace_back(static_cast<double>(query.as_string().size() % 1000));
   return test::http_response(Json(JsonObject{{"rewards", rewards}}).dump());
 }
 
 // A reward whose defaults cannot stand alone: what it needs is there for it. Plug-ins are those of examples/.
 std::string spec_of(const std::string& name) {
   const std::string examples = (test::source_folder() / "examples").string();
-  if (name == "composite") return "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}";
-  if (name == "code") return "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc', 'seccomp']}}";
-  if (name == "library") return "{kind = 'library', path = '" + (test::hone_binary().parent_path() / "tests/example_reward.so").string() + "'}";
-  if (name == "process") return "{kind = 'process', command = ['python3', '" + examples + "/reward_process/reward.py']}";
-  if (name == "python") return "{kind = 'python', function = 'same_number', file = '" + examples + "/reward_python/reward.py'}";
+  if (name == "composite")
+    return "{kind = 'composite', parts = [{kind = 'math'}, {kind = 'format'}, {kind = 'number'}]}";
+  if (name == "code")
+    return "{kind = 'code', sandbox = {allow_missing = ['user', 'pid', 'mount', 'net', 'ipc', 'seccomp']}}";
+  if (name == "library")
+    return "{kind = 'library', path = '" + (test::hone_binary().parent_path() / "tests/example_reward.so").string() +
+           "'}";
+  if (name == "process")
+    return "{kind = 'process', command = ['python3', '" + examples + "/reward_process/reward.py']}";
+  if (name == "python")
+    return "{kind = 'python', function = 'same_number', file = '" + examples + "/reward_python/reward.py'}";
   if (name == "http") {
     static const test::HttpServer server(judge_by_length);
     return "{kind = 'http', url = '" + server.url() + "'}";
@@ -45,8 +52,10 @@ Task task_for(const std::string& name) {
           .prompt = "1,3:7,3",
           .messages = {},
           .answer = name == "choice" ? "B" : "12",
-          .columns = JsonObject{
-              {"nums", JsonArray{3, 4, 7}}, {"target", 12}, {"task", "letter_counting"}, {"test_list", JsonArray{"assert twelve() == 12"}}}};
+          .columns = JsonObject{{"nums", JsonArray{3, 4, 7}},
+                                {"target", 12},
+                                {"task", "letter_counting"},
+                                {"test_list", JsonArray{"assert twelve() == 12"}}}};
 }
 
 std::string repeated(std::string_view unit, size_t bytes) {
@@ -99,11 +108,13 @@ std::vector<Completion> small_completions(const std::string& name) {
                            "٣",
                            "１２"})
     out.push_back({.ids = {1, 2, 3}, .text = text, .finish_reason = "stop"});
-  for (const std::string_view text : {std::string_view("12\0 34", 6), std::string_view("\\boxed{1\0002}", 11), std::string_view("\0\0\0", 3)})
+  for (const std::string_view text :
+       {std::string_view("12\0 34", 6), std::string_view("\\boxed{1\0002}", 11), std::string_view("\0\0\0", 3)})
     out.push_back({.ids = {1}, .text = std::string(text), .finish_reason = "length"});
   if (name == "code")
     for (size_t i = 0; i < out.size(); ++i)
-      out.erase(out.begin() + static_cast<std::ptrdiff_t>(i), out.begin() + static_cast<std::ptrdiff_t>(std::min(i + 9, out.size())));
+      out.erase(out.begin() + static_cast<std::ptrdiff_t>(i),
+                out.begin() + static_cast<std::ptrdiff_t>(std::min(i + 9, out.size())));
   return out;
 }
 
@@ -146,7 +157,8 @@ TEST_P(RewardContract, AGroupScoresAsOneByOne) {
 }
 
 TEST_P(RewardContract, RightCompletionsVoteTogether) {
-  if (!reward->reads_answers(task) || GetParam() == "composite") return;  // a composite's score is not that of its answer alone
+  if (!reward->reads_answers(task) || GetParam() == "composite")
+    return;  // a composite's score is not that of its answer alone
   std::vector<std::string> right;
   for (const Completion& completion : small_completions(GetParam())) {
     const std::optional<std::string> answer = reward->read_answer(task, completion);
@@ -209,7 +221,9 @@ TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
                            "answer: 1 and ",
                            "**"}) {
     for (const char* end : {"", "\\boxed{12}</think> <answer>12</answer>"}) {
-      const Completion completion{.ids = std::vector<int32_t>(1000, 1), .text = repeated(unit, size_t{1} << 20) + end, .finish_reason = "length"};
+      const Completion completion{.ids = std::vector<int32_t>(1000, 1),
+                                  .text = repeated(unit, size_t{1} << 20) + end,
+                                  .finish_reason = "length"};
       const auto begin = std::chrono::steady_clock::now();
       EXPECT_TRUE(std::isfinite(reward->score(task, completion).score));
       EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0) << unit << end;
@@ -219,20 +233,23 @@ TEST_P(RewardContract, AMegabyteOfAnythingIsJudgedInTime) {
 
 TEST_P(RewardContract, AnswersOfAllSizesAreJudgedInTime) {
   // Just below the limits of what is read: the costliest comparisons.
-  for (const char* unit : {"1,",      "x+",         "\\pm 1,",   "(1,2),", "\\sqrt{2}+", "2^",         "(",         "\\frac{1}{",
-                           "x=1,",    "[0,1)\\cup", "7!+",       "\\sin ", "1:",         "10^{10^",    "9!^",       "\\binom9",
-                           "\\frac1", "x!",         "1e9",       "x_{1}",  "9",          "|x|",        "\\sqrt[9]", "\\begin{matrix}1&2\\\\",
-                           "\\{1,",   "x<",         "\\text{a}", "a ",     "ab ",        "\\overline{"}) {
+  for (const char* unit : {"1,",    "x+",         "\\pm 1,",   "(1,2),",     "\\sqrt{2}+", "2^",
+                           "(",     "\\frac{1}{", "x=1,",      "[0,1)\\cup", "7!+",        "\\sin ",
+                           "1:",    "10^{10^",    "9!^",       "\\binom9",   "\\frac1",    "x!",
+                           "1e9",   "x_{1}",      "9",         "|x|",        "\\sqrt[9]",  "\\begin{matrix}1&2\\\\",
+                           "\\{1,", "x<",         "\\text{a}", "a ",         "ab ",        "\\overline{"}) {
     Task same = task;
     if (GetParam() == "math" || GetParam() == "r1_zero") same.answer = "\\boxed{" + repeated(unit, 3900) + "2}";
-    const Completion completion{.ids = {}, .text = "</think> <answer>\\boxed{" + repeated(unit, 3890) + "3}</answer>", .finish_reason = "stop"};
+    const Completion completion{
+        .ids = {}, .text = "</think> <answer>\\boxed{" + repeated(unit, 3890) + "3}</answer>", .finish_reason = "stop"};
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(std::isfinite(reward->score(same, completion).score));
     EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.0) << unit;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, RewardContract, testing::ValuesIn(rewards().names()), [](const auto& one) { return one.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, RewardContract, testing::ValuesIn(rewards().names()),
+                         [](const auto& one) { return one.param; });
 
 }  // namespace
 

@@ -8,12 +8,14 @@
 
 namespace hone {
 
-static Score judge(const std::string& spec, const std::string& answer, const std::string& text, const std::string& prompt = "") {
+static Score judge(const std::string& spec, const std::string& answer, const std::string& text,
+                   const std::string& prompt = "") {
   Task task{.id = "t", .prompt = prompt, .messages = {}, .answer = answer, .columns = {}};
   return make_reward(spec)->score(task, {.ids = {}, .text = text, .finish_reason = "stop"});
 }
 
-static double score_of(const std::string& spec, const std::string& answer, const std::string& text, const std::string& prompt = "") {
+static double score_of(const std::string& spec, const std::string& answer, const std::string& text,
+                       const std::string& prompt = "") {
   return judge(spec, answer, text, prompt).score;
 }
 
@@ -63,10 +65,11 @@ TEST(Number, ReadsAsThePublishedParserDid) {
 }
 
 TEST(Choice, FindsTheLetter) {
-  for (const char* text : {"B", "(B)", "B.", "b", "**B**", "\\boxed{B}", "The answer is (B).", "Answer: B", "the answer is **B**",
-                           "B. Because 7 is prime", "The answer is \\text{B}"})
+  for (const char* text : {"B", "(B)", "B.", "b", "**B**", "\\boxed{B}", "The answer is (B).", "Answer: B",
+                           "the answer is **B**", "B. Because 7 is prime", "The answer is \\text{B}"})
     EXPECT_EQ(score_of("choice", "B", text), 1) << text;
-  for (const char* text : {"C", "The answer is a number", "Because", "The answer is Boron", ""}) EXPECT_EQ(score_of("choice", "B", text), 0) << text;
+  for (const char* text : {"C", "The answer is a number", "Because", "The answer is Boron", ""})
+    EXPECT_EQ(score_of("choice", "B", text), 0) << text;
   EXPECT_EQ(judge("choice", "B", "The answer is a number").note, "no choice found");
   EXPECT_EQ(score_of("{kind = 'choice', letters = 'ABCDE'}", "E", "Answer: E"), 1);
   EXPECT_THROW(score_of("choice", "7", "B"), Error);
@@ -103,7 +106,8 @@ TEST(Format, Pattern) {
   const std::string spec = "{kind = 'format', tags = [], pattern = '^<a>.*</a>$'}";
   EXPECT_EQ(score_of(spec, "", "<a>x\ny</a>"), 1);
   EXPECT_EQ(score_of(spec, "", "x<a></a>"), 0);
-  EXPECT_EQ(judge("{kind = 'format', tags = [], pattern = '^(a|aa)+$'}", "", std::string(60000, 'a') + "b").note, "the pattern took too many steps");
+  EXPECT_EQ(judge("{kind = 'format', tags = [], pattern = '^(a|aa)+$'}", "", std::string(60000, 'a') + "b").note,
+            "the pattern took too many steps");
   EXPECT_EQ(judge(spec, "", std::string(100000, 'x')).note, "longer than max_bytes");
   EXPECT_THROW(make_reward("{kind = 'format', pattern = '('}"), Error);
 }
@@ -120,7 +124,9 @@ TEST(Length, FallsInALineFromTargetToLimit) {
 TEST(Overlong, TheSoftPunishmentOfDapo) {
   const auto reward = make_reward("overlong");
   const Task task{};
-  const auto score = [&](size_t tokens) { return reward->score(task, {.ids = std::vector<int32_t>(tokens), .text = "", .finish_reason = ""}).score; };
+  const auto score = [&](size_t tokens) {
+    return reward->score(task, {.ids = std::vector<int32_t>(tokens), .text = "", .finish_reason = ""}).score;
+  };
   EXPECT_EQ(score(0), 0);
   EXPECT_EQ(score(16384), 0);
   EXPECT_EQ(score(16385), -1.0 / 4096);
@@ -138,8 +144,13 @@ TEST(Number, CountsTheLettersOfEveryPublishedWord) {
   read_jsonl(path, [&](const Json& row, int64_t) {
     const std::string &word = row.at("word").as_string(), &letter = row.at("letter").as_string();
     const std::string counted = std::to_string(std::count(word.begin(), word.end(), letter[0]));
-    EXPECT_EQ(score_of("number", std::to_string(row.at("count").as_int()), letter + " is there " + counted + " times."), 1) << row.dump();
-    EXPECT_EQ(score_of("number", std::to_string(row.at("count").as_int() + 1), letter + " is there " + counted + " times."), 0) << row.dump();
+    EXPECT_EQ(score_of("number", std::to_string(row.at("count").as_int()), letter + " is there " + counted + " times."),
+              1)
+        << row.dump();
+    EXPECT_EQ(
+        score_of("number", std::to_string(row.at("count").as_int() + 1), letter + " is there " + counted + " times."),
+        0)
+        << row.dump();
     ++rows;
   });
   EXPECT_EQ(rows, 1000);
@@ -167,7 +178,8 @@ TEST(SequenceCompletion, EveryPublishedPromptCanBeAnswered) {
     const std::string& prompt = row.at("prompt").as_string();
     const int first = prompt[0] - '0', second = prompt[2] - '0', modulus = prompt[4] - '0', count = prompt[6] - '0';
     std::string right;
-    for (int k = 1; k <= count; ++k) right += (k > 1 ? "," : "") + std::to_string(((second + k * (second - first)) % modulus + modulus) % modulus);
+    for (int k = 1; k <= count; ++k)
+      right += (k > 1 ? "," : "") + std::to_string(((second + k * (second - first)) % modulus + modulus) % modulus);
     EXPECT_EQ(score_of("sequence_completion", "", right, prompt), 1) << prompt;
     ++rows;
   });
@@ -176,15 +188,21 @@ TEST(SequenceCompletion, EveryPublishedPromptCanBeAnswered) {
 
 TEST(Composite, AddsItsPartsAndNamesThem) {
   const std::string spec =
-      "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'format', weight = 0.5}, {kind = 'length'}, {kind = 'exact', ignore_case "
+      "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'format', weight = 0.5}, {kind = 'length'}, "
+      "{kind = 'exact', ignore_case "
       "= true}]}";
   const Score score = judge(spec, "a", "A");
   EXPECT_EQ(score.score, 1);
-  EXPECT_EQ(score.parts, (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length has nothing to say without ids
+  EXPECT_EQ(score.parts,
+            (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length has nothing to say without ids
   EXPECT_EQ(score.note, "exact: expected 'a'; format: no <think>; length: no token ids");
-  EXPECT_EQ(score_of("{kind = 'composite', normalize = true, parts = [{kind = 'exact', weight = 3}, {kind = 'format', weight = 1}]}", "a", "a"),
+  EXPECT_EQ(score_of("{kind = 'composite', normalize = true, parts = [{kind = 'exact', weight = 3}, {kind = 'format', "
+                     "weight = 1}]}",
+                     "a", "a"),
             0.75);
-  EXPECT_EQ(judge("{kind = 'composite', parts = [{kind = 'r1_zero'}]}", "5", "</think> <answer>5</answer>").parts.at("r1_zero/format"), 1);
+  EXPECT_EQ(judge("{kind = 'composite', parts = [{kind = 'r1_zero'}]}", "5", "</think> <answer>5</answer>")
+                .parts.at("r1_zero/format"),
+            1);
 }
 
 static Task row_task(const std::string& id, const std::string& columns, const std::string& answer) {
@@ -193,11 +211,14 @@ static Task row_task(const std::string& id, const std::string& columns, const st
 
 TEST(Composite, APartJudgesTheRowsThatItsConditionNames) {
   const auto reward = make_reward(
-      "{kind = 'composite', normalize = true, parts = [{kind = 'number', weight = 3, when = {column = 'domain', equals = 'math'}}, {kind = 'exact', "
+      "{kind = 'composite', normalize = true, parts = [{kind = 'number', weight = 3, when = {column = 'domain', equals "
+      "= 'math'}}, {kind = 'exact', "
       "when = "
       "{column = 'domain', one_of = ['word', 'code']}}, {kind = 'format'}]}");
-  const Task math = row_task("rows:1", R"({"domain": "math"})", "5"), word = row_task("rows:2", R"({"domain": "word"})", "no number");
-  const Completion five{.ids = {}, .text = "5", .finish_reason = "stop"}, text{.ids = {}, .text = "no number", .finish_reason = "stop"};
+  const Task math = row_task("rows:1", R"({"domain": "math"})", "5"),
+             word = row_task("rows:2", R"({"domain": "word"})", "no number");
+  const Completion five{.ids = {}, .text = "5", .finish_reason = "stop"},
+      text{.ids = {}, .text = "no number", .finish_reason = "stop"};
   const Score of_math = reward->score(math, five), of_word = reward->score(word, text);
   EXPECT_EQ(of_math.parts, (Metrics{{"number", 1}, {"format", 0}}));  // no zero for the part that does not apply
   EXPECT_EQ(of_math.score, 0.75);
@@ -216,7 +237,8 @@ TEST(Composite, APartJudgesTheRowsThatItsConditionNames) {
 
 TEST(Composite, AConditionReadsTextNumbersBooleansAndPresence) {
   const auto parts = [](const std::string& when, const std::string& columns) {
-    const auto reward = make_reward("{kind = 'composite', parts = [{kind = 'exact', when = " + when + "}, {kind = 'format'}]}");
+    const auto reward =
+        make_reward("{kind = 'composite', parts = [{kind = 'exact', when = " + when + "}, {kind = 'format'}]}");
     return reward->score(row_task("x", columns, "a"), {.ids = {}, .text = "a", .finish_reason = "stop"}).parts.size();
   };
   EXPECT_EQ(parts("{column = 'level', equals = '3'}", R"({"level": 3})"), 2u);
@@ -233,7 +255,8 @@ TEST(Composite, AConditionReadsTextNumbersBooleansAndPresence) {
 TEST(Composite, ARowWithoutAPartIsNamed) {
   const auto message = [](const std::string& columns) {
     const auto reward = make_reward(
-        "{kind = 'composite', parts = [{kind = 'math', when = {column = 'domain', equals = 'math'}}, {kind = 'exact', name = 'word', when = {column "
+        "{kind = 'composite', parts = [{kind = 'math', when = {column = 'domain', equals = 'math'}}, {kind = 'exact', "
+        "name = 'word', when = {column "
         "= "
         "'domain', equals = 'word'}}]}");
     try {
@@ -263,12 +286,15 @@ TEST(MakeReward, MistakesAreNamed) {
   EXPECT_NE(message("{kind = 'exakt'}").find("did you mean 'exact'"), std::string::npos);
   EXPECT_NE(message("{kind = 'exact', trimm = true}").find("trim"), std::string::npos);
   EXPECT_NE(message("{kind = 'composite'}").find("parts"), std::string::npos);
-  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {equals = 'math'}}]}").find("column"), std::string::npos);
-  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {colum = 'domain'}}]}").find("column"), std::string::npos);
+  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {equals = 'math'}}]}").find("column"),
+            std::string::npos);
+  EXPECT_NE(message("{kind = 'composite', parts = [{kind = 'exact', when = {colum = 'domain'}}]}").find("column"),
+            std::string::npos);
   const test::TemporaryFolder folder;
   write_file_atomic(folder.path() / "r.toml", "kind = 'number'\ntolerance = 0.5\n");
   EXPECT_EQ(make_reward((folder.path() / "r.toml").string())
-                ->score({.id = "", .prompt = "", .messages = {}, .answer = "2", .columns = {}}, {.ids = {}, .text = "2.25", .finish_reason = ""})
+                ->score({.id = "", .prompt = "", .messages = {}, .answer = "2", .columns = {}},
+                        {.ids = {}, .text = "2.25", .finish_reason = ""})
                 .score,
             1);
 }

@@ -24,7 +24,9 @@ struct Listener : ReplyListener {
 
 class EngineLoopTest : public TinyEngineTest {
  protected:
-  static Request request(uint64_t id) { return {prompt(id, 5), 2, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}}; }
+  static Request request(uint64_t id) {
+    return {prompt(id, 5), 2, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+  }
   EngineLoopTest() : engine(context, *model, nullptr, {}) {}
   Engine engine;
 };

@@ -11,7 +11,10 @@ TEST(LocalSampler, MeasuresWhatHappenedSinceItWasLastAsked) {
   TinyModel tiny;
   LocalSampler sampler(tiny.context, *tiny.model, tiny.tokenizer, {.prefix_caching = false});
   const auto draw = [&](int64_t tokens) {
-    sampler.submit({.prompt = {65, 66, 67}, .n = 2, .id = 1, .sampling = {.max_tokens = tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
+    sampler.submit({.prompt = {65, 66, 67},
+                    .n = 2,
+                    .id = 1,
+                    .sampling = {.max_tokens = tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
                    [](uint64_t, const std::vector<Reply>&) {});
     while (sampler.step()) {}
     return sampler.metrics();

@@ -10,7 +10,11 @@
 namespace hone::test {
 
 struct TinyModel {
-  TinyModel() : device(devices().at("cpu")(0)), context(*device), tokenizer(byte_tokenizer()), chat(ChatFormat::make("chatml", tokenizer)) {
+  TinyModel()
+      : device(devices().at("cpu")(0)),
+        context(*device),
+        tokenizer(byte_tokenizer()),
+        chat(ChatFormat::make("chatml", tokenizer)) {
     model = make_model(JsonObject{{"model_type", "llama"},
                                   {"hidden_size", 32},
                                   {"intermediate_size", 48},

@@ -32,7 +32,9 @@ class EngineTest : public test::TinyEngineTest {
                       .stop_ids = {7}}});
     return out;
   }
-  std::vector<std::vector<Reply>> run(const EngineConfig& config) { return Engine(context, *model, nullptr, config).generate(requests()); }
+  std::vector<std::vector<Reply>> run(const EngineConfig& config) {
+    return Engine(context, *model, nullptr, config).generate(requests());
+  }
 };
 
 using test::expect_same;
@@ -73,8 +75,11 @@ TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
-      const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature}).front();
-      for (size_t t = 0; t < reply.ids.size(); ++t) ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
+      const TokenScores scores =
+          score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
+              .front();
+      for (size_t t = 0; t < reply.ids.size(); ++t)
+        ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
     }
   }
 }
@@ -84,7 +89,10 @@ TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
   DecodeLoop loop(context, *model, cache.planes());
   const std::vector<int32_t> blocks{cache.take()};
   const auto begin = [&](DecodeLoop& of, int32_t token) {
-    const DecodeLoop::Row row{.token = token, .position = 0, .blocks = blocks, .draw = {.sample = {.temperature = 0}, .how = {}, .edits = {}}};
+    const DecodeLoop::Row row{.token = token,
+                              .position = 0,
+                              .blocks = blocks,
+                              .draw = {.sample = {.temperature = 0}, .how = {}, .edits = {}}};
     of.start({&row, 1});
     EXPECT_EQ(of.num_unread(), 0);
     of.queue();
@@ -158,8 +166,8 @@ TEST_F(EngineTest, WhatCannotFitIsAFailedReplyAndTheRestGoesOn) {
 TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 64});
   bool called = false;
-  const uint64_t ticket =
-      engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}}, [&](uint64_t, std::vector<Reply>) { called = true; });
+  const uint64_t ticket = engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}},
+                                        [&](uint64_t, std::vector<Reply>) { called = true; });
   engine.step();
   engine.cancel(ticket);
   while (engine.step()) {}
@@ -169,7 +177,8 @@ TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
 
 TEST_F(EngineTest, LogProbsOfTheDrawnDistributionSumOverWhatWasKept) {
   Engine engine(context, *model, nullptr, {});
-  const auto replies = engine.generate({{prompt(2, 6), 64, 0, {.temperature = 1, .top_k = 1, .max_tokens = 6, .stop = {}, .stop_ids = {}}}});
+  const auto replies = engine.generate(
+      {{prompt(2, 6), 64, 0, {.temperature = 1, .top_k = 1, .max_tokens = 6, .stop = {}, .stop_ids = {}}}});
   for (const Reply& reply : replies[0]) {
     EXPECT_EQ(reply.ids, replies[0][0].ids);
     for (const float p : reply.truncated_logp) EXPECT_EQ(p, 0.0f);
@@ -186,7 +195,10 @@ TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
   tiny.model->allocate(tiny.context, DType::f32, false);
   tiny.model->initialise(tiny.context, 5);
   const Sampling sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
-  const Reply reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({{test::byte_ids("ab"), 1, 0, sampling, 3}}).front().front();
+  const Reply reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
+                          .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})
+                          .front()
+                          .front();
   EXPECT_EQ(reply.ids, std::vector<int32_t>(6, 265));
   EXPECT_EQ(reply.text, "");
   EXPECT_FALSE(reply.failed);

@@ -26,7 +26,8 @@ class LongContextTest : public test::TinyEngineTest {
 };
 
 TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
-  const Request asked{prompt(1, 32000), 2, 0, {.temperature = 0.9, .max_tokens = 24, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+  const Request asked{
+      prompt(1, 32000), 2, 0, {.temperature = 0.9, .max_tokens = 24, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.kv_cache_tokens = 33000});
   const std::vector<Reply> replies = engine.generate({asked}).front();
   std::vector<std::vector<int32_t>> texts;
@@ -37,7 +38,8 @@ TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
   }
   const std::vector<TokenScores> scores = score_sequences(context, *model, texts, {.temperature = 0.9});
   for (size_t i = 0; i < replies.size(); ++i)
-    for (size_t t = 0; t < 24; ++t) ASSERT_EQ(replies[i].logp[t], scores[i].logp[asked.prompt.size() + t]) << i << " " << t;
+    for (size_t t = 0; t < 24; ++t)
+      ASSERT_EQ(replies[i].logp[t], scores[i].logp[asked.prompt.size() + t]) << i << " " << t;
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ TEST_F(ProposerTest, LogProbsAreTheLearnersBitForBit) {
     }
     const std::vector<TokenScores> scores = score_sequences(context, *model, texts, {.temperature = 0.9});
     for (size_t i = 0; i < texts.size(); ++i)
-      EXPECT_TRUE(std::equal(replies[0][i].logp.begin(), replies[0][i].logp.end(), scores[i].logp.begin() + 9, scores[i].logp.end()));
+      EXPECT_TRUE(std::equal(replies[0][i].logp.begin(), replies[0][i].logp.end(), scores[i].logp.begin() + 9,
+                             scores[i].logp.end()));
   }
 }
 
@@ -126,7 +127,8 @@ TEST_F(ProposerTest, ANearModelForeseesSome) {
 }
 
 TEST_F(ProposerTest, ATextThatRepeatsItselfIsForeseen) {
-  const Request request{prompt(2, 9), 1, 1, {.temperature = 0, .max_tokens = 80, .frequency_penalty = -2, .stop = {}, .stop_ids = {}}};
+  const Request request{
+      prompt(2, 9), 1, 1, {.temperature = 0, .max_tokens = 80, .frequency_penalty = -2, .stop = {}, .stop_ids = {}}};
   const auto plain = Engine(context, *model, nullptr, {}).generate({request});
   Engine engine(context, *model, nullptr, {.speculative = ngram()});
   expect_same(plain, engine.generate({request}));
@@ -150,13 +152,20 @@ TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
   }
   Engine engine(context, *model, nullptr, {.speculative = draft("same", 64)});
   engine.generate({{{5}, 1, 0, {.max_tokens = 6, .stop = {}, .stop_ids = {}}}});
-  EXPECT_EQ(engine.stats().draft_tokens, 4);  // between the first token, the prompt's, and the last, which needs no guess
+  EXPECT_EQ(engine.stats().draft_tokens,
+            4);  // between the first token, the prompt's, and the last, which needs no guess
 }
 
 TEST_F(ProposerTest, AThinkingBudgetIsKept) {
   TinyModel tiny;
   save_draft(context, *tiny.model, 0, folder / "bytes");
-  const Sampling sampling{.max_tokens = 30, .seed = 4, .ignore_eos = true, .stop = {}, .stop_ids = {}, .thinking_budget = 7, .thinking_end = "so: "};
+  const Sampling sampling{.max_tokens = 30,
+                          .seed = 4,
+                          .ignore_eos = true,
+                          .stop = {},
+                          .stop_ids = {},
+                          .thinking_budget = 7,
+                          .thinking_end = "so: "};
   const Request request{byte_ids("How many?"), 3, 2, sampling};
   const auto plain = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({request});
   EXPECT_EQ(std::count(plain[0][0].forced.begin(), plain[0][0].forced.end(), true), 4);
@@ -166,7 +175,8 @@ TEST_F(ProposerTest, AThinkingBudgetIsKept) {
   }
 }
 
-// Of the second token, which is the first that can be a guess: its frequencies are the model's probabilities, the first token's summed out.
+// Of the second token, which is the first that can be a guess: its frequencies are the model's probabilities, the first
+// token's summed out.
 TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
   const std::vector<int32_t> text = prompt(3, 8);
   const auto probabilities = [&](const std::vector<int32_t>& tokens) {
@@ -203,7 +213,8 @@ TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
     if (rare_expected >= 5) add(rare_seen, rare_expected);
     --freedom;
     EXPECT_GT(freedom, 15);
-    EXPECT_LT(chi_square, static_cast<double>(freedom) + 4 * std::sqrt(2 * static_cast<double>(freedom))) << config.model;
+    EXPECT_LT(chi_square, static_cast<double>(freedom) + 4 * std::sqrt(2 * static_cast<double>(freedom)))
+        << config.model;
     EXPECT_GT(engine.stats().draft_tokens, 0);
   }
 }
@@ -218,9 +229,10 @@ TEST_F(ProposerTest, AnotherVocabularyIsRefused) {
     return std::string();
   };
   save_stranger(context, 60, 40, folder / "short");
-  EXPECT_NE(
-      refusal([&] { Engine(context, *model, nullptr, {.speculative = draft("short")}); }).find("short has a vocabulary of 60, the model has 61"),
-      std::string::npos);
+  EXPECT_NE(refusal([&] {
+              Engine(context, *model, nullptr, {.speculative = draft("short")});
+            }).find("short has a vocabulary of 60, the model has 61"),
+            std::string::npos);
   TinyModel tiny;
   save_stranger(tiny.context, 300, 40, folder / "bytes");  // the tokenizer's 258 ids, and rows that no token has
   tiny.tokenizer.save(folder / "bytes");

@@ -1,5 +1,5 @@
-// What goes wrong with one request ends that request. Faults are put wherever the engine uses a request's data; every other request has the bits that
-// it has without the faulty one.
+// What goes wrong with one request ends that request. Faults are put wherever the engine uses a request's data; every
+// other request has the bits that it has without the faulty one.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -39,19 +39,22 @@ bool has_marked_draw(const Tensor& params) {
 }
 
 [[maybe_unused]] const bool bad_embedding = embedding_forward.add(
-    {"fault", DeviceKind::cpu, [](Context&, Tensor, Tensor, Tensor, bool) { throw std::runtime_error("a fault in the prefill"); }, 1000,
-     [](const Tensor&, const Tensor&, const Tensor& ids, const bool&) { return fault == Fault::prefill && has_marked_ids(ids); }});
+    {"fault", DeviceKind::cpu,
+     [](Context&, Tensor, Tensor, Tensor, bool) { throw std::runtime_error("a fault in the prefill"); }, 1000,
+     [](const Tensor&, const Tensor&, const Tensor& ids, const bool&) {
+       return fault == Fault::prefill && has_marked_ids(ids);
+     }});
 
-[[maybe_unused]] const bool bad_draw =
-    sample_rows.add({"fault", DeviceKind::cpu,
-                     [](Context&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor) {
-                       if (fault == Fault::no_memory) throw std::bad_alloc();
-                       throw std::runtime_error("a fault in the draw");
-                     },
-                     1000,
-                     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& params) {
-                       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(params);
-                     }});
+[[maybe_unused]] const bool bad_draw = sample_rows.add(
+    {"fault", DeviceKind::cpu,
+     [](Context&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor) {
+       if (fault == Fault::no_memory) throw std::bad_alloc();
+       throw std::runtime_error("a fault in the draw");
+     },
+     1000,
+     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& params) {
+       return (fault == Fault::draw || fault == Fault::no_memory) && has_marked_draw(params);
+     }});
 
 class RequestFaultTest : public TinyEngineTest {
  protected:
@@ -78,15 +81,19 @@ class RequestFaultTest : public TinyEngineTest {
     return out;
   }
   static Request bad_request() {
-    Request out{.prompt = prompt(9, 6), .n = 3, .id = 99, .sampling = {.max_tokens = 20, .seed = marked_seed, .stop = {}, .stop_ids = {}}};
+    Request out{.prompt = prompt(9, 6),
+                .n = 3,
+                .id = 99,
+                .sampling = {.max_tokens = 20, .seed = marked_seed, .stop = {}, .stop_ids = {}}};
     std::fill(out.prompt.begin(), out.prompt.end(), marked_id);
     return out;
   }
 
   // The bad one among the good ones, submitted as the fourth.
   void expect_alone(const Request& bad, const std::string& why, Engine::OnToken on_token = {}) {
-    for (const EngineConfig& config : {EngineConfig{}, EngineConfig{.max_batch_tokens = 16}, EngineConfig{.kv_cache_tokens = 256},
-                                       EngineConfig{.speculative = {.method = "ngram", .prompt_lookup_min = 1}}}) {
+    for (const EngineConfig& config :
+         {EngineConfig{}, EngineConfig{.max_batch_tokens = 16}, EngineConfig{.kv_cache_tokens = 256},
+          EngineConfig{.speculative = {.method = "ngram", .prompt_lookup_min = 1}}}) {
       const Fault kind = fault.exchange(Fault::none);
       const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, config).generate(good_requests());
       fault = kind;
@@ -95,7 +102,8 @@ class RequestFaultTest : public TinyEngineTest {
       std::vector<Reply> failed;
       int told = 0;
       for (size_t i = 0; i < want.size(); ++i) {
-        engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<Reply> replies) { got[i] = std::move(replies); });
+        engine.submit(good_requests()[i],
+                      [&, i](uint64_t, std::vector<Reply> replies) { got[i] = std::move(replies); });
         if (i != 3) continue;
         engine.submit(
             bad,
@@ -174,7 +182,8 @@ TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
     const std::vector<Reply> replies = Engine(context, *model, nullptr, {}).generate({bad})[0];
     EXPECT_TRUE(replies[0].failed && replies[0].refused) << name;
     EXPECT_NE(replies[0].finish_reason.find(name), std::string::npos) << replies[0].finish_reason;
-    EXPECT_THROW(check_settings([&](Fields& f) { bad.sampling.fields(f); }), Error) << "recipes and commands are checked alike";
+    EXPECT_THROW(check_settings([&](Fields& f) { bad.sampling.fields(f); }), Error)
+        << "recipes and commands are checked alike";
   }
   Request least = bad_request();
   least.sampling.temperature = 1e-6;

@@ -60,14 +60,19 @@ TEST(DrawParams, RepetitionIsOfPromptAndReply) {
 }
 
 TEST(DrawParams, ABiasJoinsTheIdsPenalty) {
-  const Sampling sampling{.min_tokens = 1, .repetition_penalty = 2, .logit_bias = {{9, 4}, {3, -1}, {7, 50}}, .stop = {}, .stop_ids = {}};
+  const Sampling sampling{
+      .min_tokens = 1, .repetition_penalty = 2, .logit_bias = {{9, 4}, {3, -1}, {7, 50}}, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "5: 0 0, 9: 0 4, 3: -1 -1, 7!: -1 50, 2!: -1 0");
   EXPECT_EQ(edits_of(sampling, 1), "5: 0 0, 9: 1 4, 3: -1 -1, 7: -1 50");
 }
 
 TEST(DrawParams, TheNextDrawIsThatOfTheReplyWithOneTokenMore) {
-  const Sampling sampling{
-      .min_tokens = 2, .repetition_penalty = 2, .frequency_penalty = 0.5, .logit_bias = {{9, 4}, {3, -1}}, .stop = {}, .stop_ids = {}};
+  const Sampling sampling{.min_tokens = 2,
+                          .repetition_penalty = 2,
+                          .frequency_penalty = 0.5,
+                          .logit_bias = {{9, 4}, {3, -1}},
+                          .stop = {},
+                          .stop_ids = {}};
   for (size_t written = 0; written < 3; ++written) {
     Sequence sequence = sequence_of(sampling, written);
     const DrawParams before = draw_params(sequence, 0);

@@ -1,4 +1,5 @@
-// How replies are drawn: what changes logits, what ends a reply, what is told of them; and that none of it depends on the other requests.
+// How replies are drawn: what changes logits, what ends a reply, what is told of them; and that none of it depends on
+// the other requests.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -57,9 +58,11 @@ std::vector<double> changed_by(const Request& request, std::span<const int32_t> 
   for (int32_t v = 0; v < V; ++v) {
     double& z = logits[static_cast<size_t>(v)];
     const auto times = std::ranges::count(before, v);
-    if (times > 0 || std::ranges::count(request.prompt, v) > 0) z = z > 0 ? z / sampling.repetition_penalty : z * sampling.repetition_penalty;
+    if (times > 0 || std::ranges::count(request.prompt, v) > 0)
+      z = z > 0 ? z / sampling.repetition_penalty : z * sampling.repetition_penalty;
     z -= sampling.frequency_penalty * static_cast<double>(times) + (times > 0 ? sampling.presence_penalty : 0);
-    if (std::ssize(before) < sampling.min_tokens && std::ranges::count(sampling.stop_ids, v) > 0) z = -std::numeric_limits<double>::infinity();
+    if (std::ssize(before) < sampling.min_tokens && std::ranges::count(sampling.stop_ids, v) > 0)
+      z = -std::numeric_limits<double>::infinity();
   }
   return logits;
 }
@@ -89,12 +92,15 @@ TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
     for (const Reply& reply : replies_to(request))
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         const std::span<const int32_t> before(reply.ids.data(), t);
-        const std::vector<double> raw = logits_after(joined(request.prompt, before)), changed = changed_by(request, before, raw);
+        const std::vector<double> raw = logits_after(joined(request.prompt, before)),
+                                  changed = changed_by(request, before, raw);
         const auto id = static_cast<size_t>(reply.ids[t]);
         EXPECT_NEAR(static_cast<double>(reply.truncated_logp[t]), log_softmax(changed, sampling.temperature)[id], 2e-5)
             << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature)[id], 2e-5) << request.id << " token " << t;
-        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1)[id], 2e-5) << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.logp[t]), log_softmax(raw, sampling.temperature)[id], 2e-5)
+            << request.id << " token " << t;
+        EXPECT_NEAR(static_cast<double>(reply.raw_logp[t]), log_softmax(raw, 1)[id], 2e-5)
+            << request.id << " token " << t;
       }
   }
 }
@@ -113,15 +119,18 @@ TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
         ASSERT_EQ(reply.raw_logp[t], raw.logp[request.prompt.size() + t]) << i << " token " << t;
       }
       ASSERT_EQ(reply.prompt_logp.size(), request.prompt_logprobs ? request.prompt.size() : 0u);
-      for (size_t t = 0; t < reply.prompt_logp.size(); ++t) ASSERT_EQ(reply.prompt_logp[t], raw.logp[t]) << i << " prompt token " << t;
+      for (size_t t = 0; t < reply.prompt_logp.size(); ++t)
+        ASSERT_EQ(reply.prompt_logp[t], raw.logp[t]) << i << " prompt token " << t;
     }
   }
 }
 
 // Past several starts of the decode loop, whose tables of edits grow on the device.
 TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
-  Request request{prompt(4, 8), 2, 0, {.temperature = 0, .max_tokens = 80, .min_tokens = 40, .stop = {}, .stop_ids = {}}, 3};
-  request.sampling.repetition_penalty = 1.1, request.sampling.presence_penalty = 0.2, request.sampling.frequency_penalty = 0.3;
+  Request request{
+      prompt(4, 8), 2, 0, {.temperature = 0, .max_tokens = 80, .min_tokens = 40, .stop = {}, .stop_ids = {}}, 3};
+  request.sampling.repetition_penalty = 1.1, request.sampling.presence_penalty = 0.2,
+  request.sampling.frequency_penalty = 0.3;
   request.sampling.logit_bias = {{20, 2}, {33, 1}};
   request.sampling.stop_ids = {1, 2, 3};
   Engine engine(context, *model, nullptr, {});
@@ -135,7 +144,8 @@ TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
     ASSERT_GT(reply.ids.size(), 40u);
     for (size_t t = 0; t < reply.ids.size(); ++t) {
       const std::span<const int32_t> before(reply.ids.data(), t);
-      const std::vector<double> raw = logits_after(joined(request.prompt, before)), changed = changed_by(request, before, raw);
+      const std::vector<double> raw = logits_after(joined(request.prompt, before)),
+                                changed = changed_by(request, before, raw);
       const double best = *std::ranges::max_element(changed);
       ASSERT_NEAR(changed[static_cast<size_t>(reply.ids[t])], best, 1e-5) << "token " << t;
       ASSERT_EQ(reply.top_logprobs[t].size(), 3u);
@@ -145,7 +155,8 @@ TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
 }
 
 TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
-  Request request{prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
+  Request request{
+      prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
   request.sampling.max_tokens = 1;
   request.sampling.logit_bias = {{7, 2}};
   std::vector<double> times(V);
@@ -205,7 +216,8 @@ TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
       EXPECT_NEAR(mass, 1, 1e-5);
     };
     ASSERT_EQ(reply.top_logprobs.size(), reply.ids.size());
-    for (size_t t = 0; t < reply.ids.size(); ++t) check(reply.top_logprobs[t], request.prompt.size() + t, reply.raw_logp[t]);
+    for (size_t t = 0; t < reply.ids.size(); ++t)
+      check(reply.top_logprobs[t], request.prompt.size() + t, reply.raw_logp[t]);
     ASSERT_EQ(reply.prompt_top_logprobs.size(), request.prompt.size());
     EXPECT_TRUE(reply.prompt_top_logprobs[0].empty());
     for (size_t t = 1; t < request.prompt.size(); ++t) check(reply.prompt_top_logprobs[t], t, reply.prompt_logp[t]);
@@ -227,7 +239,8 @@ TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
   Request request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 96, .max_batch_tokens = 10});
   const auto replies = engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
-  const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
+  const TokenScores scores =
+      score_sequences(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
   for (const Reply& reply : replies[0]) {
     EXPECT_FALSE(reply.failed) << reply.finish_reason;
     EXPECT_TRUE(reply.ids.empty());

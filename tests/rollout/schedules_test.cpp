@@ -1,5 +1,6 @@
-// The same requests under random schedules: blocks and pools of any size down to the smallest that holds one of them, any budgets, arrivals between
-// steps, neighbours that leave, prompts that begin alike, with and without caching and guesses. Every reply comes, and has the bits it has alone.
+// The same requests under random schedules: blocks and pools of any size down to the smallest that holds one of them,
+// any budgets, arrivals between steps, neighbours that leave, prompts that begin alike, with and without caching and
+// guesses. Every reply comes, and has the bits it has alone.
 #include <optional>
 
 #include "core/base/parallel_for.h"
@@ -39,7 +40,8 @@ class SchedulesTest : public TinyEngineTest {
   std::vector<std::vector<Reply>> alone(EngineConfig config = {}) {
     config.prefix_caching = false;
     std::vector<std::vector<Reply>> out;
-    for (const Request& request : requests()) out.push_back(Engine(context, *model, nullptr, config).generate({request})[0]);
+    for (const Request& request : requests())
+      out.push_back(Engine(context, *model, nullptr, config).generate({request})[0]);
     return out;
   }
 };
@@ -64,8 +66,11 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("schedule ", seed));
     Rng rng(seed, 1);
     const auto below = [&](int64_t bound) { return static_cast<int64_t>(rng.below(static_cast<uint64_t>(bound))); };
-    EngineConfig config{.kv_block_size = 1 + below(9), .max_batch_tokens = 1 + below(seed % 2 == 0 ? 12 : 200), .max_sequences = 1 + below(12)};
-    config.kv_cache_tokens = (longest + config.kv_block_size - 1) / config.kv_block_size * config.kv_block_size + below(seed % 3 == 0 ? 300 : 30);
+    EngineConfig config{.kv_block_size = 1 + below(9),
+                        .max_batch_tokens = 1 + below(seed % 2 == 0 ? 12 : 200),
+                        .max_sequences = 1 + below(12)};
+    config.kv_cache_tokens = (longest + config.kv_block_size - 1) / config.kv_block_size * config.kv_block_size +
+                             below(seed % 3 == 0 ? 300 : 30);
     config.prefix_caching = seed % 5 != 0;
     if (seed % 4 == 1) config.speculative = {.method = "ngram", .prompt_lookup_min = 1};
     if (seed % 4 == 2) config.speculative = {.method = "draft_model", .model = (drafts.path() / "near").string()};
@@ -76,7 +81,8 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     std::vector<std::optional<std::vector<Reply>>> got(asked.size());
     std::vector<size_t> order(asked.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (size_t i = order.size(); i-- > 1;) std::swap(order[i], order[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
+    for (size_t i = order.size(); i-- > 1;)
+      std::swap(order[i], order[static_cast<size_t>(below(static_cast<int64_t>(i) + 1))]);
     std::vector<uint64_t> leaving;
     size_t sent = 0;
     for (bool more = true; more || sent < order.size();) {
@@ -112,16 +118,19 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
   EXPECT_GT(60 * refused, 1000 * schedules);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, ArithmeticTest,
-                         ::testing::Values(Arithmetic{.name = "exact", .schedules = 60}, Arithmetic{.name = "int8", .quantization = "int8"},
-                                           Arithmetic{.name = "fp8", .quantization = "fp8"}, Arithmetic{.name = "fp8_cache", .kv_cache_dtype = "fp8"},
-                                           Arithmetic{.name = "fp8_whole", .quantization = "fp8", .kv_cache_dtype = "fp8"}),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, ArithmeticTest,
+    ::testing::Values(Arithmetic{.name = "exact", .schedules = 60}, Arithmetic{.name = "int8", .quantization = "int8"},
+                      Arithmetic{.name = "fp8", .quantization = "fp8"},
+                      Arithmetic{.name = "fp8_cache", .kv_cache_dtype = "fp8"},
+                      Arithmetic{.name = "fp8_whole", .quantization = "fp8", .kv_cache_dtype = "fp8"}),
+    [](const auto& tested) { return tested.param.name; });
 
 // An engine of other arithmetic says so, and draws from what it computes.
 TEST_F(SchedulesTest, QuantizedRepliesAreNotTheModels) {
   const auto exact = alone();
-  for (const EngineConfig& config : {EngineConfig{.quantization = "int8"}, {.quantization = "fp8"}, {.kv_cache_dtype = "fp8"}}) {
+  for (const EngineConfig& config :
+       {EngineConfig{.quantization = "int8"}, {.quantization = "fp8"}, {.kv_cache_dtype = "fp8"}}) {
     EXPECT_FALSE(config.exact());
     EXPECT_TRUE(config.as_exact().exact());
     EXPECT_NE(alone(config)[0][0].raw_logp, exact[0][0].raw_logp);

@@ -14,7 +14,8 @@ class ThinkingTest : public ::testing::Test {
  protected:
   static constexpr int64_t budget = 6;
 
-  // Prompts of several lengths, one to three replies each. Those whose number is in `with` have a budget, the others have none.
+  // Prompts of several lengths, one to three replies each. Those whose number is in `with` have a budget, the others
+  // have none.
   std::vector<Request> requests(const std::function<bool(uint64_t)>& with) const {
     std::vector<Request> out;
     for (uint64_t i = 0; i < 8; ++i) {
@@ -74,7 +75,9 @@ TEST_F(ThinkingTest, WhatIsDrawnHasTheLearnersLogProbsBitForBit) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
-      const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature}).front();
+      const TokenScores scores =
+          score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
+              .front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_EQ(reply.logp[t], reply.forced[t] ? 0 : scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
     }
@@ -97,7 +100,8 @@ TEST_F(ThinkingTest, DoesNotDependOnBatchingChunkingPreemptionOrThreads) {
 }
 
 TEST_F(ThinkingTest, NeighboursWithoutABudgetDoNotNotice) {
-  const auto mixed = run(requests([](uint64_t i) { return i % 2 == 1; })), with = run(requests(all)), without = run(requests(none));
+  const auto mixed = run(requests([](uint64_t i) { return i % 2 == 1; })), with = run(requests(all)),
+             without = run(requests(none));
   for (size_t i = 0; i < mixed.size(); ++i) expect_same({mixed[i]}, {(i % 2 == 1 ? with : without)[i]});
 }
 
@@ -148,7 +152,8 @@ TEST_F(ThinkingTest, ABudgetThatCannotBeKeptIsAFailedReply) {
   Sampling sampling{.max_tokens = 8, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 2;
   const std::vector<Request> asked{{{1, 2}, 1, 0, sampling}};
-  EXPECT_NE(Engine(context, *model, nullptr, {}).generate(asked)[0][0].finish_reason.find("tokenizer"), std::string::npos);
+  EXPECT_NE(Engine(context, *model, nullptr, {}).generate(asked)[0][0].finish_reason.find("tokenizer"),
+            std::string::npos);
   sampling.thinking_end = "";
   EXPECT_TRUE(one(sampling).failed);
 }

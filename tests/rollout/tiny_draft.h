@@ -18,7 +18,8 @@ inline void save_draft(Context& context, Model& model, double noise, const std::
 }
 
 // Another model of random weights, smaller and of another family, which writes no further than so many positions.
-inline void save_stranger(Context& context, int64_t vocab_size, int64_t positions, const std::filesystem::path& folder) {
+inline void save_stranger(Context& context, int64_t vocab_size, int64_t positions,
+                          const std::filesystem::path& folder) {
   const std::unique_ptr<Model> draft = make_model(JsonObject{{"model_type", "gpt2"},
                                                              {"n_embd", 16},
                                                              {"n_layer", 1},

@@ -40,7 +40,8 @@ class TinyEngineTest : public ::testing::Test {
     ScratchScope scope(context);
     const std::vector<BatchPart> parts{{tokens}};
     const std::vector<int32_t> last{static_cast<int32_t>(tokens.size()) - 1};
-    const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts), upload(context, context.scratch(), last), nullptr);
+    const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts),
+                                upload(context, context.scratch(), last), nullptr);
     const Tensor logits = context.scratch().take(DType::f32, {1, model->shape().vocab_size});
     gemm_forward(context, logits, hidden, model->head().value, {}, {});
     return {logits.as<float>().begin(), logits.as<float>().end()};
@@ -73,7 +74,8 @@ inline void expect_same(const std::vector<std::vector<Reply>>& a, const std::vec
       ASSERT_EQ(x.top_logprobs.size(), y.top_logprobs.size());
       for (size_t t = 0; t < x.top_logprobs.size(); ++t) expect_same(x.top_logprobs[t], y.top_logprobs[t]);
       ASSERT_EQ(x.prompt_top_logprobs.size(), y.prompt_top_logprobs.size());
-      for (size_t t = 0; t < x.prompt_top_logprobs.size(); ++t) expect_same(x.prompt_top_logprobs[t], y.prompt_top_logprobs[t]);
+      for (size_t t = 0; t < x.prompt_top_logprobs.size(); ++t)
+        expect_same(x.prompt_top_logprobs[t], y.prompt_top_logprobs[t]);
     }
   }
 }

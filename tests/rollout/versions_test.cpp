@@ -48,7 +48,8 @@ TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
   for (const Reply& reply : replies) {
     std::vector<int32_t> ids = prompt(1, 42);
     ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
-    const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = 1}).front();
+    const TokenScores scores =
+        score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = 1}).front();
     for (size_t t = 0; t < 5; ++t) EXPECT_NE(reply.logp[t], scores.logp[42 + t]) << t;
     for (size_t t = 5; t < 12; ++t) EXPECT_EQ(reply.logp[t], scores.logp[42 + t]) << t;
   }

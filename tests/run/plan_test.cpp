@@ -42,7 +42,9 @@ beta = 0.1
 reward = { kind = "number" }
 )";
 
-Recipe read(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>(); }
+Recipe read(const std::vector<std::string>& overrides = {}) {
+  return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>();
+}
 
 std::string error_of(const std::vector<std::string>& overrides) {
   return test::error_of([&] { check_recipe(read(overrides)); });
@@ -55,7 +57,8 @@ TEST(PlanRecipe, CountsEveryStagesTokensAndMemory) {
   const JsonArray& stages = plan.at("stages").as_array();
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].at("tokens_per_step").as_int(), 8 * 32);
-  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(), 3 * 4 * 4 * 64);  // three passes over 16 replies of 64 tokens at most
+  EXPECT_EQ(stages[1].at("tokens_per_step").as_int(),
+            3 * 4 * 4 * 64);  // three passes over 16 replies of 64 tokens at most
   const Json& memory = stages[1].at("memory");
   EXPECT_EQ(memory.at("weights").as_int(), memory.at("reference").as_int());
   EXPECT_EQ(memory.at("optimizer").as_int(), 2 * memory.at("weights").as_int());
@@ -119,8 +122,10 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
   test::save_stranger(context, 270, 40, folder.path());
-  const Json plan = plan_recipe(read({"rollout.speculative.method=draft_model", "rollout.speculative.model=" + folder.path().string()}));
-  const Json &rl = plan.at("stages").as_array()[1].at("memory"), plain = plan_recipe(read()).at("stages").as_array()[1].at("memory");
+  const Json plan = plan_recipe(
+      read({"rollout.speculative.method=draft_model", "rollout.speculative.model=" + folder.path().string()}));
+  const Json &rl = plan.at("stages").as_array()[1].at("memory"),
+             plain = plan_recipe(read()).at("stages").as_array()[1].at("memory");
   const int64_t cache = 2 * 65536 * 16 * 4, weights = (270 + 40) * 16 * 4;  // of one layer of 16; the embeddings alone
   EXPECT_EQ(plain.at("draft_model").as_int(), 0);
   EXPECT_GT(rl.at("draft_model").as_int(), cache + weights);
@@ -131,14 +136,17 @@ TEST(PlanRecipe, ADraftModelTakesItsWeightsAndItsCache) {
 // A byte a number of the blocks' matrices and their scales, beside everything else.
 TEST(PlanRecipe, QuantizedRolloutsHaveCopiesOfTheWeights) {
   const Json plain = plan_recipe(read()), plan = plan_recipe(read({"rollout.quantization=\"int8\""}));
-  const Json &memory = plan.at("stages").as_array()[1].at("memory"), &before = plain.at("stages").as_array()[1].at("memory");
-  const int64_t numbers = 2 * (4 * 32 * 32 + 3 * 32 * 64), rows = 2 * (3 * 32 + 32 + 2 * 64 + 32), copies = memory.at("rollout_weights").as_int();
+  const Json &memory = plan.at("stages").as_array()[1].at("memory"),
+             &before = plain.at("stages").as_array()[1].at("memory");
+  const int64_t numbers = 2 * (4 * 32 * 32 + 3 * 32 * 64), rows = 2 * (3 * 32 + 32 + 2 * 64 + 32),
+                copies = memory.at("rollout_weights").as_int();
   EXPECT_GE(copies, numbers + 4 * rows);
   EXPECT_LE(copies, numbers + 4 * rows + 16 * 256);
   EXPECT_EQ(memory.at("total").as_int(), before.at("total").as_int() + copies);
   EXPECT_EQ(plan.at("stages").as_array()[0].dump(), plain.at("stages").as_array()[0].dump());
   EXPECT_NE(plan_text(plan).find("rollout_weights"), std::string::npos);
-  EXPECT_NE(error_of({"rollout.quantization=\"int4\""}).find("unknown quantization 'int4'; did you mean 'int8'?"), std::string::npos)
+  EXPECT_NE(error_of({"rollout.quantization=\"int4\""}).find("unknown quantization 'int4'; did you mean 'int8'?"),
+            std::string::npos)
       << error_of({"rollout.quantization=\"int4\""});
 }
 
@@ -173,8 +181,10 @@ TEST(PlanRecipe, RepliesWrittenWhileTheLearnerLearnsTakeCopiesOfTheWeights) {
 
 TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
   EXPECT_EQ(error_of({"model.lora.r=2"}), "no error");
-  EXPECT_NE(error_of({"model.lora.r=2", "stage.pretrain.kind=\"sft\""}).find("adapts weights that were trained"), std::string::npos);
-  EXPECT_NE(error_of({"model.lora.r=2", "model.lora.target_modules=\"q_prj\""}).find("did you mean 'q_proj'"), std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=2", "stage.pretrain.kind=\"sft\""}).find("adapts weights that were trained"),
+            std::string::npos);
+  EXPECT_NE(error_of({"model.lora.r=2", "model.lora.target_modules=\"q_prj\""}).find("did you mean 'q_proj'"),
+            std::string::npos);
   EXPECT_NE(error_of({"model.lora.r=-1"}).find("r must be in"), std::string::npos);
   EXPECT_NE(error_of({"model.lora.lora_dropout=1"}).find("lora_dropout must be in [0, 1)"), std::string::npos);
 }
@@ -182,7 +192,8 @@ TEST(PlanRecipe, AdaptersWantTrainedWeightsBelowThem) {
 TEST(PlanRecipe, AnEngineElsewhereWantsALearnerThatGoesOn) {
   EXPECT_NE(error_of({"rollout.device=\"cpu:1\""}).find("max_staleness must be above 0"), std::string::npos);
   EXPECT_EQ(error_of({"rollout.device=\"cpu:1\"", "stage.rl.max_staleness=1", "device=cpu"}), "no error");
-  EXPECT_NE(error_of({"rollout.device=\"meta\"", "stage.rl.max_staleness=1", "device=cpu"}).find("of one kind"), std::string::npos);
+  EXPECT_NE(error_of({"rollout.device=\"meta\"", "stage.rl.max_staleness=1", "device=cpu"}).find("of one kind"),
+            std::string::npos);
   EXPECT_THROW(read({"rollout.device=\"gpu:1\""}), Error);
 }
 
@@ -192,7 +203,8 @@ TEST(PlanRecipe, TimesFollowFromTheMachinesArithmetic) {
   add_times(twice, 2e9);
   for (size_t i = 0; i < 2; ++i) {
     const Json& stage = plan.at("stages").as_array()[i];
-    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double() * plan.at("flops_per_second").as_double(), stage.at("flops").as_double());
+    EXPECT_DOUBLE_EQ(stage.at("seconds").as_double() * plan.at("flops_per_second").as_double(),
+                     stage.at("flops").as_double());
     EXPECT_DOUBLE_EQ(stage.at("seconds").as_double(), 2 * twice.at("stages").as_array()[i].at("seconds").as_double());
   }
   EXPECT_NE(plan_text(plan).find("estimates"), std::string::npos);

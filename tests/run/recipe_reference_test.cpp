@@ -12,13 +12,16 @@ namespace {
 
 TEST(RecipeReference, ThePageInDocsIsTheProgramsOwn) {
   const std::string page = read_file(source_folder() / "docs" / "recipes.md");
-  EXPECT_TRUE(page == recipe_reference() + "\n") << "docs/recipes.md is not up to date: hone list recipe-keys > docs/recipes.md";
+  EXPECT_TRUE(page == recipe_reference() + "\n")
+      << "docs/recipes.md is not up to date: hone list recipe-keys > docs/recipes.md";
 }
 
 TEST(RecipeReference, NamesWhateverIsRegistered) {
   const std::string page = recipe_reference();
-  for (const std::string& name : stages().names()) EXPECT_NE(page.find("## Stage `" + name + "`"), std::string::npos) << name;
-  for (const std::string& name : objectives().names()) EXPECT_NE(page.find("## Objective `" + name + "`"), std::string::npos) << name;
+  for (const std::string& name : stages().names())
+    EXPECT_NE(page.find("## Stage `" + name + "`"), std::string::npos) << name;
+  for (const std::string& name : objectives().names())
+    EXPECT_NE(page.find("## Objective `" + name + "`"), std::string::npos) << name;
 }
 
 }  // namespace

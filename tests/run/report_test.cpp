@@ -44,7 +44,8 @@ TEST_F(ReportTest, StagesCarryTheirAccuracyAndTheOneBefore) {
 TEST_F(ReportTest, TheTableHasALineAStageAndTheStart) {
   const std::string table = report_table(write_report(folder.path()));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
-  for (const char* words : {"(start)", "0.0% [0.0, 10.0]", "40.0% [30.0, 50.0]", "90.0% [80.0, 95.0]", "85.0% [80.0, 90.0]", "2.2"})
+  for (const char* words :
+       {"(start)", "0.0% [0.0, 10.0]", "40.0% [30.0, 50.0]", "90.0% [80.0, 95.0]", "85.0% [80.0, 90.0]", "2.2"})
     EXPECT_NE(table.find(words), std::string::npos) << words << "\n" << table;
 }
 
@@ -63,7 +64,9 @@ TEST_F(ReportTest, BitsPerByteOfEachTaskAreColumnsAndMissingAccuraciesAreNot) {
 }
 
 TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
-  write("metrics.jsonl", "{\"step\": 1, \"loss\": 2.0}\n{\"step\": 2, \"loss\": null, \"eval/sums/accuracy\": 0.5}\n{\"step\": 3, \"loss\": 1.0}\n");
+  write("metrics.jsonl",
+        "{\"step\": 1, \"loss\": 2.0}\n{\"step\": 2, \"loss\": null, \"eval/sums/accuracy\": 0.5}\n{\"step\": 3, "
+        "\"loss\": 1.0}\n");
   write_report(folder.path());
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "loss.svg"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "accuracy.svg"));
@@ -74,7 +77,8 @@ TEST_F(ReportTest, CurvesAreDrawnForWhatWasLogged) {
 TEST_F(ReportTest, TheLastSamplesAreShownInAFenceTheyCannotEnd) {
   std::string samples;
   for (int i = 0; i < 12; ++i)
-    samples += "{\"prompt\": \"p" + std::to_string(i) + "#\", \"completion\": \"```\", \"reward\": 0.5, \"answer\": \"x\"}\n";
+    samples +=
+        "{\"prompt\": \"p" + std::to_string(i) + "#\", \"completion\": \"```\", \"reward\": 0.5, \"answer\": \"x\"}\n";
   write("samples.jsonl", samples);
   write_report(folder.path());
   const std::string text = page();
@@ -88,17 +92,20 @@ TEST_F(ReportTest, OfAPromptsCompletionsOneIsShown) {
   for (const char* step : {"1", "2"})
     for (const char* task : {"a", "b"})
       for (const char* reply : {"first", "second", "third"})
-        samples += std::string("{\"step\": ") + step + ", \"task\": \"" + task + "\", \"prompt\": \"" + task + step + "\", \"completion\": \"" +
-                   reply + "\", \"reward\": 1, \"answer\": \"\"}\n";
+        samples += std::string("{\"step\": ") + step + ", \"task\": \"" + task + "\", \"prompt\": \"" + task + step +
+                   "\", \"completion\": \"" + reply + "\", \"reward\": 1, \"answer\": \"\"}\n";
   write("samples.jsonl", samples);
   write_report(folder.path());
   const std::string text = page();
-  for (const char* shown : {"a1 ~> first", "b1 ~> first", "a2 ~> first", "b2 ~> first"}) EXPECT_NE(text.find(shown), std::string::npos) << shown;
+  for (const char* shown : {"a1 ~> first", "b1 ~> first", "a2 ~> first", "b2 ~> first"})
+    EXPECT_NE(text.find(shown), std::string::npos) << shown;
   EXPECT_EQ(text.find("~> second"), std::string::npos);
 }
 
 TEST_F(ReportTest, ARunThatWasStoppedBeforeAnyStageHasAReportToo) {
-  write("run.json", R"({"name": "new", "stages_done": 0, "num_stages": 2, "evaluated": false, "initial": [], "stages": [], "log": {}})");
+  write(
+      "run.json",
+      R"({"name": "new", "stages_done": 0, "num_stages": 2, "evaluated": false, "initial": [], "stages": [], "log": {}})");
   EXPECT_TRUE(write_report(folder.path()).at("stages").as_array().empty());
 }
 

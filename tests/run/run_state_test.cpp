@@ -31,10 +31,13 @@ batch_size = 4
 steps = 5
 )";
 
-Recipe recipe_with(const std::vector<std::string>& overrides = {}) { return Config::from_text(recipe_text, "recipe.toml", overrides).as<Recipe>(); }
+Recipe recipe_with(const std::vector<std::string>& overrides = {}) {
+  return Config::from_text(recipe_text, "recipe.toml", overrides).as<Recipe>();
+}
 
 Json done_stage(const std::string& name) {
-  return JsonObject{{"name", name}, {"kind", name}, {"steps", 0}, {"kept_step", 0}, {"tokens", 0}, {"seconds", 0.5}, {"eval", JsonArray{}}};
+  return JsonObject{{"name", name}, {"kind", name},   {"steps", 0},         {"kept_step", 0},
+                    {"tokens", 0},  {"seconds", 0.5}, {"eval", JsonArray{}}};
 }
 Json changed(Json stage, const std::string& member, const Json& value) {
   stage.set(member, value);
@@ -83,16 +86,22 @@ TEST_F(RunStateTest, AMemberThatDoesNotFitIsNamedWithTheFile) {
            {"stages_done", 1e300, "run.json: stages_done: expected an integer"},
            {"evaluated", 1, "run.json: evaluated: expected a boolean"},
            {"initial", JsonObject{}, "run.json: initial: expected an array"},
-           {"stages", JsonArray{done_stage("sft")}, "run.json: stages[0].name is 'sft', the recipe's stage in this place is 'tokenizer'"},
+           {"stages", JsonArray{done_stage("sft")},
+            "run.json: stages[0].name is 'sft', the recipe's stage in this place is 'tokenizer'"},
            {"stages", JsonArray{3}, "run.json: stages[0]: expected an object"},
            {"stages", JsonArray{JsonObject{{"name", "tokenizer"}}}, "run.json: stages[0]: member 'steps' is missing"},
-           {"stages", JsonArray{changed(done_stage("tokenizer"), "tokens", "many")}, "run.json: stages[0].tokens: expected an integer"},
-           {"stages", JsonArray{changed(done_stage("tokenizer"), "seconds", "long")}, "run.json: stages[0].seconds: expected a number"},
-           {"stages", JsonArray{changed(done_stage("tokenizer"), "planned_steps", -2)}, "run.json: stages[0].planned_steps is negative"},
-           {"stages", JsonArray{changed(done_stage("tokenizer"), "eval", JsonArray{5})}, "run.json: stages[0].eval's result: expected an object"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "tokens", "many")},
+            "run.json: stages[0].tokens: expected an integer"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "seconds", "long")},
+            "run.json: stages[0].seconds: expected a number"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "planned_steps", -2)},
+            "run.json: stages[0].planned_steps is negative"},
+           {"stages", JsonArray{changed(done_stage("tokenizer"), "eval", JsonArray{5})},
+            "run.json: stages[0].eval's result: expected an object"},
            {"initial", JsonArray{5}, "run.json: initial's result: expected an object"},
            {"log", JsonObject{}, "run.json: log: member 'metrics_bytes' is missing"},
-           {"log", JsonObject{{"metrics_bytes", -4}, {"samples_bytes", 0}}, "run.json: log.metrics_bytes is negative"}}) {
+           {"log", JsonObject{{"metrics_bytes", -4}, {"samples_bytes", 0}},
+            "run.json: log.metrics_bytes is negative"}}) {
     const std::string error = error_with(member, value);
     EXPECT_NE(error.find(words), std::string::npos) << words << "\n" << error;
   }
@@ -104,7 +113,8 @@ TEST_F(RunStateTest, ADoneStageHasTheCheckpointThatTheNextOneStartsFrom) {
   state.stages = JsonArray{done_stage("tokenizer"), changed(done_stage("pretrain"), "kept_step", 7)};
   state.save(folder.path(), recipe_with());
   const auto error = [&] { return error_of([&] { RunState::load(folder.path(), recipe_with()); }); };
-  EXPECT_NE(error().find("run.json: stages[1].kept_step is 7, and there is no checkpoint"), std::string::npos) << error();
+  EXPECT_NE(error().find("run.json: stages[1].kept_step is 7, and there is no checkpoint"), std::string::npos)
+      << error();
   std::filesystem::create_directories(folder.path() / "checkpoints" / "pretrain" / "step-7");
   EXPECT_EQ(error(), "no error");
 }
@@ -117,16 +127,16 @@ TEST_F(RunStateTest, ADamagedRecipeIsNamedWithTheFile) {
 }
 
 TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
-  for (const auto& [change, key] :
-       std::vector<std::pair<std::string, std::string>>{{"model.hidden_size=64", "model.hidden_size is 64, this run was begun with 32"},
-                                                        {"model.num_hidden_layers=7", "model.num_hidden_layers is 7"},
-                                                        {"model.lora.r=4", "model.lora.r is 4"},
-                                                        {"seed=4", "seed is 4"},
-                                                        {"dtype=\"f32\"", "dtype is \"f32\""},
-                                                        {"stage.tokenizer.vocab_size=280", "stage.tokenizer.vocab_size is 280"},
-                                                        {"stage.pretrain.batch_size=9", "stage.pretrain.batch_size is 9"},
-                                                        {"stage.pretrain.optimizer=\"sgd\"", "stage.pretrain.optimizer is \"sgd\""},
-                                                        {"stage.pretrain.generator.digits=2", "stage.pretrain.generator.digits is 2"}}) {
+  for (const auto& [change, key] : std::vector<std::pair<std::string, std::string>>{
+           {"model.hidden_size=64", "model.hidden_size is 64, this run was begun with 32"},
+           {"model.num_hidden_layers=7", "model.num_hidden_layers is 7"},
+           {"model.lora.r=4", "model.lora.r is 4"},
+           {"seed=4", "seed is 4"},
+           {"dtype=\"f32\"", "dtype is \"f32\""},
+           {"stage.tokenizer.vocab_size=280", "stage.tokenizer.vocab_size is 280"},
+           {"stage.pretrain.batch_size=9", "stage.pretrain.batch_size is 9"},
+           {"stage.pretrain.optimizer=\"sgd\"", "stage.pretrain.optimizer is \"sgd\""},
+           {"stage.pretrain.generator.digits=2", "stage.pretrain.generator.digits is 2"}}) {
     const std::string error = error_of_change({change});
     EXPECT_NE(error.find(key), std::string::npos) << change << "\n" << error;
     EXPECT_NE(error.find("put it back, or start a new run"), std::string::npos) << error;
@@ -135,8 +145,9 @@ TEST_F(RunStateTest, AKeyThatTheRunIsMadeOfCannotChange) {
 
 TEST_F(RunStateTest, OtherKeysMayChangeAndSoMayStagesThatHaveNotBegun) {
   EXPECT_EQ(error_of_change({}), "no error");
-  for (const char* change : {"stage.pretrain.steps=20", "stage.pretrain.learning_rate=1e-5", "stage.pretrain.micro_batch_tokens=512", "threads=1",
-                             "runs=\"elsewhere\"", "model.save_dtype=\"bf16\"", "stage.sft.batch_size=9", "stage.sft.files=[\"b.jsonl\"]"})
+  for (const char* change : {"stage.pretrain.steps=20", "stage.pretrain.learning_rate=1e-5",
+                             "stage.pretrain.micro_batch_tokens=512", "threads=1", "runs=\"elsewhere\"",
+                             "model.save_dtype=\"bf16\"", "stage.sft.batch_size=9", "stage.sft.files=[\"b.jsonl\"]"})
     EXPECT_EQ(error_of_change({change}), "no error") << change;
 }
 
@@ -149,13 +160,16 @@ TEST_F(RunStateTest, ARunThatHasMadeNothingYetMayChange) {
 
 TEST_F(RunStateTest, AStageThatHasBegunStaysInTheRecipe) {
   const std::string text = recipe_text;
-  const auto shortened = [&](const std::string& stage) { return text.substr(0, text.find("[[stage]]\nkind = \"" + stage)); };
+  const auto shortened = [&](const std::string& stage) {
+    return text.substr(0, text.find("[[stage]]\nkind = \"" + stage));
+  };
   const auto error_for = [&](const std::string& shorter) {
     const Recipe recipe = Config::from_text(shorter, "recipe.toml").as<Recipe>();
     return error_of([&] { check_same_recipe(RunState::load(folder.path(), recipe), folder.path(), recipe); });
   };
   EXPECT_EQ(error_for(shortened("sft")), "no error");
-  EXPECT_NE(error_for(shortened("pretrain")).find("stage.pretrain"), std::string::npos) << error_for(shortened("pretrain"));
+  EXPECT_NE(error_for(shortened("pretrain")).find("stage.pretrain"), std::string::npos)
+      << error_for(shortened("pretrain"));
 }
 
 }  // namespace

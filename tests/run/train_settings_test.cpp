@@ -13,7 +13,8 @@ namespace {
 Recipe read(const std::string& stage, const std::vector<std::string>& overrides = {}, const std::string& before = "") {
   return Config::from_text(before + "[[stage]]\n" + stage, "recipe.toml", overrides).as<Recipe>();
 }
-const std::string rl = "kind = \"rl\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nreward = { kind = \"number\" }\n";
+const std::string rl =
+    "kind = \"rl\"\ngenerator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nreward = { kind = \"number\" }\n";
 std::string rl_with(const std::string& more) { return rl + more; }
 
 Json resolved(const Recipe& recipe) {
@@ -52,19 +53,24 @@ TEST(NumTrainEpochs, AreInsteadOfSteps) {
   EXPECT_EQ(keys.at("steps").as_int(), 0);
   EXPECT_EQ(keys.at("num_train_epochs").as_double(), 2.5);
   Recipe copy = recipe;
-  EXPECT_NO_THROW(Config::from_text(to_toml([&](Fields& f) { copy.fields(f); }), "resolved.toml").as<Recipe>()) << "the resolved recipe reads back";
+  EXPECT_NO_THROW(Config::from_text(to_toml([&](Fields& f) { copy.fields(f); }), "resolved.toml").as<Recipe>())
+      << "the resolved recipe reads back";
   const std::string both = error_of([] { read("kind = \"sft\"\nsteps = 10\nnum_train_epochs = 2\n"); });
   EXPECT_NE(both.find("recipe.toml:3:"), std::string::npos) << both;
   EXPECT_NE(both.find("steps = 10 and num_train_epochs = 2: give one of them"), std::string::npos) << both;
   EXPECT_NE(error_of([] { read("kind = \"sft\"\nsteps = 0\n"); }).find("steps must be positive"), std::string::npos);
   EXPECT_NE(error_of([] { read("kind = \"sft\"\nsteps = -3\n"); }).find("steps must be positive"), std::string::npos);
-  EXPECT_NE(error_of([] { read("kind = \"sft\"\nnum_train_epochs = -1\n"); }).find("num_train_epochs must be in"), std::string::npos);
+  EXPECT_NE(error_of([] { read("kind = \"sft\"\nnum_train_epochs = -1\n"); }).find("num_train_epochs must be in"),
+            std::string::npos);
 }
 
 TEST(NumTrainEpochs, MakeAsManyStepsAsTheRowsFill) {
   const std::string rows = "generator = { kind = \"arithmetic\", digits = 1, heldout = 20 }\nlimit = 70\n";
   for (const auto& [epochs, steps] : {std::pair{"1", 3}, {"2", 5}, {"0.5", 2}, {"0.01", 1}})
-    EXPECT_EQ(read("kind = \"sft\"\nbatch_size = 32\nnum_train_epochs = " + std::string(epochs) + "\n" + rows).stage[0].stage->steps(), steps)
+    EXPECT_EQ(read("kind = \"sft\"\nbatch_size = 32\nnum_train_epochs = " + std::string(epochs) + "\n" + rows)
+                  .stage[0]
+                  .stage->steps(),
+              steps)
         << epochs;
   EXPECT_EQ(read(rl_with("limit = 70\nprompts_per_step = 16\nnum_train_epochs = 2\n")).stage[0].stage->steps(), 9);
   LoopConfig config;
@@ -72,19 +78,25 @@ TEST(NumTrainEpochs, MakeAsManyStepsAsTheRowsFill) {
 }
 
 TEST(GroupsOfOne, AreRefusedWhereCompletionsAreCompared) {
-  for (const char* objective : {"objective = \"grpo\"\n", "objective = \"grpo\"\nscale_rewards = \"none\"\n",
-                                "objective = \"grpo\"\nloss_type = \"dr_grpo\"\nmax_completion_length = 8\n", "objective = \"rloo\"\n",
-                                "objective = \"maxrl\"\n", "objective = \"reinforce_plus_plus\"\nbaseline = true\n"}) {
+  for (const char* objective :
+       {"objective = \"grpo\"\n", "objective = \"grpo\"\nscale_rewards = \"none\"\n",
+        "objective = \"grpo\"\nloss_type = \"dr_grpo\"\nmax_completion_length = 8\n", "objective = \"rloo\"\n",
+        "objective = \"maxrl\"\n", "objective = \"reinforce_plus_plus\"\nbaseline = true\n"}) {
     SCOPED_TRACE(objective);
     const std::string alone = error_of([&] { read(rl_with(std::string(objective) + "num_generations = 1\n")); });
     EXPECT_NE(alone.find("recipe.toml:"), std::string::npos) << alone;
     EXPECT_NE(alone.find("num_generations = 1 it has no gradient"), std::string::npos) << alone;
-    EXPECT_NE(error_of([&] { read(rl_with(std::string(objective) + "sampling = { temperature = 0.0 }\n")); }).find("greedy"), std::string::npos);
-    EXPECT_NE(error_of([&] { read(rl_with(std::string(objective) + "sampling = { top_k = 1 }\n")); }).find("greedy"), std::string::npos);
+    EXPECT_NE(
+        error_of([&] { read(rl_with(std::string(objective) + "sampling = { temperature = 0.0 }\n")); }).find("greedy"),
+        std::string::npos);
+    EXPECT_NE(error_of([&] { read(rl_with(std::string(objective) + "sampling = { top_k = 1 }\n")); }).find("greedy"),
+              std::string::npos);
     EXPECT_EQ(error_of([&] { read(rl_with(std::string(objective) + "num_generations = 2\n")); }), "no error");
   }
   for (const char* objective : {"ppo", "reinforce_plus_plus", "rft"})
-    EXPECT_EQ(error_of([&] { read(rl_with(concat("objective = \"", objective, "\"\nnum_generations = 1\n"))); }), "no error") << objective;
+    EXPECT_EQ(error_of([&] { read(rl_with(concat("objective = \"", objective, "\"\nnum_generations = 1\n"))); }),
+              "no error")
+        << objective;
 }
 
 TEST(GroupsOfOne, TheErrorNamesTheLine) {
@@ -112,7 +124,8 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
   };
   for (const auto& [kind, objective, words] : cases) {
     SCOPED_TRACE(kind + " " + objective);
-    const std::string error = error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); });
+    const std::string error =
+        error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); });
     EXPECT_NE(error.find("recipe.toml:3:"), std::string::npos) << error;
     EXPECT_NE(error.find(words), std::string::npos) << error;
   }
@@ -123,14 +136,20 @@ TEST(ObjectivesOfAnotherStage, AreRefusedByTheLine) {
                                         {"labelled", "kto"},
                                         {"sft", "sft"},
                                         {"reward_model", "bradley_terry"}})
-    EXPECT_EQ(error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); }), "no error") << kind << objective;
+    EXPECT_EQ(error_of([&] { read(concat("kind = \"", kind, "\"\nobjective = \"", objective, "\"\n")); }), "no error")
+        << kind << objective;
 }
 
 TEST(ContradictingSettings, AreRefused) {
-  EXPECT_NE(error_of([] { read(rl_with("use_bias_correction_kl = true\n")); }).find("needs a beta above 0"), std::string::npos);
-  EXPECT_NE(error_of([] { read(rl_with("objective = \"ppo\"\nkl_coef = 0.0\nkl_ctrl = \"adaptive\"\n")); }).find("needs a kl_coef above 0"),
+  EXPECT_NE(error_of([] { read(rl_with("use_bias_correction_kl = true\n")); }).find("needs a beta above 0"),
             std::string::npos);
-  EXPECT_NE(error_of([] { read("kind = \"labelled\"\ndesirable_weight = 0.0\nundesirable_weight = 0.0\n"); }).find("both 0"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              read(rl_with("objective = \"ppo\"\nkl_coef = 0.0\nkl_ctrl = \"adaptive\"\n"));
+            }).find("needs a kl_coef above 0"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([] { read("kind = \"labelled\"\ndesirable_weight = 0.0\nundesirable_weight = 0.0\n"); }).find("both 0"),
+      std::string::npos);
 }
 
 bool warns(const Recipe& recipe, const std::string& words) {
@@ -147,7 +166,9 @@ TEST(SeldomMeantSettings, AreWarnedOf) {
                         "long replies weigh more"))
           << level << " " << type;
   for (const char* type : {"grpo", "seq-mean-token-sum"})
-    EXPECT_FALSE(warns(read(rl_with(concat("importance_sampling_level = \"sequence\"\nloss_type = \"", type, "\"\n"))), "weigh more")) << type;
+    EXPECT_FALSE(warns(read(rl_with(concat("importance_sampling_level = \"sequence\"\nloss_type = \"", type, "\"\n"))),
+                       "weigh more"))
+        << type;
   EXPECT_FALSE(warns(read(rl), "weigh more"));
   EXPECT_FALSE(warns(read(rl_with("objective = \"rloo\"\n")), "weigh more"));
   EXPECT_TRUE(warns(read(rl_with("epsilon = 0.0\n")), "epsilon is 0"));
@@ -160,10 +181,12 @@ TEST(SampledDistribution, WhereItIsNotTheLearnersTheCorrectionIsOnAndTheResolved
   const auto mode = [](const std::string& more, const std::string& before = "") {
     return resolved(read(rl_with(more), {}, before)).at("importance_sampling_mode").as_string();
   };
-  for (const char* setting : {"top_p = 0.9", "top_k = 40", "min_p = 0.1", "min_tokens = 2", "repetition_penalty = 1.1", "presence_penalty = 0.5",
-                              "frequency_penalty = -0.5", "logit_bias = [ { id = 3, bias = 1.0 } ]"}) {
+  for (const char* setting :
+       {"top_p = 0.9", "top_k = 40", "min_p = 0.1", "min_tokens = 2", "repetition_penalty = 1.1",
+        "presence_penalty = 0.5", "frequency_penalty = -0.5", "logit_bias = [ { id = 3, bias = 1.0 } ]"}) {
     for (const char* objective : {"grpo", "ppo", "rloo", "maxrl", "reinforce_plus_plus"})
-      EXPECT_EQ(mode(concat("objective = \"", objective, "\"\nsampling = { ", setting, " }\n")), "token_truncate") << setting << " " << objective;
+      EXPECT_EQ(mode(concat("objective = \"", objective, "\"\nsampling = { ", setting, " }\n")), "token_truncate")
+          << setting << " " << objective;
     const Recipe off = read(rl_with(concat("importance_sampling_mode = \"none\"\nsampling = { ", setting, " }\n")));
     EXPECT_EQ(resolved(off).at("importance_sampling_mode").as_string(), "none");
     EXPECT_TRUE(warns(off, "importance_sampling_mode = none")) << setting;
@@ -172,8 +195,9 @@ TEST(SampledDistribution, WhereItIsNotTheLearnersTheCorrectionIsOnAndTheResolved
   EXPECT_EQ(mode("max_staleness = 1\n"), "token_truncate");
   EXPECT_EQ(mode("", "[rollout]\nquantization = \"int8\"\n"), "token_truncate");
   EXPECT_EQ(mode("sampling = { top_p = 0.9 }\nimportance_sampling_mode = \"sequence_mask\"\n"), "sequence_mask");
-  for (const char* same : {"", "sampling = { temperature = 0.6, max_tokens = 9, stop = [\"x\"], ignore_eos = true, top_p = 1.0 }\n",
-                           "sampling = { logit_bias = [ { id = 3, bias = 0.0 } ] }\n"})
+  for (const char* same :
+       {"", "sampling = { temperature = 0.6, max_tokens = 9, stop = [\"x\"], ignore_eos = true, top_p = 1.0 }\n",
+        "sampling = { logit_bias = [ { id = 3, bias = 0.0 } ] }\n"})
     EXPECT_EQ(mode(same), "auto") << same;
 }
 

@@ -22,8 +22,8 @@ TEST(PageTest, ThePolicyNamesItsOneScriptAndItsOneStyle) {
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body, index_page());
   EXPECT_EQ(reply.content_type, "text/html; charset=utf-8");
-  const auto policy =
-      std::find_if(reply.headers.begin(), reply.headers.end(), [](const auto& header) { return header.first == "Content-Security-Policy"; });
+  const auto policy = std::find_if(reply.headers.begin(), reply.headers.end(),
+                                   [](const auto& header) { return header.first == "Content-Security-Policy"; });
   ASSERT_NE(policy, reply.headers.end());
   EXPECT_TRUE(policy->second.starts_with("default-src 'none'; script-src 'sha256-")) << policy->second;
   EXPECT_EQ(policy->second.find("unsafe"), std::string::npos);

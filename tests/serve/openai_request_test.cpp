@@ -9,10 +9,13 @@ namespace {
 
 class ServeRequestTest : public ::testing::Test {
  protected:
-  ServeRequest completion(const std::string& body) const { return parse_completion(parse_json(body, "body"), model.served()); }
+  ServeRequest completion(const std::string& body) const {
+    return parse_completion(parse_json(body, "body"), model.served());
+  }
   ServeRequest chat(const std::string& body) const { return parse_chat(parse_json(body, "body"), model.served()); }
   // Turned down, naming the member, with words of the message.
-  void expect_refused(bool is_chat, const std::string& body, const std::string& param, const std::string& words, int status = 400) const {
+  void expect_refused(bool is_chat, const std::string& body, const std::string& param, const std::string& words,
+                      int status = 400) const {
     try {
       is_chat ? chat(body) : completion(body);
       ADD_FAILURE() << body << " was taken";
@@ -39,7 +42,8 @@ TEST_F(ServeRequestTest, ACompletionHasOpenAIsDefaults) {
 }
 
 TEST_F(ServeRequestTest, EveryMemberArrives) {
-  const ServeRequest request = completion(R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,
+  const ServeRequest request = completion(
+      R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,
       "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": true,
       "seed": 9, "stop": ["a", "b"], "stop_token_ids": [4], "logit_bias": {"5": -100, "6": 1.5}, "logprobs": 2, "echo": true, "stream": true,
       "stream_options": {"include_usage": true}, "best_of": 3, "suffix": null, "user": "me", "return_token_ids": true})");
@@ -115,14 +119,17 @@ TEST_F(ServeRequestTest, WhatIsWrongIsNamed) {
 }
 
 TEST_F(ServeRequestTest, APromptCanBeScoredWithoutAReply) {
-  const ServeRequest request = completion(concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));
+  const ServeRequest request = completion(
+      concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));
   EXPECT_EQ(request.requests(0)[0].sampling.max_tokens, 0);
   EXPECT_TRUE(request.requests(0)[0].prompt_logprobs);
-  expect_refused(false, concat("{\"prompt\": \"", std::string(513, 'x'), R"(", "max_tokens": 0, "echo": true})"), "prompt", "513 tokens");
+  expect_refused(false, concat("{\"prompt\": \"", std::string(513, 'x'), R"(", "max_tokens": 0, "echo": true})"),
+                 "prompt", "513 tokens");
 }
 
 TEST_F(ServeRequestTest, AChatIsRenderedByTheModelsFormat) {
-  const ServeRequest request = chat(R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})");
+  const ServeRequest request =
+      chat(R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})");
   std::vector<int32_t> expected{256};
   for (const char c : std::string("user\nhi")) expected.push_back(c);
   for (const int32_t id : {257, int32_t{'\n'}, 256}) expected.push_back(id);
@@ -131,7 +138,8 @@ TEST_F(ServeRequestTest, AChatIsRenderedByTheModelsFormat) {
   EXPECT_EQ(request.sampling.max_tokens, 512 - static_cast<int64_t>(expected.size()));
   EXPECT_EQ(request.sampling.stop_ids, std::vector<int64_t>{257});
   EXPECT_EQ(request.top_logprobs, 3);
-  const ServeRequest parts = chat(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}],
+  const ServeRequest parts = chat(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}],
                                       "max_completion_tokens": 5, "tools": [], "response_format": {"type": "text"}})");
   EXPECT_EQ(parts.prompts[0].ids, expected);
   EXPECT_EQ(parts.sampling.max_tokens, 5);
@@ -141,8 +149,10 @@ TEST_F(ServeRequestTest, ChatsThatCannotBe) {
   expect_refused(true, "{}", "messages", "missing");
   expect_refused(true, R"({"messages": []})", "messages", "empty");
   expect_refused(true, R"({"messages": "hi"})", "messages", "must be a list");
-  expect_refused(true, R"({"messages": [{"role": "king", "content": "hi"}]})", "messages", "messages[0].role is 'king'");
-  expect_refused(true, R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages", "messages[0].content: only parts");
+  expect_refused(true, R"({"messages": [{"role": "king", "content": "hi"}]})", "messages",
+                 "messages[0].role is 'king'");
+  expect_refused(true, R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", "messages",
+                 "messages[0].content: only parts");
   const std::string said = R"({"messages": [{"role": "user", "content": "a"}], )";
   expect_refused(true, said + R"("top_logprobs": 2})", "top_logprobs", "logprobs = true");
   expect_refused(true, said + R"("tools": [{}]})", "tools", "not called");

@@ -1,4 +1,5 @@
-// Clients that do what they should not, or can do no better: each is told, or dropped, in time; the next one is served, and nothing stays taken.
+// Clients that do what they should not, or can do no better: each is told, or dropped, in time; the next one is served,
+// and nothing stays taken.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -23,8 +24,9 @@ class ServerClientsTest : public test::ServerFixture {
   }
   // A reply that takes a while, and of which much is to be sent.
   static std::string long_request(const char* more = "") {
-    return post_request("/v1/completions",
-                        concat(R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "logprobs": 20, "stream": true)", more, "}"));
+    return post_request(
+        "/v1/completions",
+        concat(R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "logprobs": 20, "stream": true)", more, "}"));
   }
 };
 
@@ -35,7 +37,8 @@ struct BadBytes {
 };
 
 std::vector<BadBytes> bad_bytes() {
-  const std::string host = "Host: localhost\r\n", post = "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n" + host,
+  const std::string host = "Host: localhost\r\n",
+                    post = "POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n" + host,
                     chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
   const std::string zero(1, '\0');
   return {
@@ -50,8 +53,12 @@ std::vector<BadBytes> bad_bytes() {
       {"a length that does not fit", post + "Content-Length: 99999999999999999999999\r\n\r\n", {400}},
       {"a length that no body has", post + "Content-Length: 9223372036854775807\r\n\r\n", {413}},
       {"two lengths", post + "Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}", {400}},
-      {"a length and chunks", post + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", {400}},
-      {"chunks and a length", post + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n", {400}},
+      {"a length and chunks",
+       post + "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+       {400}},
+      {"chunks and a length",
+       post + "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+       {400}},
       {"a header of a thousand lines",
        post +
            [] {
@@ -72,7 +79,9 @@ std::vector<BadBytes> bad_bytes() {
       {"a header without a name", "GET /health HTTP/1.1\r\n" + host + ": 1\r\n\r\n", {400}},
       {"another version", "GET /health HTTP/3.0\r\n" + host + "\r\n", {400}},
       {"the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400}},
-      {"a greeting of TLS", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(500, '\x7f'), {400}},
+      {"a greeting of TLS",
+       std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11) + std::string(500, '\x7f'),
+       {400}},
       {"an unknown method", "BREW /v1/completions HTTP/1.1\r\n" + host + "\r\n", {405}},
       {"a path with dots", "GET /../../etc/passwd HTTP/1.1\r\n" + host + "\r\n", {404}},
       {"a target that is an address", "GET http://example.com/ HTTP/1.1\r\n" + host + "\r\n", {404}},
@@ -146,7 +155,9 @@ TEST_F(ServerClientsTest, BadJsonIsToldWhatIsWrong) {
 TEST_F(ServerClientsTest, AZeroCharacterIsACharacter) {
   start();
   const Json choice =
-      post("/v1/completions", R"({"prompt": "a\u0000b", "max_tokens": 0, "echo": true, "return_token_ids": true})").at("choices").as_array()[0];
+      post("/v1/completions", R"({"prompt": "a\u0000b", "max_tokens": 0, "echo": true, "return_token_ids": true})")
+          .at("choices")
+          .as_array()[0];
   EXPECT_EQ(choice.at("prompt_token_ids").dump(), "[97, 0, 98]");
   EXPECT_EQ(choice.at("text").as_string(), std::string("a\0b", 3));
   expect_served();
@@ -157,7 +168,9 @@ TEST_F(ServerClientsTest, SlowWritersDoNotKeepTheirPlaces) {
   start({.http = {.max_connections = 210, .request_timeout = 1, .body_timeout = 1}});
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 200; ++i) slow.push_back(std::make_unique<HttpClient>(server->port()));
-  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n",
+  const std::string head =
+                        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                        "application/json\r\nContent-Length: 1000\r\n",
                     body = head + "\r\n{\"prompt\": \"";
   const auto began = std::chrono::steady_clock::now();
   size_t left = slow.size();
@@ -181,7 +194,9 @@ TEST_F(ServerClientsTest, WhoStopsReadingLosesItsPlace) {
     clients.push_back(std::make_unique<HttpClient>(server->port(), 4096));
     clients.back()->send(long_request(R"(, "n": 8)"));
   }
-  EXPECT_TRUE(soon([&] { return metric("hone_jobs_cancelled_total") == 8; }));  // the cancelled ones had more to say than what fits in between
+  EXPECT_TRUE(soon([&] {
+    return metric("hone_jobs_cancelled_total") == 8;
+  }));  // the cancelled ones had more to say than what fits in between
   clients.clear();
   expect_served();
 }

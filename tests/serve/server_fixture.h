@@ -46,13 +46,15 @@ class ServerFixture : public ::testing::Test {
     EXPECT_NE(at, std::string::npos) << name << " is not in " << text;
     return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
-  // Whether all that clients took is given back, sooner or later: no reply, no room in the cache, no connection but the one that asks.
+  // Whether all that clients took is given back, sooner or later: no reply, no room in the cache, no connection but the
+  // one that asks.
   bool all_is_free() const {
     HttpClient asking(server->port());
     return soon([&] {
       const std::string text = asking.get("/metrics").body;
-      return std::ranges::all_of(std::array{"\nhone_replies 0\n", "\nhone_kv_cache_held_tokens 0\n", "\nhone_connections 1\n"},
-                                 [&](const char* fact) { return text.find(fact) != std::string::npos; });
+      return std::ranges::all_of(
+          std::array{"\nhone_replies 0\n", "\nhone_kv_cache_held_tokens 0\n", "\nhone_connections 1\n"},
+          [&](const char* fact) { return text.find(fact) != std::string::npos; });
     });
   }
   std::vector<Reply> replies_to(Request request) {

@@ -1,4 +1,5 @@
-// The server on a real socket: what it answers equals what the engine says, and whatever a client does, the next one is served.
+// The server on a real socket: what it answers equals what the engine says, and whatever a client does, the next one is
+// served.
 #include "serve/server.h"
 
 #include <gtest/gtest.h>
@@ -21,14 +22,16 @@ class ServerTest : public test::ServerFixture {};
 std::string sent(const std::string& text) { return parse_json(Json(text).dump(), "").as_string(); }
 
 TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
-  const std::vector<Reply> expected = replies_to({.prompt = test::byte_ids("abc"),
-                                                  .n = 2,
-                                                  .id = 0,
-                                                  .sampling = {.temperature = 0.8, .max_tokens = 12, .seed = 4, .stop = {}, .stop_ids = {}},
-                                                  .top_logprobs = 2,
-                                                  .prompt_logprobs = true});
+  const std::vector<Reply> expected =
+      replies_to({.prompt = test::byte_ids("abc"),
+                  .n = 2,
+                  .id = 0,
+                  .sampling = {.temperature = 0.8, .max_tokens = 12, .seed = 4, .stop = {}, .stop_ids = {}},
+                  .top_logprobs = 2,
+                  .prompt_logprobs = true});
   start();
-  const Json answer = post("/v1/completions", R"({"model": "tiny", "prompt": "abc", "n": 2, "max_tokens": 12, "temperature": 0.8, "seed": 4,
+  const Json answer = post(
+      "/v1/completions", R"({"model": "tiny", "prompt": "abc", "n": 2, "max_tokens": 12, "temperature": 0.8, "seed": 4,
       "logprobs": 2, "echo": true, "return_token_ids": true})");
   EXPECT_EQ(answer.at("object").as_string(), "text_completion");
   EXPECT_EQ(answer.at("model").as_string(), "tiny");
@@ -54,15 +57,19 @@ TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
     }
     EXPECT_EQ(choices[i].at("logprobs").at("text_offset").as_array()[3].as_int(), 3);
   }
-  EXPECT_EQ(answer.at("usage").dump(), concat("{\"prompt_tokens\": 3, \"completion_tokens\": ", written, ", \"total_tokens\": ", 3 + written, "}"));
+  EXPECT_EQ(answer.at("usage").dump(), concat("{\"prompt_tokens\": 3, \"completion_tokens\": ", written,
+                                              ", \"total_tokens\": ", 3 + written, "}"));
 }
 
 TEST_F(ServerTest, AChatIsTheEnginesBitForBit) {
   const std::vector<int32_t> prompt = model.chat.encode(model.tokenizer, {{"user", "hi", {}}}, true).ids;
-  const Reply expected =
-      replies_to({.prompt = prompt, .id = 0, .sampling = {.max_tokens = 10, .seed = 6, .stop = {}, .stop_ids = {257}}, .top_logprobs = 3})[0];
+  const Reply expected = replies_to({.prompt = prompt,
+                                     .id = 0,
+                                     .sampling = {.max_tokens = 10, .seed = 6, .stop = {}, .stop_ids = {257}},
+                                     .top_logprobs = 3})[0];
   start();
-  const std::string body = R"("messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "seed": 6, "logprobs": true, "top_logprobs": 3})";
+  const std::string body =
+      R"("messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "seed": 6, "logprobs": true, "top_logprobs": 3})";
   const Json answer = post("/v1/chat/completions", "{" + body);
   EXPECT_EQ(answer.at("object").as_string(), "chat.completion");
   const Json& choice = answer.at("choices").as_array()[0];
@@ -76,10 +83,12 @@ TEST_F(ServerTest, AChatIsTheEnginesBitForBit) {
     if (expected.ids[t] < 256) {
       EXPECT_EQ(content[t].at("bytes").dump(), concat("[", expected.ids[t], "]"));
     }
-    EXPECT_EQ(static_cast<float>(content[t].at("top_logprobs").as_array()[2].at("logprob").as_double()), expected.top_logprobs[t][2].logp);
+    EXPECT_EQ(static_cast<float>(content[t].at("top_logprobs").as_array()[2].at("logprob").as_double()),
+              expected.top_logprobs[t][2].logp);
   }
 
-  const std::vector<Json> stream = events("/v1/chat/completions", R"({"stream": true, "stream_options": {"include_usage": true}, )" + body);
+  const std::vector<Json> stream =
+      events("/v1/chat/completions", R"({"stream": true, "stream_options": {"include_usage": true}, )" + body);
   std::string text;
   JsonArray streamed;
   for (const Json& event : stream) {
@@ -92,13 +101,15 @@ TEST_F(ServerTest, AChatIsTheEnginesBitForBit) {
   EXPECT_EQ(text, sent(expected.text));
   EXPECT_EQ(Json(streamed), Json(content));
   EXPECT_EQ(stream.front().at("choices").as_array()[0].at("delta").at("role").as_string(), "assistant");
-  EXPECT_EQ(stream[stream.size() - 2].at("choices").as_array()[0].at("finish_reason").as_string(), expected.finish_reason);
+  EXPECT_EQ(stream[stream.size() - 2].at("choices").as_array()[0].at("finish_reason").as_string(),
+            expected.finish_reason);
   EXPECT_EQ(stream.back().at("usage"), answer.at("usage"));
 }
 
 TEST_F(ServerTest, AStreamJoinsToTheWholeAnswer) {
   start();
-  const std::string body = R"("prompt": ["abc", "def"], "n": 2, "max_tokens": 30, "seed": 4, "logprobs": 1, "echo": true, "stop": ["zz"]})";
+  const std::string body =
+      R"("prompt": ["abc", "def"], "n": 2, "max_tokens": 30, "seed": 4, "logprobs": 1, "echo": true, "stop": ["zz"]})";
   const JsonArray whole = post("/v1/completions", "{" + body).at("choices").as_array();
   std::vector<std::string> texts(4);
   std::vector<JsonArray> logp(4), offsets(4);
@@ -122,7 +133,9 @@ TEST_F(ServerTest, AStreamJoinsToTheWholeAnswer) {
 TEST_F(ServerTest, PromptsCanBeScoredWithoutAReply) {
   start();
   const Json choice =
-      post("/v1/completions", R"({"prompt": [97, 98, 99], "max_tokens": 0, "echo": true, "logprobs": 1})").at("choices").as_array()[0];
+      post("/v1/completions", R"({"prompt": [97, 98, 99], "max_tokens": 0, "echo": true, "logprobs": 1})")
+          .at("choices")
+          .as_array()[0];
   EXPECT_EQ(choice.at("text").as_string(), "abc");
   EXPECT_EQ(choice.at("logprobs").at("tokens").dump(), R"(["a", "b", "c"])");
   EXPECT_EQ(choice.at("logprobs").at("token_logprobs").as_array().size(), 3u);
@@ -131,7 +144,11 @@ TEST_F(ServerTest, PromptsCanBeScoredWithoutAReply) {
 TEST_F(ServerTest, TheSameSeedTheSameAnswerAndOtherwiseAnother) {
   start();
   const auto text = [&](const char* more) {
-    return post("/v1/completions", concat(R"({"prompt": "a", "max_tokens": 30)", more, "}")).at("choices").as_array()[0].at("text").as_string();
+    return post("/v1/completions", concat(R"({"prompt": "a", "max_tokens": 30)", more, "}"))
+        .at("choices")
+        .as_array()[0]
+        .at("text")
+        .as_string();
   };
   EXPECT_EQ(text(", \"seed\": 3"), text(", \"seed\": 3"));
   EXPECT_NE(text(", \"seed\": 3"), text(", \"seed\": 4"));
@@ -157,8 +174,10 @@ TEST_F(ServerTest, BadRequestsAreToldWhatIsWrong) {
   const Json error = post("/v1/completions", R"({"prompt": "a", "n": -1})", 400).at("error");
   EXPECT_EQ(error.at("param").as_string(), "n");
   EXPECT_EQ(error.at("type").as_string(), "invalid_request_error");
-  EXPECT_NE(post("/v1/completions", "{\"prompt\": ", 400).at("error").at("message").as_string().find("body"), std::string::npos);
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "model": "b"})", 404).at("error").at("code").as_string(), "model_not_found");
+  EXPECT_NE(post("/v1/completions", "{\"prompt\": ", 400).at("error").at("message").as_string().find("body"),
+            std::string::npos);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "model": "b"})", 404).at("error").at("code").as_string(),
+            "model_not_found");
   post("/v1/completions", std::string(300, '['), 400);
   post("/v1/completions", "", 400);
   post("/v1/completions", "\xFF\xFE", 400);
@@ -172,7 +191,9 @@ TEST_F(ServerTest, AKeyIsNeededWhereThereAreKeys) {
   ServerConfig config;
   config.api_key_file = file.string();
   start(config);
-  const auto status = [&](const std::string& path, const std::string& header = "") { return HttpClient(server->port()).get(path, header).status; };
+  const auto status = [&](const std::string& path, const std::string& header = "") {
+    return HttpClient(server->port()).get(path, header).status;
+  };
   EXPECT_EQ(status("/v1/models"), 401);
   EXPECT_EQ(status("/v1/models", "Authorization: Bearer secre\r\n"), 401);
   EXPECT_EQ(status("/metrics"), 401);
@@ -214,7 +235,8 @@ TEST_F(ServerTest, AFullServerSaysWhenToComeAgain) {
   EXPECT_EQ(full.status, 429);
   EXPECT_GE(std::stoi(full.headers.at("retry-after")), 1);
   EXPECT_EQ(parse_json(full.body, "").at("error").at("type").as_string(), "rate_limit_error");
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "n": 41})", 400).at("error").at("param").as_string(), "n");  // never
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "n": 41})", 400).at("error").at("param").as_string(),
+            "n");  // never
   first.close();
   ASSERT_TRUE(soon([&] { return metric("hone_replies") == 0; }));
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})").at("choices").as_array().size(), 1u);
@@ -223,7 +245,8 @@ TEST_F(ServerTest, AFullServerSaysWhenToComeAgain) {
 TEST_F(ServerTest, DrainingFinishesWhatIsUnderWay) {
   start();
   HttpClient client(server->port());
-  client.send(post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true})"));
+  client.send(
+      post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 300, "ignore_eos": true, "stream": true})"));
   ASSERT_TRUE(client.read_until("data: "));
   EXPECT_TRUE(server->drain(60));
   EXPECT_TRUE(client.answer().body.ends_with("data: [DONE]\n\n"));
@@ -233,7 +256,8 @@ TEST_F(ServerTest, DrainingFinishesWhatIsUnderWay) {
 TEST_F(ServerTest, EndsWithRequestsUnderWay) {
   start();
   HttpClient client(server->port());
-  client.send(post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 100, "stream": true})"));
+  client.send(post_request("/v1/completions",
+                           R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 100, "stream": true})"));
   ASSERT_TRUE(client.read_until("data: "));
   server.reset();
   while (!client.read().empty()) {}
@@ -243,7 +267,8 @@ TEST_F(ServerTest, HundredsAtOnceGetWhatOneAloneGets) {
   start();
   constexpr int count = 300;
   const auto body = [](int i) {
-    return concat(R"({"prompt": "p)", i % 10, R"(", "max_tokens": 8, "seed": )", i % 10, ", \"stream\": ", i % 3 == 0 ? "true" : "false", "}");
+    return concat(R"({"prompt": "p)", i % 10, R"(", "max_tokens": 8, "seed": )", i % 10,
+                  ", \"stream\": ", i % 3 == 0 ? "true" : "false", "}");
   };
   std::vector<std::string> alone;
   for (int i = 0; i < 10; ++i)

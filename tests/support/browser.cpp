@@ -18,7 +18,8 @@ std::optional<std::string> Browser::program() {
 
 Browser::Browser(const std::string& program, const std::string& url) {
   int commands[2], answers[2];
-  if (::pipe2(commands, O_CLOEXEC) != 0 || ::pipe2(answers, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
+  if (::pipe2(commands, O_CLOEXEC) != 0 || ::pipe2(answers, O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot make a pipe");
   std::vector<std::string> words{program,
                                  "--headless",
                                  "--no-sandbox",
@@ -34,7 +35,8 @@ Browser::Browser(const std::string& program, const std::string& url) {
   if (pid_ < 0) throw std::runtime_error("cannot fork");
   if (pid_ == 0) {
     ::setpgid(0, 0);
-    const int silence = ::open("/dev/null", O_RDWR), in = ::fcntl(commands[0], F_DUPFD, 10), out = ::fcntl(answers[1], F_DUPFD, 10);
+    const int silence = ::open("/dev/null", O_RDWR), in = ::fcntl(commands[0], F_DUPFD, 10),
+              out = ::fcntl(answers[1], F_DUPFD, 10);
     for (const int fd : {0, 1, 2}) ::dup2(silence, fd);
     ::dup2(in, 3);  // where Chromium reads, and 4 where it writes
     ::dup2(out, 4);
@@ -45,10 +47,13 @@ Browser::Browser(const std::string& program, const std::string& url) {
   ::close(commands[0]), ::close(answers[1]);
   to_ = commands[1], from_ = answers[0];
   const Json target = call("Target.createTarget", JsonObject{{"url", "about:blank"}});
-  session_ = call("Target.attachToTarget", JsonObject{{"targetId", target.at("targetId")}, {"flatten", true}}).at("sessionId").as_string();
+  session_ = call("Target.attachToTarget", JsonObject{{"targetId", target.at("targetId")}, {"flatten", true}})
+                 .at("sessionId")
+                 .as_string();
   for (const char* domain : {"Log.enable", "Runtime.enable", "Page.enable"}) call(domain, JsonObject{});
   call("Page.navigate", JsonObject{{"url", url}});
-  if (!soon([&] { return evaluate("document.readyState === 'complete' && location.href !== 'about:blank'").as_bool(); }))
+  if (!soon(
+          [&] { return evaluate("document.readyState === 'complete' && location.href !== 'about:blank'").as_bool(); }))
     throw std::runtime_error("the browser does not open " + url);
 }
 
@@ -79,11 +84,13 @@ Json Browser::call(const std::string& method, const Json& parameters) {
   Json message = JsonObject{{"id", id}, {"method", method}, {"params", parameters}};
   if (!session_.empty()) message.set("sessionId", session_);
   const std::string text = message.dump();
-  if (::write(to_, text.c_str(), text.size() + 1) != static_cast<ssize_t>(text.size() + 1)) throw std::runtime_error("the browser has gone");
+  if (::write(to_, text.c_str(), text.size() + 1) != static_cast<ssize_t>(text.size() + 1))
+    throw std::runtime_error("the browser has gone");
   for (;;) {
     const Json answer = parse_json(receive(), "the browser");
     if (const Json* event = answer.find("method")) {
-      if (event->as_string() == "Log.entryAdded" || event->as_string() == "Runtime.exceptionThrown") complaints_.push_back(answer.dump());
+      if (event->as_string() == "Log.entryAdded" || event->as_string() == "Runtime.exceptionThrown")
+        complaints_.push_back(answer.dump());
       continue;
     }
     if (answer.at("id").as_int() != id) continue;
@@ -93,8 +100,10 @@ Json Browser::call(const std::string& method, const Json& parameters) {
 }
 
 Json Browser::evaluate(const std::string& javascript) {
-  const Json answer = call("Runtime.evaluate", JsonObject{{"expression", javascript}, {"returnByValue", true}, {"awaitPromise", true}});
-  if (const Json* problem = answer.find("exceptionDetails")) throw std::runtime_error(javascript + ": " + problem->dump());
+  const Json answer =
+      call("Runtime.evaluate", JsonObject{{"expression", javascript}, {"returnByValue", true}, {"awaitPromise", true}});
+  if (const Json* problem = answer.find("exceptionDetails"))
+    throw std::runtime_error(javascript + ": " + problem->dump());
   const Json* value = answer.at("result").find("value");
   return value ? *value : Json();
 }
@@ -103,8 +112,11 @@ void Browser::mouse(const std::string& type, const std::string& selector) {
   const Json at = evaluate("(() => { const found = document.querySelector(" + Json(selector).dump() +
                            "); found.scrollIntoView({block: 'center'}); const box = found.getClientRects()[0]; "
                            "return {x: box.x + box.width / 2, y: box.y + box.height / 2}; })()");
-  call("Input.dispatchMouseEvent",
-       JsonObject{{"type", type}, {"x", at.at("x")}, {"y", at.at("y")}, {"button", type == "mouseMoved" ? "none" : "left"}, {"clickCount", 1}});
+  call("Input.dispatchMouseEvent", JsonObject{{"type", type},
+                                              {"x", at.at("x")},
+                                              {"y", at.at("y")},
+                                              {"button", type == "mouseMoved" ? "none" : "left"},
+                                              {"clickCount", 1}});
 }
 
 void Browser::point_at(const std::string& selector) { mouse("mouseMoved", selector); }

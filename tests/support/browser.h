@@ -1,5 +1,6 @@
 #pragma once
-// A headless Chromium, driven by its DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) over two pipes.
+// A headless Chromium, driven by its DevTools protocol (https://chromedevtools.github.io/devtools-protocol/) over two
+// pipes.
 #include <sys/types.h>
 
 #include <optional>

@@ -110,8 +110,8 @@ HttpAnswer HttpClient::answer() {
 }
 
 std::string post_request(const std::string& path, const std::string& body, const std::string& more_headers) {
-  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\n" + more_headers + "\r\n" + body;
+  return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(body.size()) + "\r\n" + more_headers + "\r\n" + body;
 }
 
 HttpAnswer HttpClient::post(const std::string& path, const std::string& body, const std::string& more_headers) {

@@ -17,8 +17,12 @@ namespace {
 struct Connection {
   int socket;
   SSL* tls;
-  long read(char* data, size_t size) { return tls ? SSL_read(tls, data, static_cast<int>(size)) : ::recv(socket, data, size, 0); }
-  long write(const char* data, size_t size) { return tls ? SSL_write(tls, data, static_cast<int>(size)) : ::send(socket, data, size, MSG_NOSIGNAL); }
+  long read(char* data, size_t size) {
+    return tls ? SSL_read(tls, data, static_cast<int>(size)) : ::recv(socket, data, size, 0);
+  }
+  long write(const char* data, size_t size) {
+    return tls ? SSL_write(tls, data, static_cast<int>(size)) : ::send(socket, data, size, MSG_NOSIGNAL);
+  }
 };
 
 size_t content_length(const std::string& head) {
@@ -29,7 +33,8 @@ size_t content_length(const std::string& head) {
 }  // namespace
 
 std::string http_response(const std::string& body, int status, const std::string& more_headers) {
-  return "HTTP/1.1 " + std::to_string(status) + " Said\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
+  return "HTTP/1.1 " + std::to_string(status) +
+         " Said\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n" +
          more_headers + "\r\n" + body;
 }
 
@@ -40,8 +45,8 @@ HttpServer::HttpServer(Handler handler, const std::string& tls_host) : handler_(
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  if (listener_ < 0 || ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || ::listen(listener_, 64) != 0 ||
-      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+  if (listener_ < 0 || ::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(listener_, 64) != 0 || ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
     throw std::runtime_error("cannot listen on 127.0.0.1");
   port_ = ntohs(address.sin_port);
   acceptor_ = std::thread([this] { serve(); });

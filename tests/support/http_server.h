@@ -22,7 +22,8 @@ class HttpServer {
  public:
   // Called on the connection's own thread; the connection is closed once its bytes are sent.
   using Handler = std::function<std::string(const ReceivedRequest&)>;
-  // On a free port of 127.0.0.1. With tls it has a certificate of its own making for the given host ("localhost", say), which nobody vouches for.
+  // On a free port of 127.0.0.1. With tls it has a certificate of its own making for the given host ("localhost", say),
+  // which nobody vouches for.
   explicit HttpServer(Handler handler, const std::string& tls_host = "");
   ~HttpServer();
   std::string url(const std::string& host = "127.0.0.1", const std::string& path = "/reward") const;

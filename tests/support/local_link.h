@@ -1,5 +1,6 @@
 #pragma once
-// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" once a test asks for it.
+// A link between two threads of one process, in the place of one between GPUs. It joins device_links() as "local" once
+// a test asks for it.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -24,7 +25,8 @@ enum class LinkFault : uint8_t {
   loses,   // nothing arrives, and who sent takes it for done
 };
 
-// What goes wrong; how many sides tried to open, and did; how many tensors have arrived; how many sides are waiting for the other.
+// What goes wrong; how many sides tried to open, and did; how many tensors have arrived; how many sides are waiting for
+// the other.
 struct LocalLinks {
   static inline std::atomic<LinkFault> fault = LinkFault::none;
   static inline std::atomic<int> tried = 0, opened = 0, arrived = 0, waiting = 0;
@@ -56,7 +58,9 @@ class LocalLink final : public DeviceLink {
   void receive(Context&, Tensor x, const Patience&) override { awaited_.push_back(x); }
   void finish(Context&, const Patience& patience) override {
     std::unique_lock lock(wire_->mutex);
-    wait(lock, patience, [&] { return LocalLinks::fault != LinkFault::stalls && (LocalLinks::fault != LinkFault::loses || awaited_.empty()); });
+    wait(lock, patience, [&] {
+      return LocalLinks::fault != LinkFault::stalls && (LocalLinks::fault != LinkFault::loses || awaited_.empty());
+    });
     for (const Tensor& x : std::exchange(awaited_, {})) {
       auto& come = wire_->to[rank_];
       wait(lock, patience, [&] { return !come.empty(); });
@@ -100,12 +104,13 @@ class LocalLink final : public DeviceLink {
 
 inline void LocalLinks::join_registry() {
   static std::atomic<int> next_id = 0;
-  static const bool added =
-      device_links().add("local", {.serves = [](const Device& device) { return device.kind() == DeviceKind::cpu; },
-                                   .new_id = [] { return std::to_string(next_id++); },
-                                   .open = [](Device&, const std::string& id, int rank, const Patience& patience) -> std::unique_ptr<DeviceLink> {
-                                     return std::make_unique<LocalLink>(id, rank, patience);
-                                   }});
+  static const bool added = device_links().add(
+      "local",
+      {.serves = [](const Device& device) { return device.kind() == DeviceKind::cpu; },
+       .new_id = [] { return std::to_string(next_id++); },
+       .open = [](Device&, const std::string& id, int rank, const Patience& patience) -> std::unique_ptr<DeviceLink> {
+         return std::make_unique<LocalLink>(id, rank, patience);
+       }});
   static_cast<void>(added);
 }
 

@@ -8,7 +8,8 @@
 namespace hone::test {
 
 void Network::ip(const std::string& words) {
-  if (std::system(("ip " + words + " > /dev/null 2>&1").c_str()) != 0) throw std::runtime_error("ip " + words + " has failed");
+  if (std::system(("ip " + words + " > /dev/null 2>&1").c_str()) != 0)
+    throw std::runtime_error("ip " + words + " has failed");
 }
 
 bool Network::allowed() {
@@ -40,7 +41,8 @@ Network::Network() : name_("hone" + std::to_string(::getpid())) {
   }
 }
 
-// The cable first: with its namespace it would go later, in the kernel's own time, and the next one of this name could not be laid.
+// The cable first: with its namespace it would go later, in the kernel's own time, and the next one of this name could
+// not be laid.
 Network::~Network() {
   [[maybe_unused]] int ignored = std::system(("ip link del " + name_ + "a 2> /dev/null").c_str());
   ignored = std::system(("ip netns del " + name_ + " 2> /dev/null").c_str());

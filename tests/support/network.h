@@ -1,5 +1,6 @@
 #pragma once
-// A network of its own, joined to this machine's by a cable that a test can pull: what is sent then is lost, and neither side is told.
+// A network of its own, joined to this machine's by a cable that a test can pull: what is sent then is lost, and
+// neither side is told.
 #include <string>
 #include <vector>
 

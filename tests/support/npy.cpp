@@ -23,7 +23,8 @@ std::vector<double> widened(const std::string& bytes, size_t at, size_t count, W
   return out;
 }
 
-// The text between `key` and the next `end` in the header, "{'descr': '<f4', 'fortran_order': False, 'shape': (8, 128), }".
+// The text between `key` and the next `end` in the header, "{'descr': '<f4', 'fortran_order': False, 'shape': (8, 128),
+// }".
 std::string field(const std::string& header, const std::string& key, char end) {
   const size_t at = header.find(key);
   if (at == std::string::npos) throw std::runtime_error("npy: no " + key);
@@ -40,11 +41,13 @@ NpyArray read_npy(const std::filesystem::path& path) {
     throw std::runtime_error(path.string() + " is not a version 1 .npy file");
   const size_t data = 10u + static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
   const std::string header = bytes.substr(10, data - 10), type = field(header, "'descr': '", '\'');
-  if (header.find("'fortran_order': False") == std::string::npos) throw std::runtime_error(path.string() + " is in Fortran order");
+  if (header.find("'fortran_order': False") == std::string::npos)
+    throw std::runtime_error(path.string() + " is in Fortran order");
   NpyArray out;
   size_t count = 1;
   std::string dims = field(header, "'shape': (", ')');
-  for (size_t at = 0; at < dims.size(); at = dims.find(',', at) == std::string::npos ? dims.size() : dims.find(',', at) + 1) {
+  for (size_t at = 0; at < dims.size();
+       at = dims.find(',', at) == std::string::npos ? dims.size() : dims.find(',', at) + 1) {
     if (dims.find_first_of("0123456789", at) == std::string::npos) break;
     out.shape.push_back(std::stoll(dims.substr(at)));
     count *= static_cast<size_t>(out.shape.back());

@@ -21,8 +21,8 @@ static std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-Process::Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, const std::string& input,
-                 const std::vector<std::string>& launcher) {
+Process::Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment,
+                 const std::string& input, const std::vector<std::string>& launcher) {
   folder_ = (std::filesystem::temp_directory_path() / "hone-process-XXXXXX").string();
   if (!::mkdtemp(folder_.data())) throw std::runtime_error("cannot make a temporary folder");
   std::ofstream(folder_ + "/in", std::ios::binary) << input;
@@ -35,7 +35,9 @@ Process::Process(const std::vector<std::string>& arguments, const std::vector<st
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error("cannot fork");
   if (pid_ > 0) return;
-  const auto redirect = [&](const char* name, int flags, int to) { ::dup2(::open((folder_ + name).c_str(), flags, 0600), to); };
+  const auto redirect = [&](const char* name, int flags, int to) {
+    ::dup2(::open((folder_ + name).c_str(), flags, 0600), to);
+  };
   redirect("/in", O_RDONLY, 0);
   redirect("/out", O_WRONLY | O_CREAT, 1);
   redirect("/err", O_WRONLY | O_CREAT, 2);
@@ -59,12 +61,17 @@ Finished Process::wait() {
   int status = 0;
   ::waitpid(pid_, &status, 0);
   pid_ = -1;
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(folder_ + "/out"), slurp(folder_ + "/err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), slurp(folder_ + "/out"),
+          slurp(folder_ + "/err")};
 }
 
 bool Process::ends_within(double seconds) const {
   siginfo_t info{};
-  return soon([&] { return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_; }, seconds);
+  return soon(
+      [&] {
+        return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
+      },
+      seconds);
 }
 
 std::string Process::err() const { return slurp(folder_ + "/err"); }
@@ -74,7 +81,8 @@ int64_t Process::port(double seconds) const {
   std::smatch found;
   std::string log;
   const auto serves = [&] { return log = err(), std::regex_search(log, found, place); };
-  if (!soon([&] { return serves() || ends_within(0); }, seconds) || !serves()) throw std::runtime_error("it does not serve: " + err());
+  if (!soon([&] { return serves() || ends_within(0); }, seconds) || !serves())
+    throw std::runtime_error("it does not serve: " + err());
   return std::stoll(found[1]);
 }
 

@@ -13,12 +13,12 @@ struct Finished {
   std::string out, err;
 };
 
-// A hone process with its arguments; environment entries ("NAME=value") are added to the test's own. launcher: a command that starts another one,
-// with its arguments (`ip netns exec NAME`).
+// A hone process with its arguments; environment entries ("NAME=value") are added to the test's own. launcher: a
+// command that starts another one, with its arguments (`ip netns exec NAME`).
 class Process {
  public:
-  explicit Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}, const std::string& input = "",
-                   const std::vector<std::string>& launcher = {});
+  explicit Process(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {},
+                   const std::string& input = "", const std::vector<std::string>& launcher = {});
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -28,7 +28,8 @@ class Process {
   bool ends_within(double seconds) const;
   // What it has written to standard error up to now.
   std::string err() const;
-  // The port that its log says it serves at ("... at http://ADDRESS:PORT"). An exception if it does not within so many seconds.
+  // The port that its log says it serves at ("... at http://ADDRESS:PORT"). An exception if it does not within so many
+  // seconds.
   int64_t port(double seconds = 60) const;
   // Bytes of memory that it holds.
   int64_t resident_bytes() const;
@@ -40,7 +41,8 @@ class Process {
   std::string folder_;
 };
 
-inline Finished run_hone(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}, const std::string& input = "") {
+inline Finished run_hone(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {},
+                         const std::string& input = "") {
   return Process(arguments, environment, input).wait();
 }
 

@@ -43,8 +43,10 @@ bool soon(Fact fact, double seconds = 20) {
 
 }  // namespace hone::test
 
-// Skips, visibly, when the shared material is not beside the project; otherwise `name` is the path of a file or folder in it.
-#define HONE_SHARED_OR_SKIP(name, relative)                                                                                      \
-  const auto name##_root = ::hone::test::shared_folder();                                                                        \
-  if (!name##_root || !std::filesystem::exists(*name##_root / (relative))) GTEST_SKIP() << "no shared material: " << (relative); \
+// Skips, visibly, when the shared material is not beside the project; otherwise `name` is the path of a file or folder
+// in it.
+#define HONE_SHARED_OR_SKIP(name, relative)                                \
+  const auto name##_root = ::hone::test::shared_folder();                  \
+  if (!name##_root || !std::filesystem::exists(*name##_root / (relative))) \
+    GTEST_SKIP() << "no shared material: " << (relative);                  \
   const std::filesystem::path name = *name##_root / (relative)

@@ -32,7 +32,8 @@ constexpr int moment = 20;  // milliseconds
 
 }  // namespace
 
-TcpProxy::TcpProxy(int64_t target_port) : target_port_(target_port), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+TcpProxy::TcpProxy(int64_t target_port)
+    : target_port_(target_port), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in place = loopback(0);
   socklen_t size = sizeof place;
   if (::bind(listener_, reinterpret_cast<sockaddr*>(&place), size) != 0 || ::listen(listener_, 64) != 0 ||
@@ -67,7 +68,8 @@ void TcpProxy::relay(int client) {
   for (const int end : {client, server}) ::setsockopt(end, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   const bool has_place = ++open_ <= most_open_;
   bool asking = false;
-  bool open = has_place && mode_ != Mode::refuse && ::connect(server, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
+  bool open = has_place && mode_ != Mode::refuse &&
+              ::connect(server, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
   while (open && !closing_ && mode_ != Mode::refuse) {
     std::array<pollfd, 2> ends{{{client, POLLIN, 0}, {server, POLLIN, 0}}};
     if (mode_ == Mode::stall || ::poll(ends.data(), ends.size(), moment) <= 0) {
@@ -101,7 +103,8 @@ void TcpProxy::take_time(int64_t bytes) {
   std::chrono::steady_clock::time_point until;
   {
     const std::lock_guard lock(cable_);
-    until = cable_free_ = std::max(cable_free_, std::chrono::steady_clock::now()) + std::chrono::microseconds(1000000 * bytes / rate);
+    until = cable_free_ =
+        std::max(cable_free_, std::chrono::steady_clock::now()) + std::chrono::microseconds(1000000 * bytes / rate);
   }
   std::this_thread::sleep_until(until);
 }

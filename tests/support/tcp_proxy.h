@@ -24,10 +24,12 @@ class TcpProxy {
   TcpProxy& operator=(const TcpProxy&) = delete;
   int64_t port() const { return port_; }
   void set(Mode mode) { mode_ = mode; }
-  void set_bytes_per_second(int64_t bytes) { bytes_per_second_ = bytes; }  // of all connections together; 0 = as fast as it goes
-  void set_most_open(int count) { most_open_ = count; }                    // further connections are reset
-  int connections() const { return connections_; }                         // that were made
-  int most_asking() const { return most_asking_; }                         // that at the same time had sent something and had no answer yet
+  void set_bytes_per_second(int64_t bytes) {
+    bytes_per_second_ = bytes;
+  }                                                      // of all connections together; 0 = as fast as it goes
+  void set_most_open(int count) { most_open_ = count; }  // further connections are reset
+  int connections() const { return connections_; }       // that were made
+  int most_asking() const { return most_asking_; }  // that at the same time had sent something and had no answer yet
 
  private:
   void accept();

@@ -30,7 +30,8 @@ struct Regression : Objective {
 
 std::vector<Sample> with_returns() {
   std::vector<Sample> samples = make_samples(lengths);
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].returns.assign(samples[i].tokens.size(), 0.5f + 0.25f * static_cast<float>(i));
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i].returns.assign(samples[i].tokens.size(), 0.5f + 0.25f * static_cast<float>(i));
   return samples;
 }
 
@@ -54,7 +55,8 @@ TEST_P(CriticTrunk, LearnsWhatStatesAreWorth) {
   for (int i = 0; i < 60; ++i) last = rig.trainer.step(pointers(samples), Regression(), 0.01).metrics.at("error");
   EXPECT_GT(first, 0.5);
   EXPECT_LT(last, 0.02 * first);
-  EXPECT_EQ(policy == weights_of(*rig.model), rig.trainer.memory().critic > rig.model->flat_values().size());  // a trunk of its own leaves the policy
+  EXPECT_EQ(policy == weights_of(*rig.model),
+            rig.trainer.memory().critic > rig.model->flat_values().size());  // a trunk of its own leaves the policy
   // The critic that steps trained is the one that values() asks.
   double squares = 0, tokens = 0;
   const std::vector<std::vector<float>> values = rig.trainer.values(pointers(samples));
@@ -96,14 +98,16 @@ TEST_P(CriticTrunk, ResumesBitForBit) {
   whole.trainer.save_state(section);
   std::ranges::copy(whole.model->flat_values().as<float>(), resumed.model->flat_values().as<float>().begin());
   resumed.trainer.load_state(section);
-  const StepReport a = whole.trainer.step(pointers(samples), Regression(), 0.01), b = resumed.trainer.step(pointers(samples), Regression(), 0.01);
+  const StepReport a = whole.trainer.step(pointers(samples), Regression(), 0.01),
+                   b = resumed.trainer.step(pointers(samples), Regression(), 0.01);
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.metrics, b.metrics);
   EXPECT_EQ(whole.trainer.value_head(), resumed.trainer.value_head());
   EXPECT_EQ(whole.trainer.values(pointers(samples)), resumed.trainer.values(pointers(samples)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Both, CriticTrunk, testing::Values("shared", "separate"), [](const auto& param) { return std::string(param.param); });
+INSTANTIATE_TEST_SUITE_P(Both, CriticTrunk, testing::Values("shared", "separate"),
+                         [](const auto& param) { return std::string(param.param); });
 
 TEST(Critic, StartsFromARewardModelsFolder) {
   const test::TemporaryFolder folder;

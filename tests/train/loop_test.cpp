@@ -30,7 +30,8 @@ class TrainLoopTest : public ::testing::Test {
   }
 
   // A run in `folder`, to its end, or as far as fail_at(step, trainer) lets it come. Returns what it says when it ends.
-  std::string run(const std::string& name, const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
+  std::string run(const std::string& name,
+                  const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
     folder_ = root_.path() / name;
     make_folder(folder_);
     RunLog log(folder_);
@@ -45,7 +46,8 @@ class TrainLoopTest : public ::testing::Test {
                   .report = {},
                   .start_folder = {}};
     const fs::path newest = newest_checkpoint(out.checkpoints());
-    out.model = newest.empty() ? make_tiny(context_, tiny_config("llama"), true) : load_model(context_, newest, {.gradients = true});
+    out.model = newest.empty() ? make_tiny(context_, tiny_config("llama"), true)
+                               : load_model(context_, newest, {.gradients = true});
     Trainer trainer(context_, *out.model, {});
     Place place;
     const std::unique_ptr<Objective> objective = objectives().at("sft")();
@@ -62,7 +64,9 @@ class TrainLoopTest : public ::testing::Test {
     report_ = out.report;
     return end;
   }
-  bool saved(int64_t step) const { return fs::exists(folder_ / "checkpoints" / "stage" / concat("step-", step) / "manifest.json"); }
+  bool saved(int64_t step) const {
+    return fs::exists(folder_ / "checkpoints" / "stage" / concat("step-", step) / "manifest.json");
+  }
 
   std::unique_ptr<Device> device_;
   Context context_;
@@ -83,7 +87,9 @@ TEST_F(TrainLoopTest, AnyErrorInAStepSavesTheStepsBeforeItAndTheResumedRunIsTheS
   };
   const std::string end = run("stopped", fails);
   EXPECT_NE(end.find("the device is lost"), std::string::npos) << end;
-  EXPECT_NE(end.find("stopped after step 3 of stage stage, everything is saved; go on with: hone run --resume"), std::string::npos) << end;
+  EXPECT_NE(end.find("stopped after step 3 of stage stage, everything is saved; go on with: hone run --resume"),
+            std::string::npos)
+      << end;
   EXPECT_TRUE(saved(3));
   ASSERT_EQ(run("stopped"), "no error");
   EXPECT_EQ(weights_, whole);
@@ -112,7 +118,9 @@ TEST_F(TrainLoopTest, AHalfUpdatedStateIsNotSaved) {
     trainer.step(pointers(samples_), *objectives().at("sft")(), 1);
     fail("the second update fails");
   });
-  EXPECT_NE(end.find("the second update fails; step 3 of stage stage had begun to change the weights, which are not saved"), std::string::npos)
+  EXPECT_NE(
+      end.find("the second update fails; step 3 of stage stage had begun to change the weights, which are not saved"),
+      std::string::npos)
       << end;
   EXPECT_FALSE(saved(2));
   EXPECT_FALSE(saved(3));

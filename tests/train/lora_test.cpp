@@ -80,7 +80,8 @@ TEST(LoraTrainer, DropoutDoesNotDependOnTheMicroBatches) {
       rig.trainer.step(pointers(samples), *objective, 0);
       grads.push_back(gradients(rig));
     }
-    for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-5 * (1 + std::fabs(grads[0][i]))) << i;
+    for (size_t i = 0; i < grads[0].size(); ++i)
+      ASSERT_NEAR(grads[0][i], grads[1][i], 1e-5 * (1 + std::fabs(grads[0][i]))) << i;
   }
 }
 

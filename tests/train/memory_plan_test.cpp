@@ -21,11 +21,12 @@ TrainerConfig micro_batches_of(int64_t tokens) {
   return out;
 }
 
-std::optional<StepPeak> widen(Reservation& reservation, Rig& rig, const std::vector<Sample>& samples, int64_t micro_batch_tokens = 4096) {
+std::optional<StepPeak> widen(Reservation& reservation, Rig& rig, const std::vector<Sample>& samples,
+                              int64_t micro_batch_tokens = 4096) {
   std::vector<MicroBatch> micro_batches;
   cut_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
-  return reservation.widen(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *objectives().at("sft")(), pointers(samples),
-                           micro_batches);
+  return reservation.widen(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *objectives().at("sft")(),
+                           pointers(samples), micro_batches);
 }
 
 TEST(Reservation, IsWhatTheLargestMicroBatchThenTakes) {
@@ -45,7 +46,8 @@ TEST(Reservation, IsWhatTheLargestMicroBatchThenTakes) {
 TEST(Reservation, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
   Rig rig;
   Reservation reservation;
-  const std::optional<StepPeak> first = widen(reservation, rig, whole(4, 8)), second = widen(reservation, rig, whole(4, 12));
+  const std::optional<StepPeak> first = widen(reservation, rig, whole(4, 8)),
+                                second = widen(reservation, rig, whole(4, 12));
   ASSERT_TRUE(first && second);
   EXPECT_GT(second->tape, first->tape);
   EXPECT_FALSE(widen(reservation, rig, whole(4, 12)));

@@ -18,7 +18,8 @@ TEST(MetricSums, MeansAreWeightedAndMaximaKept) {
 }
 
 TEST(FoldMetrics, KeepsExtremesAndMeansOfWhatIsThere) {
-  const Metrics updates[] = {{{"kl", 1}, {"clip_ratio/low_min", 0.5}, {"ratio/max", 2}}, {{"kl", 3}, {"clip_ratio/low_min", 0.25}, {"late", 7}}};
+  const Metrics updates[] = {{{"kl", 1}, {"clip_ratio/low_min", 0.5}, {"ratio/max", 2}},
+                             {{"kl", 3}, {"clip_ratio/low_min", 0.25}, {"late", 7}}};
   EXPECT_EQ(fold_metrics(updates), (Metrics{{"kl", 2}, {"clip_ratio/low_min", 0.25}, {"ratio/max", 2}, {"late", 7}}));
   EXPECT_TRUE(fold_metrics({}).empty());
 }

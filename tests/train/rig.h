@@ -31,7 +31,9 @@ inline std::vector<const Sample*> pointers(const std::vector<Sample>& samples) {
 
 struct Rig {
   explicit Rig(TrainerConfig config = {}, const std::string& family = "llama", const LoraConfig& lora = {})
-      : context(*device), model(make_tiny(context, tiny_config(family), true, lora)), trainer(context, *model, std::move(config)) {}
+      : context(*device),
+        model(make_tiny(context, tiny_config(family), true, lora)),
+        trainer(context, *model, std::move(config)) {}
   std::unique_ptr<Device> device = cpu_device();
   Context context;
   std::unique_ptr<Model> model;

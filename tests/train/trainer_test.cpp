@@ -33,7 +33,8 @@ TEST(Trainer, ReportsTheLossThatScoringFinds) {
   const std::vector<TokenScores> scores = score_sequences(rig.context, *rig.model, sequences, {});
   double sum = 0, count = 0;
   for (size_t s = 0; s < samples.size(); ++s)
-    for (size_t t = 0; t < samples[s].tokens.size(); ++t) sum -= samples[s].mask[t] * scores[s].logp[t], count += samples[s].mask[t];
+    for (size_t t = 0; t < samples[s].tokens.size(); ++t)
+      sum -= samples[s].mask[t] * scores[s].logp[t], count += samples[s].mask[t];
   const StepReport report = rig.trainer.step(pointers(samples), *make("sft"), 0);
   EXPECT_DOUBLE_EQ(report.loss, sum * (1 / count));
   EXPECT_EQ(report.num_tokens, 31);
@@ -94,11 +95,13 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   TrainerConfig config;
   config.micro_batch_tokens = 12;  // a sample each
   std::vector<Sample> samples = make_samples(lengths);
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
   Rig all(config), some(config);
   Weighted counts_all;
   counts_all.skips = false;
-  const StepReport a = all.trainer.step(pointers(samples), counts_all, 0.01), b = some.trainer.step(pointers(samples), Weighted(), 0.01);
+  const StepReport a = all.trainer.step(pointers(samples), counts_all, 0.01),
+                   b = some.trainer.step(pointers(samples), Weighted(), 0.01);
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.grad_norm, b.grad_norm);
   EXPECT_EQ(weights_of(*all.model), weights_of(*some.model));
@@ -112,12 +115,15 @@ TEST(Trainer, IdleSamplesCostNothingAndChangeNothing) {
   EXPECT_EQ(some.trainer.steps_done(), 2);
 }
 
-// Counts what it is shown: TRL's entropy and clip fractions are means over all completions, those without an advantage included.
+// Counts what it is shown: TRL's entropy and clip fractions are means over all completions, those without an advantage
+// included.
 struct Measured : Weighted {
   Needs needs() const override { return {.entropy = true}; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     for (size_t t = 0; t < batch.mask.size(); ++t)
-      if (batch.mask[t] != 0) metrics.add("entropy", batch.entropy[t], 1), metrics.add("logp", batch.logp[t], 1), metrics.add("tokens", 1, 0.125);
+      if (batch.mask[t] != 0)
+        metrics.add("entropy", batch.entropy[t], 1), metrics.add("logp", batch.logp[t], 1),
+            metrics.add("tokens", 1, 0.125);
     return Weighted::loss(batch, grad, metrics);
   }
 };
@@ -127,19 +133,22 @@ TEST(Trainer, WhatIsMeasuredIsMeasuredOfIdleSamplesToo) {
   config.micro_batch_tokens = 12;
   config.temperature = 0.7;
   std::vector<Sample> samples = make_samples(lengths);
-  for (size_t i = 0; i < samples.size(); ++i) samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i].advantage.assign(samples[i].tokens.size(), i % 2 == 0 ? 0.f : 1.f);
   std::ranges::fill(samples.emplace_back(samples[0]).mask, 0.f);  // nothing to measure
   Rig all(config), some(config);
   Measured measures_all, skips;
   measures_all.skips = false;
-  const StepReport a = all.trainer.step(pointers(samples), measures_all, 0.01), b = some.trainer.step(pointers(samples), skips, 0.01);
+  const StepReport a = all.trainer.step(pointers(samples), measures_all, 0.01),
+                   b = some.trainer.step(pointers(samples), skips, 0.01);
   EXPECT_EQ(weights_of(*all.model), weights_of(*some.model));
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(b.num_trained_tokens, 10 + 7);
   EXPECT_NEAR(a.metrics.at("entropy"), b.metrics.at("entropy"), 1e-9);
   EXPECT_NEAR(a.metrics.at("logp"), b.metrics.at("logp"), 1e-9);
   for (Sample& sample : samples) std::ranges::fill(sample.advantage, 0.f);
-  EXPECT_GT(some.trainer.step(pointers(samples), skips, 0.01).metrics.at("entropy"), 0) << "of a step in which nothing is learned";
+  EXPECT_GT(some.trainer.step(pointers(samples), skips, 0.01).metrics.at("entropy"), 0)
+      << "of a step in which nothing is learned";
 }
 
 TEST(Trainer, GivesTheSameBitsWithOneAndTwoThreads) {
@@ -324,7 +333,8 @@ TEST(Trainer, NoiseGoesOnWhereARunThatWasKilledLeftIt) {
   StateSection section;
   whole.trainer.save_state(section);
   resumed.trainer.load_state(section);
-  EXPECT_EQ(whole.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss, resumed.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss);
+  EXPECT_EQ(whole.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss,
+            resumed.trainer.step(pointers(make_samples(lengths)), *sft, 0).loss);
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ class Adamw : public Optimizer {
     f("adam_beta2", beta2_, "decay of the squared gradient's mean");
     f("adam_epsilon", epsilon_, "added to the denominator");
     f("weight_decay", weight_decay_, "of matrices; norms and biases do not decay");
-    f("moments", moments_, "f32 | bf16: what both means are kept in; bf16, rounded stochastically, takes half the memory");
+    f("moments", moments_,
+      "f32 | bf16: what both means are kept in; bf16, rounded stochastically, takes half the memory");
     f.require("adam_beta1", beta1_ >= 0 && beta1_ < 1, "adam_beta1 must be in [0, 1)");
     f.require("adam_beta2", beta2_ >= 0 && beta2_ < 1, "adam_beta2 must be in [0, 1)");
     f.require("adam_epsilon", epsilon_ > 0, "adam_epsilon must be above 0");
@@ -21,15 +22,16 @@ class Adamw : public Optimizer {
   }
   std::unique_ptr<Optimizer> fresh() const override {
     auto out = std::make_unique<Adamw>();
-    out->beta1_ = beta1_, out->beta2_ = beta2_, out->epsilon_ = epsilon_, out->weight_decay_ = weight_decay_, out->moments_ = moments_;
+    out->beta1_ = beta1_, out->beta2_ = beta2_, out->epsilon_ = epsilon_, out->weight_decay_ = weight_decay_,
+    out->moments_ = moments_;
     return out;
   }
 
  protected:
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   DType state_dtype() const override { return moments_ == "bf16" ? DType::bf16 : DType::f32; }
-  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream, int64_t step,
-                    double learning_rate) const override {
+  void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream,
+                    int64_t step, double learning_rate) const override {
     const auto steps = static_cast<double>(step);
     adamw_update(context, range, states[0], states[1],
                  {.learning_rate = static_cast<float>(learning_rate),

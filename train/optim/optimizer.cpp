@@ -15,7 +15,8 @@ Tensor flat(const Tensor& first, int64_t count) { return Tensor(first.data, firs
 
 // Numbers, not pointers: on meta all data is null, and every parameter a run of its own.
 bool lies_at(const Tensor& x, const Tensor& first, int64_t begin) {
-  return reinterpret_cast<uintptr_t>(x.data) == reinterpret_cast<uintptr_t>(first.data) + static_cast<size_t>(begin) * size_of(first.dtype);
+  return reinterpret_cast<uintptr_t>(x.data) ==
+         reinterpret_cast<uintptr_t>(first.data) + static_cast<size_t>(begin) * size_of(first.dtype);
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ void Optimizer::join(const Param& param) {
   if (!runs_.empty()) {
     Run& last = runs_.back();
     const int64_t begin = last.padded_size();
-    if (last.value.dtype == param.value.dtype && lies_at(param.value, last.value, begin) && lies_at(param.grad, last.grad, begin)) {
+    if (last.value.dtype == param.value.dtype && lies_at(param.value, last.value, begin) &&
+        lies_at(param.grad, last.grad, begin)) {
       last.members.push_back({&param, begin});
       last.value = flat(last.value, begin + count), last.grad = flat(last.grad, begin + count);
       return;
@@ -56,7 +58,8 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   size_t at = 0;
   int64_t block = 0;
   const auto take = [&](const Run& run, DType dtype) {
-    const Tensor out(bytes_.data() ? static_cast<char*>(bytes_.data()) + at : nullptr, dtype, context.kind(), {run.value.size()});
+    const Tensor out(bytes_.data() ? static_cast<char*>(bytes_.data()) + at : nullptr, dtype, context.kind(),
+                     {run.value.size()});
     at += static_cast<size_t>(run.padded_size()) * size_of(dtype);
     return out;
   };
@@ -71,7 +74,8 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
     run.decays = all_decays.rows(block, run.padded_size() / decay_block);
     for (const Run::Member& member : run.members) {
       const int64_t end = (member.begin + member.param->value.size() + decay_block - 1) / decay_block;
-      for (int64_t b = member.begin / decay_block; b < end; ++b) decays[static_cast<size_t>(block + b)] = member.param->decay;
+      for (int64_t b = member.begin / decay_block; b < end; ++b)
+        decays[static_cast<size_t>(block + b)] = member.param->decay;
     }
     block += run.padded_size() / decay_block;
   }
@@ -91,7 +95,8 @@ void Optimizer::update(Context& context, Tensor clip, int64_t step, double learn
                            .decays = run.decays,
                            .clip = clip};
     const std::string stream = concat("update ", step, " of ", run.members.front().param->blocks.front().name);
-    update_range(context, range, states.subspan(run.has_master() ? 1 : 0), stream_of(stream.c_str()), step, learning_rate);
+    update_range(context, range, states.subspan(run.has_master() ? 1 : 0), stream_of(stream.c_str()), step,
+                 learning_rate);
   }
 }
 
@@ -109,14 +114,16 @@ void Optimizer::save_state(StateSection& section) const {
     host_copy_.resize(bytes_.size());
     host = reinterpret_cast<char*>(host_copy_.data());
     const std::array<int64_t, 1> size = {state_bytes()};
-    context_->copy(Tensor(host, DType::u8, DeviceKind::cpu, size), Tensor(bytes_.data(), DType::u8, context_->kind(), size));
+    context_->copy(Tensor(host, DType::u8, DeviceKind::cpu, size),
+                   Tensor(bytes_.data(), DType::u8, context_->kind(), size));
   }
   for (const Run& run : runs_)
     for (const Run::Member& member : run.members)
       for (size_t i = 0; i < run.states.size(); ++i) {
         const Tensor part = run.states[i].rows(member.begin, member.param->value.size());
         char* const data = host + (static_cast<char*>(part.data) - static_cast<char*>(bytes_.data()));
-        section.tensors.push_back({state_name(run, *member.param, i), Tensor(data, part.dtype, DeviceKind::cpu, part.dims())});
+        section.tensors.push_back(
+            {state_name(run, *member.param, i), Tensor(data, part.dtype, DeviceKind::cpu, part.dims())});
       }
 }
 
@@ -130,8 +137,9 @@ void Optimizer::load_state(const StateSection& section) {
         const Tensor part = run.states[i].rows(member.begin, member.param->value.size());
         const auto found = saved.find(name);
         HONE_CHECK(found != saved.end(), "optimizer state: ", name, " is missing");
-        HONE_CHECK(found->second.dtype == part.dtype && found->second.size() == part.size(), "optimizer state: ", name, " has ", found->second.size(),
-                   " ", name_of(found->second.dtype), " numbers, the parameter has ", part.size(), " ", name_of(part.dtype));
+        HONE_CHECK(found->second.dtype == part.dtype && found->second.size() == part.size(), "optimizer state: ", name,
+                   " has ", found->second.size(), " ", name_of(found->second.dtype), " numbers, the parameter has ",
+                   part.size(), " ", name_of(part.dtype));
         context_->copy(part, found->second.view({found->second.size()}));
       }
 }

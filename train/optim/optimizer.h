@@ -1,8 +1,8 @@
 #pragma once
 // Optimizers over lists of parameters; one file each. They own their states, on the parameters' device.
 //
-// Mixed precision: parameters in bf16 are trained through a master copy in f32, a state like the others. Each update moves the master and writes the
-// parameter as its nearest bf16, in one kernel.
+// Mixed precision: parameters in bf16 are trained through a master copy in f32, a state like the others. Each update
+// moves the master and writes the parameter as its nearest bf16, in one kernel.
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +16,8 @@
 
 namespace hone {
 
-// An optimizer is what it keeps for each parameter and how it updates a range; the rest is shared. It joins with one line:
+// An optimizer is what it keeps for each parameter and how it updates a range; the rest is shared. It joins with one
+// line:
 //   [[maybe_unused]] const bool added = optimizers().add("sgd", [] { return std::unique_ptr<Optimizer>(new Sgd); });
 class Optimizer : public Stateful {
  public:
@@ -25,8 +26,8 @@ class Optimizer : public Stateful {
   // Another with the same settings and no states.
   virtual std::unique_ptr<Optimizer> fresh() const = 0;
 
-  // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the optimizer. Masters start as the
-  // values are now: whoever writes a bf16 value later on loads the state, too. Once.
+  // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the
+  // optimizer. Masters start as the values are now: whoever writes a bf16 value later on loads the state, too. Once.
   void attach(Context& context, const std::vector<Param*>& params);
   // sum f64 [1] += the squares of all gradients, in an order that the parameters' layout decides.
   void add_squares(Context& context, Tensor sum) const;
@@ -42,11 +43,12 @@ class Optimizer : public Stateful {
   virtual std::vector<std::string> state_names() const = 0;
   virtual DType state_dtype() const { return DType::f32; }
   // stream: of the range's random draws, another for every step of every range.
-  virtual void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream, int64_t step,
-                            double learning_rate) const = 0;
+  virtual void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream,
+                            int64_t step, double learning_rate) const = 0;
 
  private:
-  // Parameters that lie end to end, at multiples of decay_block elements (as Model::allocate lays them): one kernel updates them all.
+  // Parameters that lie end to end, at multiples of decay_block elements (as Model::allocate lays them): one kernel
+  // updates them all.
   struct Run {
     struct Member {
       const Param* param;

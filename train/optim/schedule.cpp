@@ -17,7 +17,9 @@ const Registry<ScheduleShape>& schedule_shapes() {
     r.add("constant", [](double, double) { return 1.0; });
     r.add("linear", [](double done, double) { return 1 - done; });
     r.add("cosine", [](double done, double) { return half_cosine(done); });
-    r.add("wsd", [](double done, double decay) { return done <= 1 - decay ? 1.0 : half_cosine((done - (1 - decay)) / decay); });
+    r.add("wsd", [](double done, double decay) {
+      return done <= 1 - decay ? 1.0 : half_cosine((done - (1 - decay)) / decay);
+    });
     return r;
   }();
   return registry;
@@ -29,7 +31,8 @@ void ScheduleConfig::fields(Fields& f) {
   f("min_lr_ratio", min_lr_ratio, "what is left of learning_rate at the end");
   f("warmup_steps", warmup_steps, "steps in which the rate rises linearly from 0");
   f("decay_ratio", decay_ratio, "wsd: the share of the steps that decays");
-  f.require("lr_scheduler_type", schedule_shapes().contains(lr_scheduler_type), schedule_shapes().unknown(lr_scheduler_type));
+  f.require("lr_scheduler_type", schedule_shapes().contains(lr_scheduler_type),
+            schedule_shapes().unknown(lr_scheduler_type));
   f.require("learning_rate", learning_rate >= 0, "learning_rate must not be negative");
   f.require("min_lr_ratio", min_lr_ratio >= 0 && min_lr_ratio <= 1, "min_lr_ratio must be in [0, 1]");
   f.require("warmup_steps", warmup_steps >= 0, "warmup_steps must not be negative");
@@ -37,7 +40,8 @@ void ScheduleConfig::fields(Fields& f) {
 }
 
 double learning_rate_at(const ScheduleConfig& config, int64_t step, int64_t total_steps) {
-  if (step < config.warmup_steps) return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
+  if (step < config.warmup_steps)
+    return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
   const auto rest = static_cast<double>(std::max<int64_t>(1, total_steps - config.warmup_steps));
   const double done = std::min(1.0, static_cast<double>(step - config.warmup_steps) / rest);
   // decay_ratio is of all steps; the shape counts those after warm-up.

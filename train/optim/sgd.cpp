@@ -11,12 +11,14 @@ class Sgd : public Optimizer {
     f("nesterov", nesterov_, "look ahead along the running sum");
     f("weight_decay", weight_decay_, "added to the gradient as weight_decay * value; norms and biases do not decay");
     f.require("momentum", momentum_ >= 0 && momentum_ < 1, "momentum must be in [0, 1)");
-    f.require("nesterov", !nesterov_ || (momentum_ > 0 && dampening_ == 0), "nesterov needs momentum, and no dampening");
+    f.require("nesterov", !nesterov_ || (momentum_ > 0 && dampening_ == 0),
+              "nesterov needs momentum, and no dampening");
     f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
   }
   std::unique_ptr<Optimizer> fresh() const override {
     auto out = std::make_unique<Sgd>();
-    out->momentum_ = momentum_, out->dampening_ = dampening_, out->nesterov_ = nesterov_, out->weight_decay_ = weight_decay_;
+    out->momentum_ = momentum_, out->dampening_ = dampening_, out->nesterov_ = nesterov_,
+    out->weight_decay_ = weight_decay_;
     return out;
   }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A parsed template: expressions that evaluate themselves and statements that execute themselves. The tree owns its nodes and its strings;
-// nodes point to each other freely and are never changed after parsing.
+// A parsed template: expressions that evaluate themselves and statements that execute themselves. The tree owns its
+// nodes and its strings; nodes point to each other freely and are never changed after parsing.
 #include <deque>
 #include <memory>
 #include <string>

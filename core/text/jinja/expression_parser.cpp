@@ -14,17 +14,20 @@ static constexpr int kMaxNesting = 100;
 
 struct ExpressionParser::Nesting {
   explicit Nesting(ExpressionParser& p) : parser(p) {
-    if (++parser.depth_ > kMaxNesting) fail("template line ", parser.peek().line, ": expressions nested more than ", kMaxNesting, " levels deep");
+    if (++parser.depth_ > kMaxNesting)
+      fail("template line ", parser.peek().line, ": expressions nested more than ", kMaxNesting, " levels deep");
   }
   ~Nesting() { --parser.depth_; }
   ExpressionParser& parser;
 };
 
 void ExpressionParser::expected(std::string_view what) const {
-  static constexpr std::string_view names[] = {"text", "{{", "}}", "{%", "%}", "", "a string", "", "", "", "the end of the template"};
+  static constexpr std::string_view names[] = {
+      "text", "{{", "}}", "{%", "%}", "", "a string", "", "", "", "the end of the template"};
   const Token& token = peek();
   const std::string_view name = names[static_cast<size_t>(token.type)];
-  fail("template line ", token.line, ": expected ", what, ", found ", name.empty() ? "'" + token.text + "'" : std::string(name));
+  fail("template line ", token.line, ": expected ", what, ", found ",
+       name.empty() ? "'" + token.text + "'" : std::string(name));
 }
 
 const std::string* ExpressionParser::expect_name(std::string_view what) {
@@ -34,7 +37,8 @@ const std::string* ExpressionParser::expect_name(std::string_view what) {
 
 bool ExpressionParser::ends_tuple() const {
   const Type type = peek().type;
-  return type == Type::output_end || type == Type::block_end || type == Type::end || sees_symbol(")") || sees_symbol("=") || sees_word("recursive");
+  return type == Type::output_end || type == Type::block_end || type == Type::end || sees_symbol(")") ||
+         sees_symbol("=") || sees_word("recursive");
 }
 
 const Expression* ExpressionParser::tuple(bool with_if) {
@@ -108,7 +112,8 @@ const Expression* ExpressionParser::comparison() {
   const Expression* first = sum();
   std::vector<std::pair<Comparison::Operation, const Expression*>> rest;
   while (true) {
-    const auto* symbol = std::find_if(operations.begin(), operations.end(), [&](const Pair& p) { return sees_symbol(p.first); });
+    const auto* symbol =
+        std::find_if(operations.begin(), operations.end(), [&](const Pair& p) { return sees_symbol(p.first); });
     if (symbol != operations.end()) {
       take();
       rest.emplace_back(symbol->second, sum());
@@ -127,7 +132,8 @@ const Expression* ExpressionParser::comparison() {
   return node;
 }
 
-const Expression* ExpressionParser::binary(Operation operation, const Expression* left, const Expression* right, int line) {
+const Expression* ExpressionParser::binary(Operation operation, const Expression* left, const Expression* right,
+                                           int line) {
   auto* node = tree_.make<Binary>(line);
   node->operation = operation, node->left = left, node->right = right;
   return node;
@@ -154,10 +160,12 @@ const Expression* ExpressionParser::concatenation() {
 
 const Expression* ExpressionParser::product() {
   using Pair = std::pair<std::string_view, Operation>;
-  static constexpr std::array<Pair, 4> operations = {{{"*", multiply}, {"/", divide}, {"//", floor_divide}, {"%", modulo}}};
+  static constexpr std::array<Pair, 4> operations = {
+      {{"*", multiply}, {"/", divide}, {"//", floor_divide}, {"%", modulo}}};
   const Expression* left = exponent();
   while (true) {
-    const auto* symbol = std::find_if(operations.begin(), operations.end(), [&](const Pair& p) { return sees_symbol(p.first); });
+    const auto* symbol =
+        std::find_if(operations.begin(), operations.end(), [&](const Pair& p) { return sees_symbol(p.first); });
     if (symbol == operations.end()) return left;
     const int line = take().line;
     left = binary(symbol->second, left, exponent(), line);
@@ -204,7 +212,8 @@ const Expression* ExpressionParser::number() {
     end = std::from_chars(base == 10 ? first : first + 2, last, value, base);
     node->value = Value(value);
   }
-  if (end.ec != std::errc() || end.ptr != last) fail("template line ", token.line, ": '", token.text, "' is no number of 63 bits");
+  if (end.ec != std::errc() || end.ptr != last)
+    fail("template line ", token.line, ": '", token.text, "' is no number of 63 bits");
   return node;
 }
 
@@ -291,7 +300,9 @@ const Expression* ExpressionParser::postfixed(const Expression* of) {
 
 const Expression* ExpressionParser::subscripted(const Expression* of) {
   const int line = take().line;
-  const auto part = [&]() -> const Expression* { return sees_symbol(":") || sees_symbol("]") ? nullptr : expression(); };
+  const auto part = [&]() -> const Expression* {
+    return sees_symbol(":") || sees_symbol("]") ? nullptr : expression();
+  };
   const Expression* first = part();
   if (!sees_symbol(":")) {
     if (!first) expected("a key");
@@ -346,11 +357,12 @@ const Expression* ExpressionParser::test(const Expression* of) {
   auto* node = tree_.make<Test>(line);
   node->input = of, node->name = expect_name("a test's name");
   const Type next = peek().type;
-  const bool argument =
-      next == Type::name || next == Type::string || next == Type::integer || next == Type::real || sees_symbol("[") || sees_symbol("{");
+  const bool argument = next == Type::name || next == Type::string || next == Type::integer || next == Type::real ||
+                        sees_symbol("[") || sees_symbol("{");
   if (skip_symbol("(")) {
     node->arguments = arguments();
-  } else if (argument && !sees_word("else") && !sees_word("or") && !sees_word("and") && !sees_word("if") && !sees_word("is")) {
+  } else if (argument && !sees_word("else") && !sees_word("or") && !sees_word("and") && !sees_word("if") &&
+             !sees_word("is")) {
     node->arguments.positional.push_back(postfixed(primary()));
   }
   if (!negated) return node;

@@ -1,5 +1,6 @@
 #pragma once
-// Tokens to expressions, weakest operator first: a if b else c, or, and, not, comparisons, + -, ~, * / // %, **, signs, postfixes and filters.
+// Tokens to expressions, weakest operator first: a if b else c, or, and, not, comparisons, + -, ~, * / // %, **, signs,
+// postfixes and filters.
 #include <algorithm>
 #include <string_view>
 
@@ -15,7 +16,9 @@ class ExpressionParser {
  protected:
   const Token& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   const Token& take() { return tokens_[std::min(at_++, tokens_.size() - 1)]; }
-  bool sees(Token::Type type, std::string_view text, size_t ahead = 0) const { return peek(ahead).type == type && peek(ahead).text == text; }
+  bool sees(Token::Type type, std::string_view text, size_t ahead = 0) const {
+    return peek(ahead).type == type && peek(ahead).text == text;
+  }
   bool sees_symbol(std::string_view text) const { return sees(Token::Type::symbol, text); }
   bool sees_word(std::string_view text) const { return sees(Token::Type::name, text); }
   bool skip_symbol(std::string_view text) { return sees_symbol(text) && (++at_, true); }

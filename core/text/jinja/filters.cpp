@@ -14,7 +14,8 @@ namespace {
 using Args = const Arguments&;
 
 // text with `old` replaced, at most `limit` times when that is not negative.
-std::string replaced(Heap& heap, const std::string& text, const std::string& old, const std::string& with, int64_t limit) {
+std::string replaced(Heap& heap, const std::string& text, const std::string& old, const std::string& with,
+                     int64_t limit) {
   std::string out;
   size_t at = 0;
   for (; limit != 0; --limit) {
@@ -131,7 +132,8 @@ Value rounded(Heap& heap, const Value& v, Args a) {
 Value title(Heap& heap, const Value& v, Args) {
   std::string out = lower(text(heap, v));
   for (size_t i = 0; i < out.size(); ++i) {
-    const bool starts = i == 0 || space_size(out, i - 1) || std::string_view("-({[<").find(out[i - 1]) != std::string_view::npos;
+    const bool starts =
+        i == 0 || space_size(out, i - 1) || std::string_view("-({[<").find(out[i - 1]) != std::string_view::npos;
     if (starts) out[i] = upper(out.substr(i, 1))[0];
   }
   return heap.string(std::move(out));
@@ -142,7 +144,8 @@ Value to_json(Heap& heap, const Value& v, Args a) {
   style.ascii = truth(a[0]);
   if (a[1].is_integral()) style.indent = std::clamp<int64_t>(a[1].integer(), 0, 64);
   if (style.indent >= 0) style.item = ",";
-  if (a[2].is_sequence() && a[2].list().size() == 2) style.item = text(heap, a[2].list()[0]), style.key = text(heap, a[2].list()[1]);
+  if (a[2].is_sequence() && a[2].list().size() == 2)
+    style.item = text(heap, a[2].list()[0]), style.key = text(heap, a[2].list()[1]);
   style.sort_keys = truth(a[3]);
   std::string out;
   append_json(heap, out, v, style);
@@ -237,7 +240,8 @@ constexpr auto kFilters = std::to_array<Routine>({
 }  // namespace
 
 const Routine* find_filter(std::string_view name) {
-  const auto* it = std::find_if(kFilters.begin(), kFilters.end(), [&](const Routine& routine) { return routine.name == name; });
+  const auto* it =
+      std::find_if(kFilters.begin(), kFilters.end(), [&](const Routine& routine) { return routine.name == name; });
   return it == kFilters.end() ? find_list_filter(name) : it;
 }
 

@@ -83,7 +83,8 @@ static Value date(Heap& heap, const Arguments& a, int64_t today) {
 
 static void add_globals(Heap& heap, Scope& scope, int64_t today) {
   const auto add = [&](std::string_view name, auto body) {
-    scope.names.emplace_back(name, heap.function(std::string(name), [&heap, body](const Arguments& a) { return body(heap, a); }));
+    scope.names.emplace_back(
+        name, heap.function(std::string(name), [&heap, body](const Arguments& a) { return body(heap, a); }));
   };
   add("range", range);
   add("namespace", make_namespace);
@@ -98,7 +99,8 @@ JinjaTemplate::Output JinjaTemplate::render(const Json& variables, int64_t today
   Scope& globals = scopes.emplace_back();
   add_globals(heap, globals, today);
   Scope& given = scopes.emplace_back(Scope{&globals, {}});
-  for (const auto& [name, value] : variables.as_object("a template's variables")) given.names.emplace_back(name, from_json(heap, value));
+  for (const auto& [name, value] : variables.as_object("a template's variables"))
+    given.names.emplace_back(name, from_json(heap, value));
   Scope& top = scopes.emplace_back(Scope{&given, {}});
   Output out;
   Frame frame{heap, &top, out.text, &out.generation, scopes};

@@ -23,7 +23,8 @@ static std::string quoted(std::string_view text, bool ascii) {
 
 // Items between brackets; write(i) writes one.
 template <class Write>
-static void bracketed(Heap& heap, std::string& out, std::string_view brackets, size_t size, const JsonStyle& style, int64_t level, Write write) {
+static void bracketed(Heap& heap, std::string& out, std::string_view brackets, size_t size, const JsonStyle& style,
+                      int64_t level, Write write) {
   const auto line = [&](int64_t at) {
     if (style.indent < 0) return;
     heap.append(out, "\n");
@@ -50,18 +51,23 @@ void append_json(Heap& heap, std::string& out, const Value& v, const JsonStyle& 
       return heap.append(out, std::to_string(v.integer()));
     case Kind::real: {
       const std::string digits = python_number(v.number());
-      return heap.append(out, digits == "nan" ? "NaN" : digits == "inf" ? "Infinity" : digits == "-inf" ? "-Infinity" : digits);
+      return heap.append(out, digits == "nan"    ? "NaN"
+                              : digits == "inf"  ? "Infinity"
+                              : digits == "-inf" ? "-Infinity"
+                                                 : digits);
     }
     case Kind::string:
       return heap.append(out, quoted(v.string(), style.ascii));
     case Kind::list:
     case Kind::tuple:
-      return bracketed(heap, out, "[]", v.list().size(), style, level, [&](size_t i) { append_json(heap, out, v.list()[i], style, level + 1); });
+      return bracketed(heap, out, "[]", v.list().size(), style, level,
+                       [&](size_t i) { append_json(heap, out, v.list()[i], style, level + 1); });
     case Kind::dict: {
       Dict entries = v.dict();
       heap.spend(entries.size());
       if (style.sort_keys) {
-        std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) { return less(heap, a.first, b.first); });
+        std::stable_sort(entries.begin(), entries.end(),
+                         [&](const auto& a, const auto& b) { return less(heap, a.first, b.first); });
       }
       return bracketed(heap, out, "{}", entries.size(), style, level, [&](size_t i) {
         heap.append(out, quoted(key_text(heap, entries[i].first), style.ascii));
@@ -70,7 +76,8 @@ void append_json(Heap& heap, std::string& out, const Value& v, const JsonStyle& 
       });
     }
     default:
-      heap.fail("tojson: '", v.is(Kind::undefined) ? v.missing() : type_name(v), "' is ", v.is(Kind::undefined) ? "undefined" : "no JSON");
+      heap.fail("tojson: '", v.is(Kind::undefined) ? v.missing() : type_name(v), "' is ",
+                v.is(Kind::undefined) ? "undefined" : "no JSON");
   }
 }
 

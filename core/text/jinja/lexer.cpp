@@ -47,7 +47,8 @@ class Lexer {
       if (tag == std::string::npos || tag + 1 >= source_.size()) return plain(source_.size(), 0, false);
     } while (std::string_view("{%#").find(source_[tag + 1]) == std::string_view::npos && ++tag);
     const char kind = source_[tag + 1];
-    const char sign = tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : 0;
+    const char sign =
+        tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : 0;
     plain(tag, sign, kind != '{');
     advance(sign ? 3 : 2);
     if (kind == '#') return comment();
@@ -76,7 +77,8 @@ class Lexer {
     if (at_ < source_.size() && source_[at_] == '-' && std::string_view(source_).substr(at_ + 1, 2) == end) {
       advance(3);
       skip_space();
-    } else if (signs && at_ < source_.size() && source_[at_] == '+' && std::string_view(source_).substr(at_ + 1, 2) == end) {
+    } else if (signs && at_ < source_.size() && source_[at_] == '+' &&
+               std::string_view(source_).substr(at_ + 1, 2) == end) {
       advance(3);
     } else if (sees(end)) {
       advance(2);
@@ -120,7 +122,8 @@ class Lexer {
   void raw_text() {
     for (size_t tag = source_.find("{%", at_); tag != std::string::npos; tag = source_.find("{%", tag + 1)) {
       size_t after = tag + 2;
-      const char sign = after < source_.size() && (source_[after] == '-' || source_[after] == '+') ? source_[after++] : 0;
+      const char sign =
+          after < source_.size() && (source_[after] == '-' || source_[after] == '+') ? source_[after++] : 0;
       while (const size_t size = space_size(source_, after)) after += size;
       if (std::string_view(source_).substr(after, 6) != "endraw") continue;
       plain(tag, sign, true);
@@ -176,7 +179,8 @@ class Lexer {
     };
     const auto digit_at = [&](size_t i) { return i < source_.size() && is_digit(source_[i]); };
     Type type = Type::integer;
-    if (source_[at] == '0' && at + 1 < source_.size() && std::string_view("xXoObB").find(source_[at + 1]) != std::string_view::npos) {
+    if (source_[at] == '0' && at + 1 < source_.size() &&
+        std::string_view("xXoObB").find(source_[at + 1]) != std::string_view::npos) {
       digits = source_.substr(at, 2);
       at += 2;
       take([](char c) { return is_digit(c) || is_letter(c); });
@@ -204,7 +208,8 @@ class Lexer {
       if (sees(pair)) return add(Type::symbol, std::string(pair)), advance(2);
     }
     const char c = source_[at_];
-    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos) error("unexpected character '", c, "'");
+    if (std::string_view("+-/*%~[](){}><=.:|,;").find(c) == std::string_view::npos)
+      error("unexpected character '", c, "'");
     if (c == '(' || c == '[' || c == '{') open += c;
     if (c == ')' || c == ']' || c == '}') {
       const char opener = c == ')' ? '(' : c == ']' ? '[' : '{';
@@ -246,7 +251,9 @@ class Lexer {
     if (digits) return code(out, at_ + 2, digits, 16);
     if (c >= '0' && c <= '7') {
       size_t count = 1;
-      while (count < 3 && at_ + 1 + count < source_.size() && source_[at_ + 1 + count] >= '0' && source_[at_ + 1 + count] <= '7') ++count;
+      while (count < 3 && at_ + 1 + count < source_.size() && source_[at_ + 1 + count] >= '0' &&
+             source_[at_ + 1 + count] <= '7')
+        ++count;
       return code(out, at_ + 1, count, 8);
     }
     out += '\\';

@@ -1,6 +1,7 @@
 #pragma once
-// A template's text as tokens, white space control done: '-' and '+' at a tag's ends, the newline after a block tag dropped (trim_blocks), the
-// blanks before a block tag that begins its line dropped (lstrip_blocks), one newline at the end of the source dropped.
+// A template's text as tokens, white space control done: '-' and '+' at a tag's ends, the newline after a block tag
+// dropped (trim_blocks), the blanks before a block tag that begins its line dropped (lstrip_blocks), one newline at the
+// end of the source dropped.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -16,8 +16,10 @@ Value member(Heap& heap, const Value& item, const Value& path) {
   for (std::string_view rest = path.string(); !rest.empty();) {
     const std::string_view part = rest.substr(0, rest.find('.'));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    const bool position = part.size() < 10 && !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
-    out = subscript(heap, out, position ? Value(int64_t{std::stol(std::string(part))}) : heap.string(std::string(part)));
+    const bool position = part.size() < 10 && !part.empty() &&
+                          std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
+    out =
+        subscript(heap, out, position ? Value(int64_t{std::stol(std::string(part))}) : heap.string(std::string(part)));
   }
   return out;
 }
@@ -31,8 +33,9 @@ Value sort_key(Heap& heap, const Value& item, const Value& attribute, bool case_
 Value sorted(Heap& heap, const List& list, bool reverse, bool case_sensitive, const Value& attribute) {
   std::vector<std::pair<Value, Value>> keyed;
   for (const Value& item : list) keyed.emplace_back(sort_key(heap, item, attribute, case_sensitive), item);
-  std::stable_sort(keyed.begin(), keyed.end(),
-                   [&](const auto& a, const auto& b) { return reverse ? less(heap, b.first, a.first) : less(heap, a.first, b.first); });
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    return reverse ? less(heap, b.first, a.first) : less(heap, a.first, b.first);
+  });
   List out;
   for (const auto& [key, item] : keyed) out.push_back(item);
   return heap.list(std::move(out));
@@ -87,7 +90,8 @@ Value reverse(Heap& heap, const Value& v, Args) {
 
 Value sum(Heap& heap, const Value& v, Args a) {
   Value out = a[1].is(Kind::undefined) ? Value(int64_t{0}) : a[1];
-  for (const Value& item : items(heap, v)) out = add(heap, out, a[0].is(Kind::undefined) ? item : member(heap, item, a[0]));
+  for (const Value& item : items(heap, v))
+    out = add(heap, out, a[0].is(Kind::undefined) ? item : member(heap, item, a[0]));
   return out;
 }
 
@@ -122,7 +126,8 @@ Value batch(Heap& heap, const Value& v, Args a) {
 
 Arguments rest_of(Args a, size_t skip) {
   Arguments out = a;
-  out.positional.erase(out.positional.begin(), out.positional.begin() + static_cast<std::ptrdiff_t>(std::min(skip, out.positional.size())));
+  out.positional.erase(out.positional.begin(),
+                       out.positional.begin() + static_cast<std::ptrdiff_t>(std::min(skip, out.positional.size())));
   return out;
 }
 
@@ -149,7 +154,9 @@ Value chosen(Heap& heap, const Value& v, Args a, bool by_attribute, bool wanted)
   List out;
   for (const Value& item : items(heap, v)) {
     const Value judged = by_attribute ? member(heap, item, a[0]) : item;
-    const bool yes = a.positional.size() > skip ? call_test(heap, string_or(heap, a[skip], ""), judged, rest_of(a, skip + 1)) : truth(judged);
+    const bool yes = a.positional.size() > skip
+                         ? call_test(heap, string_or(heap, a[skip], ""), judged, rest_of(a, skip + 1))
+                         : truth(judged);
     if (yes == wanted) out.push_back(item);
   }
   return heap.list(std::move(out));
@@ -157,7 +164,8 @@ Value chosen(Heap& heap, const Value& v, Args a, bool by_attribute, bool wanted)
 
 Value attr(Heap& heap, const Value& v, Args a) {
   const std::string& name = string_or(heap, a[0], "");
-  return v.is(Kind::dict) && !find_method(Kind::dict, name) ? Value(&a.positional[0].string(), Kind::undefined) : attribute(heap, v, name);
+  return v.is(Kind::dict) && !find_method(Kind::dict, name) ? Value(&a.positional[0].string(), Kind::undefined)
+                                                            : attribute(heap, v, name);
 }
 
 constexpr auto kFilters = std::to_array<Routine>({
@@ -185,7 +193,8 @@ constexpr auto kFilters = std::to_array<Routine>({
 }  // namespace
 
 const Routine* find_list_filter(std::string_view name) {
-  const auto* it = std::find_if(kFilters.begin(), kFilters.end(), [&](const Routine& routine) { return routine.name == name; });
+  const auto* it =
+      std::find_if(kFilters.begin(), kFilters.end(), [&](const Routine& routine) { return routine.name == name; });
   return it == kFilters.end() ? nullptr : it;
 }
 

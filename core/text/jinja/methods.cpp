@@ -16,7 +16,9 @@ const std::string kEmpty;
 Value made(Heap& heap, std::string_view text) { return heap.string(std::string(text)); }
 
 // The set of characters to strip, or null for white space.
-const std::string* among(Heap& heap, const Value& v) { return v.is(Kind::undefined) || v.is(Kind::none) ? nullptr : &string_or(heap, v, kEmpty); }
+const std::string* among(Heap& heap, const Value& v) {
+  return v.is(Kind::undefined) || v.is(Kind::none) ? nullptr : &string_or(heap, v, kEmpty);
+}
 
 int64_t limit_of(Heap& heap, const Value& v) { return integer_or(heap, v, -1); }
 
@@ -90,7 +92,9 @@ Value matches_end(Heap& heap, const Value& self, Args a, bool at_start) {
 Value find_in(Heap& heap, const Value& self, Args a, bool from_right) {
   const std::string& wanted = string_or(heap, a[0], kEmpty);
   const size_t at = from_right ? self.string().rfind(wanted) : self.string().find(wanted);
-  return Value(at == std::string::npos ? int64_t{-1} : static_cast<int64_t>(char_count(std::string_view(self.string()).substr(0, at))));
+  return Value(at == std::string::npos
+                   ? int64_t{-1}
+                   : static_cast<int64_t>(char_count(std::string_view(self.string()).substr(0, at))));
 }
 
 Value index_of(Heap& heap, const Value& self, Args a) {
@@ -103,7 +107,9 @@ Value count(Heap& heap, const Value& self, Args a) {
   const std::string& wanted = string_or(heap, a[0], kEmpty);
   if (wanted.empty()) return Value(static_cast<int64_t>(char_count(self.string()) + 1));
   int64_t found = 0;
-  for (size_t at = self.string().find(wanted); at != std::string::npos; at = self.string().find(wanted, at + wanted.size())) ++found;
+  for (size_t at = self.string().find(wanted); at != std::string::npos;
+       at = self.string().find(wanted, at + wanted.size()))
+    ++found;
   return Value(found);
 }
 
@@ -121,7 +127,8 @@ Value partition(Heap& heap, const Value& self, Args a, bool from_right) {
 Value without(Heap& heap, const Value& self, Args a, bool at_start) {
   std::string_view text = self.string();
   const std::string& end = string_or(heap, a[0], kEmpty);
-  if (at_start ? text.starts_with(end) : text.ends_with(end)) at_start ? text.remove_prefix(end.size()) : text.remove_suffix(end.size());
+  if (at_start ? text.starts_with(end) : text.ends_with(end))
+    at_start ? text.remove_prefix(end.size()) : text.remove_suffix(end.size());
   return made(heap, text);
 }
 
@@ -130,7 +137,9 @@ Value padded(Heap& heap, const Value& self, Args a, bool left, bool right) {
   const int64_t missing = integer_or(heap, a[0], 0) - static_cast<int64_t>(char_count(self.string()));
   const std::string fill = string_or(heap, a[1], " ");
   std::string out;
-  const int64_t before = missing <= 0 || !left ? 0 : right ? missing / 2 + (missing & integer_or(heap, a[0], 0) & 1) : missing;
+  const int64_t before = missing <= 0 || !left ? 0
+                         : right               ? missing / 2 + (missing & integer_or(heap, a[0], 0) & 1)
+                                               : missing;
   for (int64_t i = 0; i < before; ++i) heap.append(out, fill);
   heap.append(out, self.string());
   for (int64_t i = before; right && i < missing; ++i) heap.append(out, fill);
@@ -169,7 +178,8 @@ Value format(Heap& heap, const Value& self, Args a) {
       const bool position = field.size() < 4 && std::all_of(field.begin(), field.end(), digit);
       const size_t index = field.empty() ? next++ : position ? std::stoul(field) : 0;
       const Value* named = position ? nullptr : a.find(field);
-      if (end == std::string::npos || (position ? index >= a.positional.size() : !named)) heap.fail("format: no value for {", field, "}");
+      if (end == std::string::npos || (position ? index >= a.positional.size() : !named))
+        heap.fail("format: no value for {", field, "}");
       append_text(heap, out, named ? *named : a.positional[index]);
       i = end;
     } else {
@@ -183,7 +193,8 @@ template <const char* filter>
 Value as_filter(Heap& heap, const Value& self, Args a) {
   return call_filter(heap, filter, self, a);
 }
-constexpr char kReplace[] = "replace", kItems[] = "items", kCapitalize[] = "capitalize", kUpper[] = "upper", kLower[] = "lower";
+constexpr char kReplace[] = "replace", kItems[] = "items", kCapitalize[] = "capitalize", kUpper[] = "upper",
+               kLower[] = "lower";
 
 Value join(Heap& heap, const Value& self, Args a) { return call_filter(heap, "join", a[0], Arguments{{self}, {}}); }
 
@@ -199,12 +210,14 @@ constexpr auto kStringMethods = std::to_array<Routine>({
     {"isalpha", "", [](Heap&, const Value& v, Args) { return every(v, letter); }},
     {"isdigit", "", [](Heap&, const Value& v, Args) { return every(v, digit); }},
     {"islower", "", [](Heap& h, const Value& v, Args) { return Value(call_test(h, "lower", v, {})); }},
-    {"isspace", "", [](Heap&, const Value& v, Args) { return Value(!v.string().empty() && strip_left(v.string()).empty()); }},
+    {"isspace", "",
+     [](Heap&, const Value& v, Args) { return Value(!v.string().empty() && strip_left(v.string()).empty()); }},
     {"isupper", "", [](Heap& h, const Value& v, Args) { return Value(call_test(h, "upper", v, {})); }},
     {"join", "iterable!", join},
     {"ljust", "width! fillchar", [](Heap& h, const Value& v, Args a) { return padded(h, v, a, false, true); }},
     {"lower", "", as_filter<kLower>},
-    {"lstrip", "chars", [](Heap& h, const Value& v, Args a) { return made(h, strip_left(v.string(), among(h, a[0]))); }},
+    {"lstrip", "chars",
+     [](Heap& h, const Value& v, Args a) { return made(h, strip_left(v.string(), among(h, a[0]))); }},
     {"partition", "sep!", [](Heap& h, const Value& v, Args a) { return partition(h, v, a, false); }},
     {"removeprefix", "prefix!", [](Heap& h, const Value& v, Args a) { return without(h, v, a, true); }},
     {"removesuffix", "suffix!", [](Heap& h, const Value& v, Args a) { return without(h, v, a, false); }},
@@ -213,11 +226,14 @@ constexpr auto kStringMethods = std::to_array<Routine>({
     {"rjust", "width! fillchar", [](Heap& h, const Value& v, Args a) { return padded(h, v, a, true, false); }},
     {"rpartition", "sep!", [](Heap& h, const Value& v, Args a) { return partition(h, v, a, true); }},
     {"rsplit", "sep maxsplit", [](Heap& h, const Value& v, Args a) { return split(h, v, a, true); }},
-    {"rstrip", "chars", [](Heap& h, const Value& v, Args a) { return made(h, strip_right(v.string(), among(h, a[0]))); }},
+    {"rstrip", "chars",
+     [](Heap& h, const Value& v, Args a) { return made(h, strip_right(v.string(), among(h, a[0]))); }},
     {"split", "sep maxsplit", [](Heap& h, const Value& v, Args a) { return split(h, v, a, false); }},
     {"splitlines", "keepends", split_lines},
     {"startswith", "prefix!", [](Heap& h, const Value& v, Args a) { return matches_end(h, v, a, true); }},
-    {"strip", "chars", [](Heap& h, const Value& v, Args a) { return made(h, strip_left(strip_right(v.string(), among(h, a[0])), among(h, a[0]))); }},
+    {"strip", "chars",
+     [](Heap& h, const Value& v,
+        Args a) { return made(h, strip_left(strip_right(v.string(), among(h, a[0])), among(h, a[0]))); }},
     {"title", "", title},
     {"upper", "", as_filter<kUpper>},
 });
@@ -252,7 +268,8 @@ Value list_index(Heap& heap, const Value& self, Args a) {
 
 Value list_count(Heap& heap, const Value& self, Args a) {
   const List& list = self.list();
-  return Value(static_cast<int64_t>(std::count_if(list.begin(), list.end(), [&](const Value& v) { return equal(heap, v, a[0]); })));
+  return Value(static_cast<int64_t>(
+      std::count_if(list.begin(), list.end(), [&](const Value& v) { return equal(heap, v, a[0]); })));
 }
 
 constexpr auto kListMethods = std::to_array<Routine>({
@@ -263,7 +280,8 @@ constexpr auto kListMethods = std::to_array<Routine>({
 
 template <size_t n>
 const Routine* find_in(const std::array<Routine, n>& table, std::string_view name) {
-  const auto* it = std::find_if(table.begin(), table.end(), [&](const Routine& routine) { return routine.name == name; });
+  const auto* it =
+      std::find_if(table.begin(), table.end(), [&](const Routine& routine) { return routine.name == name; });
   return it == table.end() ? nullptr : it;
 }
 

@@ -85,19 +85,22 @@ Value add(Heap& heap, const Value& a, const Value& b) {
   }
   if (a.is_sequence() && a.kind() == b.kind()) return joined(heap, a, b);
   return arithmetic(
-      heap, "+", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_add_overflow(x, y, out); }, std::plus<double>());
+      heap, "+", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_add_overflow(x, y, out); },
+      std::plus<double>());
 }
 
 Value subtract(Heap& heap, const Value& a, const Value& b) {
   return arithmetic(
-      heap, "-", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_sub_overflow(x, y, out); }, std::minus<double>());
+      heap, "-", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_sub_overflow(x, y, out); },
+      std::minus<double>());
 }
 
 Value multiply(Heap& heap, const Value& a, const Value& b) {
   if (repeatable(a) && b.is_integral()) return repeated(heap, a, b.integer());
   if (repeatable(b) && a.is_integral()) return repeated(heap, b, a.integer());
   return arithmetic(
-      heap, "*", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_mul_overflow(x, y, out); }, std::multiplies<double>());
+      heap, "*", a, b, [](int64_t x, int64_t y, int64_t* out) { return !__builtin_mul_overflow(x, y, out); },
+      std::multiplies<double>());
 }
 
 static void need_nonzero(Heap& heap, const Value& a, const Value& b) {
@@ -117,7 +120,8 @@ Value floor_divide(Heap& heap, const Value& a, const Value& b) {
     *out = x / y - (x % y != 0 && (x < 0) != (y < 0));
     return true;
   };
-  return arithmetic(heap, "//", a, b, whole, [](double x, double y) { return std::floor((x - real_modulo(x, y)) / y + 0.5); });
+  return arithmetic(heap, "//", a, b, whole,
+                    [](double x, double y) { return std::floor((x - real_modulo(x, y)) / y + 0.5); });
 }
 
 Value modulo(Heap& heap, const Value& a, const Value& b) {
@@ -151,7 +155,9 @@ Value power(Heap& heap, const Value& a, const Value& b) {
   return arithmetic(heap, "**", a, b, whole, [](double x, double y) { return std::pow(x, y); });
 }
 
-Value negate(Heap& heap, const Value& a) { return a.is(Kind::real) ? Value(-a.number()) : subtract(heap, Value(int64_t{0}), a); }
+Value negate(Heap& heap, const Value& a) {
+  return a.is(Kind::real) ? Value(-a.number()) : subtract(heap, Value(int64_t{0}), a);
+}
 
 bool contains(Heap& heap, const Value& container, const Value& wanted) {
   if (container.is(Kind::string)) {
@@ -186,7 +192,8 @@ Value subscript(Heap& heap, const Value& container, const Value& key) {
 
 Value slice(Heap& heap, const Value& container, const Value& start, const Value& stop, const Value& step) {
   need_defined(heap, container, "slice");
-  if (!container.is(Kind::string) && !container.is_sequence()) heap.fail("'", type_name(container), "' cannot be sliced");
+  if (!container.is(Kind::string) && !container.is_sequence())
+    heap.fail("'", type_name(container), "' cannot be sliced");
   const auto whole = [&](const Value& v, int64_t otherwise) {
     if (v.is(Kind::none)) return otherwise;
     if (!v.is_integral()) heap.fail("a slice needs integers, not '", type_name(v), "'");
@@ -200,7 +207,8 @@ Value slice(Heap& heap, const Value& container, const Value& start, const Value&
   const auto bound_of = [&](const Value& v, int64_t otherwise) {
     if (v.is(Kind::none)) return otherwise;
     const int64_t i = whole(v, 0);
-    return std::clamp<int64_t>(i < 0 ? std::max<int64_t>(i, -size - 1) + size : i, stride > 0 ? 0 : -1, stride > 0 ? size : size - 1);
+    return std::clamp<int64_t>(i < 0 ? std::max<int64_t>(i, -size - 1) + size : i, stride > 0 ? 0 : -1,
+                               stride > 0 ? size : size - 1);
   };
   const int64_t first = bound_of(start, stride > 0 ? 0 : size - 1), last = bound_of(stop, stride > 0 ? size : -1);
   std::string text;

@@ -22,7 +22,8 @@ class Parser : ExpressionParser {
  private:
   using Ends = std::vector<std::string_view>;
 
-  // Statements up to the tag whose word is among `ends` (the word and what follows stay to be read), or to the end of the template.
+  // Statements up to the tag whose word is among `ends` (the word and what follows stay to be read), or to the end of
+  // the template.
   Block block(const Ends& ends, int opened) {
     if (++blocks_ > kMaxBlocks) expected("at most 100 blocks inside each other");
     Block out;
@@ -38,7 +39,8 @@ class Parser : ExpressionParser {
         expect(Type::output_end, "}}");
         out.push_back(node);
       } else {
-        if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return sees_word(end); })) return --blocks_, out;
+        if (std::any_of(ends.begin(), ends.end(), [&](std::string_view end) { return sees_word(end); }))
+          return --blocks_, out;
         out.push_back(statement());
       }
     }
@@ -71,8 +73,10 @@ class Parser : ExpressionParser {
 
   const Statement* statement() {
     static const std::map<std::string_view, const Statement* (Parser::*)(int)> statements = {
-        {"if", &Parser::if_statement},       {"for", &Parser::for_statement}, {"set", &Parser::set_statement},   {"macro", &Parser::macro},
-        {"generation", &Parser::generation}, {"with", &Parser::with},         {"filter", &Parser::filter_block}, {"break", &Parser::stop},
+        {"if", &Parser::if_statement},       {"for", &Parser::for_statement},
+        {"set", &Parser::set_statement},     {"macro", &Parser::macro},
+        {"generation", &Parser::generation}, {"with", &Parser::with},
+        {"filter", &Parser::filter_block},   {"break", &Parser::stop},
         {"continue", &Parser::again},
     };
     const auto known = statements.find(peek().type == Type::name ? std::string_view(peek().text) : std::string_view());

@@ -19,8 +19,10 @@ static Arguments arranged(Heap& heap, const Routine& routine, const Arguments& g
     out.positional.push_back(i < given.positional.size() ? given.positional[i] : named ? *named : Value());
     if (needed && i >= given.positional.size() && !named) heap.fail(routine.name, " needs its argument ", name);
   }
-  if (given.positional.size() > out.positional.size()) heap.fail(routine.name, " takes at most ", out.positional.size(), " arguments");
-  if (used < given.named.size()) heap.fail(routine.name, " takes the arguments (", routine.parameters, "), not those given");
+  if (given.positional.size() > out.positional.size())
+    heap.fail(routine.name, " takes at most ", out.positional.size(), " arguments");
+  if (used < given.named.size())
+    heap.fail(routine.name, " takes the arguments (", routine.parameters, "), not those given");
   return out;
 }
 
@@ -32,8 +34,9 @@ Value run(Heap& heap, const Routine& routine, const Value& self, const Arguments
 }
 
 Value bound(Heap& heap, const Routine& routine, const Value& self) {
-  return heap.function(std::string(routine.name),
-                       [&heap, &routine, self](const Arguments& arguments) { return run(heap, routine, self, arguments); });
+  return heap.function(std::string(routine.name), [&heap, &routine, self](const Arguments& arguments) {
+    return run(heap, routine, self, arguments);
+  });
 }
 
 Value call_filter(Heap& heap, std::string_view name, const Value& self, const Arguments& arguments) {

@@ -8,8 +8,10 @@ namespace hone::jinja {
 
 struct Routine {
   std::string_view name;
-  std::string_view parameters;  // names in order, "!" after those that must be given; "..." passes the arguments on as they came
-  Value (*body)(Heap&, const Value& self, const Arguments&);  // positional arguments in the parameters' order, undefined where left out
+  std::string_view
+      parameters;  // names in order, "!" after those that must be given; "..." passes the arguments on as they came
+  Value (*body)(Heap&, const Value& self,
+                const Arguments&);  // positional arguments in the parameters' order, undefined where left out
 };
 
 // Null where there is none.

@@ -55,7 +55,8 @@ Flow If::execute(Frame& frame) const {
 void Target::assign(Frame& frame, const Value& value) const {
   if (member) {
     const Value* space = frame.find(*names[0]);
-    if (!space || !space->is(Kind::space) || !space->space().assignable) frame.heap.fail("'", *names[0], "' is not a namespace() to set in");
+    if (!space || !space->is(Kind::space) || !space->space().assignable)
+      frame.heap.fail("'", *names[0], "' is not a namespace() to set in");
     frame.heap.spend(space->space().names.size());
     if (Value* old = space->space().find(*member))
       *old = value;
@@ -83,9 +84,10 @@ class Loop {
   Loop(Heap& heap, const List& list, int64_t depth) : space_(heap.space()), list_(list) {
     space_->assignable = false;
     const auto size = static_cast<int64_t>(list.size());
-    space_->names = {{"index", Value()},      {"index0", Value()},         {"revindex", Value()},   {"revindex0", Value()},
-                     {"first", Value()},      {"last", Value()},           {"previtem", Value()},   {"nextitem", Value()},
-                     {"length", Value(size)}, {"depth", Value(depth + 1)}, {"depth0", Value(depth)}};
+    space_->names = {{"index", Value()},          {"index0", Value()},     {"revindex", Value()},
+                     {"revindex0", Value()},      {"first", Value()},      {"last", Value()},
+                     {"previtem", Value()},       {"nextitem", Value()},   {"length", Value(size)},
+                     {"depth", Value(depth + 1)}, {"depth0", Value(depth)}};
     Space* space = space_;
     const Value cycle = heap.function("cycle", [&heap, space](const Arguments& given) {
       if (given.positional.empty()) heap.fail("loop.cycle needs values");
@@ -143,13 +145,14 @@ void For::run(Frame& frame, const Value& over, int64_t depth) const {
   }
   Loop loop(heap, *list, depth);
   if (recursive) {
-    const Value again = heap.function("loop", [this, &heap, outer, &scopes = frame.scopes, depth](const Arguments& given) {
-      if (given.positional.size() != 1) heap.fail("loop(...) takes what to walk");
-      std::string out;
-      Frame inner{heap, outer, out, nullptr, scopes};
-      run(inner, given.positional[0], depth + 1);
-      return heap.string(std::move(out));
-    });
+    const Value again =
+        heap.function("loop", [this, &heap, outer, &scopes = frame.scopes, depth](const Arguments& given) {
+          if (given.positional.size() != 1) heap.fail("loop(...) takes what to walk");
+          std::string out;
+          Frame inner{heap, outer, out, nullptr, scopes};
+          run(inner, given.positional[0], depth + 1);
+          return heap.string(std::move(out));
+        });
     loop.space()->call = &again.function();
   }
   for (size_t i = 0; i < list->size(); ++i) {
@@ -193,7 +196,8 @@ Flow With::execute(Frame& frame) const {
 }
 
 Flow Macro::execute(Frame& frame) const {
-  frame.set(*name, frame.heap.function(*name, [this, &heap = frame.heap, &scopes = frame.scopes, scope = frame.scope](const Arguments& given) {
+  frame.set(*name, frame.heap.function(*name, [this, &heap = frame.heap, &scopes = frame.scopes,
+                                               scope = frame.scope](const Arguments& given) {
     std::string unused;
     Frame inner{heap, scope, unused, nullptr, scopes};
     return call(inner, scope, given);
@@ -212,9 +216,11 @@ Value Macro::call(Frame& frame, Scope* defined_in, const Arguments& given) const
                           : otherwise                 ? (*otherwise)(frame)
                                                       : Value(parameter, Kind::undefined));
   }
-  if (given.positional.size() > parameters.size()) heap.fail("macro ", *name, " takes at most ", parameters.size(), " arguments");
+  if (given.positional.size() > parameters.size())
+    heap.fail("macro ", *name, " takes at most ", parameters.size(), " arguments");
   for (const auto& [key, value] : given.named) {
-    const bool known = std::any_of(parameters.begin(), parameters.end(), [&, k = key](const auto& p) { return *p.first == k; });
+    const bool known =
+        std::any_of(parameters.begin(), parameters.end(), [&, k = key](const auto& p) { return *p.first == k; });
     if (!known) heap.fail("macro ", *name, " has no parameter '", key, "'");
   }
   return heap.string(captured(body, frame, frame.scope));

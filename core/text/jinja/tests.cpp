@@ -21,7 +21,8 @@ int64_t whole(Heap& heap, const Value& v) {
 }
 
 bool cased(const Value& v, std::string (*convert)(std::string_view)) {
-  return v.is(Kind::string) && std::any_of(v.string().begin(), v.string().end(), is_letter) && v.string() == convert(v.string());
+  return v.is(Kind::string) && std::any_of(v.string().begin(), v.string().end(), is_letter) &&
+         v.string() == convert(v.string());
 }
 
 Value divisible(Heap& heap, const Value& v, Args a) { return Value(!truth(modulo(heap, v, a[0]))); }
@@ -67,7 +68,9 @@ constexpr auto kTests = std::to_array<Routine>({
     {"number", "", kind_is<Kind::boolean, Kind::integer, Kind::real>},
     {"odd", "", [](Heap& heap, const Value& v, Args) { return Value(whole(heap, v) % 2 != 0); }},
     {"sameas", "other!",
-     [](Heap&, const Value& v, Args a) { return Value(v.is(Kind::none) || v.is(Kind::undefined) ? v.kind() == a[0].kind() : v.same_object(a[0])); }},
+     [](Heap&, const Value& v, Args a) {
+       return Value(v.is(Kind::none) || v.is(Kind::undefined) ? v.kind() == a[0].kind() : v.same_object(a[0]));
+     }},
     {"sequence", "", kIterable},
     {"string", "", kind_is<Kind::string>},
     {"test", "", [](Heap&, const Value& v, Args) { return Value(v.is(Kind::string) && find_test(v.string())); }},
@@ -79,7 +82,8 @@ constexpr auto kTests = std::to_array<Routine>({
 }  // namespace
 
 const Routine* find_test(std::string_view name) {
-  const auto* it = std::find_if(kTests.begin(), kTests.end(), [&](const Routine& routine) { return routine.name == name; });
+  const auto* it =
+      std::find_if(kTests.begin(), kTests.end(), [&](const Routine& routine) { return routine.name == name; });
   return it == kTests.end() ? nullptr : it;
 }
 

@@ -32,8 +32,9 @@ static uint32_t code_point(std::string_view one) {
 }
 
 static bool is_space(uint32_t code) {
-  return (code >= 9 && code <= 13) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f || code == 0x3000;
+  return (code >= 9 && code <= 13) || (code >= 0x1c && code <= 0x20) || code == 0x85 || code == 0xa0 ||
+         code == 0x1680 || (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f ||
+         code == 0x205f || code == 0x3000;
 }
 
 size_t space_size(std::string_view text, size_t at) {
@@ -97,7 +98,9 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-std::string capitalized(std::string_view text) { return upper(text.substr(0, 1)) + lower(text.substr(std::min<size_t>(1, text.size()))); }
+std::string capitalized(std::string_view text) {
+  return upper(text.substr(0, 1)) + lower(text.substr(std::min<size_t>(1, text.size())));
+}
 
 void append_utf8(std::string& out, uint32_t code) {
   const auto tail = [&](int shift) { out += static_cast<char>(0x80 | (code >> shift & 0x3f)); };
@@ -119,7 +122,8 @@ std::string python_number(double value) {
   const double size = std::fabs(value);
   const bool plain = size == 0 || (size >= 1e-4 && size < 1e16);
   char buffer[64];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, plain ? std::chars_format::fixed : std::chars_format::scientific);
+  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value,
+                                 plain ? std::chars_format::fixed : std::chars_format::scientific);
   std::string out(buffer, end.ptr);
   if (plain && out.find('.') == std::string::npos) out += ".0";
   return out;
@@ -134,8 +138,8 @@ static void append_hex(std::string& out, std::string_view prefix, uint32_t code,
 static bool printable(uint32_t code) {
   if (code == ' ') return true;
   if (code < 0x20 || (code >= 0x7f && code <= 0xa0) || code == 0xad || is_space(code)) return false;
-  return !((code >= 0x200b && code <= 0x200f) || (code >= 0x202a && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
-           (code >= 0xe000 && code <= 0xf8ff) || code == 0xfeff);
+  return !((code >= 0x200b && code <= 0x200f) || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2060 && code <= 0x206f) || (code >= 0xe000 && code <= 0xf8ff) || code == 0xfeff);
 }
 
 std::string python_quoted(std::string_view text) {

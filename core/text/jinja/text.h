@@ -1,6 +1,6 @@
 #pragma once
-// Strings as templates see them: UTF-8 whose unit is the code point, and Python's spellings of numbers and quoted strings. Case mapping is
-// that of ASCII letters; a byte that is no UTF-8 counts as one character.
+// Strings as templates see them: UTF-8 whose unit is the code point, and Python's spellings of numbers and quoted
+// strings. Case mapping is that of ASCII letters; a byte that is no UTF-8 counts as one character.
 #include <cstddef>
 #include <cstdint>
 #include <string>

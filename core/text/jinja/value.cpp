@@ -35,9 +35,15 @@ Heap::Depth::Depth(Heap& heap) : heap_(heap) {
 }
 
 Value Heap::string(std::string text) { return hold(text.size()), Value(&strings_.emplace_back(std::move(text))); }
-Value Heap::list(List items) { return hold(items.size() * sizeof(Value)), Value(&lists_.emplace_back(std::move(items))); }
-Value Heap::tuple(List items) { return hold(items.size() * sizeof(Value)), Value(&lists_.emplace_back(std::move(items)), Kind::tuple); }
-Value Heap::dict(Dict entries) { return hold(entries.size() * 2 * sizeof(Value)), Value(&dicts_.emplace_back(std::move(entries))); }
+Value Heap::list(List items) {
+  return hold(items.size() * sizeof(Value)), Value(&lists_.emplace_back(std::move(items)));
+}
+Value Heap::tuple(List items) {
+  return hold(items.size() * sizeof(Value)), Value(&lists_.emplace_back(std::move(items)), Kind::tuple);
+}
+Value Heap::dict(Dict entries) {
+  return hold(entries.size() * 2 * sizeof(Value)), Value(&dicts_.emplace_back(std::move(entries)));
+}
 Space* Heap::space() { return hold(sizeof(Space)), &spaces_.emplace_back(); }
 Value Heap::function(std::string name, std::function<Value(const Arguments&)> call) {
   hold(sizeof(Function));
@@ -137,7 +143,8 @@ bool less(Heap& heap, const Value& a, const Value& b) {
   const Heap::Depth depth(heap);
   if (a.is_integral() && b.is_integral()) return a.integer() < b.integer();
   if (a.is_number() && b.is_number()) return a.number() < b.number();
-  if (a.is(Kind::string) && b.is(Kind::string)) return heap.spend(std::min(a.string().size(), b.string().size())), a.string() < b.string();
+  if (a.is(Kind::string) && b.is(Kind::string))
+    return heap.spend(std::min(a.string().size(), b.string().size())), a.string() < b.string();
   if (a.is_sequence() && a.kind() == b.kind()) {
     const size_t common = std::min(a.list().size(), b.list().size());
     for (size_t i = 0; i < common; ++i) {
@@ -251,7 +258,9 @@ size_t length(Heap& heap, const Value& v) {
 Value call(Heap& heap, const Value& callee, const Arguments& arguments) {
   const Heap::Depth depth(heap);
   if (callee.is(Kind::undefined)) heap.fail("'", callee.missing(), "' is undefined and cannot be called");
-  const Function* function = callee.is(Kind::function) ? &callee.function() : callee.is(Kind::space) ? callee.space().call : nullptr;
+  const Function* function = callee.is(Kind::function) ? &callee.function()
+                             : callee.is(Kind::space)  ? callee.space().call
+                                                       : nullptr;
   if (!function) heap.fail("'", type_name(callee), "' cannot be called");
   return function->call(arguments);
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Values of templates as Python would hold them, and the heap of one rendering that owns and bounds them: strings, lists and dicts never change
-// once made, a namespace() does. A template that takes too much work, memory or depth ends with an Error.
+// Values of templates as Python would hold them, and the heap of one rendering that owns and bounds them: strings,
+// lists and dicts never change once made, a namespace() does. A template that takes too much work, memory or depth ends
+// with an Error.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -26,7 +27,9 @@ enum class Kind : uint8_t { undefined, none, boolean, integer, real, string, lis
 class Value {
  public:
   Value() : Value(static_cast<const std::string*>(nullptr), Kind::undefined) {}
-  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) { as_.string = v; }  // or undefined: the name looked for
+  explicit Value(const std::string* v, Kind kind = Kind::string) : kind_(kind) {
+    as_.string = v;
+  }  // or undefined: the name looked for
   explicit Value(bool v) : kind_(Kind::boolean) { as_.integer = v; }
   explicit Value(int64_t v) : kind_(Kind::integer) { as_.integer = v; }
   explicit Value(double v) : kind_(Kind::real) { as_.real = v; }
@@ -46,7 +49,9 @@ class Value {
   // Of the kind that holds it.
   int64_t integer() const { return as_.integer; }
   double number() const { return kind_ == Kind::real ? as_.real : static_cast<double>(as_.integer); }
-  const std::string& string() const { return *as_.string; }  // NOLINT(clang-analyzer-core.uninitialized.UndefReturn): kind_ says it is there
+  const std::string& string() const {
+    return *as_.string;
+  }  // NOLINT(clang-analyzer-core.uninitialized.UndefReturn): kind_ says it is there
   const List& list() const { return *as_.list; }
   const Dict& dict() const { return *as_.dict; }
   Space& space() const { return *as_.space; }

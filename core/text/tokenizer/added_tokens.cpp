@@ -7,7 +7,9 @@
 namespace hone {
 namespace {
 
-bool word_before(std::string_view text, size_t at) { return at > 0 && is_word(code_point_at(text, code_point_before(text, at)).value); }
+bool word_before(std::string_view text, size_t at) {
+  return at > 0 && is_word(code_point_at(text, code_point_before(text, at)).value);
+}
 bool word_after(std::string_view text, size_t at) { return at < text.size() && is_word(code_point_at(text, at).value); }
 
 size_t spaces_begin(std::string_view text, size_t at, size_t limit) {
@@ -32,7 +34,8 @@ size_t spaces_end(std::string_view text, size_t at) {
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
-  std::stable_sort(tokens_.begin(), tokens_.end(), [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
     auto& range = by_first_byte_[static_cast<uint8_t>(tokens_[i].content[0])];
     if (range.second == 0) range.first = i;
@@ -50,18 +53,21 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view input, size_t a
     if (at + depth >= input.size()) break;
     const auto byte = static_cast<uint8_t>(input[at + depth]);
     const auto byte_of = [depth](const AddedToken& token) { return static_cast<uint8_t>(token.content[depth]); };
-    const auto low =
-        std::lower_bound(tokens_.begin() + begin, tokens_.begin() + end, byte, [&](const AddedToken& t, uint8_t b) { return byte_of(t) < b; });
-    const auto high = std::upper_bound(low, tokens_.begin() + end, byte, [&](uint8_t b, const AddedToken& t) { return b < byte_of(t); });
+    const auto low = std::lower_bound(tokens_.begin() + begin, tokens_.begin() + end, byte,
+                                      [&](const AddedToken& t, uint8_t b) { return byte_of(t) < b; });
+    const auto high = std::upper_bound(low, tokens_.begin() + end, byte,
+                                       [&](uint8_t b, const AddedToken& t) { return b < byte_of(t); });
     begin = static_cast<uint32_t>(low - tokens_.begin()), end = static_cast<uint32_t>(high - tokens_.begin());
   }
   return longest;
 }
 
-void AddedTokenMatcher::each(std::string_view input, bool special, FunctionRef<void(size_t, size_t)> text, FunctionRef<void(int32_t)> token) const {
+void AddedTokenMatcher::each(std::string_view input, bool special, FunctionRef<void(size_t, size_t)> text,
+                             FunctionRef<void(int32_t)> token) const {
   size_t done = 0;
   for (size_t at = 0; at < input.size() && !empty();) {
-    const AddedToken* found = by_first_byte_[static_cast<uint8_t>(input[at])].second > 0 ? longest_at(input, at) : nullptr;
+    const AddedToken* found =
+        by_first_byte_[static_cast<uint8_t>(input[at])].second > 0 ? longest_at(input, at) : nullptr;
     if (!found) {
       ++at;
       continue;

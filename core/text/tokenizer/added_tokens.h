@@ -1,5 +1,6 @@
 #pragma once
-// Tokens that are recognised in text as a whole (special ones among them), before the words are cut: the `added_tokens` of a tokenizer.json.
+// Tokens that are recognised in text as a whole (special ones among them), before the words are cut: the `added_tokens`
+// of a tokenizer.json.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -27,8 +28,10 @@ class AddedTokenMatcher {
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens = {});
   bool empty() const { return tokens_.empty(); }
 
-  // Calls text(begin, end) for what lies between tokens (never empty) and token(id) in order. Without `special`, special tokens are text.
-  void each(std::string_view input, bool special, FunctionRef<void(size_t begin, size_t end)> text, FunctionRef<void(int32_t id)> token) const;
+  // Calls text(begin, end) for what lies between tokens (never empty) and token(id) in order. Without `special`,
+  // special tokens are text.
+  void each(std::string_view input, bool special, FunctionRef<void(size_t begin, size_t end)> text,
+            FunctionRef<void(int32_t id)> token) const;
 
  private:
   // The longest token at input[at], or nullptr.

@@ -13,7 +13,9 @@ namespace {
 constexpr std::string_view space_mark = "\u2581";
 constexpr size_t short_word = 32;
 
-uint64_t pair_key(int32_t left, int32_t right) { return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right); }
+uint64_t pair_key(int32_t left, int32_t right) {
+  return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
 uint64_t scramble(uint64_t key) {
   key = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
   return (key ^ key >> 29) * 0xBF58476D1CE4E5B9u;
@@ -41,11 +43,13 @@ SpellingIndex::SpellingIndex(const std::vector<std::string>& spellings)
 int32_t SpellingIndex::find(std::string_view spelling) const {
   const uint32_t hash = hash_of(spelling);
   for (size_t at = hash & (slots_.size() - 1); slots_[at].second >= 0; at = (at + 1) & (slots_.size() - 1))
-    if (slots_[at].first == hash && (*spellings_)[static_cast<size_t>(slots_[at].second)] == spelling) return slots_[at].second;
+    if (slots_[at].first == hash && (*spellings_)[static_cast<size_t>(slots_[at].second)] == spelling)
+      return slots_[at].second;
   return -1;
 }
 
-Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options, const std::string& source)
+Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options,
+         const std::string& source)
     : source_(source), spellings_(std::move(spellings)), index_(spellings_), options_(std::move(options)) {
   affixes_ = !options_.continuing_subword_prefix.empty() || !options_.end_of_word_suffix.empty();
   if (!options_.unk_token.empty()) unk_id_ = find(options_.unk_token);
@@ -59,10 +63,12 @@ Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, B
   add_merges(merges, source);
   stands_alone_ = std::make_unique<std::atomic<uint8_t>[]>(spellings_.size());
 
-  // No merge joins a space mark to a character before it that is none: then words may be cut there without changing a result.
+  // No merge joins a space mark to a character before it that is none: then words may be cut there without changing a
+  // result.
   space_mark_begins_segment_ = !affixes_ && find(space_mark) >= 0;
   for (const auto& [left, right] : merge_pairs_)
-    if (spellings_[static_cast<size_t>(right)].starts_with(space_mark) && !spellings_[static_cast<size_t>(left)].ends_with(space_mark))
+    if (spellings_[static_cast<size_t>(right)].starts_with(space_mark) &&
+        !spellings_[static_cast<size_t>(left)].ends_with(space_mark))
       space_mark_begins_segment_ = false;
 }
 
@@ -74,7 +80,8 @@ void Bpe::add_merges(const std::vector<Merge>& merges, const std::string& source
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const auto& [left, right] = merges[rank];
     const int32_t left_id = find(left), right_id = find(right);
-    HONE_CHECK(left_id >= 0 && right_id >= 0, source, ": model.merges[", rank, "]: '", left_id < 0 ? left : right, "' is not in the vocabulary");
+    HONE_CHECK(left_id >= 0 && right_id >= 0, source, ": model.merges[", rank, "]: '", left_id < 0 ? left : right,
+               "' is not in the vocabulary");
     const std::string& prefix = options_.continuing_subword_prefix;
     const std::string result = left + (right.starts_with(prefix) ? right.substr(prefix.size()) : right);
     const int32_t id = find(result);
@@ -82,7 +89,9 @@ void Bpe::add_merges(const std::vector<Merge>& merges, const std::string& source
     const uint64_t key = pair_key(left_id, right_id);
     size_t at = scramble(key) >> shift_;
     while (slots_[at].pair != UINT64_MAX && slots_[at].pair != key) at = (at + 1) & (capacity - 1);
-    slots_[at] = {key, {static_cast<uint32_t>(rank), id}};  // of a pair given twice the later rank counts, as in Hugging Face's reader
+    slots_[at] = {
+        key,
+        {static_cast<uint32_t>(rank), id}};  // of a pair given twice the later rank counts, as in Hugging Face's reader
     merge_pairs_.emplace_back(left_id, right_id);
   }
 }
@@ -98,7 +107,8 @@ Bpe::Joined Bpe::joined(int32_t left, int32_t right) const {
 std::vector<Bpe::Merge> Bpe::merges() const {
   std::vector<Merge> out;
   out.reserve(merge_pairs_.size());
-  for (const auto& [left, right] : merge_pairs_) out.emplace_back(spellings_[static_cast<size_t>(left)], spellings_[static_cast<size_t>(right)]);
+  for (const auto& [left, right] : merge_pairs_)
+    out.emplace_back(spellings_[static_cast<size_t>(left)], spellings_[static_cast<size_t>(right)]);
   return out;
 }
 
@@ -153,7 +163,9 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
     const std::string_view character = word.substr(at, c.length);
     int32_t id = -1;
     if (c.valid)
-      id = c.value < character_ids_.size() && !affixes_ ? character_ids_[c.value] : character_id(character, at == 0, at + c.length == word.size());
+      id = c.value < character_ids_.size() && !affixes_
+               ? character_ids_[c.value]
+               : character_id(character, at == 0, at + c.length == word.size());
     at += c.length;
     if (id >= 0) {
       ids.push_back(id);
@@ -168,8 +180,8 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
       if (!after_unk || !options_.fuse_unk) ids.push_back(unk_id_);
       after_unk = true;
     } else {
-      HONE_CHECK(options_.unk_token.empty(), source_, ": no token for the character '", character, "', and model.unk_token '", options_.unk_token,
-                 "' is not in the vocabulary");
+      HONE_CHECK(options_.unk_token.empty(), source_, ": no token for the character '", character,
+                 "', and model.unk_token '", options_.unk_token, "' is not in the vocabulary");
     }
   }
 }
@@ -202,12 +214,15 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   const size_t n = ids.size() - begin;
   HONE_CHECK(n < INT32_MAX, "a word of ", n, " characters");
   std::vector<Symbol> symbols(n);
-  for (size_t i = 0; i < n; ++i) symbols[i] = {ids[begin + i], i + 1 < n ? static_cast<int32_t>(i + 1) : -1, static_cast<int32_t>(i) - 1};
+  for (size_t i = 0; i < n; ++i)
+    symbols[i] = {ids[begin + i], i + 1 < n ? static_cast<int32_t>(i + 1) : -1, static_cast<int32_t>(i) - 1};
 
   struct Candidate {
     uint32_t rank;
     int32_t place, left, right, id;
-    bool operator<(const Candidate& other) const { return rank != other.rank ? rank > other.rank : place > other.place; }
+    bool operator<(const Candidate& other) const {
+      return rank != other.rank ? rank > other.rank : place > other.place;
+    }
   };
   std::priority_queue<Candidate> candidates;
   const auto consider = [&](int32_t place) {
@@ -215,7 +230,8 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
     const Symbol& left = symbols[static_cast<size_t>(place)];
     if (left.next < 0) return;
     const int32_t right = symbols[static_cast<size_t>(left.next)].id;
-    if (const Joined both = joined(left.id, right); both.id >= 0) candidates.push({both.rank, place, left.id, right, both.id});
+    if (const Joined both = joined(left.id, right); both.id >= 0)
+      candidates.push({both.rank, place, left.id, right, both.id});
   };
   for (size_t i = 0; i + 1 < n; ++i) consider(static_cast<int32_t>(i));
   while (!candidates.empty()) {
@@ -233,7 +249,8 @@ void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
     consider(best.place);
   }
   ids.resize(begin);
-  for (int32_t at = 0; at >= 0; at = symbols[static_cast<size_t>(at)].next) ids.push_back(symbols[static_cast<size_t>(at)].id);
+  for (int32_t at = 0; at >= 0; at = symbols[static_cast<size_t>(at)].next)
+    ids.push_back(symbols[static_cast<size_t>(at)].id);
 }
 
 }  // namespace hone

@@ -1,6 +1,7 @@
 #pragma once
-// Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of lowest rank (leftmost among
-// equals) is applied until none is left. Immutable but for a memo of one byte a token; safe from any thread.
+// Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of
+// lowest rank (leftmost among equals) is applied until none is left. Immutable but for a memo of one byte a token; safe
+// from any thread.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -14,7 +15,8 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string unk_token{};                  // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
+  std::string
+      unk_token{};  // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
   bool fuse_unk = false;                    // neighbouring unknown characters are one token
   bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
   bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
@@ -26,8 +28,9 @@ struct BpeOptions {
 class SpellingIndex {
  public:
   SpellingIndex() = default;
-  explicit SpellingIndex(const std::vector<std::string>& spellings);  // which must outlive it and not move; empty ones have no entry
-  int32_t find(std::string_view spelling) const;                      // -1 when there is none
+  explicit SpellingIndex(
+      const std::vector<std::string>& spellings);  // which must outlive it and not move; empty ones have no entry
+  int32_t find(std::string_view spelling) const;   // -1 when there is none
 
  private:
   const std::vector<std::string>* spellings_ = nullptr;
@@ -38,8 +41,10 @@ class Bpe {
  public:
   using Merge = std::pair<std::string, std::string>;
 
-  // spellings: by id, "" where no token has the id. A merge whose parts or result are not in the vocabulary is an Error that names source.
-  Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options, const std::string& source);
+  // spellings: by id, "" where no token has the id. A merge whose parts or result are not in the vocabulary is an Error
+  // that names source.
+  Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, BpeOptions options,
+      const std::string& source);
   Bpe(const Bpe&) = delete;
   Bpe& operator=(const Bpe&) = delete;
 

@@ -19,17 +19,20 @@ constexpr size_t batch_bytes = size_t{16} << 20;
 
 Json pre_tokenizer_json(const std::string& pattern) {
   const auto byte_level = [](bool use_regex) {
-    return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}});
+    return Json(JsonObject{
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}});
   };
   if (pattern.empty()) return byte_level(true);
-  const Json split = JsonObject{{"type", "Split"}, {"pattern", JsonObject{{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  const Json split = JsonObject{
+      {"type", "Split"}, {"pattern", JsonObject{{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
   return JsonObject{{"type", "Sequence"}, {"pretokenizers", JsonArray{split, byte_level(false)}}};
 }
 
 // How often each word (spelled in the byte alphabet) occurs. Sums, so neither threads nor batches matter.
 class WordCounter {
  public:
-  explicit WordCounter(const BpeTrainOptions& options) : words_(make_pre_tokenizer(pre_tokenizer_json(options.pattern), "bpe training: pattern")) {
+  explicit WordCounter(const BpeTrainOptions& options)
+      : words_(make_pre_tokenizer(pre_tokenizer_json(options.pattern), "bpe training: pattern")) {
     std::vector<AddedToken> special;
     for (const std::string& token : options.special_tokens) special.push_back({.content = token, .special = true});
     special_ = AddedTokenMatcher(std::move(special));
@@ -98,9 +101,11 @@ struct PairHash {
 // The words' symbols and the counts of all neighbouring pairs, both exact at all times.
 class Merger {
  public:
-  Merger(std::vector<Word> words, const std::vector<std::string>& vocab) : words_(std::move(words)), queue_(Less{vocab}) {
+  Merger(std::vector<Word> words, const std::vector<std::string>& vocab)
+      : words_(std::move(words)), queue_(Less{vocab}) {
     for (uint32_t w = 0; w < words_.size(); ++w)
-      for (size_t i = 0; i + 1 < words_[w].symbols.size(); ++i) increase({words_[w].symbols[i], words_[w].symbols[i + 1]}, w);
+      for (size_t i = 0; i + 1 < words_[w].symbols.size(); ++i)
+        increase({words_[w].symbols[i], words_[w].symbols[i + 1]}, w);
     push_increased();
   }
 
@@ -208,13 +213,15 @@ void check(const BpeTrainOptions& options) {
   std::unordered_set<std::string_view> names;
   for (const std::string& token : options.special_tokens) {
     HONE_CHECK(!token.empty(), "bpe training: a special token is empty");
-    HONE_CHECK(unspell_bytes(token).value_or("").size() != 1, "bpe training: special token '", token, "' is spelled as one of the 256 bytes");
+    HONE_CHECK(unspell_bytes(token).value_or("").size() != 1, "bpe training: special token '", token,
+               "' is spelled as one of the 256 bytes");
     HONE_CHECK(names.insert(token).second, "bpe training: special token '", token, "' is given twice");
   }
   const auto least = static_cast<int64_t>(256 + options.special_tokens.size());
-  HONE_CHECK(options.vocab_size >= least, "bpe training: vocab_size is ", options.vocab_size, ", but 256 bytes and ", options.special_tokens.size(),
-             " special tokens need ", least);
-  HONE_CHECK(options.vocab_size <= 1 << 24, "bpe training: vocab_size is ", options.vocab_size, ", more than ", 1 << 24);
+  HONE_CHECK(options.vocab_size >= least, "bpe training: vocab_size is ", options.vocab_size, ", but 256 bytes and ",
+             options.special_tokens.size(), " special tokens need ", least);
+  HONE_CHECK(options.vocab_size <= 1 << 24, "bpe training: vocab_size is ", options.vocab_size, ", more than ",
+             1 << 24);
 }
 
 }  // namespace
@@ -229,14 +236,16 @@ BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const Bp
     result.vocab.emplace_back(1, static_cast<char>(byte));
   }
   std::unordered_map<std::string, int32_t> known;
-  for (size_t id = options.special_tokens.size(); id < result.vocab.size(); ++id) known.emplace(result.vocab[id], static_cast<int32_t>(id));
+  for (size_t id = options.special_tokens.size(); id < result.vocab.size(); ++id)
+    known.emplace(result.vocab[id], static_cast<int32_t>(id));
 
   Merger merger(words_as_symbols(WordCounter(options).count(next), byte_ids), result.vocab);
   std::unordered_set<Pair, PairHash> done;
   while (static_cast<int64_t>(result.vocab.size()) < options.vocab_size) {
     const auto pair = merger.best(std::max<int64_t>(options.min_frequency, 1));
     if (!pair) break;
-    std::pair<std::string, std::string> parts(result.vocab[static_cast<size_t>(pair->left)], result.vocab[static_cast<size_t>(pair->right)]);
+    std::pair<std::string, std::string> parts(result.vocab[static_cast<size_t>(pair->left)],
+                                              result.vocab[static_cast<size_t>(pair->right)]);
     // Two ways to make the same bytes are two merges, but one token.
     const auto [entry, is_new] = known.emplace(parts.first + parts.second, static_cast<int32_t>(result.vocab.size()));
     if (is_new) result.vocab.push_back(entry->first);
@@ -270,7 +279,8 @@ Json bpe_tokenizer_json(const BpeTrainResult& result, const BpeTrainOptions& opt
                           {"ignore_merges", false},
                           {"vocab", std::move(vocab)},
                           {"merges", std::move(merges)}};
-  const Json byte_level = JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  const Json byte_level =
+      JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   return JsonObject{{"version", "1.0"},          {"truncation", nullptr},
                     {"padding", nullptr},        {"added_tokens", std::move(added)},
                     {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer_json(options.pattern)},

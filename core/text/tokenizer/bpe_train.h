@@ -1,6 +1,7 @@
 #pragma once
-// Byte-level BPE training (Sennrich et al. 2016, on bytes as in GPT-2): pre-token counts in parallel, then the most frequent pair is merged
-// until vocab_size is reached; ties go to the lexicographically greater pair of byte strings. The result depends on the text alone, not on threads.
+// Byte-level BPE training (Sennrich et al. 2016, on bytes as in GPT-2): pre-token counts in parallel, then the most
+// frequent pair is merged until vocab_size is reached; ties go to the lexicographically greater pair of byte strings.
+// The result depends on the text alone, not on threads.
 #include <functional>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
-// The byte alphabet of GPT-2 style vocabularies: every byte is spelled as one printable character (a space as U+0120), so that vocabularies are
-// ordinary text without spaces.
+// The byte alphabet of GPT-2 style vocabularies: every byte is spelled as one printable character (a space as U+0120),
+// so that vocabularies are ordinary text without spaces.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@ namespace hone {
 
 struct ByteAlphabet {
   std::array<std::string, 256> spelling;  // UTF-8, one or two bytes
-  std::array<uint8_t, 256> order;         // the bytes by code point of their spelling: the order of ids in GPT-2's vocabulary
+  std::array<uint8_t, 256> order;  // the bytes by code point of their spelling: the order of ids in GPT-2's vocabulary
 };
 const ByteAlphabet& byte_alphabet();
 
@@ -21,6 +21,7 @@ std::string spell_bytes(std::string_view bytes);
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 
 // GPT-2's pre-tokenisation.
-inline constexpr std::string_view gpt2_pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr std::string_view gpt2_pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 }  // namespace hone

@@ -100,10 +100,12 @@ const bool added = [] {
     return std::make_unique<Prepend>(json.at("prepend", where).as_string(where + ".prepend"));
   });
   all.add("Replace", [](const Json& json, const std::string& where) -> std::unique_ptr<Normalizer> {
-    return std::make_unique<Replace>(pattern_field(json, where), json.at("content", where).as_string(where + ".content"));
+    return std::make_unique<Replace>(pattern_field(json, where),
+                                     json.at("content", where).as_string(where + ".content"));
   });
   all.add("Strip", [](const Json& json, const std::string& where) -> std::unique_ptr<Normalizer> {
-    return std::make_unique<Strip>(bool_field(json, "strip_left", true, where), bool_field(json, "strip_right", true, where));
+    return std::make_unique<Strip>(bool_field(json, "strip_left", true, where),
+                                   bool_field(json, "strip_right", true, where));
   });
   return all.add("Sequence", make_sequence);
 }();

@@ -27,9 +27,11 @@ void read_template(const Json& json, const std::string& where, DocumentFrame& fr
       side = 1;
       continue;
     }
-    const std::string name = piece.at("SpecialToken", place).at("id", place + ".SpecialToken").as_string(place + ".SpecialToken.id");
+    const std::string name =
+        piece.at("SpecialToken", place).at("id", place + ".SpecialToken").as_string(place + ".SpecialToken.id");
     const std::string entry = where + ".special_tokens." + name;
-    for (const Json& id : json.at("special_tokens", where).at(name, where + ".special_tokens").at("ids", entry).as_array(entry + ".ids"))
+    for (const Json& id :
+         json.at("special_tokens", where).at(name, where + ".special_tokens").at("ids", entry).as_array(entry + ".ids"))
       sides[side].push_back(checked_id(id, entry + ".ids"));
   }
   wrap(frame, sides[0], sides[1]);

@@ -1,6 +1,6 @@
 #pragma once
-// What a tokenizer puts around a whole document: the `post_processor` of a tokenizer.json, for single sequences. A kind ("TemplateProcessing", ...)
-// is a reader in post_processors().
+// What a tokenizer puts around a whole document: the `post_processor` of a tokenizer.json, for single sequences. A kind
+// ("TemplateProcessing", ...) is a reader in post_processors().
 #include <cstdint>
 #include <string>
 #include <vector>

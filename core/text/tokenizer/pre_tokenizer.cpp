@@ -17,7 +17,8 @@ struct Section {
   bool match = false;
 };
 
-// What becomes of the sections, in order: emits what is complete and holds what the next may join. The last one held is emitted at the end.
+// What becomes of the sections, in order: emits what is complete and holds what the next may join. The last one held is
+// emitted at the end.
 using Behavior = void (*)(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit);
 
 void hold(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit) {
@@ -55,7 +56,8 @@ const std::map<std::string, Behavior, std::less<>> behaviors = {{"Isolated", iso
 
 class Split : public PreTokenizer {
  public:
-  Split(Regex pattern, Behavior behavior, bool invert) : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
+  Split(Regex pattern, Behavior behavior, bool invert)
+      : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void split(std::string_view text, bool first, Emit emit) const override {
     const auto give = [&](Section s) {
@@ -136,7 +138,9 @@ class Metaspace : public PreTokenizer {
 class PreTokenizerSequence : public PreTokenizer {
  public:
   explicit PreTokenizerSequence(std::vector<std::unique_ptr<PreTokenizer>> parts) : parts_(std::move(parts)) {}
-  void split(std::string_view text, bool first, Emit emit) const override { split_from(0, text, first, text.size(), emit); }
+  void split(std::string_view text, bool first, Emit emit) const override {
+    split_from(0, text, first, text.size(), emit);
+  }
   std::vector<std::unique_ptr<PreTokenizer>> take_parts() && { return std::move(parts_); }
 
  private:
@@ -154,17 +158,19 @@ std::unique_ptr<PreTokenizer> make_split(const Json& json, const std::string& wh
   const std::string name = string_field(json, "behavior", "Isolated", where);
   const auto behavior = behaviors.find(name);
   HONE_CHECK(behavior != behaviors.end(), where, ".behavior: unknown '", name, "'");
-  return std::make_unique<Split>(pattern_field(json, where), behavior->second, bool_field(json, "invert", false, where));
+  return std::make_unique<Split>(pattern_field(json, where), behavior->second,
+                                 bool_field(json, "invert", false, where));
 }
 
 std::unique_ptr<PreTokenizer> make_metaspace(const Json& json, const std::string& where) {
   static const std::map<std::string, PrefixScheme, std::less<>> schemes = {
       {"always", PrefixScheme::always}, {"first", PrefixScheme::first}, {"never", PrefixScheme::never}};
-  const std::string name = string_field(json, "prepend_scheme", bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
+  const std::string name = string_field(json, "prepend_scheme",
+                                        bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
   const auto scheme = schemes.find(name);
   HONE_CHECK(scheme != schemes.end(), where, ".prepend_scheme: '", name, "' is none of always, first, never");
-  return std::make_unique<Metaspace>(string_field(json, "replacement", "\u2581", where), scheme->second, bool_field(json, "split", true, where),
-                                     where);
+  return std::make_unique<Metaspace>(string_field(json, "replacement", "\u2581", where), scheme->second,
+                                     bool_field(json, "split", true, where), where);
 }
 
 std::unique_ptr<PreTokenizer> make_sequence(const Json& json, const std::string& where) {
@@ -185,10 +191,12 @@ const bool added = [] {
   all.add("Metaspace", make_metaspace);
   all.add("Sequence", make_sequence);
   all.add("ByteLevel", [](const Json& json, const std::string& where) -> std::unique_ptr<PreTokenizer> {
-    return std::make_unique<ByteLevel>(bool_field(json, "add_prefix_space", true, where), bool_field(json, "use_regex", true, where), where);
+    return std::make_unique<ByteLevel>(bool_field(json, "add_prefix_space", true, where),
+                                       bool_field(json, "use_regex", true, where), where);
   });
   all.add("Digits", [](const Json& json, const std::string& where) -> std::unique_ptr<PreTokenizer> {
-    return std::make_unique<Split>(Regex("\\p{N}", where), bool_field(json, "individual_digits", false, where) ? isolated : contiguous, false);
+    return std::make_unique<Split>(Regex("\\p{N}", where),
+                                   bool_field(json, "individual_digits", false, where) ? isolated : contiguous, false);
   });
   all.add("Punctuation", [](const Json&, const std::string& where) -> std::unique_ptr<PreTokenizer> {
     return std::make_unique<Split>(Regex("[!-/:-@\\[-`{-~\\p{P}]", where), isolated, false);

@@ -1,6 +1,6 @@
 #pragma once
-// How a tokenizer cuts text into the words that BPE sees: the `pre_tokenizer` of a tokenizer.json. A kind ("ByteLevel", "Split", ...) is a factory
-// in pre_tokenizers().
+// How a tokenizer cuts text into the words that BPE sees: the `pre_tokenizer` of a tokenizer.json. A kind ("ByteLevel",
+// "Split", ...) is a factory in pre_tokenizers().
 #include <memory>
 #include <string>
 #include <string_view>

@@ -25,7 +25,8 @@ class Wire {
     if (rest_.empty()) return false;
     const uint64_t key = varint();
     field = key >> 3;
-    HONE_CHECK(field > 0 && field < (uint64_t{1} << 29), source_, ": not a SentencePiece model (field number ", field, ")");
+    HONE_CHECK(field > 0 && field < (uint64_t{1} << 29), source_, ": not a SentencePiece model (field number ", field,
+               ")");
     kind_ = static_cast<unsigned>(key & 7);
     number_ = 0, bytes_ = {};
     if (kind_ == 0)
@@ -49,11 +50,13 @@ class Wire {
 
  private:
   const Wire& expect(unsigned kind) const {
-    HONE_CHECK(kind_ == kind, source_, ": not a SentencePiece model (field ", field, " has wire type ", kind_, ", not ", kind, ")");
+    HONE_CHECK(kind_ == kind, source_, ": not a SentencePiece model (field ", field, " has wire type ", kind_, ", not ",
+               kind, ")");
     return *this;
   }
   std::string_view take(uint64_t count) {
-    HONE_CHECK(count <= rest_.size(), source_, ": not a SentencePiece model, or cut short (a field of ", count, " bytes, ", rest_.size(), " left)");
+    HONE_CHECK(count <= rest_.size(), source_, ": not a SentencePiece model, or cut short (a field of ", count,
+               " bytes, ", rest_.size(), " left)");
     const std::string_view out = rest_.substr(0, count);
     rest_.remove_prefix(count);
     return out;
@@ -99,8 +102,8 @@ Piece read_piece(std::string_view bytes, const std::string& where) {
     if (wire.field == 2) piece.score = wire.real();
     if (wire.field == 3) piece.type = wire.integer();
   }
-  HONE_CHECK(!piece.text.empty() && piece.text.size() <= longest_piece, where, ": a piece of ", piece.text.size(), " bytes, not 1 to ",
-             longest_piece);
+  HONE_CHECK(!piece.text.empty() && piece.text.size() <= longest_piece, where, ": a piece of ", piece.text.size(),
+             " bytes, not 1 to ", longest_piece);
   HONE_CHECK(valid_utf8_prefix(piece.text) == piece.text.size(), where, ": the piece is not valid UTF-8");
   HONE_CHECK(std::isfinite(piece.score), where, ": the score of '", piece.text, "' is not finite");
   return piece;
@@ -131,19 +134,22 @@ void read_normalizer(std::string_view bytes, const std::string& where, Model& mo
 Model read_model(std::string_view bytes, const std::string& source) {
   Model model;
   for (Wire wire(bytes, source); wire.next();) {
-    if (wire.field == 1) model.pieces.push_back(read_piece(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
+    if (wire.field == 1)
+      model.pieces.push_back(read_piece(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
     if (wire.field == 2) read_trainer(wire.bytes(), source + ": trainer_spec", model);
     if (wire.field == 3) read_normalizer(wire.bytes(), source + ": normalizer_spec", model);
   }
   HONE_CHECK(!model.pieces.empty(), source, ": not a SentencePiece model (no pieces)");
-  HONE_CHECK(model.type == 2, source, ": trainer_spec.model_type is ", model.type, "; only BPE models (2) are supported");
+  HONE_CHECK(model.type == 2, source, ": trainer_spec.model_type is ", model.type,
+             "; only BPE models (2) are supported");
   HONE_CHECK(!model.space_as_suffix, source, ": trainer_spec.treat_whitespace_as_suffix is not supported");
-  HONE_CHECK(!model.character_map, source, ": normalizer_spec: the rule '", model.rule, "' is not supported; known: identity");
+  HONE_CHECK(!model.character_map, source, ": normalizer_spec: the rule '", model.rule,
+             "' is not supported; known: identity");
   return model;
 }
 
-// SentencePiece merges the neighbours whose join has the best score, the leftmost of equals. As ranks: every way to cut a piece in two, by score,
-// and for one piece the longer left part first.
+// SentencePiece merges the neighbours whose join has the best score, the leftmost of equals. As ranks: every way to cut
+// a piece in two, by score, and for one piece the longer left part first.
 JsonArray merges_of(const Model& model) {
   std::unordered_map<std::string_view, size_t> ids;
   for (size_t id = 0; id < model.pieces.size(); ++id)
@@ -165,7 +171,8 @@ JsonArray merges_of(const Model& model) {
   });
   JsonArray out;
   out.reserve(merges.size());
-  for (const auto& [piece, cut] : merges) out.push_back(JsonArray{model.pieces[piece].text.substr(0, cut), model.pieces[piece].text.substr(cut)});
+  for (const auto& [piece, cut] : merges)
+    out.push_back(JsonArray{model.pieces[piece].text.substr(0, cut), model.pieces[piece].text.substr(cut)});
   return out;
 }
 
@@ -178,13 +185,15 @@ Json normalizer_of(const Model& model) {
   if (model.collapse_spaces) {
     parts.push_back(replacement(JsonObject{{"Regex", "\\A +| +\\z|(?<= ) +"}}, ""));
   }
-  if (model.dummy_prefix) parts.push_back(JsonObject{{"type", "Prepend"}, {"prepend", model.mark_spaces ? space_mark : " "}});
+  if (model.dummy_prefix)
+    parts.push_back(JsonObject{{"type", "Prepend"}, {"prepend", model.mark_spaces ? space_mark : " "}});
   if (model.mark_spaces) parts.push_back(replacement(JsonObject{{"String", " "}}, space_mark));
   return JsonObject{{"type", "Sequence"}, {"normalizers", std::move(parts)}};
 }
 
 Json decoder_of(const Model& model) {
-  JsonArray parts{replacement(JsonObject{{"String", space_mark}}, " "), JsonObject{{"type", "ByteFallback"}}, JsonObject{{"type", "Fuse"}}};
+  JsonArray parts{replacement(JsonObject{{"String", space_mark}}, " "), JsonObject{{"type", "ByteFallback"}},
+                  JsonObject{{"type", "Fuse"}}};
   if (model.dummy_prefix) parts.push_back(JsonObject{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   return JsonObject{{"type", "Sequence"}, {"decoders", std::move(parts)}};
 }
@@ -197,7 +206,10 @@ SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& 
     return id >= 0 && id < static_cast<int64_t>(model.pieces.size()) ? &model.pieces[static_cast<size_t>(id)] : nullptr;
   };
   Json config = JsonObject{{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  for (const auto& [key, id] : {std::pair{"bos_token", model.bos}, {"eos_token", model.eos}, {"pad_token", model.pad}, {"unk_token", model.unk}})
+  for (const auto& [key, id] : {std::pair{"bos_token", model.bos},
+                                {"eos_token", model.eos},
+                                {"pad_token", model.pad},
+                                {"unk_token", model.unk}})
     if (piece(id)) config.set(key, piece(id)->text);
 
   JsonObject vocab;
@@ -217,7 +229,9 @@ SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& 
   Json post_processor;
   if (const Piece* bos = piece(model.bos)) {
     const Json first = JsonObject{{"SpecialToken", JsonObject{{"id", bos->text}, {"type_id", 0}}}};
-    const auto sequence = [](const char* name, int type) { return Json(JsonObject{{"Sequence", JsonObject{{"id", name}, {"type_id", type}}}}); };
+    const auto sequence = [](const char* name, int type) {
+      return Json(JsonObject{{"Sequence", JsonObject{{"id", name}, {"type_id", type}}}});
+    };
     const Json ids = JsonObject{{"id", bos->text}, {"ids", JsonArray{model.bos}}, {"tokens", JsonArray{bos->text}}};
     post_processor = JsonObject{{"type", "TemplateProcessing"},
                                 {"single", JsonArray{first, sequence("A", 0)}},

@@ -47,7 +47,8 @@ class FuseDecoder : public TokenDecoder {
 
 class StripDecoder : public TokenDecoder {
  public:
-  StripDecoder(std::string content, int64_t start, int64_t stop) : content_(std::move(content)), start_(start), stop_(stop) {}
+  StripDecoder(std::string content, int64_t start, int64_t stop)
+      : content_(std::move(content)), start_(start), stop_(stop) {}
   void decode(std::vector<std::string>& tokens, bool whole) const override {
     if (!whole) return;
     for (std::string& token : tokens) {
@@ -79,7 +80,8 @@ class MetaspaceDecoder : public TokenDecoder {
  public:
   MetaspaceDecoder(Regex mark, bool prefixed) : mark_(std::move(mark)), prefixed_(prefixed) {}
   void decode(std::vector<std::string>& tokens, bool whole) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = replace_all(mark_, tokens[i], whole && prefixed_ && i == 0 ? "" : " ");
+    for (size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = replace_all(mark_, tokens[i], whole && prefixed_ && i == 0 ? "" : " ");
   }
 
  private:
@@ -131,21 +133,30 @@ std::unique_ptr<TokenDecoder> make_sequence(const Json& json, const std::string&
 
 const bool added = [] {
   auto& all = token_decoders();
-  all.add("ByteLevel", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> { return std::make_unique<ByteLevelDecoder>(); });
-  all.add("ByteFallback", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> { return std::make_unique<ByteFallback>(); });
-  all.add("Fuse", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> { return std::make_unique<FuseDecoder>(); });
+  all.add("ByteLevel", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> {
+    return std::make_unique<ByteLevelDecoder>();
+  });
+  all.add("ByteFallback", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> {
+    return std::make_unique<ByteFallback>();
+  });
+  all.add("Fuse", [](const Json&, const std::string&) -> std::unique_ptr<TokenDecoder> {
+    return std::make_unique<FuseDecoder>();
+  });
   all.add("Strip", [](const Json& json, const std::string& where) -> std::unique_ptr<TokenDecoder> {
     const std::string content = json.at("content", where).as_string(where + ".content");
     HONE_CHECK(!content.empty(), where, ".content is empty");
-    return std::make_unique<StripDecoder>(content, int_field(json, "start", 0, where), int_field(json, "stop", 0, where));
+    return std::make_unique<StripDecoder>(content, int_field(json, "start", 0, where),
+                                          int_field(json, "stop", 0, where));
   });
   all.add("Replace", [](const Json& json, const std::string& where) -> std::unique_ptr<TokenDecoder> {
-    return std::make_unique<ReplaceDecoder>(pattern_field(json, where), json.at("content", where).as_string(where + ".content"));
+    return std::make_unique<ReplaceDecoder>(pattern_field(json, where),
+                                            json.at("content", where).as_string(where + ".content"));
   });
   all.add("Metaspace", [](const Json& json, const std::string& where) -> std::unique_ptr<TokenDecoder> {
-    const std::string scheme = string_field(json, "prepend_scheme", bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
-    return std::make_unique<MetaspaceDecoder>(Regex::literal(string_field(json, "replacement", "\u2581", where), where + ".replacement"),
-                                              scheme != "never");
+    const std::string scheme = string_field(
+        json, "prepend_scheme", bool_field(json, "add_prefix_space", true, where) ? "always" : "never", where);
+    return std::make_unique<MetaspaceDecoder>(
+        Regex::literal(string_field(json, "replacement", "\u2581", where), where + ".replacement"), scheme != "never");
   });
   return all.add("Sequence", make_sequence);
 }();

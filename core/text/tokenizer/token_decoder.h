@@ -1,6 +1,6 @@
 #pragma once
-// How spelled tokens become text again: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is a factory in
-// token_decoders().
+// How spelled tokens become text again: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is
+// a factory in token_decoders().
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +13,9 @@ namespace hone {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Rewrites the tokens; their join is the text. whole: they are all of a text (false for one token within a text, where nothing is stripped
-  // because it begins or ends there). Bytes are kept as they are, whether or not they make up valid UTF-8.
+  // Rewrites the tokens; their join is the text. whole: they are all of a text (false for one token within a text,
+  // where nothing is stripped because it begins or ends there). Bytes are kept as they are, whether or not they make up
+  // valid UTF-8.
   virtual void decode(std::vector<std::string>& tokens, bool whole) const = 0;
 };
 

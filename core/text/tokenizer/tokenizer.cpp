@@ -21,13 +21,15 @@ std::string special_text(const Json& config, std::string_view name) {
 }
 
 // "eos_token_id": 2 or [2, 5].
-std::vector<int32_t> special_ids(const Json& config, const std::string& name, int32_t vocab_size, const std::string& where) {
+std::vector<int32_t> special_ids(const Json& config, const std::string& name, int32_t vocab_size,
+                                 const std::string& where) {
   std::vector<int32_t> ids;
   const Json* value = config.find(name);
   if (!value || value->is_null()) return ids;
   for (const Json& id : value->is_array() ? value->as_array() : JsonArray{*value}) {
     const int64_t checked = id.as_int(where + ": " + name);
-    HONE_CHECK(checked >= 0 && checked < vocab_size, where, ": ", name, " is ", checked, ", but the tokenizer's ids end at ", vocab_size - 1);
+    HONE_CHECK(checked >= 0 && checked < vocab_size, where, ": ", name, " is ", checked,
+               ", but the tokenizer's ids end at ", vocab_size - 1);
     ids.push_back(static_cast<int32_t>(checked));
   }
   return ids;
@@ -84,7 +86,8 @@ Tokenizer::Impl::Impl(TokenizerFiles files)
 void Tokenizer::Impl::find_special_ids(const TokenizerFiles& files) {
   const std::string folder = std::filesystem::path(source).parent_path().string();
   const auto listed = [&](const std::string& name) {
-    std::vector<int32_t> ids = special_ids(files.generation, name, parts.vocab_size, folder + "/generation_config.json");
+    std::vector<int32_t> ids =
+        special_ids(files.generation, name, parts.vocab_size, folder + "/generation_config.json");
     if (ids.empty()) ids = special_ids(files.model_config, name, parts.vocab_size, folder + "/config.json");
     return ids;
   };
@@ -146,7 +149,8 @@ void Tokenizer::Impl::encode(std::string_view text, bool parse_special, bool beg
     in_normalized_text.each(
         normalized, parse_special,
         [&](size_t from, size_t to) {
-          parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from), first && from == 0, take_word);
+          parts.pre_tokenizer->split(std::string_view(normalized).substr(from, to - from), first && from == 0,
+                                     take_word);
         },
         take);
   };
@@ -225,7 +229,9 @@ bool Tokenizer::is_special(int32_t id) const {
   return is_added(id) && impl_->parts.added[static_cast<size_t>(impl_->added_by_id[static_cast<size_t>(id)])].special;
 }
 
-bool Tokenizer::is_added(int32_t id) const { return id >= 0 && id < impl_->parts.vocab_size && impl_->added_by_id[static_cast<size_t>(id)] >= 0; }
+bool Tokenizer::is_added(int32_t id) const {
+  return id >= 0 && id < impl_->parts.vocab_size && impl_->added_by_id[static_cast<size_t>(id)] >= 0;
+}
 
 std::optional<int32_t> Tokenizer::bos() const { return impl_->bos; }
 std::optional<int32_t> Tokenizer::eos() const { return impl_->eos; }

@@ -1,6 +1,7 @@
 #pragma once
-// Text to token ids and back, as Hugging Face tokenizers do it: byte-level BPE (GPT-2, Llama-3, Qwen), SentencePiece-style BPE with byte
-// fallback (Llama-2, Mistral), and a table of single characters. Immutable after loading; safe from any thread.
+// Text to token ids and back, as Hugging Face tokenizers do it: byte-level BPE (GPT-2, Llama-3, Qwen),
+// SentencePiece-style BPE with byte fallback (Llama-2, Mistral), and a table of single characters. Immutable after
+// loading; safe from any thread.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -18,8 +19,9 @@ struct TokenizerFiles;
 
 class Tokenizer {
  public:
-  // A folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt, else char_ords in tokenizer_config.json; special ids also
-  // from tokenizer_config.json, config.json and generation_config.json), or one such file, each possibly .gz. Errors name file and field.
+  // A folder (tokenizer.json, else tokenizer.model, else vocab.json + merges.txt, else char_ords in
+  // tokenizer_config.json; special ids also from tokenizer_config.json, config.json and generation_config.json), or one
+  // such file, each possibly .gz. Errors name file and field.
   static Tokenizer load(const std::filesystem::path& path);
   // Whether load() would find one in a folder.
   static bool is_in(const std::filesystem::path& folder);
@@ -29,15 +31,17 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // No special tokens are added by encode(); special tokens written in the text are recognised (parse_special = false: they are plain text).
-  // begins = false: the text goes on from another one, and gets no space in front as SentencePiece's vocabularies begin a text.
+  // No special tokens are added by encode(); special tokens written in the text are recognised (parse_special = false:
+  // they are plain text). begins = false: the text goes on from another one, and gets no space in front as
+  // SentencePiece's vocabularies begin a text.
   std::vector<int32_t> encode(std::string_view text, bool parse_special = true, bool begins = true) const;
   // encode() with what the folder's post-processor adds (a BOS for Llama, nothing for GPT-2).
   std::vector<int32_t> encode_document(std::string_view text) const;
-  // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids (a model may have more ids
-  // than its tokenizer, and draw one), as Hugging Face's decoders do.
+  // Bytes of the ids joined; ids that no token has are an Error. skip_special leaves special tokens out, and those ids
+  // (a model may have more ids than its tokenizer, and draw one), as Hugging Face's decoders do.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false) const;
-  // The bytes one id stands for within a text (what streaming appends; it may be part of a UTF-8 character); none if no token has it.
+  // The bytes one id stands for within a text (what streaming appends; it may be part of a UTF-8 character); none if no
+  // token has it.
   std::string token_bytes(int32_t id) const;
 
   int32_t vocab_size() const;  // one past the largest id
@@ -49,16 +53,18 @@ class Tokenizer {
   std::optional<int32_t> bos() const;
   std::optional<int32_t> eos() const;
   std::optional<int32_t> pad() const;
-  // The text of a special token by its name in tokenizer_config.json ("bos_token", "sep_token", ...), "" when there is none.
+  // The text of a special token by its name in tokenizer_config.json ("bos_token", "sep_token", ...), "" when there is
+  // none.
   std::string special_token(std::string_view name) const;
-  // Ids that end a generation: eos, generation_config.json's list, and the token that ends the assistant's turn in the tokenizer's own chat format
-  // (ChatFormat::make("auto")), which may be another one.
+  // Ids that end a generation: eos, generation_config.json's list, and the token that ends the assistant's turn in the
+  // tokenizer's own chat format (ChatFormat::make("auto")), which may be another one.
   std::vector<int32_t> stop_ids() const;
   // The folder's Jinja chat template, if it has one (tokenizer_config.json's chat_template or chat_template.jinja).
   const std::string& chat_template() const;
   const std::string& chat_template_source() const;  // the file it is from, for messages
 
-  // Writes tokenizer.json, tokenizer_config.json (and chat_template.jinja) so that Hugging Face and hone read the same tokenizer.
+  // Writes tokenizer.json, tokenizer_config.json (and chat_template.jinja) so that Hugging Face and hone read the same
+  // tokenizer.
   void save(const std::filesystem::path& folder) const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// Reading the members of tokenizer.json objects: each returns the member's value or the default when it is absent or null; the wrong kind is an
-// Error that names where.key.
+// Reading the members of tokenizer.json objects: each returns the member's value or the default when it is absent or
+// null; the wrong kind is an Error that names where.key.
 #include <string>
 
 #include "core/base/registry.h"
@@ -26,7 +26,8 @@ const T& at_type(const Registry<T>& registry, const Json& json, const std::strin
 }
 // "pattern": {"String": ...} or {"Regex": ...}.
 Regex pattern_field(const Json& json, const std::string& where);
-// What a file may make of a text: its steps one after another could otherwise double it a hundred times. Past it an Error.
+// What a file may make of a text: its steps one after another could otherwise double it a hundred times. Past it an
+// Error.
 void check_growth(size_t before, size_t after);
 // The text with every match replaced by content.
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content);

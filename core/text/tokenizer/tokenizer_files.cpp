@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"};
+const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                                   "tokenizer_config.json"};
 
 // folder/name or folder/name.gz, or empty.
 fs::path find_file(const fs::path& folder, const std::string& name) {
@@ -77,7 +78,9 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   }
   Json json = parse_json(bytes, files.source);
   // A vocabulary may well have tokens of these names.
-  const auto has = [&json](std::string_view key, bool (Json::*kind)() const) { return json.find(key) && (json.find(key)->*kind)(); };
+  const auto has = [&json](std::string_view key, bool (Json::*kind)() const) {
+    return json.find(key) && (json.find(key)->*kind)();
+  };
   if (has("model", &Json::is_object)) {
     files.tokenizer = std::move(json);
   } else if (has("char_ords", &Json::is_array)) {
@@ -85,8 +88,10 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
     files.tokenizer = character_tokenizer_json(files.config, files.source);
   } else {
     const fs::path merges = find_file(path.parent_path(), "merges.txt");
-    HONE_CHECK(!merges.empty(), files.source, ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt beside it");
-    files.tokenizer = vocab_merges_json(std::move(json), read_file(merges, max_tokenizer_bytes), files.config, files.source);
+    HONE_CHECK(!merges.empty(), files.source,
+               ": neither a tokenizer.json (no 'model') nor a vocab.json with merges.txt beside it");
+    files.tokenizer =
+        vocab_merges_json(std::move(json), read_file(merges, max_tokenizer_bytes), files.config, files.source);
   }
 }
 
@@ -114,14 +119,16 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
   files.model_config = read_object_or_empty(path, "config.json");
   files.generation = read_object_or_empty(path, "generation_config.json");
   const fs::path vocabulary = vocabulary_file(path);
-  HONE_CHECK(!vocabulary.empty(), path.string(), ": no tokenizer here; looked for ", join(vocabulary_names), " (the last with char_ords)");
+  HONE_CHECK(!vocabulary.empty(), path.string(), ": no tokenizer here; looked for ", join(vocabulary_names),
+             " (the last with char_ords)");
   read_vocabulary(vocabulary, files);
   read_chat_template(path, (path / "tokenizer_config.json").string(), files);
   return files;
 }
 
 Json character_tokenizer_json(Json& config, const std::string& source) {
-  const std::vector<std::pair<const char*, const char*>> special = {{"sep_token", "S"}, {"eos_token", "E"}, {"pad_token", "P"}, {"unk_token", "U"}};
+  const std::vector<std::pair<const char*, const char*>> special = {
+      {"sep_token", "S"}, {"eos_token", "E"}, {"pad_token", "P"}, {"unk_token", "U"}};
   JsonObject vocab;
   JsonArray added;
   for (const auto& [key, text] : special) {
@@ -132,7 +139,8 @@ Json character_tokenizer_json(Json& config, const std::string& source) {
   const std::string where = source + ": char_ords";
   for (const Json& json : config.at("char_ords", source).as_array(where)) {
     const int64_t value = json.as_int(where);
-    HONE_CHECK(value >= 0 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF), where, ": ", value, " is no character");
+    HONE_CHECK(value >= 0 && value <= 0x10FFFF && (value < 0xD800 || value > 0xDFFF), where, ": ", value,
+               " is no character");
     std::string character;
     append_utf8(character, static_cast<char32_t>(value));
     vocab.emplace_back(character, vocab.size());
@@ -153,7 +161,8 @@ Json character_tokenizer_json(Json& config, const std::string& source) {
 
 Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, const std::string& source) {
   const std::string kind = string_field(config, "tokenizer_class", "GPT2Tokenizer", source);
-  HONE_CHECK(kind.starts_with("GPT2"), source, ": how a ", kind, " cuts words is not known from vocab.json and merges.txt; add its tokenizer.json");
+  HONE_CHECK(kind.starts_with("GPT2"), source, ": how a ", kind,
+             " cuts words is not known from vocab.json and merges.txt; add its tokenizer.json");
   JsonArray lines;
   while (!merges.empty()) {
     const size_t end = merges.find('\n');
@@ -179,7 +188,8 @@ Json vocab_merges_json(Json vocab, std::string_view merges, const Json& config, 
   }
   const bool prefix_space = bool_field(config, "add_prefix_space", false, source);
   const auto byte_level = [&](bool prefix) {
-    return Json(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}});
+    return Json(
+        JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}});
   };
   return JsonObject{{"version", "1.0"},
                     {"added_tokens", std::move(added)},

@@ -1,5 +1,6 @@
 #pragma once
-// The files of a tokenizer in a model folder, brought to one form: the content of tokenizer.json and tokenizer_config.json.
+// The files of a tokenizer in a model folder, brought to one form: the content of tokenizer.json and
+// tokenizer_config.json.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -22,8 +23,9 @@ std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
 // What Tokenizer::load reads: a folder or one file. A lone file has no config but what it says itself.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
-// A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S" (separator), "E" (end), "P"
-// (padding), "U" (unknown) are 0 to 3 and the characters follow. Adds the special tokens' names to config.
+// A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S"
+// (separator), "E" (end), "P" (padding), "U" (unknown) are 0 to 3 and the characters follow. Adds the special tokens'
+// names to config.
 Json character_tokenizer_json(Json& config, const std::string& source);
 
 // GPT-2's vocab.json and merges.txt as tokenizer.json; tokens of config's added_tokens_decoder are added.

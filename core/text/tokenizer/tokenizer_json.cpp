@@ -11,7 +11,8 @@ namespace {
 int32_t checked_id(const Json& json, size_t num_tokens, const std::string& where) {
   const int64_t id = json.as_int(where);
   const int64_t limit = std::min<int64_t>(static_cast<int64_t>(num_tokens) * 8 + 65536, INT32_MAX);
-  HONE_CHECK(id >= 0 && id < limit, where, ": id ", id, " is out of range: ", num_tokens, " tokens have ids from 0 to ", limit - 1, " at most");
+  HONE_CHECK(id >= 0 && id < limit, where, ": id ", id, " is out of range: ", num_tokens, " tokens have ids from 0 to ",
+             limit - 1, " at most");
   return static_cast<int32_t>(id);
 }
 
@@ -71,7 +72,8 @@ std::vector<AddedToken> read_added(const JsonArray& json, size_t num_tokens, con
   return added;
 }
 
-void check_added(const std::vector<AddedToken>& added, const Bpe& model, int32_t vocab_size, const std::string& source) {
+void check_added(const std::vector<AddedToken>& added, const Bpe& model, int32_t vocab_size,
+                 const std::string& source) {
   std::vector<const AddedToken*> owner(static_cast<size_t>(vocab_size));
   const auto& spellings = model.spellings();
   for (const AddedToken& token : added) {
@@ -79,9 +81,11 @@ void check_added(const std::vector<AddedToken>& added, const Bpe& model, int32_t
     std::string_view other;
     if (id < spellings.size()) other = spellings[id];
     if (owner[id]) other = owner[id]->content;
-    HONE_CHECK(other.empty() || other == token.content, source, ": added_tokens: '", token.content, "' has id ", id, ", which is '", other, "'");
+    HONE_CHECK(other.empty() || other == token.content, source, ": added_tokens: '", token.content, "' has id ", id,
+               ", which is '", other, "'");
     const int32_t known = model.find(token.content);
-    HONE_CHECK(known < 0 || known == token.id, source, ": added_tokens: '", token.content, "' has id ", id, ", but ", known, " in model.vocab");
+    HONE_CHECK(known < 0 || known == token.id, source, ": added_tokens: '", token.content, "' has id ", id, ", but ",
+               known, " in model.vocab");
     owner[id] = &token;
   }
 }
@@ -95,7 +99,8 @@ BpeOptions read_options(const Json& model, const std::string& where) {
   options.continuing_subword_prefix = string_field(model, "continuing_subword_prefix", "", where);
   options.end_of_word_suffix = string_field(model, "end_of_word_suffix", "", where);
   const Json* dropout = model.find("dropout");
-  HONE_CHECK(!dropout || dropout->is_null() || dropout->as_double(where + ".dropout") == 0, where, ".dropout: only null is supported");
+  HONE_CHECK(!dropout || dropout->is_null() || dropout->as_double(where + ".dropout") == 0, where,
+             ".dropout: only null is supported");
   return options;
 }
 
@@ -105,7 +110,9 @@ const Json& member(const Json& json, std::string_view key) {
   return found ? *found : null;
 }
 
-bool spelled_apart(const Bpe::Merge& merge) { return merge.first.find(' ') == std::string::npos && merge.second.find(' ') == std::string::npos; }
+bool spelled_apart(const Bpe::Merge& merge) {
+  return merge.first.find(' ') == std::string::npos && merge.second.find(' ') == std::string::npos;
+}
 
 }  // namespace
 
@@ -123,7 +130,8 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& source) 
   TokenizerParts parts;
   if (!added.is_null()) parts.added = read_added(added.as_array(), num_tokens, source);
   const auto merges = read_merges(model.at("merges", in_model).as_array(in_model + ".merges"), source);
-  parts.model = std::make_unique<Bpe>(read_vocab(vocab, num_tokens, source), merges, read_options(model, in_model), source);
+  parts.model =
+      std::make_unique<Bpe>(read_vocab(vocab, num_tokens, source), merges, read_options(model, in_model), source);
   parts.vocab_size = static_cast<int32_t>(parts.model->spellings().size());
   for (const AddedToken& token : parts.added) parts.vocab_size = std::max(parts.vocab_size, token.id + 1);
   check_added(parts.added, *parts.model, parts.vocab_size, source);
@@ -133,7 +141,8 @@ TokenizerParts read_tokenizer_json(const Json& json, const std::string& source) 
   read_post_processor(member(json, "post_processor"), source + ": post_processor", parts.frame);
   for (const auto* side : {&parts.frame.before, &parts.frame.after})
     for (const int32_t id : *side)
-      HONE_CHECK(id < parts.vocab_size, source, ": post_processor: id ", id, ", but the vocabulary ends at ", parts.vocab_size - 1);
+      HONE_CHECK(id < parts.vocab_size, source, ": post_processor: id ", id, ", but the vocabulary ends at ",
+                 parts.vocab_size - 1);
 
   parts.document = JsonObject{};
   for (const auto& [key, value] : json.as_object())
@@ -159,12 +168,14 @@ Json write_tokenizer_json(const TokenizerParts& parts) {
   const auto& spellings = parts.model->spellings();
   for (size_t id = 0; id < spellings.size(); ++id)
     if (!spellings[id].empty()) vocab.emplace_back(spellings[id], id);
-  // One string a merge is read by every version of Hugging Face's library; a pair of strings by the newer ones, and only it can hold spaces.
+  // One string a merge is read by every version of Hugging Face's library; a pair of strings by the newer ones, and
+  // only it can hold spaces.
   const auto pairs = parts.model->merges();
   const bool as_lines = std::all_of(pairs.begin(), pairs.end(), spelled_apart);
   JsonArray merges;
   merges.reserve(pairs.size());
-  for (const auto& [left, right] : pairs) merges.push_back(as_lines ? Json(left + " " + right) : Json(JsonArray{left, right}));
+  for (const auto& [left, right] : pairs)
+    merges.push_back(as_lines ? Json(left + " " + right) : Json(JsonArray{left, right}));
 
   Json out = parts.document;
   out.set("added_tokens", std::move(added));

@@ -23,8 +23,8 @@ using Code = std::unique_ptr<pcre2_code, Deleter<pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Deleter<pcre2_match_data_free>>;
 using MatchContext = std::unique_ptr<pcre2_match_context, Deleter<pcre2_match_context_free>>;
 
-// PCRE2's own match limit starts afresh at every position of the text, so a search is bounded by counting the callouts that
-// PCRE2_AUTO_CALLOUT puts before each item.
+// PCRE2's own match limit starts afresh at every position of the text, so a search is bounded by counting the callouts
+// that PCRE2_AUTO_CALLOUT puts before each item.
 int count_step(pcre2_callout_block*, void* steps_left) {
   uint64_t& left = *static_cast<uint64_t*>(steps_left);
   return left-- == 0 ? PCRE2_ERROR_CALLOUT : 0;
@@ -48,12 +48,14 @@ struct BoundedRegex::Impl {
     const MatchContext context(pcre2_match_context_create(nullptr));
     HONE_CHECK(data && context, "pattern: out of memory");
     pcre2_set_callout(context.get(), count_step, &steps_left);
-    return pcre2_match(code.get(), text.empty() ? units("") : units(text), text.size(), begin, flags, data.get(), context.get());
+    return pcre2_match(code.get(), text.empty() ? units("") : units(text), text.size(), begin, flags, data.get(),
+                       context.get());
   }
 };
 
 BoundedRegex::BoundedRegex(std::string_view pattern, const BoundedRegexOptions& options) {
-  const uint32_t flags = PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_AUTO_CALLOUT | (options.dot_all ? PCRE2_DOTALL : 0);
+  const uint32_t flags =
+      PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF | PCRE2_AUTO_CALLOUT | (options.dot_all ? PCRE2_DOTALL : 0);
   int code = 0;
   size_t place = 0;
   Code compiled(pcre2_compile(units(pattern), pattern.size(), flags, &code, &place, nullptr));
@@ -72,7 +74,8 @@ BoundedRegex::Result BoundedRegex::search(std::string_view text) const {
   return found >= 0 ? Result::found : found == PCRE2_ERROR_NOMATCH ? Result::not_found : Result::gave_up;
 }
 
-BoundedRegex::Result BoundedRegex::each(std::string_view text, FunctionRef<void(std::span<const std::string_view>)> match) const {
+BoundedRegex::Result BoundedRegex::each(std::string_view text,
+                                        FunctionRef<void(std::span<const std::string_view>)> match) const {
   const MatchData data(pcre2_match_data_create_from_pattern(impl_->code.get(), nullptr));
   uint64_t steps_left = impl_->step_limit;
   Result result = Result::not_found;
@@ -84,7 +87,8 @@ BoundedRegex::Result BoundedRegex::each(std::string_view text, FunctionRef<void(
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
     groups.assign(pcre2_get_ovector_count(data.get()), {});
     for (size_t g = 0; g < groups.size(); ++g)
-      if (ends[2 * g] != PCRE2_UNSET && ends[2 * g] < ends[2 * g + 1]) groups[g] = text.substr(ends[2 * g], ends[2 * g + 1] - ends[2 * g]);
+      if (ends[2 * g] != PCRE2_UNSET && ends[2 * g] < ends[2 * g + 1])
+        groups[g] = text.substr(ends[2 * g], ends[2 * g + 1] - ends[2 * g]);
     match(groups);
     result = Result::found;
     const bool empty = ends[1] <= std::max<size_t>(ends[0], at);  // \K and lookbehind may move the ends

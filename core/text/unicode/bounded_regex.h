@@ -1,6 +1,7 @@
 #pragma once
-// Regular expressions over text that nobody vouches for: PCRE2 syntax over UTF-8 (bytes that are not UTF-8 match nothing and do no harm), a
-// search that always ends. core/text/unicode/regex.h is the faster one for tokenizer patterns.
+// Regular expressions over text that nobody vouches for: PCRE2 syntax over UTF-8 (bytes that are not UTF-8 match
+// nothing and do no harm), a search that always ends. core/text/unicode/regex.h is the faster one for tokenizer
+// patterns.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -26,12 +27,13 @@ class BoundedRegex {
   BoundedRegex(BoundedRegex&&) noexcept;
   BoundedRegex& operator=(BoundedRegex&&) noexcept;
 
-  // Whether the pattern matches somewhere. gave_up: step_limit items of the pattern were tried, backtracking included. The repetition of one
-  // character is one step however far it reaches, so the text's length needs a bound of its own.
+  // Whether the pattern matches somewhere. gave_up: step_limit items of the pattern were tried, backtracking included.
+  // The repetition of one character is one step however far it reaches, so the text's length needs a bound of its own.
   Result search(std::string_view text) const;
 
-  // Calls match(groups) for each match, left to right, none overlapping, empty ones as Python's re.findall gives them: groups[0] is the whole match,
-  // the others what the pattern's groups hold, empty where one took no part. gave_up: step_limit is that of all matches together.
+  // Calls match(groups) for each match, left to right, none overlapping, empty ones as Python's re.findall gives them:
+  // groups[0] is the whole match, the others what the pattern's groups hold, empty where one took no part. gave_up:
+  // step_limit is that of all matches together.
   Result each(std::string_view text, FunctionRef<void(std::span<const std::string_view> groups)> match) const;
 
  private:

@@ -33,7 +33,8 @@ struct Matcher {
   }
 };
 
-// PCRE2 counts U+180E as \s; Unicode has not since 6.3, nor do Oniguruma and Rust. Ruby's \h and && mean other things than PCRE2's.
+// PCRE2 counts U+180E as \s; Unicode has not since 6.3, nor do Oniguruma and Rust. Ruby's \h and && mean other things
+// than PCRE2's.
 std::string translate(std::string_view pattern, std::string_view source) {
   std::string out;
   bool in_class = false;
@@ -64,7 +65,8 @@ std::string translate(std::string_view pattern, std::string_view source) {
       i = end + 1;
       continue;
     }
-    HONE_CHECK(!in_class || (c != '[' && pattern.substr(i, 2) != "&&"), source, ": nested classes in '", pattern, "' are not supported");
+    HONE_CHECK(!in_class || (c != '[' && pattern.substr(i, 2) != "&&"), source, ": nested classes in '", pattern,
+               "' are not supported");
     if (c == ']') in_class = false;
     out += c;
   }
@@ -99,15 +101,18 @@ struct Regex::Impl {
     Matcher& matcher = this_threads<Matcher>();
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
     for (size_t at = 0; at <= text.size();) {
-      const int found = pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, matcher.data.get(), matcher.context.get());
+      const int found = pcre2_match(code.get(), subject, text.size(), at, PCRE2_NO_UTF_CHECK, matcher.data.get(),
+                                    matcher.context.get());
       if (found == PCRE2_ERROR_NOMATCH) return;
       if (found < 0) {
         PCRE2_UCHAR words[128] = {};
         pcre2_get_error_message(found, words, sizeof words);
-        fail(source, ": matching '", pattern, "' failed at byte ", at, " of the text: ", reinterpret_cast<const char*>(words));
+        fail(source, ": matching '", pattern, "' failed at byte ", at,
+             " of the text: ", reinterpret_cast<const char*>(words));
       }
       const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(matcher.data.get());
-      const size_t end = std::max<size_t>(ends[1], at), begin = std::clamp<size_t>(ends[0], at, end);  // \K may move them
+      const size_t end = std::max<size_t>(ends[1], at),
+                   begin = std::clamp<size_t>(ends[0], at, end);  // \K may move them
       match(begin, end);
       at = end;
       if (begin == end) at += at < text.size() ? code_point_at(text, at).length : 1;
@@ -123,8 +128,8 @@ Regex::Regex(std::string_view pattern, std::string_view source) {
   const std::string translated = translate(pattern, source);
   int error = 0;
   PCRE2_SIZE where = 0;
-  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error,
-                                 &where, nullptr));
+  impl->code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                                 PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &where, nullptr));
   if (!impl->code) {
     PCRE2_UCHAR words[128] = {};
     pcre2_get_error_message(error, words, sizeof words);
@@ -150,12 +155,14 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 void Regex::each(std::string_view text, FunctionRef<void(size_t, size_t)> match) const {
   if (!impl_->literal.empty()) {
     const std::string& wanted = impl_->literal;
-    for (size_t at = text.find(wanted); at != std::string_view::npos; at = text.find(wanted, at + wanted.size())) match(at, at + wanted.size());
+    for (size_t at = text.find(wanted); at != std::string_view::npos; at = text.find(wanted, at + wanted.size()))
+      match(at, at + wanted.size());
     return;
   }
   if (valid_utf8_prefix(text) == text.size()) return impl_->each_valid(text, match);
   const Repaired repaired(text);
-  impl_->each_valid(repaired.text, [&](size_t begin, size_t end) { match(repaired.original[begin], repaired.original[end]); });
+  impl_->each_valid(repaired.text,
+                    [&](size_t begin, size_t end) { match(repaired.original[begin], repaired.original[end]); });
 }
 
 bool Regex::matches_within(std::string_view text) const {

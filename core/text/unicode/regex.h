@@ -1,6 +1,7 @@
 #pragma once
-// Regular expressions over UTF-8 text (PCRE2, just-in-time compiled), in the dialect that tokenizer.json files use: Unicode classes, ^ and $ at
-// lines, \s as White_Space. Immutable; safe from any thread. regex.cpp alone includes PCRE2.
+// Regular expressions over UTF-8 text (PCRE2, just-in-time compiled), in the dialect that tokenizer.json files use:
+// Unicode classes, ^ and $ at lines, \s as White_Space. Immutable; safe from any thread. regex.cpp alone includes
+// PCRE2.
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -20,8 +21,8 @@ class Regex {
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
 
-  // Calls match(begin, end) for every match, left to right, none overlapping; a match may be empty. Invalid bytes count as U+FFFD each.
-  // A pattern that would take exponential time is an Error.
+  // Calls match(begin, end) for every match, left to right, none overlapping; a match may be empty. Invalid bytes count
+  // as U+FFFD each. A pattern that would take exponential time is an Error.
   void each(std::string_view text, FunctionRef<void(size_t begin, size_t end)> match) const;
   bool matches_within(std::string_view text) const;
 

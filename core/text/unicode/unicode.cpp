@@ -10,7 +10,9 @@
 namespace hone {
 namespace {
 
-bool continues(std::string_view text, size_t at) { return at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80; }
+bool continues(std::string_view text, size_t at) {
+  return at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80;
+}
 
 // Every character below U+0300 is its own NFC form, and none of them composes with another.
 bool plainly_nfc(std::string_view text) {
@@ -21,8 +23,9 @@ bool plainly_nfc(std::string_view text) {
 
 void append_normalized(std::string& out, std::string_view valid, int options) {
   utf8proc_uint8_t* mapped = nullptr;
-  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()), &mapped,
-                                   static_cast<utf8proc_option_t>(options));
+  const auto length =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), static_cast<utf8proc_ssize_t>(valid.size()),
+                   &mapped, static_cast<utf8proc_option_t>(options));
   HONE_CHECK(length >= 0, "cannot normalise ", valid.size(), " bytes of text: ", utf8proc_errmsg(length));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
   out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(length));
@@ -94,7 +97,8 @@ bool is_word(char32_t c) {
 }
 
 std::string normalize(std::string_view text, NormalForm form) {
-  constexpr int options[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+  constexpr int options[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE, UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                             UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
   if (form == NormalForm::nfc && plainly_nfc(text)) return std::string(text);
   std::string out;
   out.reserve(text.size());

@@ -1,6 +1,7 @@
 #pragma once
-// UTF-8 and what the tokenizers need of the Unicode tables (utf8proc's, Unicode 15). Text is bytes that may hold invalid UTF-8 anywhere; an
-// invalid byte counts as one character U+FFFD that is one byte long, and no function here alters it.
+// UTF-8 and what the tokenizers need of the Unicode tables (utf8proc's, Unicode 15). Text is bytes that may hold
+// invalid UTF-8 anywhere; an invalid byte counts as one character U+FFFD that is one byte long, and no function here
+// alters it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

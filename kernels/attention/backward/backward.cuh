@@ -1,9 +1,10 @@
 #pragma once
-// What the portable backward bodies of attention share. With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i . out_i:
+// What the portable backward bodies of attention share. With p_ij = exp(scale * q_i . k_j - lse_i) and delta_i = dout_i
+// . out_i:
 //   dv_j = sum over i of p_ij dout_i,  ds_ij = p_ij (dout_i . v_j - delta_i),  dq_i = scale * sum over j of ds_ij k_j,
 //   dk_j = scale * sum over i of ds_ij q_i.
-// One kernel goes over tiles of query rows and walks keys (dq), one over tiles of keys and walks query rows, all heads of the group (dk, dv): every
-// sum has one order, and nothing is added to memory that another block of threads writes.
+// One kernel goes over tiles of query rows and walks keys (dq), one over tiles of keys and walks query rows, all heads
+// of the group (dk, dv): every sum has one order, and nothing is added to memory that another block of threads writes.
 #include "kernels/attention/call.cuh"
 
 namespace hone::attention {
@@ -19,8 +20,8 @@ struct BackwardCall {
 };
 
 template <class T>
-BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v,
-                                 Tensor offsets, const AttentionShape& shape) {
+BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
+                                 Tensor q, Tensor k, Tensor v, Tensor offsets, const AttentionShape& shape) {
   const OpBase& op = attention_backward;
   BackwardCall<T> call{};
   call.forward = call_of<T>(op, out, {}, q, k, v, offsets, shape);
@@ -33,7 +34,8 @@ BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor 
   call.dq = numbers<T>(dq), call.dk = numbers<T>(dk), call.dv = numbers<T>(dv), call.dout = numbers<const T>(dout);
   call.lse = numbers<const float>(lse);
   call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));
-  call.dq_stride = dq.row_stride, call.dk_stride = dk.row_stride, call.dv_stride = dv.row_stride, call.dout_stride = dout.row_stride;
+  call.dq_stride = dq.row_stride, call.dk_stride = dk.row_stride, call.dv_stride = dv.row_stride,
+  call.dout_stride = dout.row_stride;
   call.lse_stride = lse.row_stride;
   return call;
 }
@@ -45,7 +47,8 @@ __global__ void delta_kernel(const __grid_constant__ BackwardCall<T> call) {
   const int i = static_cast<int>((blockIdx.x * blockDim.x + threadIdx.x) / 8), lane = static_cast<int>(threadIdx.x % 8);
   if (i >= call.forward.tokens * heads) return;  // eight lanes as one; the others wait for no one
   const int token = i / heads, head = i % heads;
-  const T *out = call.forward.out + token * call.forward.out_stride + head * dim, *dout = call.dout + token * call.dout_stride + head * dim;
+  const T *out = call.forward.out + token * call.forward.out_stride + head * dim,
+          *dout = call.dout + token * call.dout_stride + head * dim;
   float sum = 0;
   for (int d = lane * N; d < dim; d += 8 * N) {
     float x[N], y[N];
@@ -63,7 +66,8 @@ template <int N, class T>
 void launch_delta(Context& context, const BackwardCall<T>& call) {
   constexpr int threads = 256;
   const int64_t lanes = int64_t{call.forward.tokens} * call.forward.kv_heads * call.forward.group * 8;
-  delta_kernel<T, N><<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
+  delta_kernel<T, N>
+      <<<static_cast<unsigned>((lanes + threads - 1) / threads), threads, 0, cuda_stream(context)>>>(call);
 }
 
 // One of the two sides of the products: query rows (q, dout) or keys (k, v) of a sequence and kv head.
@@ -73,12 +77,17 @@ struct Side {
   int64_t first_stride, second_stride;
   int begin, divisor, head;  // row i is token begin + i / divisor, its numbers start at head (head + i % divisor)
 
-  __device__ const T* first_row(int i, int dim) const { return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim; }
-  __device__ const T* second_row(int i, int dim) const { return second + int64_t{begin + i / divisor} * second_stride + (head + i % divisor) * dim; }
+  __device__ const T* first_row(int i, int dim) const {
+    return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim;
+  }
+  __device__ const T* second_row(int i, int dim) const {
+    return second + int64_t{begin + i / divisor} * second_stride + (head + i % divisor) * dim;
+  }
 };
 template <class T>
 __device__ Side<T> query_side(const BackwardCall<T>& call, int begin, int kv_head) {
-  return {call.forward.q, call.dout, call.forward.q_stride, call.dout_stride, begin, call.forward.group, kv_head * call.forward.group};
+  return {call.forward.q, call.dout,          call.forward.q_stride,       call.dout_stride,
+          begin,          call.forward.group, kv_head * call.forward.group};
 }
 template <class T>
 __device__ Side<T> key_side(const BackwardCall<T>& call, int begin, int kv_head) {

@@ -1,5 +1,5 @@
-// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks over queries
-// (kv_loop_sm90.cuh), then what they left as sums.
+// attention_backward for bf16 heads of 64 and 128 on Hopper: delta and the list of tiles first, then the walks over
+// queries (kv_loop_sm90.cuh), then what they left as sums.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/backward/gemms_sm90.cuh"
 #include "kernels/check_shape.h"
@@ -37,8 +37,10 @@ __device__ void list_tiles(const Preparation& p) {
   extern __shared__ int places[];  // [max_rank]: tiles of rank i + 1, then where the next one goes
   const auto each_tile = [&](auto body) {
     for (int s = threadIdx.x / 32; s < p.num_sequences; s += prepare_threads / 32) {
-      const int begin = p.offsets[s], length = p.offsets[s + 1] - begin, tiles = min((length + tile_rows - 1) / tile_rows, p.max_rank);
-      for (int rank = threadIdx.x % 32 + 1; rank <= tiles; rank += 32) body(Tile{begin, length, rank, padded_row(begin, s)});
+      const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
+                tiles = min((length + tile_rows - 1) / tile_rows, p.max_rank);
+      for (int rank = threadIdx.x % 32 + 1; rank <= tiles; rank += 32)
+        body(Tile{begin, length, rank, padded_row(begin, s)});
     }
   };
   for (int i = threadIdx.x; i < p.max_rank; i += prepare_threads) places[i] = 0;
@@ -70,7 +72,8 @@ template <int dim>
 __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant__ Preparation p) {
   let_next_start();
   if (blockIdx.x == 0) return list_tiles(p);
-  for (int64_t i = int64_t{blockIdx.x - 1} * prepare_threads + threadIdx.x; i < p.num_counters; i += int64_t{gridDim.x - 1} * prepare_threads)
+  for (int64_t i = int64_t{blockIdx.x - 1} * prepare_threads + threadIdx.x; i < p.num_counters;
+       i += int64_t{gridDim.x - 1} * prepare_threads)
     p.counters[i] = 0;
   const int64_t token = int64_t{blockIdx.x - 1} * (prepare_threads / 32) + threadIdx.x / 32;
   if (token >= p.tokens) return;
@@ -79,7 +82,8 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
     const int middle = (s + end) / 2;
     (p.offsets[middle] <= token ? s : end) = middle;
   }
-  const int begin = p.offsets[s], length = p.offsets[s + 1] - begin, row = padded_row(begin, s) + static_cast<int>(token) - begin;
+  const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
+            row = padded_row(begin, s) + static_cast<int>(token) - begin;
   constexpr int lanes = dim / 8;  // of a head
   const int lane = threadIdx.x % 32;
   for (int first = 0; first < p.heads; first += 32 / lanes) {
@@ -107,9 +111,11 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   }
 }
 
-// The 128 rows of a tile from `count` sums that lie `apart`, added in order: parts of 64 x 64 numbers as a warpgroup holds them.
+// The 128 rows of a tile from `count` sums that lie `apart`, added in order: parts of 64 x 64 numbers as a warpgroup
+// holds them.
 template <int dim>
-__device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* from, int count, int64_t apart, float scale) {
+__device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* from, int count, int64_t apart,
+                            float scale) {
 #pragma unroll
   for (int part = threadIdx.x / 128; part < tile_rows * dim / 4096; part += finish_threads / 128) {
     const int row = part / (dim / 64) * 64, column = part % (dim / 64) * 64;
@@ -124,8 +130,8 @@ __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* f
   }
 }
 
-// A block has a tile of a head of dq or, where heads were split, of dk or dv; the first tiles first. It may start while walks go on, and waits for
-// those that it needs: of dq for the turns of its queries, of dk and dv for all.
+// A block has a tile of a head of dq or, where heads were split, of dk or dv; the first tiles first. It may start while
+// walks go on, and waits for those that it needs: of dq for the turns of its queries, of dk and dv for all.
 template <int dim>
 __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ Call call) {
   constexpr int queries = Memory<dim>::queries;
@@ -134,17 +140,19 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
   // The last blocks see to it that the kernel does not end before the walks do.
   if (last || blockIdx.x >= static_cast<unsigned>(call.group * call.kv_heads)) wait_for_previous();
   if (tile.length == 0) return;
-  const int first = (tile.rank - 1) * tile_rows, rows = tile.length - first, heads = call.group * call.kv_heads, head = static_cast<int>(blockIdx.x);
+  const int first = (tile.rank - 1) * tile_rows, rows = tile.length - first, heads = call.group * call.kv_heads,
+            head = static_cast<int>(blockIdx.x);
   const int64_t token = tile.begin + first, padded_token = tile.row + first;
   if (head < heads) {
     if (threadIdx.x < tile_rows / queries && first + static_cast<int>(threadIdx.x) * queries < tile.length) {
       const int query = first + static_cast<int>(threadIdx.x) * queries;
-      await_turn(call.turns + (head * call.padded + tile.row + query) / queries, query / tile_rows - first_tile(query, call.window) + 1);
+      await_turn(call.turns + (head * call.padded + tile.row + query) / queries,
+                 query / tile_rows - first_tile(query, call.window) + 1);
     }
     __syncthreads();
     const float* sums = call.dq_sums + (head * call.padded + padded_token) * dim;
-    return finish_tile<dim>(call.dq + token * call.dq_stride + head * dim, call.dq_stride, rows, reinterpret_cast<const float4*>(sums), 1, 0,
-                            call.scale);
+    return finish_tile<dim>(call.dq + token * call.dq_stride + head * dim, call.dq_stride, rows,
+                            reinterpret_cast<const float4*>(sums), 1, 0, call.scale);
   }
   const int value = (head - heads) / call.kv_heads, kv_head = (head - heads) % call.kv_heads;
   const int64_t stride = value ? call.dv_stride : call.dk_stride;
@@ -153,12 +161,13 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
                    call.key_parts(1, 0, 0, 0, dim) - call.key_parts(0, 0, 0, 0, dim), value ? 1.0f : call.scale);
 }
 
-void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out, const Tensor& lse, const Tensor& q,
-                const Tensor& k, const Tensor& v, const Tensor& offsets) {
+void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
+                const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), dim = q.dim(2);
-  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "op attention_backward: ", heads, " heads over ", kv_heads, " kv heads");
-  HONE_CHECK(offsets.rank == 1 && offsets.dtype == DType::i32 && offsets.dim(0) >= 1, "op attention_backward: offsets has ", offsets.size(),
-             " numbers");
+  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "op attention_backward: ", heads, " heads over ", kv_heads,
+             " kv heads");
+  HONE_CHECK(offsets.rank == 1 && offsets.dtype == DType::i32 && offsets.dim(0) >= 1,
+             "op attention_backward: offsets has ", offsets.size(), " numbers");
   for (const auto& [name, x] : {std::pair{"dq", &dq}, {"dout", &dout}, {"out", &out}})
     check_shape(attention_backward, name, *x, {tokens, heads, dim}, DType::bf16);
   for (const auto& [name, x] : {std::pair{"dk", &dk}, {"dv", &dv}, {"k", &k}, {"v", &v}})
@@ -169,21 +178,24 @@ void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tens
 // How many walks share the heads of a group: as few as keep the longest walk from being all that is left in the end.
 int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape) {
   const int64_t length = shape.window > 0 ? std::min(shape.window + tile_rows, shape.max_length) : shape.max_length;
-  const int64_t longest = length / tile_rows + 1;                                                           // steps of one head
-  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_multiprocessors();  // of a multiprocessor
+  const int64_t longest = length / tile_rows + 1;  // steps of one head
+  const int64_t steps =
+      tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_multiprocessors();  // of a multiprocessor
   int splits = 1;
   while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
   return splits;
 }
 
 template <int dim>
-void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-               AttentionShape shape) {
-  const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), group = heads / kv_heads, sequences = offsets.dim(0) - 1;
+void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+               Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+  const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), group = heads / kv_heads,
+                sequences = offsets.dim(0) - 1;
   const int splits = splits_of(tokens, kv_heads, group, shape);
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
   const int max_rank = static_cast<int>((std::min(shape.max_length, tokens) + tile_rows - 1) / tile_rows);
-  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "op attention_backward: ", tokens, " tokens of ", sequences, " sequences");
+  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "op attention_backward: ", tokens, " tokens of ", sequences,
+             " sequences");
   const cudaStream_t stream = cuda_stream(context);
   const ScratchScope scope(context);
   Tile* tiles = numbers<Tile>(context.scratch().take(DType::i32, {num_tiles, 4}));
@@ -210,42 +222,48 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                                 .counters = counters,
                                 .num_counters = num_counters};
   const auto warps = prepare_threads / 32;
-  prepare<dim><<<static_cast<unsigned>((tokens + warps - 1) / warps + 1), prepare_threads, max_rank * sizeof(int), stream>>>(preparation);
+  prepare<dim>
+      <<<static_cast<unsigned>((tokens + warps - 1) / warps + 1), prepare_threads, max_rank * sizeof(int), stream>>>(
+          preparation);
   check_launch(attention_backward);
 
   const Tensor dq_sums = context.scratch().take(DType::f32, {heads, padded, dim});
-  const Call call{.tiles = tiles,
-                  .lse = preparation.lse_rows,
-                  .delta = preparation.delta_rows,
-                  .padded = padded,
-                  .dq = numbers<Value>(dq),
-                  .dk = numbers<Value>(dk),
-                  .dv = numbers<Value>(dv),
-                  .dq_stride = dq.row_stride,
-                  .dk_stride = dk.row_stride,
-                  .dv_stride = dv.row_stride,
-                  .num_tiles = static_cast<int>(num_tiles),
-                  .group = static_cast<int>(group),
-                  .kv_heads = static_cast<int>(kv_heads),
-                  .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
-                  .splits = splits,
-                  .scale = shape.scale,
-                  .exponent_scale = shape.scale * log2_e,
-                  .dq_sums = numbers<float>(dq_sums),
-                  .turns = counters + 1,
-                  .next = counters,
-                  .key_sums = splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {splits * 2, kv_heads, padded, dim})) : nullptr};
+  const Call call{
+      .tiles = tiles,
+      .lse = preparation.lse_rows,
+      .delta = preparation.delta_rows,
+      .padded = padded,
+      .dq = numbers<Value>(dq),
+      .dk = numbers<Value>(dk),
+      .dv = numbers<Value>(dv),
+      .dq_stride = dq.row_stride,
+      .dk_stride = dk.row_stride,
+      .dv_stride = dv.row_stride,
+      .num_tiles = static_cast<int>(num_tiles),
+      .group = static_cast<int>(group),
+      .kv_heads = static_cast<int>(kv_heads),
+      .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
+      .splits = splits,
+      .scale = shape.scale,
+      .exponent_scale = shape.scale * log2_e,
+      .dq_sums = numbers<float>(dq_sums),
+      .turns = counters + 1,
+      .next = counters,
+      .key_sums = splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {splits * 2, kv_heads, padded, dim}))
+                             : nullptr};
   allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
   const int64_t blocks = std::min<int64_t>(num_multiprocessors(), num_tiles * kv_heads * splits);
-  launch_dependent(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1, map_of_heads(q, box_rows),
-                   map_of_heads(k, box_rows), map_of_heads(v, box_rows), map_of_heads(dout, box_rows), call);
+  launch_dependent(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1,
+                   map_of_heads(q, box_rows), map_of_heads(k, box_rows), map_of_heads(v, box_rows),
+                   map_of_heads(dout, box_rows), call);
   tell_written(context, dq_sums);
   const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
-  launch_dependent(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)), finish_threads, 0, 1, call);
+  launch_dependent(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)),
+                   finish_threads, 0, 1, call);
 }
 
-void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-         AttentionShape shape) {
+void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k,
+         Tensor v, Tensor offsets, AttentionShape shape) {
   run_checks(dq, dk, dv, dout, out, lse, q, k, v, offsets);
   if (q.size() == 0) return;
   (q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
@@ -261,11 +279,11 @@ bool on_hopper() {
   return hopper;
 }
 
-bool supports(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out, const Tensor&, const Tensor& q,
-              const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
+bool supports(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
+              const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return on_hopper() && q.rank == 3 && (q.dim(2) == 64 || q.dim(2) == 128) && fits(dq) && fits(dk) && fits(dv) && fits(dout) && fits(out) &&
-         fits(q) && fits(k) && fits(v);
+  return on_hopper() && q.rank == 3 && (q.dim(2) == 64 || q.dim(2) == 128) && fits(dq) && fits(dk) && fits(dv) &&
+         fits(dout) && fits(out) && fits(q) && fits(k) && fits(v);
 }
 
 [[maybe_unused]] const bool added = attention_backward.add({"sm90", DeviceKind::cuda, run, 20, supports});

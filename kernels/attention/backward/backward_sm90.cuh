@@ -16,8 +16,8 @@ inline constexpr int compute_warps = 8;
 inline constexpr int box_rows = 64;          // of a copy; its columns are 64 too
 inline constexpr int column_bytes = 64 * 2;  // a row of a box
 
-// 128 tokens of a sequence: as keys, those with rank - 1 tiles behind them; as queries, those with rank - 1 tiles before them. length is 0 where a
-// list has no more.
+// 128 tokens of a sequence: as keys, those with rank - 1 tiles behind them; as queries, those with rank - 1 tiles
+// before them. length is 0 where a list has no more.
 struct Tile {
   int begin, length;  // tokens of the sequence
   int rank;
@@ -26,7 +26,8 @@ struct Tile {
 
 struct Call {
   const Tile* tiles;         // by descending rank
-  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up to a multiple of 128
+  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up
+                             // to a multiple of 128
   int64_t padded;            // rows of a head; a sequence starts at a multiple of 128
   Value *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
@@ -36,7 +37,8 @@ struct Call {
   float* dq_sums;   // [H, padded, dim] in blocks of the walk's queries, a block's numbers as threads hold them
   int* turns;       // tiles of keys that have been added to each block of dq_sums
   int* next;        // walks taken by blocks of threads
-  float* key_sums;  // of more than one split: [splits, dk and dv, Hk, padded, dim], blocks of 128 rows as threads hold them
+  float* key_sums;  // of more than one split: [splits, dk and dv, Hk, padded, dim], blocks of 128 rows as threads hold
+                    // them
 
   __device__ float4* key_parts(int split, int value, int kv_head, int64_t tile, int dim) const {
     return reinterpret_cast<float4*>(key_sums) +
@@ -50,13 +52,15 @@ __device__ inline void load_tile(unsigned char* to, const CUtensorMap& map, Barr
 #pragma unroll
   for (int column = 0; column < dim; column += 64)
 #pragma unroll
-    for (int row = 0; row < rows; row += box_rows) load_box(to + (column / 64 * rows + row) * column_bytes, map, barrier, column, head, token + row);
+    for (int row = 0; row < rows; row += box_rows)
+      load_box(to + (column / 64 * rows + row) * column_bytes, map, barrier, column, head, token + row);
 }
 
 // Bytes from device memory to shared memory, both aligned to 16.
 __device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, Barrier& barrier) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_address(to)), "l"(from),
-               "r"(bytes), "r"(shared_address(&barrier.word))
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(&barrier.word))
                : "memory");
 }
 
@@ -65,7 +69,8 @@ template <int dim, int a_rows, int b_rows, int N>
 __device__ inline void multiply_rows(float (&c)[N], uint64_t a, uint64_t b) {
 #pragma unroll
   for (int k = 0; k < dim / 16; ++k)
-    wgmma_ss(c, further(a, k / 4 * a_rows * column_bytes + k % 4 * 32), further(b, k / 4 * b_rows * column_bytes + k % 4 * 32), k > 0);
+    wgmma_ss(c, further(a, k / 4 * a_rows * column_bytes + k % 4 * 32),
+             further(b, k / 4 * b_rows * column_bytes + k % 4 * 32), k > 0);
 }
 // c [64, dim] += a [64, rows] . b [rows, dim], a in registers.
 template <int N, int A>
@@ -83,17 +88,20 @@ __device__ inline void pack(uint32_t (&to)[N / 2], const float (&from)[N]) {
 
 // Four numbers in one move: the compiler splits most of them.
 __device__ inline void store_four(uint32_t shared, const float* x) {
-  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+               : "memory");
 }
 __device__ inline void store_four(float4* to, const float* x) {
-  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+               : "memory");
 }
 __device__ inline void store_four(Value* to, const uint32_t (&x)[4]) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+               : "memory");
 }
 
-// A warpgroup's accumulator of 64 rows and 64 columns, times scale, to the first `rows` rows at `to`. The four lanes of a row trade numbers until
-// each has 16 bytes of it.
+// A warpgroup's accumulator of 64 rows and 64 columns, times scale, to the first `rows` rows at `to`. The four lanes of
+// a row trade numbers until each has 16 bytes of it.
 __device__ inline void store_part(Value* to, int64_t stride, int rows, const float* from, float scale) {
   const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, lane = threadIdx.x % 4;
 #pragma unroll
@@ -102,7 +110,8 @@ __device__ inline void store_part(Value* to, int64_t stride, int rows, const flo
     for (int j = 0; j < 8; j += 4) {
       uint32_t x[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = pack_bf16(from[4 * (j + i) + 2 * r] * scale, from[4 * (j + i) + 2 * r + 1] * scale);
+      for (int i = 0; i < 4; ++i)
+        x[i] = pack_bf16(from[4 * (j + i) + 2 * r] * scale, from[4 * (j + i) + 2 * r + 1] * scale);
 #pragma unroll
       for (int bit = 1; bit < 4; bit *= 2)
 #pragma unroll

@@ -1,5 +1,6 @@
-// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in ascending order, its queries
-// ascending within them, so that every gradient is one sum in one order whichever thread has it.
+// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in
+// ascending order, its queries ascending within them, so that every gradient is one sum in one order whichever thread
+// has it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/backward/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -29,24 +30,29 @@ void attention_delta(Tensor delta, Tensor dout, Tensor out, int64_t begin, int64
     for (int64_t h = 0; h < heads; ++h) {
       const float *a = dout.row<float>(t) + h * dim, *b = out.row<float>(t) + h * dim;
       RowSum sum;
-      for_each_vector(dim, [&](int64_t i, auto part) { sum.at(i) = hn::MulAdd(part.load(a + i), part.load(b + i), sum.at(i)); });
+      for_each_vector(
+          dim, [&](int64_t i, auto part) { sum.at(i) = hn::MulAdd(part.load(a + i), part.load(b + i), sum.at(i)); });
       delta.row<float>(t)[h] = sum.total();
     }
 }
 
-// Of one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads - delta).
+// Of one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
+// delta).
 HWY_INLINE void soften_gradient(float* weights, float* score_grads, Span span, float log_sum, float delta) {
   const Lanes d;
   for (int64_t j = 0; j < block_keys; j += lanes) {
-    const Vector weight = hn::IfThenElseZero(in_span(span, j), exp_f32(d, hn::Sub(hn::LoadU(d, weights + j), hn::Set(d, log_sum))));
+    const Vector weight =
+        hn::IfThenElseZero(in_span(span, j), exp_f32(d, hn::Sub(hn::LoadU(d, weights + j), hn::Set(d, log_sum))));
     hn::StoreU(weight, d, weights + j);
-    hn::StoreU(hn::IfThenElseZero(in_span(span, j), hn::Mul(weight, hn::Sub(hn::LoadU(d, score_grads + j), hn::Set(d, delta)))), d, score_grads + j);
+    hn::StoreU(hn::IfThenElseZero(in_span(span, j),
+                                  hn::Mul(weight, hn::Sub(hn::LoadU(d, score_grads + j), hn::Set(d, delta)))),
+               d, score_grads + j);
   }
 }
 
 void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) {
-  const int64_t dim = unit.q.dim(2), columns = padded(dim), group = unit.group, tile = unit.queries_per_tile, max_rows = tile * group,
-                window = unit.shape.window;
+  const int64_t dim = unit.q.dim(2), columns = padded(dim), group = unit.group, tile = unit.queries_per_tile,
+                max_rows = tile * group, window = unit.shape.window;
   float* queries = scratch;
   float* grads = queries + max_rows * columns;
   float* query_grads = grads + max_rows * columns;
@@ -62,9 +68,12 @@ void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) 
   for (int64_t start = 0; start < unit.length; start += block_keys) {
     const int64_t count = std::min(block_keys, unit.length - start),
                   end = window > 0 ? std::min(unit.length, start + count - 1 + window) : unit.length;
-    pack_columns(keys_across, count, dim, [&](int64_t j) { return unit.k.row<float>(unit.begin + start + j) + kv_column; });
-    pack_columns(values_across, count, dim, [&](int64_t j) { return unit.v.row<float>(unit.begin + start + j) + kv_column; });
-    for (int64_t j = 0; j < count; ++j) pack_row(keys + j * columns, unit.k.row<float>(unit.begin + start + j) + kv_column, dim, unit.shape.scale);
+    pack_columns(keys_across, count, dim,
+                 [&](int64_t j) { return unit.k.row<float>(unit.begin + start + j) + kv_column; });
+    pack_columns(values_across, count, dim,
+                 [&](int64_t j) { return unit.v.row<float>(unit.begin + start + j) + kv_column; });
+    for (int64_t j = 0; j < count; ++j)
+      pack_row(keys + j * columns, unit.k.row<float>(unit.begin + start + j) + kv_column, dim, unit.shape.scale);
     std::fill_n(key_grads, 2 * block_keys * columns, 0.0f);
 
     for (int64_t first = start / tile * tile; first < end; first += tile) {
@@ -76,10 +85,12 @@ void attention_gradient_unit(const AttentionGradientUnit& unit, float* scratch) 
         pack_row(grads + r * columns, unit.dout.row<float>(token(r)) + head(r) * dim, dim, 1.0f);
       }
       multiply(weights, block_keys, {queries, columns, 1}, rows, keys_across, block_keys, 0, dim, block_keys, false);
-      multiply(score_grads, block_keys, {grads, columns, 1}, rows, values_across, block_keys, 0, dim, block_keys, false);
+      multiply(score_grads, block_keys, {grads, columns, 1}, rows, values_across, block_keys, 0, dim, block_keys,
+               false);
       for (int64_t r = 0; r < rows; ++r)
-        soften_gradient(weights + r * block_keys, score_grads + r * block_keys, visible(first + r / group, window, start),
-                        unit.lse.row<float>(token(r))[head(r)], unit.delta.row<float>(token(r))[head(r)]);
+        soften_gradient(weights + r * block_keys, score_grads + r * block_keys,
+                        visible(first + r / group, window, start), unit.lse.row<float>(token(r))[head(r)],
+                        unit.delta.row<float>(token(r))[head(r)]);
       multiply(value_grads, columns, {weights, 1, block_keys}, count, grads, columns, 0, rows, columns, true);
       multiply(key_grads, columns, {score_grads, 1, block_keys}, count, queries, columns, 0, rows, columns, true);
       multiply(query_grads, columns, {score_grads, block_keys, 1}, rows, keys, columns, 0, count, columns, false);
@@ -107,19 +118,23 @@ namespace {
 HWY_EXPORT(attention_delta);
 HWY_EXPORT(attention_gradient_unit);
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-              AttentionShape shape) {
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
   HONE_CHECK(lse, "attention_backward: lse is empty");
-  const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1), group = heads / kv_heads, sequences = offsets.dim(0) - 1;
+  const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1), group = heads / kv_heads,
+                sequences = offsets.dim(0) - 1;
   const int64_t queries = std::max<int64_t>(1, 64 / group), rows = queries * group, columns = (dim + 15) / 16 * 16;
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
   const Tensor delta = context.scratch().take(DType::f32, {tokens, heads});
-  parallel_for(tokens, 64, [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(attention_delta)(delta, dout, out, begin, end); });
+  parallel_for(tokens, 64, [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(attention_delta)(delta, dout, out, begin, end);
+  });
   context.zero(dq);
-  const int64_t floats = rows * (int64_t{3} * columns + int64_t{2} * 64) + int64_t{64} * (int64_t{2} * dim + int64_t{3} * columns);
+  const int64_t floats =
+      rows * (int64_t{3} * columns + int64_t{2} * 64) + int64_t{64} * (int64_t{2} * dim + int64_t{3} * columns);
   for_each_unit(context, sequences * kv_heads, floats, [&](int64_t index, float* scratch) {
     const int64_t s = index / kv_heads;
     HWY_DYNAMIC_DISPATCH(attention_gradient_unit)
@@ -142,8 +157,8 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-              const Tensor&, const AttentionShape&) {
+bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
+              const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) {
   return q.dim(2) <= 256;
 }
 

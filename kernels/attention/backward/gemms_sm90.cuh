@@ -1,7 +1,7 @@
 #pragma once
-// The products of attention's backward on Hopper. Two warpgroups have 64 keys each. Scores are computed with keys as rows, so that weights and their
-// gradients stay in registers on their way to dv and dk; the gradients go to shared memory as well, where both warpgroups read them for dq, a
-// step later.
+// The products of attention's backward on Hopper. Two warpgroups have 64 keys each. Scores are computed with keys as
+// rows, so that weights and their gradients stay in registers on their way to dv and dk; the gradients go to shared
+// memory as well, where both warpgroups read them for dq, a step later.
 #include "kernels/attention/backward/kv_loop_sm90.cuh"
 
 namespace hone::attention_gradients {
@@ -13,13 +13,17 @@ __device__ inline int thread_now() {
   return thread;
 }
 
-// dk and dv of a warpgroup's 64 keys: as they are or, where several blocks have a part of the heads each, as parts of sums.
+// dk and dv of a warpgroup's 64 keys: as they are or, where several blocks have a part of the heads each, as parts of
+// sums.
 template <int dim>
-__device__ inline void store_keys(const Call& call, const Work& work, const float (&dk)[dim / 2], const float (&dv)[dim / 2], int group) {
+__device__ inline void store_keys(const Call& call, const Work& work, const float (&dk)[dim / 2],
+                                  const float (&dv)[dim / 2], int group) {
   if (call.splits > 1) {
     const int64_t tile = (work.tile.row + work.key) / tile_rows;
-    float4* const dk_parts = call.key_parts(work.split, 0, work.kv_head, tile, dim) + group * (dim * 16) + thread_now() % 128;
-    float4* const dv_parts = call.key_parts(work.split, 1, work.kv_head, tile, dim) + group * (dim * 16) + thread_now() % 128;
+    float4* const dk_parts =
+        call.key_parts(work.split, 0, work.kv_head, tile, dim) + group * (dim * 16) + thread_now() % 128;
+    float4* const dv_parts =
+        call.key_parts(work.split, 1, work.kv_head, tile, dim) + group * (dim * 16) + thread_now() % 128;
 #pragma unroll
     for (int j = 0; j < dim / 8; ++j) {
       store_four(dk_parts + j * 128, dk + 4 * j);
@@ -57,7 +61,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
                    b = smem_descriptor(shared_address(memory.k) + (dim == 64 ? 0 : part));
     wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < tile_rows / 16; ++k) product_of_columns(dq, further(a, k * 16 * column_bytes), further(b, k * 16 * column_bytes), k > 0);
+    for (int k = 0; k < tile_rows / 16; ++k)
+      product_of_columns(dq, further(a, k * 16 * column_bytes), further(b, k * 16 * column_bytes), k > 0);
     wgmma_commit();
   };
   // dq of step i leaves.
@@ -99,8 +104,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       wgmma_fence_registers(score_gradients), wgmma_fence_registers(dk);
       if (!first_step) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
       wgmma_fence();
-      multiply_rows<dim, tile_rows, queries>(ds, smem_descriptor(shared_address(memory.v) + group() * 64 * column_bytes),
-                                             smem_descriptor(stage.dout));
+      multiply_rows<dim, tile_rows, queries>(
+          ds, smem_descriptor(shared_address(memory.v) + group() * 64 * column_bytes), smem_descriptor(stage.dout));
       wgmma_commit();
 
       wgmma_wait<1>();
@@ -110,7 +115,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       for (int j = 0; j < queries / 8; ++j) {
         const float2 lse = *reinterpret_cast<const float2*>(&memory.lse[at.stage][8 * j + column]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[4 * j + e] = exp2_approx(fmaf(s[4 * j + e], call.exponent_scale, -(e % 2 ? lse.y : lse.x)));
+        for (int e = 0; e < 4; ++e)
+          s[4 * j + e] = exp2_approx(fmaf(s[4 * j + e], call.exponent_scale, -(e % 2 ? lse.y : lse.x)));
       }
       const int first_key = memory.work[slot.stage].key + group() * 64;
       if (first_query < first_key + 63 || (call.window > 0 && first_query + queries - first_key > call.window)) {
@@ -137,18 +143,21 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
         const float2 delta = *reinterpret_cast<const float2*>(&memory.delta[at.stage][8 * j + delta_column]);
 #pragma unroll
         for (int e = 0; e < 4; ++e)  // there are no registers for the weights before they were rounded
-          ds[4 * j + e] = (e % 2 ? high_bf16 : low_bf16)(weights[2 * j + e / 2]) * (ds[4 * j + e] - (e % 2 ? delta.y : delta.x));
+          ds[4 * j + e] =
+              (e % 2 ? high_bf16 : low_bf16)(weights[2 * j + e / 2]) * (ds[4 * j + e] - (e % 2 ? delta.y : delta.x));
       }
       wgmma_wait<0>();
       wgmma_fence_registers(weights), wgmma_fence_registers(dv);
       pack(score_gradients, ds);
       memory.gradients_empty[i & 1].wait((i >> 1 & 1) ^ 1);
-      const int own_row = thread_now() / 32 * 16 - 64 + lane() % 16;  // of score_gradients, whose address the lane gives
+      const int own_row =
+          thread_now() / 32 * 16 - 64 + lane() % 16;  // of score_gradients, whose address the lane gives
       const uint32_t row = shared_address(memory.score_gradients[i & 1]) + own_row * column_bytes, half = lane() / 16;
 #pragma unroll
       for (int j = 0; j < queries / 8; j += 2)
-        store_matrices(row + j / 8 * tile_rows * column_bytes + (((j % 8 + half) ^ (own_row % 8)) * 16), score_gradients[2 * j],
-                       score_gradients[2 * j + 1], score_gradients[2 * j + 2], score_gradients[2 * j + 3]);
+        store_matrices(row + j / 8 * tile_rows * column_bytes + (((j % 8 + half) ^ (own_row % 8)) * 16),
+                       score_gradients[2 * j], score_gradients[2 * j + 1], score_gradients[2 * j + 2],
+                       score_gradients[2 * j + 3]);
       fence_async_proxy();
       __syncwarp();
       if (lane() == 0) memory.gradients_full[i & 1].arrive();
@@ -177,8 +186,9 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
 
 template <int dim>
 __global__ void __launch_bounds__(threads, 1)
-    gradients(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k, const __grid_constant__ CUtensorMap v,
-              const __grid_constant__ CUtensorMap dout, const __grid_constant__ Call call) {
+    gradients(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
+              const __grid_constant__ CUtensorMap v, const __grid_constant__ CUtensorMap dout,
+              const __grid_constant__ Call call) {
   extern __shared__ __align__(1024) unsigned char bytes[];
   Memory<dim>& memory = *reinterpret_cast<Memory<dim>*>(bytes);
   if (threadIdx.x == 0) memory.init_barriers();

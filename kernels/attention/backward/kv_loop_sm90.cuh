@@ -1,8 +1,9 @@
 #pragma once
-// Attention's backward on Hopper is a walk over queries for 128 keys of one kv head: those that see the keys, the last ones first, each time of every
-// head of the walk. Here is who walks, what is copied for it, and how dq leaves: what a step adds goes by way of shared memory to sums in device
-// memory, where blocks add to the same queries in turn, the first keys first. These have the longest walks and start first; a block that follows
-// finds its turn come, but for the first steps of a call.
+// Attention's backward on Hopper is a walk over queries for 128 keys of one kv head: those that see the keys, the last
+// ones first, each time of every head of the walk. Here is who walks, what is copied for it, and how dq leaves: what a
+// step adds goes by way of shared memory to sums in device memory, where blocks add to the same queries in turn, the
+// first keys first. These have the longest walks and start first; a block that follows finds its turn come, but for the
+// first steps of a call.
 #include "kernels/attention/backward/backward_sm90.cuh"
 
 namespace hone::attention_gradients {
@@ -24,14 +25,14 @@ struct Memory {
   unsigned char score_gradients[2][queries * tile_rows * 2];  // blocks of 64 queries, [128 keys, 64 queries] each
   float dq[queries * dim];                                    // as in Call::dq_sums
   float lse[stages][queries], delta[stages][queries];
-  Barrier work_full[2], work_empty[2], keys_full, k_empty, v_empty, full[stages], empty[stages], gradients_full[2], gradients_empty[2],
-      dq_full[writers], dq_empty;
+  Barrier work_full[2], work_empty[2], keys_full, k_empty, v_empty, full[stages], empty[stages], gradients_full[2],
+      gradients_empty[2], dq_full[writers], dq_empty;
   Work work[2];
 
   __device__ void init_barriers() {
     keys_full.init(2), k_empty.init(compute_warps), v_empty.init(compute_warps), dq_empty.init(1);
-    // Where all lanes read what is overwritten then (work, lse, delta), each of them arrives: racecheck of compute-sanitizer follows no lane that
-    // arrives for its warp.
+    // Where all lanes read what is overwritten then (work, lse, delta), each of them arrives: racecheck of
+    // compute-sanitizer follows no lane that arrives for its warp.
     for (int i = 0; i < 2; ++i) {
       work_full[i].init(1), work_empty[i].init(32 * compute_warps + writers);
       gradients_full[i].init(compute_warps), gradients_empty[i].init(compute_warps);
@@ -44,16 +45,22 @@ struct Memory {
 
 // Sums in device memory as the copy engine writes them, and whose turn it is to add to them.
 __device__ inline void await_turn(const int* turns, int turn) {
-  for (int now = -1; now != turn;) asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(now) : "l"(turns) : "memory");
+  for (int now = -1; now != turn;)
+    asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(now) : "l"(turns) : "memory");
 }
-__device__ inline void pass_turn(int* turns, int turn) { asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(turns), "r"(turn) : "memory"); }
+__device__ inline void pass_turn(int* turns, int turn) {
+  asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(turns), "r"(turn) : "memory");
+}
 __device__ inline void add_bytes(float* to, const float* from, uint32_t bytes) {
-  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes)
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
+               "r"(shared_address(from)), "r"(bytes)
                : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 __device__ inline void store_bytes(float* to, const float* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)), "r"(bytes) : "memory");
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)),
+               "r"(bytes)
+               : "memory");
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 __device__ inline void await_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
@@ -78,8 +85,8 @@ struct Walk {
   }
 };
 
-// Blocks take places in the order in which they come, so that whoever waits for a turn waits for a walk that has begun, or whose block has only
-// earlier ones before it.
+// Blocks take places in the order in which they come, so that whoever waits for a turn waits for a walk that has begun,
+// or whose block has only earlier ones before it.
 __device__ inline Work next_work(const Call& call) {
   const int place = atomicAdd(call.next, 1), walks = call.kv_heads * call.splits;
   if (place >= call.num_tiles * walks) return {};
@@ -92,8 +99,8 @@ __device__ inline Work next_work(const Call& call) {
 
 // One thread hands out work and copies what it needs.
 template <int dim>
-__device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v, const CUtensorMap& dout,
-                                  const Call& call) {
+__device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v,
+                                  const CUtensorMap& dout, const Call& call) {
   constexpr int queries = Memory<dim>::queries, stages = Memory<dim>::stages;
   RingPlace<stages> at;
   RingPlace<2> slot;
@@ -129,10 +136,12 @@ __device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, con
 }
 
 // The first tile of keys that a query sees.
-__device__ inline int first_tile(int query, int window) { return window > 0 ? max(0, query - window + 1) / tile_rows : 0; }
+__device__ inline int first_tile(int query, int window) {
+  return window > 0 ? max(0, query - window + 1) / tile_rows : 0;
+}
 
-// One thread of `writers` adds every writers-th of what steps leave in memory.dq to the sums, when it is this block's turn. An addition takes longer
-// than a step, so several are under way.
+// One thread of `writers` adds every writers-th of what steps leave in memory.dq to the sums, when it is this block's
+// turn. An addition takes longer than a step, so several are under way.
 template <int dim>
 __device__ inline void add_steps(Memory<dim>& memory, const Call& call, int writer) {
   constexpr int queries = Memory<dim>::queries, writers = Memory<dim>::writers;

@@ -1,5 +1,5 @@
-// Attention's backward for bf16. A tile of 64 rows of one side (16 a warp) walks the other side in tiles of 64: s and the products with dout are
-// recomputed, and p and ds go from accumulators straight into the next product.
+// Attention's backward for bf16. A tile of 64 rows of one side (16 a warp) walks the other side in tiles of 64: s and
+// the products with dout are recomputed, and p and ds go from accumulators straight into the next product.
 #include "kernels/attention/backward/backward.cuh"
 #include "kernels/attention/mma.cuh"
 
@@ -10,8 +10,10 @@ constexpr int rows = 64, threads = 128;
 
 template <int D, bool of_keys>
 struct Plan {
-  static constexpr int units = D / 8, columns = of_keys && D > 128 ? 128 : D;      // columns of the gradients that a block of threads sums
-  static constexpr uint32_t tile = 2 * rows * D, stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side, lse and delta of its rows
+  static constexpr int units = D / 8,
+                       columns = of_keys && D > 128 ? 128 : D;  // columns of the gradients that a block of threads sums
+  static constexpr uint32_t tile = 2 * rows * D,
+                            stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side, lse and delta of its rows
   static constexpr size_t bytes = 2 * tile + 2 * stage;
   static constexpr int ctas = D <= 128 ? 2 : 1;
 };
@@ -39,11 +41,14 @@ __device__ inline void multiply_tiles(float (&sum)[8][4], uint32_t left, uint32_
 
 // sum += weights . tile, 16 rows of a warp by the tile's columns from `unit` on.
 template <int units, int columns>
-__device__ inline void add_weighted(float (&sum)[columns / 8][4], const float (&weights)[8][4], uint32_t tile, int unit, int lane) {
+__device__ inline void add_weighted(float (&sum)[columns / 8][4], const float (&weights)[8][4], uint32_t tile, int unit,
+                                    int lane) {
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
-    const uint32_t a[4] = {pack_bf16(weights[2 * n][0], weights[2 * n][1]), pack_bf16(weights[2 * n][2], weights[2 * n][3]),
-                           pack_bf16(weights[2 * n + 1][0], weights[2 * n + 1][1]), pack_bf16(weights[2 * n + 1][2], weights[2 * n + 1][3])};
+    const uint32_t a[4] = {pack_bf16(weights[2 * n][0], weights[2 * n][1]),
+                           pack_bf16(weights[2 * n][2], weights[2 * n][3]),
+                           pack_bf16(weights[2 * n + 1][0], weights[2 * n + 1][1]),
+                           pack_bf16(weights[2 * n + 1][2], weights[2 * n + 1][3])};
 #pragma unroll
     for (int d = 0; d < columns / 16; ++d) {
       uint32_t b[4];
@@ -59,32 +64,38 @@ __device__ inline void copy_number_async(uint32_t to, const float* from, bool re
 }
 
 template <int D, bool of_keys>
-__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(const __grid_constant__ BackwardCall<Bf16> call) {
+__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(
+    const __grid_constant__ BackwardCall<Bf16> call) {
   using P = Plan<D, of_keys>;
   constexpr int units = P::units, columns = P::columns;
   extern __shared__ __align__(128) unsigned char shared[];
   const Call<Bf16>& forward = call.forward;
-  const int group = forward.group, dim = forward.dim, heads = forward.kv_heads * group, kv_head = static_cast<int>(blockIdx.y);
+  const int group = forward.group, dim = forward.dim, heads = forward.kv_heads * group,
+            kv_head = static_cast<int>(blockIdx.y);
   // The first keys and the last queries of a sequence have most to do: they go first.
-  const Tile tile =
-      tile_at(forward.offsets, forward.sequences, of_keys ? 1 : group, rows, static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x));
+  const Tile tile = tile_at(forward.offsets, forward.sequences, of_keys ? 1 : group, rows,
+                            static_cast<int>(of_keys ? blockIdx.x : gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(forward, tile.sequence);
   const int own_begin = tile.first_row, own_end = min(own_begin + rows, sequence.tokens * (of_keys ? 1 : group));
   if (own_begin >= own_end) return;
   const Side<Bf16> queries = query_side(call, sequence.begin, kv_head), keys = key_side(call, sequence.begin, kv_head);
   const Side<Bf16>&own = of_keys ? keys : queries, &other = of_keys ? queries : keys;
-  const Range range = of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
+  const Range range =
+      of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
   const uint32_t own_first = shared_address(shared), own_second = own_first + P::tile, stages = own_second + P::tile;
-  const auto place = [&](int row) { return int64_t{sequence.begin + row / group} * heads + kv_head * group + row % group; };
+  const auto place = [&](int row) {
+    return int64_t{sequence.begin + row / group} * heads + kv_head * group + row % group;
+  };
   const auto load = [&](const Side<Bf16>& side, uint32_t to, int begin, int end) {
 #pragma unroll 4
     for (int i = thread; i < rows * units; i += threads) {
       const int row = i / units, unit = i % units;
       const bool real = begin + row < end && unit * 8 < dim;
       cp_async(unit_at<units>(to, row, unit), real ? side.first_row(begin + row, dim) + unit * 8 : side.first, real);
-      cp_async(unit_at<units>(to + P::tile, row, unit), real ? side.second_row(begin + row, dim) + unit * 8 : side.second, real);
+      cp_async(unit_at<units>(to + P::tile, row, unit),
+               real ? side.second_row(begin + row, dim) + unit * 8 : side.second, real);
     }
   };
   const auto load_stage = [&](int step) {
@@ -114,7 +125,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     for (int r = 0; r < 2; ++r) {
       const int row = warp_begin + lane / 4 + 8 * r;
       if (row >= own_end) continue;
-      own_shift[r] = -log2e * call.lse[int64_t{sequence.begin + row / group} * call.lse_stride + kv_head * group + row % group];
+      own_shift[r] =
+          -log2e * call.lse[int64_t{sequence.begin + row / group} * call.lse_stride + kv_head * group + row % group];
       own_delta[r] = call.delta[place(row)];
     }
   }
@@ -137,8 +149,10 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     const uint32_t first = stages + static_cast<uint32_t>(step % 2) * P::stage, second = first + P::tile;
     // The keys of both sides and the positions of their queries, as if tiles were whole.
     const int key_low = of_keys ? warp_begin : begin, key_high = key_low + (of_keys ? 15 : rows - 1);
-    const int position_low = (of_keys ? begin : warp_begin) / group, position_high = (of_keys ? begin + rows - 1 : warp_begin + 15) / group;
-    const bool sees = warp_begin < warp_end && key_low <= position_high && key_high >= first_seen(position_low, forward.window);
+    const int position_low = (of_keys ? begin : warp_begin) / group,
+              position_high = (of_keys ? begin + rows - 1 : warp_begin + 15) / group;
+    const bool sees =
+        warp_begin < warp_end && key_low <= position_high && key_high >= first_seen(position_low, forward.window);
     if (sees) {
       float p[8][4], ds[8][4];
       multiply_tiles<D>(p, own_first, first, warp, lane);
@@ -187,12 +201,14 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
     if (row >= own_end) continue;
     const int64_t token = sequence.begin + row / own.divisor;
     const int head = own.head + row % own.divisor;
-    Bf16* const to = of_keys ? call.dk + token * call.dk_stride + head * dim : call.dq + token * call.dq_stride + head * dim;
+    Bf16* const to =
+        of_keys ? call.dk + token * call.dk_stride + head * dim : call.dq + token * call.dq_stride + head * dim;
 #pragma unroll
     for (int d = 0; d < columns / 8; ++d) {
       const int column = 8 * (column_unit + d) + 2 * (lane % 4);
       if (column >= dim) continue;
-      *reinterpret_cast<uint32_t*>(to + column) = pack_bf16(first_sum[d][2 * r] * forward.scale, first_sum[d][2 * r + 1] * forward.scale);
+      *reinterpret_cast<uint32_t*>(to + column) =
+          pack_bf16(first_sum[d][2 * r] * forward.scale, first_sum[d][2 * r + 1] * forward.scale);
       if constexpr (of_keys)
         *reinterpret_cast<uint32_t*>(call.dv + token * call.dv_stride + head * dim + column) =
             pack_bf16(second_sum[d][2 * r], second_sum[d][2 * r + 1]);
@@ -205,13 +221,14 @@ void launch(Context& context, const BackwardCall<Bf16>& call) {
   using P = Plan<D, of_keys>;
   const Call<Bf16>& forward = call.forward;
   allow_shared_memory(backward_kernel<D, of_keys>, P::bytes);
-  const dim3 grid(static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
-                  static_cast<unsigned>(forward.kv_heads), D / P::columns);
+  const dim3 grid(
+      static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
+      static_cast<unsigned>(forward.kv_heads), D / P::columns);
   backward_kernel<D, of_keys><<<grid, threads, P::bytes, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-              AttentionShape shape) {
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   const ScratchScope scope(context);
   const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
   for (const Tensor& x : {dq, dk, dv, dout, out, q, k, v})
@@ -225,10 +242,10 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   check_launch(attention_backward);
 }
 
-[[maybe_unused]] const bool added =
-    attention_backward.add({"mma", DeviceKind::cuda, backward, 10,
-                            [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
-                               const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+[[maybe_unused]] const bool added = attention_backward.add(
+    {"mma", DeviceKind::cuda, backward, 10,
+     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
+        const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
 
 }  // namespace
 }  // namespace hone::attention

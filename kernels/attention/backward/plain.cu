@@ -1,4 +1,5 @@
-// Attention's backward for f32, plainly: 8 rows of one side, a thread for each of 128 rows of the other for the weights, then a thread a column.
+// Attention's backward for f32, plainly: 8 rows of one side, a thread for each of 128 rows of the other for the
+// weights, then a thread a column.
 #include "kernels/attention/backward/backward.cuh"
 
 namespace hone::attention {
@@ -17,14 +18,17 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
   constexpr int most_columns = 2;  // of 256, a thread's
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
   const Call<float>& forward = call.forward;
-  const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
-  const Tile tile = tile_at(forward.offsets, forward.sequences, of_keys ? 1 : group, rows, static_cast<int>(blockIdx.x));
+  const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),
+            thread = static_cast<int>(threadIdx.x);
+  const Tile tile =
+      tile_at(forward.offsets, forward.sequences, of_keys ? 1 : group, rows, static_cast<int>(blockIdx.x));
   const Sequence sequence = sequence_of(forward, tile.sequence);
   const int own_begin = tile.first_row, own_end = min(own_begin + rows, sequence.tokens * (of_keys ? 1 : group));
   if (own_begin >= own_end) return;
   const Side<float> queries = query_side(call, sequence.begin, kv_head), keys = key_side(call, sequence.begin, kv_head);
   const Side<float>&own = of_keys ? keys : queries, &other = of_keys ? queries : keys;
-  const Range range = of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
+  const Range range =
+      of_keys ? rows_seeing(forward, sequence.tokens, own_begin, own_end) : keys_seen(forward, own_begin, own_end);
   for (int i = thread; i < (own_end - own_begin) * dim; i += threads) {
     own_first[i / dim][i % dim] = own.first_row(own_begin + i / dim, dim)[i % dim];
     own_second[i / dim][i % dim] = own.second_row(own_begin + i / dim, dim)[i % dim];
@@ -38,7 +42,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       p[r][thread] = ds[r][thread] = 0;
       if (row >= own_end || at >= range.end || key > position || key < first_seen(position, forward.window)) continue;
       const int64_t token = sequence.begin + position, head = kv_head * group + query % group;
-      const float s = dot(own_first[r], other.first_row(at, dim), dim), mixed = dot(own_second[r], other.second_row(at, dim), dim);
+      const float s = dot(own_first[r], other.first_row(at, dim), dim),
+                  mixed = dot(own_second[r], other.second_row(at, dim), dim);
       p[r][thread] = weight(s, forward.c, -1.44269504f * call.lse[token * call.lse_stride + head]);
       ds[r][thread] = p[r][thread] * (mixed - call.delta[token * forward.kv_heads * group + head]);
     }
@@ -66,7 +71,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     for (int i = 0; i < most_columns; ++i) {
       const int column = head * dim + thread + i * threads;
       if (thread + i * threads >= dim) continue;
-      (of_keys ? call.dk + token * call.dk_stride : call.dq + token * call.dq_stride)[column] = first_sum[r][i] * forward.scale;
+      (of_keys ? call.dk + token * call.dk_stride : call.dq + token * call.dq_stride)[column] =
+          first_sum[r][i] * forward.scale;
       if (of_keys) call.dv[token * call.dv_stride + column] = second_sum[r][i];
     }
   }
@@ -75,15 +81,17 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 template <bool of_keys>
 void launch(Context& context, const BackwardCall<float>& call) {
   const Call<float>& forward = call.forward;
-  const dim3 grid(static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
-                  static_cast<unsigned>(forward.kv_heads));
+  const dim3 grid(
+      static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
+      static_cast<unsigned>(forward.kv_heads));
   plain_kernel<of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-              AttentionShape shape) {
+void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
+              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   const ScratchScope scope(context);
-  const BackwardCall<float> call = backward_call_of<float>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  const BackwardCall<float> call =
+      backward_call_of<float>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
   if (call.forward.tokens == 0) return;
   launch_delta<1>(context, call);
   launch<true>(context, call);
@@ -91,10 +99,11 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   check_launch(attention_backward);
 }
 
-[[maybe_unused]] const bool added = attention_backward.add(
-    {"plain", DeviceKind::cuda, backward, 0,
-     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-        const Tensor&, const AttentionShape&) { return q.dtype == DType::f32 && q.dim(2) <= 256; }});
+[[maybe_unused]] const bool added =
+    attention_backward.add({"plain", DeviceKind::cuda, backward, 0,
+                            [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                               const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
+                               const AttentionShape&) { return q.dtype == DType::f32 && q.dim(2) <= 256; }});
 
 }  // namespace
 }  // namespace hone::attention

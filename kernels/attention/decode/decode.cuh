@@ -1,20 +1,22 @@
 #pragma once
-// What the kernels for few queries share. Keys (and columns of v) are the 16 rows of a tensor instruction, queries its 8 columns; the bits are those
-// of the product the other way round. A kernel has one split of keys of one sequence and kv head, and 8 N of its rows.
+// What the kernels for few queries share. Keys (and columns of v) are the 16 rows of a tensor instruction, queries its
+// 8 columns; the bits are those of the product the other way round. A kernel has one split of keys of one sequence and
+// kv head, and 8 N of its rows.
 #include "kernels/attention/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 
 namespace hone::attention {
 
-// What a split leaves where there are several: [S, Hk, rows, splits, d] and [S, Hk, rows, splits]. o is nullptr: there is one, and the output is
-// written.
+// What a split leaves where there are several: [S, Hk, rows, splits, d] and [S, Hk, rows, splits]. o is nullptr: there
+// is one, and the output is written.
 struct Partials {
   float *o, *m, *l;
   int rows, splits, table_keys;
   bool settled;  // PagedKv's
 };
 
-// The rows [first, end) of a sequence and the keys of the split that any of them sees: [low, high], counted from the split's first, as blocks are.
+// The rows [first, end) of a sequence and the keys of the split that any of them sees: [low, high], counted from the
+// split's first, as blocks are.
 struct DecodeTile {
   Sequence sequence;
   int s, kv_head, split, split_begin, first, end, first_position, last_position, low, high, block_begin, num_blocks;
@@ -25,16 +27,18 @@ struct DecodeTile {
 __device__ inline int split_of(const Partials& partials, int z, int rows) {
   return partials.rows <= rows ? z : z / ((partials.rows + rows - 1) / rows);
 }
-// The keys of a split that may be read before hopper::wait_for_previous(): those before this one, counted from the split's first.
+// The keys of a split that may be read before hopper::wait_for_previous(): those before this one, counted from the
+// split's first.
 __device__ inline int settled_end(const Partials& partials, const DecodeTile& tile) {
   const int own = tile.sequence.position - tile.split_begin;
   return partials.settled && tile.low < own ? own : 0;  // keys that no row sees stand for `low`
 }
 // false: there is nothing to do.
-__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const Partials& partials, const Sequence& sequence, int kv_head, int s,
-                                 int z, int rows) {
+__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const Partials& partials,
+                                 const Sequence& sequence, int kv_head, int s, int z, int rows) {
   tile.sequence = sequence, tile.kv_head = kv_head, tile.s = s, tile.split = split_of(partials, z, rows);
-  tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows, tile.split_begin = tile.split * split_keys;
+  tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows,
+  tile.split_begin = tile.split * split_keys;
   const int num_rows = tile.sequence.tokens * call.group;
   if (tile.first >= num_rows || !decodes(tile.sequence.tokens, call.group)) return false;
   tile.end = min(tile.first + rows, num_rows);
@@ -48,22 +52,25 @@ __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const
 
 // Row lane / 4 (and 8 more) as the right factor of k . q.
 template <int D, int N>
-__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const Call<Bf16>& call, const DecodeTile& tile, uint32_t lane) {
+__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const Call<Bf16>& call, const DecodeTile& tile,
+                                    uint32_t lane) {
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     const int row = tile.first + 8 * e + static_cast<int>(lane / 4), token = tile.token_of(row, call.group);
-    const Bf16* const from =
-        call.q + int64_t{tile.sequence.begin + token} * call.q_stride + (tile.kv_head * call.group + row - token * call.group) * call.dim;
+    const Bf16* const from = call.q + int64_t{tile.sequence.begin + token} * call.q_stride +
+                             (tile.kv_head * call.group + row - token * call.group) * call.dim;
 #pragma unroll
     for (int d = 0; d < D / 16; ++d)
 #pragma unroll
       for (int i = 0; i < 2; ++i)
-        q[e][d][i] = row < tile.end && 16 * d + 8 * i < call.dim ? *reinterpret_cast<const uint32_t*>(from + 16 * d + 8 * i + lane % 4 * 2) : 0;
+        q[e][d][i] = row < tile.end && 16 * d + 8 * i < call.dim
+                         ? *reinterpret_cast<const uint32_t*>(from + 16 * d + 8 * i + lane % 4 * 2)
+                         : 0;
   }
 }
 
-// Neighbours exchange, so that a lane has one row, row_of(lane), and of every eight keys the two that the lane `lane / 8` of an accumulator's row
-// would have: the row's sum is then taken in the order of the rule.
+// Neighbours exchange, so that a lane has one row, row_of(lane), and of every eight keys the two that the lane `lane /
+// 8` of an accumulator's row would have: the row's sum is then taken in the order of the rule.
 __device__ inline uint32_t row_of(uint32_t lane) { return 2 * (lane % 4) + lane / 4 % 2; }
 template <int N>
 __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
@@ -79,12 +86,16 @@ __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
 }
 // -inf where a lane's row does not see the key; score[n] is of keys 16 n from `key_begin` on, in the sequence.
 template <int n_keys, int N>
-__device__ inline void hide_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call, const DecodeTile& tile, uint32_t lane) {
-  if (key_begin >= first_seen(tile.last_position, call.window) && key_begin + 16 * n_keys - 1 <= tile.first_position) return;
+__device__ inline void hide_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call,
+                                 const DecodeTile& tile, uint32_t lane) {
+  if (key_begin >= first_seen(tile.last_position, call.window) && key_begin + 16 * n_keys - 1 <= tile.first_position)
+    return;
 #pragma unroll
   for (int e = 0; e < N; ++e) {
-    const int position = tile.sequence.position + tile.token_of(tile.first + 8 * e + static_cast<int>(row_of(lane)), call.group);
-    const int last = position - key_begin - static_cast<int>(lane / 8 * 2), first = first_seen(position, call.window) - position + last;
+    const int position =
+        tile.sequence.position + tile.token_of(tile.first + 8 * e + static_cast<int>(row_of(lane)), call.group);
+    const int last = position - key_begin - static_cast<int>(lane / 8 * 2),
+              first = first_seen(position, call.window) - position + last;
 #pragma unroll
     for (int n = 0; n < n_keys; ++n)
 #pragma unroll
@@ -110,24 +121,29 @@ __device__ inline void rescale(float (&o)[columns / 16][N][4], const float* alph
   for (int e = 0; e < N; ++e) {
     const float2 factor = *reinterpret_cast<const float2*>(alpha + 8 * e + 2 * (lane % 4));
 #pragma unroll
-    for (int t = 0; t < columns / 16; ++t) o[t][e][0] *= factor.x, o[t][e][1] *= factor.y, o[t][e][2] *= factor.x, o[t][e][3] *= factor.y;
+    for (int t = 0; t < columns / 16; ++t)
+      o[t][e][0] *= factor.x, o[t][e][1] *= factor.y, o[t][e][2] *= factor.x, o[t][e][3] *= factor.y;
   }
 }
 
-// What rows leave: the output, or the split's partial result. m_of(row) and l_of(row) are of the split; `column` is the warp's first.
+// What rows leave: the output, or the split's partial result. m_of(row) and l_of(row) are of the split; `column` is the
+// warp's first.
 template <int columns, int N, class M, class L>
-__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Call<Bf16>& call, const Partials& partials, const DecodeTile& tile,
-                                  int column, uint32_t lane, M m_of, L l_of) {
+__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Call<Bf16>& call,
+                                  const Partials& partials, const DecodeTile& tile, int column, uint32_t lane, M m_of,
+                                  L l_of) {
 #pragma unroll
   for (int e = 0; e < N; ++e)
 #pragma unroll 1  // code that is read once takes longer to come than to run
     for (int r = 0; r < 2; ++r) {
-      const int in_tile = 8 * e + 2 * static_cast<int>(lane % 4) + r, row = tile.first + in_tile, token = tile.token_of(row, call.group);
+      const int in_tile = 8 * e + 2 * static_cast<int>(lane % 4) + r, row = tile.first + in_tile,
+                token = tile.token_of(row, call.group);
       if (row >= tile.end) continue;
       const float l = l_of(in_tile), inverse = reciprocal(l);
-      const int64_t place = ((int64_t{tile.s} * call.kv_heads + tile.kv_head) * partials.rows + row) * partials.splits + tile.split;
-      Bf16* const out =
-          call.out + int64_t{tile.sequence.begin + token} * call.out_stride + (tile.kv_head * call.group + row - token * call.group) * call.dim;
+      const int64_t place =
+          ((int64_t{tile.s} * call.kv_heads + tile.kv_head) * partials.rows + row) * partials.splits + tile.split;
+      Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride +
+                        (tile.kv_head * call.group + row - token * call.group) * call.dim;
 #pragma unroll
       for (int i = 0; i < columns / 8; ++i) {
         const int at = column + 8 * i + static_cast<int>(lane / 4);
@@ -142,12 +158,13 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
     }
 }
 
-// How many eights of rows a block of threads takes: with 16, few warps fit a multiprocessor. A call that also prefills has mostly sequences of one
-// token beside it.
+// How many eights of rows a block of threads takes: with 16, few warps fit a multiprocessor. A call that also prefills
+// has mostly sequences of one token beside it.
 inline int eights_of(const Partials& partials, const Call<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k, const Tensor& v, int eights);
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k,
+                         const Tensor& v, int eights);
 void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights);
 
 }  // namespace hone::attention

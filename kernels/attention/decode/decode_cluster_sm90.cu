@@ -1,6 +1,7 @@
-// Attention of few queries for bf16, where whole splits would leave multiprocessors idle: a cluster of eight blocks of threads has a split. Each
-// scores one block of keys and sends its weights to those that sum columns of v, which walk the keys in order. What is sent counts at a barrier of
-// the block it is sent to: a barrier of the cluster would wait for whatever else is on its way.
+// Attention of few queries for bf16, where whole splits would leave multiprocessors idle: a cluster of eight blocks of
+// threads has a split. Each scores one block of keys and sends its weights to those that sum columns of v, which walk
+// the keys in order. What is sent counts at a barrier of the block it is sent to: a barrier of the cluster would wait
+// for whatever else is on its way.
 #include "kernels/attention/decode/decode.cuh"
 #include "kernels/cuda/hopper.cuh"
 
@@ -14,13 +15,16 @@ static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
 template <int D, int N>  // head dim rounded up; eights of rows
 struct Plan {
-  static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32, mixers = D / columns;  // ranks that sum columns of v
-  static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns, p_tile = 2 * 8 * N * block_keys;
+  static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32,
+                            mixers = D / columns;  // ranks that sum columns of v
+  static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns,
+                            p_tile = 2 * 8 * N * block_keys;
   static constexpr uint32_t bytes = k_bytes + v_bytes + split_blocks * p_tile;
 };
 
-// Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads the table before it is known
-// how much of it counts; the second lets what no row sees lie where the first seen key does: its weight is zero.
+// Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads
+// the table before it is known how much of it counts; the second lets what no row sees lie where the first seen key
+// does: its weight is zero.
 __device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
   const int32_t* const table = call.table + s * call.table_stride;
   const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
@@ -28,13 +32,15 @@ __device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s
 #pragma unroll
     for (int i = 0; i < split_keys / threads; ++i) {
       const int key = at(i), block = key >> call.block_shift;
-      slots[i * threads + threadIdx.x] = static_cast<uint32_t>((table[block] << call.block_shift) + key - (block << call.block_shift));
+      slots[i * threads + threadIdx.x] =
+          static_cast<uint32_t>((table[block] << call.block_shift) + key - (block << call.block_shift));
     }
   } else {
 #pragma unroll 1
     for (int i = 0; i < split_keys / threads; ++i) {
       const int key = at(i), block = key / call.block_size;
-      slots[i * threads + threadIdx.x] = static_cast<uint32_t>(table[block] * call.block_size + key - block * call.block_size);
+      slots[i * threads + threadIdx.x] =
+          static_cast<uint32_t>(table[block] * call.block_size + key - block * call.block_size);
     }
   }
 }
@@ -46,25 +52,29 @@ __device__ inline void hide_slots(uint32_t* slots, const DecodeTile& tile) {
   }
 }
 
-// Rows of a warp's columns of v in shared memory: 2, 4 or 8 units of 16 bytes, placed so that eight rows of a unit meet no bank twice.
+// Rows of a warp's columns of v in shared memory: 2, 4 or 8 units of 16 bytes, placed so that eight rows of a unit meet
+// no bank twice.
 template <int columns>
 __device__ inline uint32_t value_at(uint32_t values, uint32_t row, uint32_t unit) {
   constexpr uint32_t units = columns / 8, turn = 8 / units;
   return values + (row * units + (unit ^ row / turn % units)) * 16;
 }
-// o += p . v over 32 keys: p_at is a lane's row of p, 256 bytes a row, `quarter` which 32 of the block's keys; o has columns lane / 4 and
-// lane / 4 + 8 of 16 and rows 2 (lane % 4) and the next.
+// o += p . v over 32 keys: p_at is a lane's row of p, 256 bytes a row, `quarter` which 32 of the block's keys; o has
+// columns lane / 4 and lane / 4 + 8 of 16 and rows 2 (lane % 4) and the next.
 template <int columns, int N>
-__device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t quarter, uint32_t values, uint32_t lane) {
+__device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t quarter, uint32_t values,
+                           uint32_t lane) {
   uint32_t p[N][4];
 #pragma unroll
-  for (uint32_t e = 0; e < N; ++e) load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 ^ lane % 8) * 16 ^ quarter * 64));
+  for (uint32_t e = 0; e < N; ++e)
+    load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 ^ lane % 8) * 16 ^ quarter * 64));
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i)
 #pragma unroll
     for (uint32_t t = 0; t < columns / 16; ++t) {
       uint32_t a[4];
-      load_matrices_transposed(a, value_at<columns>(values, lane / 16 * 8 + lane % 8, 2 * t + lane / 8 % 2) + i * columns * 32);
+      load_matrices_transposed(
+          a, value_at<columns>(values, lane / 16 * 8 + lane % 8, 2 * t + lane / 8 % 2) + i * columns * 32);
 #pragma unroll
       for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][2 * i], p[e][2 * i + 1]);
     }
@@ -78,7 +88,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(16) uint32_t slots[split_keys];
   __shared__ __align__(16) float weights[rows][block_keys + 4], warp_most[warps][rows];
-  __shared__ __align__(16) float block_most[split_blocks][rows], block_alpha[split_blocks][rows], block_sum[split_blocks][rows];
+  __shared__ __align__(16) float block_most[split_blocks][rows], block_alpha[split_blocks][rows],
+      block_sum[split_blocks][rows];
   __shared__ hopper::Barrier most_there, weights_there, sums_there;
   const uint32_t thread = threadIdx.x, lane = thread % 32, rank = blockIdx.x % ranks;
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
@@ -88,7 +99,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const Sequence sequence = sequence_of(call, s);
   find_slots(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
-  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows)) return hopper::wait_for_previous();
+  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows))
+    return hopper::wait_for_previous();
   const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows, whose weights are sent
   if (thread == 0) {
     const uint32_t blocks = static_cast<uint32_t>(tile.num_blocks);
@@ -102,7 +114,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const bool scores = static_cast<int>(rank) < tile.num_blocks, mixes = rank < P::mixers;
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + P::k_bytes, p_tiles = v_tile + P::v_bytes;
   if (call.dim < D)  // columns past the head are never copied
-    for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16) *reinterpret_cast<uint4*>(shared + i) = {};
+    for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16)
+      *reinterpret_cast<uint4*>(shared + i) = {};
   __syncthreads();
   hide_slots(slots, tile);
   __syncthreads();
@@ -118,12 +131,15 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
     for (uint32_t i = 0; i < 16; i += k_step)
-      cp_async(k_warp + (k_row + i) * units * 16 + ((k_lane ^ k_row ^ i % 8) * 16), from + uint64_t{slots[part_begin + k_row + i]} * k_bytes);
+      cp_async(k_warp + (k_row + i) * units * 16 + ((k_lane ^ k_row ^ i % 8) * 16),
+               from + uint64_t{slots[part_begin + k_row + i]} * k_bytes);
   }
   cp_async_commit();
   constexpr uint32_t v_units = columns / 8, v_step = threads / v_units;
-  const uint32_t v_lane = thread % v_units, v_row = thread / v_units, v_bytes = static_cast<uint32_t>(call.v_stride) * 2;
-  const int column = static_cast<int>(rank * columns), v_column = column + static_cast<int>(v_lane * 8), num_keys = tile.num_blocks * block_keys;
+  const uint32_t v_lane = thread % v_units, v_row = thread / v_units,
+                 v_bytes = static_cast<uint32_t>(call.v_stride) * 2;
+  const int column = static_cast<int>(rank * columns), v_column = column + static_cast<int>(v_lane * 8),
+            num_keys = tile.num_blocks * block_keys;
   uint32_t v_next = v_row;
   const auto copy_values = [&](int end) {
     if (!mixes || v_column >= call.dim) return;
@@ -223,7 +239,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (lane < 8)
 #pragma unroll 1
         for (uint32_t to = 0; to < P::mixers; ++to)
-          send(in_block(to, shared_address(&block_sum[rank][row])), sum, in_block(to, shared_address(&sums_there.word)));
+          send(in_block(to, shared_address(&block_sum[rank][row])), sum,
+               in_block(to, shared_address(&sums_there.word)));
     }
   }
   if (warp > 0 || !mixes) return;
@@ -232,11 +249,14 @@ __global__ __cluster_dims__(ranks, 1, 1)
 #pragma unroll 2
   for (int stage = 0; stage < num_keys / v_keys; ++stage) {
     if (stage % 4 == 0) rescale<columns, N>(o, block_alpha[stage / 4], lane);
-    mix<columns, N>(o, p_tiles + static_cast<uint32_t>(stage / 4) * P::p_tile + lane % 8 * 256, static_cast<uint32_t>(stage % 4),
-                    v_tile + static_cast<uint32_t>(stage) * 2 * v_keys * columns, lane);
+    mix<columns, N>(o, p_tiles + static_cast<uint32_t>(stage / 4) * P::p_tile + lane % 8 * 256,
+                    static_cast<uint32_t>(stage % 4), v_tile + static_cast<uint32_t>(stage) * 2 * v_keys * columns,
+                    lane);
   }
   sums_there.wait(0);
-  const auto m_of = [&](int row) { return most_up_to(static_cast<uint32_t>(tile.num_blocks - 1), static_cast<uint32_t>(row)).x; };
+  const auto m_of = [&](int row) {
+    return most_up_to(static_cast<uint32_t>(tile.num_blocks - 1), static_cast<uint32_t>(row)).x;
+  };
   const auto l_of = [&](int row) {
     float l = 0;
 #pragma unroll

@@ -1,6 +1,7 @@
-// Attention of few queries for bf16 on Hopper, where there is work for all multiprocessors: a block of threads has a split. One warp has the copy
-// engine bring keys and values, in the order in which they are used, through one ring of tiles. The four others score a block of keys each, then each
-// has its own columns of v and of the output and walks these keys in order, and so on.
+// Attention of few queries for bf16 on Hopper, where there is work for all multiprocessors: a block of threads has a
+// split. One warp has the copy engine bring keys and values, in the order in which they are used, through one ring of
+// tiles. The four others score a block of keys each, then each has its own columns of v and of the output and walks
+// these keys in order, and so on.
 #include <bit>
 #include <numeric>
 
@@ -22,26 +23,34 @@ struct Plan {
   // Four blocks of threads have 57 KB each, of which tiles may take 44; heads of 256 with 16 rows need all registers.
   static constexpr bool small = N == 1 && D <= 128 && !alone;
   static constexpr int ctas = alone || columns * N > 64 ? 1 : small ? 4 : 2;
-  // A tile has 64 columns. Heads of 64 spend more on each tile than on what is in it, heads of 128 gain more from a fuller ring.
-  static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128, block_tiles = block_keys / tile_keys;
+  // A tile has 64 columns. Heads of 64 spend more on each tile than on what is in it, heads of 128 gain more from a
+  // fuller ring.
+  static constexpr int tile_keys = D == 128 && small ? 32 : 64, tile_bytes = tile_keys * 128,
+                       block_tiles = block_keys / tile_keys;
   static constexpr int stages = alone ? 12 : small ? 44 / (tile_bytes / 1024) : 10;
-  // More full barriers than places: wait() takes the phase before last for its own, so that the tile which had a barrier before must have come when a
-  // warp waits for the next. A warp does not wait for tiles that it does not use; but its own tile before was asked for once all but the latest
-  // `stages` had been used, and lies at most 3 + parts back (or all warps have met since).
+  // More full barriers than places: wait() takes the phase before last for its own, so that the tile which had a
+  // barrier before must have come when a warp waits for the next. A warp does not wait for tiles that it does not use;
+  // but its own tile before was asked for once all but the latest `stages` had been used, and lies at most 3 + parts
+  // back (or all warps have met since).
   static constexpr int barriers = stages + 3 + parts;
 };
 
 template <class P>
 struct Shared {
   alignas(1024) char ring[P::stages][P::tile_bytes];
-  alignas(1024) char weights[warps][P::rows * block_keys * 2];  // of a block of keys, bf16, rows of 16 units, unit u of row r at place u ^ r % 8
-  alignas(16) float block_most[split_blocks][P::rows], block_alpha[split_blocks][P::rows], block_sum[split_blocks][P::rows];
+  alignas(1024) char weights[warps][P::rows * block_keys * 2];  // of a block of keys, bf16, rows of 16 units, unit u of
+                                                                // row r at place u ^ r % 8
+  alignas(16) float block_most[split_blocks][P::rows],
+      block_alpha[split_blocks][P::rows], block_sum[split_blocks][P::rows];
   Barrier full[P::barriers], empty[P::stages];
-  __device__ uint32_t* slots() { return reinterpret_cast<uint32_t*>(this + 1); }  // of every first key of a box of the split
+  __device__ uint32_t* slots() {
+    return reinterpret_cast<uint32_t*>(this + 1);
+  }  // of every first key of a box of the split
 };
 
-// The rounds of a split: of each the keys of up to four blocks, then their values. All who walk them count the tiles alike: first those of k, by key
-// within a block, then by columns, then by block; then those of v, by key, then by columns.
+// The rounds of a split: of each the keys of up to four blocks, then their values. All who walk them count the tiles
+// alike: first those of k, by key within a block, then by columns, then by block; then those of v, by key, then by
+// columns.
 template <class P>
 struct Round {
   int begin, end, high;  // keys of the split
@@ -52,18 +61,26 @@ struct Round {
   __device__ bool real() const { return begin <= high; }
   __device__ int blocks() const { return (end - begin + block_keys - 1) / block_keys; }
   __device__ int value_tiles() const { return (end - begin + P::tile_keys - 1) / P::tile_keys; }
-  __device__ uint32_t k_tile(int i, int part, int block) const { return first + static_cast<uint32_t>((i * P::parts + part) * blocks() + block); }
-  __device__ uint32_t v_tile(int i, int part) const { return k_tile(P::block_tiles, 0, 0) + static_cast<uint32_t>(i * P::parts + part); }
-  __device__ void next() { first = v_tile(value_tiles(), 0), begin += round_keys, end = min(begin + round_keys, high + 1); }
+  __device__ uint32_t k_tile(int i, int part, int block) const {
+    return first + static_cast<uint32_t>((i * P::parts + part) * blocks() + block);
+  }
+  __device__ uint32_t v_tile(int i, int part) const {
+    return k_tile(P::block_tiles, 0, 0) + static_cast<uint32_t>(i * P::parts + part);
+  }
+  __device__ void next() {
+    first = v_tile(value_tiles(), 0), begin += round_keys, end = min(begin + round_keys, high + 1);
+  }
 };
 
 // Everything that has been multiplied leaves its place to what comes `stages` tiles later.
 template <class P>
-__device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v, int box_shift, int settled) {
+__device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v,
+                                  int box_shift, int settled) {
   uint32_t count = 0;
   sm90::RingPlace<P::stages> to;
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
-    const int first = max(begin, tile.low) >> box_shift, end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
+    const int first = max(begin, tile.low) >> box_shift,
+              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
     if (begin + P::tile_keys > settled) hopper::wait_for_previous();
     shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];
@@ -75,7 +92,9 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
         for (int j = 0; j < 4; ++j) slots[j] = static_cast<int>(shared.slots()[min(i + j, end - 1)]);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
-          if (i + j < end) sm90::load_box(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64, tile.kv_head, slots[j]);
+          if (i + j < end)
+            sm90::load_box(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64,
+                           tile.kv_head, slots[j]);
       }
     }
     to.next();
@@ -84,22 +103,25 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
 #pragma unroll 1
     for (int i = 0; i < P::block_tiles; ++i)
       for (int part = 0; part < P::parts; ++part)
-        for (int block = 0; block < round.blocks(); ++block) copy(k, round.begin + block * block_keys + i * P::tile_keys, part);
+        for (int block = 0; block < round.blocks(); ++block)
+          copy(k, round.begin + block * block_keys + i * P::tile_keys, part);
     for (int i = 0; i < round.value_tiles(); ++i)
       for (int part = 0; part < P::parts; ++part) copy(v, round.begin + i * P::tile_keys, part);
   }
 }
 
-// o += p . v over a tile's keys: p_at is a lane's row of p, `p_turn` where the tile's keys begin in it; `unit` the first of the warp's columns. Keys
-// that no row sees may be anything: not whole says that there are some, and [low, high] are those that count.
+// o += p . v over a tile's keys: p_at is a lane's row of p, `p_turn` where the tile's keys begin in it; `unit` the
+// first of the warp's columns. Keys that no row sees may be anything: not whole says that there are some, and [low,
+// high] are those that count.
 template <bool whole, int tile_keys, int columns, int N>
-__device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values, uint32_t unit, uint32_t lane,
-                                int low, int high) {
+__device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, uint32_t p_turn, uint32_t values,
+                                uint32_t unit, uint32_t lane, int low, int high) {
 #pragma unroll
   for (uint32_t i = 0; i < tile_keys / 16; ++i) {
     uint32_t p[N][2], real[2];  // of keys 2 (lane % 4) and the next, and of those 8 further on
 #pragma unroll
-    for (uint32_t e = 0; e < N; ++e) load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
+    for (uint32_t e = 0; e < N; ++e)
+      load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
     if constexpr (!whole) {
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
@@ -110,7 +132,8 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 #pragma unroll
     for (uint32_t t = 0; t < columns / 16; ++t) {
       uint32_t a[4];
-      load_matrices_transposed(a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
+      load_matrices_transposed(
+          a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
       if constexpr (!whole) a[0] &= real[0], a[1] &= real[0], a[2] &= real[1], a[3] &= real[1];
 #pragma unroll
       for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][0], p[e][1]);
@@ -119,15 +142,16 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 }
 
 template <int D, int N, bool alone>
-__global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials,
-                                                                                const __grid_constant__ CUtensorMap k_map,
-                                                                                const __grid_constant__ CUtensorMap v_map, int box_shift) {
+__global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
+    const __grid_constant__ Call<Bf16> call, const Partials partials, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ CUtensorMap v_map, int box_shift) {
   using P = Plan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
   Shared<P>& shared = *reinterpret_cast<Shared<P>*>(memory);
   const uint32_t thread = threadIdx.x, lane = thread % 32;
-  const int warp = sm90::uniform(static_cast<int>(thread / 32)), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
+  const int warp = sm90::uniform(static_cast<int>(thread / 32)), s = static_cast<int>(blockIdx.y),
+            z = static_cast<int>(blockIdx.z);
 
   hopper::let_next_start();
   if (!partials.settled) hopper::wait_for_previous();
@@ -140,11 +164,13 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
     hopper::prefetch_map(k_map), hopper::prefetch_map(v_map);
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
     for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
-      shared.slots()[i] = static_cast<uint32_t>(slot_of(call, sequence, s, min(split_begin + (i << box_shift), partials.table_keys - 1)));
+      shared.slots()[i] = static_cast<uint32_t>(
+          slot_of(call, sequence, s, min(split_begin + (i << box_shift), partials.table_keys - 1)));
   }
   __syncthreads();
   DecodeTile tile;
-  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x), s, z, P::rows)) return hopper::wait_for_previous();
+  if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x), s, z, P::rows))
+    return hopper::wait_for_previous();
   if (warp == warps) {
     copy_tiles(shared, tile, k_map, v_map, box_shift, settled_end(partials, tile));
     return;
@@ -153,7 +179,8 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   hopper::wait_for_previous();
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
-  // body(where tile i lies), once it is there; all lanes of the warps that use a tile say that they have, `times` times each.
+  // body(where tile i lies), once it is there; all lanes of the warps that use a tile say that they have, `times` times
+  // each.
   const auto use = [&](uint32_t i, uint32_t times, auto body) {
     const uint32_t place = i % P::stages;
     shared.full[i % P::barriers].wait(i / P::barriers % 2);
@@ -161,7 +188,8 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
     shared.empty[place].arrive(times);
   };
   const int column = warp * columns, part = column / 64;
-  const uint32_t k_at = lane % 16 * 128, k_turn = (lane / 16 ^ lane % 8) * 16, weights = shared_address(shared.weights), row = row_of(lane);
+  const uint32_t k_at = lane % 16 * 128, k_turn = (lane / 16 ^ lane % 8) * 16, weights = shared_address(shared.weights),
+                 row = row_of(lane);
   float o[columns / 16][N][4] = {};
   int before = 0;  // blocks of earlier rounds
 #pragma unroll 1
@@ -185,9 +213,11 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 #pragma unroll
               for (int n = 0; n < P::tile_keys / 16; ++n) {
                 uint32_t a[4];
-                load_matrices(a, keys + static_cast<uint32_t>(n) * 2048 + k_at + (k_turn ^ static_cast<uint32_t>(d) * 32));
+                load_matrices(a,
+                              keys + static_cast<uint32_t>(n) * 2048 + k_at + (k_turn ^ static_cast<uint32_t>(d) * 32));
 #pragma unroll
-                for (int e = 0; e < N; ++e) multiply_add(score[i * (P::tile_keys / 16) + n][e], a, q[e][4 * p + d][0], q[e][4 * p + d][1]);
+                for (int e = 0; e < N; ++e)
+                  multiply_add(score[i * (P::tile_keys / 16) + n][e], a, q[e][4 * p + d][0], q[e][4 * p + d][1]);
               }
           });
 #pragma unroll
@@ -223,7 +253,9 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 #pragma unroll
           for (int i = 0; i < 4; i += 2) {
             const float a = weight(score[n][e][i], call.c, shift), b = weight(score[n][e][i + 1], call.c, shift);
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + ((row ^ static_cast<uint32_t>(2 * n + i / 2)) * 16)), "r"(pack_bf16(a, b)) : "memory");
+            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + ((row ^ static_cast<uint32_t>(2 * n + i / 2)) * 16)),
+                         "r"(pack_bf16(a, b))
+                         : "memory");
             sum += a, sum += b;
           }
         sum = row_sum(sum);
@@ -236,8 +268,10 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
     for (int i = 0; i < round.value_tiles(); ++i)
       use(round.v_tile(i, part), parts, [&](uint32_t values) {
         const int begin = round.begin + i * P::tile_keys, low = tile.low - begin, high = tile.high - begin;
-        const uint32_t p_at = weights + static_cast<uint32_t>(i / P::block_tiles) * sizeof shared.weights[0] + lane % 8 * 256;
-        const auto p_turn = static_cast<uint32_t>(i % P::block_tiles * P::tile_keys * 2), unit = static_cast<uint32_t>(column % 64 / 8);
+        const uint32_t p_at =
+            weights + static_cast<uint32_t>(i / P::block_tiles) * sizeof shared.weights[0] + lane % 8 * 256;
+        const auto p_turn = static_cast<uint32_t>(i % P::block_tiles * P::tile_keys * 2),
+                   unit = static_cast<uint32_t>(column % 64 / 8);
         if (p_turn == 0) rescale<columns, N>(o, shared.block_alpha[before + i / P::block_tiles], lane);
         if (low <= 0 && high >= P::tile_keys - 1)
           mix_tile<true, P::tile_keys, columns, N>(o, p_at, p_turn, values, unit, lane, low, high);
@@ -263,21 +297,26 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 
 }  // namespace
 
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k, const Tensor& v, int eights) {
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k,
+                         const Tensor& v, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run_rings = [&](auto n, auto alone) {
       using P = Plan<width(), n(), alone()>;
       const auto kernel = ring_kernel<width(), n(), alone()>;
-      const auto box_keys = std::gcd(static_cast<unsigned>(call.block_size), 16u);  // neighbours in a block of the cache
+      const auto box_keys =
+          std::gcd(static_cast<unsigned>(call.block_size), 16u);  // neighbours in a block of the cache
       const size_t bytes = sizeof(Shared<P>) + split_keys / box_keys * sizeof(uint32_t);
       allow_shared_memory(kernel, bytes);
       const int tiles = (partials.rows + P::rows - 1) / P::rows;
-      const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(partials.splits * tiles));
-      launch_dependent(stream, kernel, grid, threads, static_cast<int>(bytes), 1, call, partials, map_of_heads(k, static_cast<int>(box_keys)),
-                       map_of_heads(v, static_cast<int>(box_keys)), std::countr_zero(box_keys));
+      const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
+                      static_cast<unsigned>(partials.splits * tiles));
+      launch_dependent(stream, kernel, grid, threads, static_cast<int>(bytes), 1, call, partials,
+                       map_of_heads(k, static_cast<int>(box_keys)), map_of_heads(v, static_cast<int>(box_keys)),
+                       std::countr_zero(box_keys));
     };
     const auto run = [&](auto n) {
-      const int64_t blocks = int64_t{call.kv_heads} * call.sequences * partials.splits * ((partials.rows + 8 * n() - 1) / (8 * n()));
+      const int64_t blocks =
+          int64_t{call.kv_heads} * call.sequences * partials.splits * ((partials.rows + 8 * n() - 1) / (8 * n()));
       if (blocks <= num_multiprocessors())
         run_rings(n, std::true_type{});
       else

@@ -1,10 +1,12 @@
-// Attention over a paged cache of e4m3 for bf16 queries, prompts' chunks and decodes alike, by a rule of its own: that of numerics.cuh, but
-// that each block of 128 keys starts at m = -inf, l = 0, o = 0 and is merged into its split's total as splits are into the query's. With f32 scales
-// of each key and value, s is (q . k) * k_scale, and p * v_scale is what is rounded to bf16 for p . v.
+// Attention over a paged cache of e4m3 for bf16 queries, prompts' chunks and decodes alike, by a rule of its own: that
+// of numerics.cuh, but that each block of 128 keys starts at m = -inf, l = 0, o = 0 and is merged into its split's
+// total as splits are into the query's. With f32 scales of each key and value, s is (q . k) * k_scale, and p * v_scale
+// is what is rounded to bf16 for p . v.
 //
-// A block of threads has 16 rows of one sequence and kv head; each of its eight warps takes one block of keys of a split of 1024, from memory to
-// registers: what a lane has of a key or value goes through one 16-byte load, and the order of a head's numbers within the products is whatever that
-// makes it. A call of few rows has a block of threads for every split; in any other one it walks through them.
+// A block of threads has 16 rows of one sequence and kv head; each of its eight warps takes one block of keys of a
+// split of 1024, from memory to registers: what a lane has of a key or value goes through one 16-byte load, and the
+// order of a head's numbers within the products is whatever that makes it. A call of few rows has a block of threads
+// for every split; in any other one it walks through them.
 #include "kernels/attention/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
@@ -20,8 +22,8 @@ struct Cache {
   int64_t k_stride, v_stride, scale_stride;
 };
 
-// What a split leaves where there are several blocks of threads: [tiles, Hk, splits, rows, d] and [tiles, Hk, splits, rows]. o is nullptr: one block
-// of threads takes all splits and writes the output.
+// What a split leaves where there are several blocks of threads: [tiles, Hk, splits, rows, d] and [tiles, Hk, splits,
+// rows]. o is nullptr: one block of threads takes all splits and writes the output.
 struct Partials {
   float *o, *m, *l;
 };
@@ -68,13 +70,14 @@ struct Words {
 };
 
 // The rows' numbers 64 * part and on as left factors: 16 t + 4 i and on of them are those of product i.
-__device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g, int t) {
+__device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g,
+                                    int t) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = tile.first + g + 8 * r, token = row / call.group, column = 64 * part + 16 * t;
     const bool real = row < tile.end && column < call.dim;
-    const Bf16* const from =
-        call.q + int64_t{tile.sequence.begin + token} * call.q_stride + (tile.kv_head * call.group + row - token * call.group) * call.dim + column;
+    const Bf16* const from = call.q + int64_t{tile.sequence.begin + token} * call.q_stride +
+                             (tile.kv_head * call.group + row - token * call.group) * call.dim + column;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const uint4 numbers = real ? *reinterpret_cast<const uint4*>(from + 4 * i) : uint4{};
@@ -85,8 +88,10 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
 
 // One warp, one block of keys: `key` is its first, `own` that one's place in the split.
 template <int D>
-__device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile, int key, int own) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4, t = lane % 4;
+__device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile,
+                             int key, int own) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
+            t = lane % 4;
   const uint32_t* const slots = shared.slots + own;
   float s[16][4];
 #pragma unroll
@@ -101,16 +106,19 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
       Words<16> bytes;
-      if (column < call.dim) bytes.load(cache.k + int64_t{slots[8 * n + g]} * cache.k_stride + tile.kv_head * call.dim + column);
+      if (column < call.dim)
+        bytes.load(cache.k + int64_t{slots[8 * n + g]} * cache.k_stride + tile.kv_head * call.dim + column);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) multiply_add(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
+      for (int i = 0; i < 4; ++i)
+        multiply_add(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
     }
   }
   uint32_t p[16][2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = tile.first + g + 8 * r, position = tile.position(row, call.group);
-    const int last = row < tile.end ? position - key - 2 * t : -1, first = first_seen(position, call.window) - key - 2 * t;
+    const int last = row < tile.end ? position - key - 2 * t : -1,
+              first = first_seen(position, call.window) - key - 2 * t;
     float m = -INFINITY;
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
@@ -147,7 +155,8 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     if (g * chunk < call.dim)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        bytes[i].load(cache.v + int64_t{slots[8 * n + i / 2 * 8 + 2 * t + i % 2]} * cache.v_stride + tile.kv_head * call.dim + g * chunk);
+        bytes[i].load(cache.v + int64_t{slots[8 * n + i / 2 * 8 + 2 * t + i % 2]} * cache.v_stride +
+                      tile.kv_head * call.dim + g * chunk);
     const uint32_t a[4] = {p[n][0], p[n][1], p[n + 1][0], p[n + 1][1]};
     const auto columns = [&]<int... j>(std::integer_sequence<int, j...>) {
       (multiply_add(o[j], a, decode_column<j % 4>(bytes[0].word[j / 4], bytes[1].word[j / 4]),
@@ -190,32 +199,39 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
   hopper::let_next_start(), hopper::wait_for_previous();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
-  RowTile tile{sequence_of(call, place.sequence), place.sequence, static_cast<int>(blockIdx.x), place.first_row, 0, 0, 0};
+  RowTile tile{
+      sequence_of(call, place.sequence), place.sequence, static_cast<int>(blockIdx.x), place.first_row, 0, 0, 0};
   tile.end = min(tile.first + rows, tile.sequence.tokens * call.group);
   if (tile.first >= tile.end) return;
-  tile.low = first_seen(tile.position(tile.first, call.group), call.window), tile.high = tile.position(tile.end - 1, call.group);
+  tile.low = first_seen(tile.position(tile.first, call.group), call.window),
+  tile.high = tile.position(tile.end - 1, call.group);
 
   Total<D> total;
   const int own_row = thread / threads_of_row, own_column = thread % threads_of_row;
   const int first_split = partials.o ? static_cast<int>(blockIdx.z) : tile.low / split_keys;
   const int end_split = partials.o ? first_split + 1 : tile.high / split_keys + 1;
   for (int split = first_split; split < end_split; ++split) {
-    const int begin = split * split_keys, low = max(tile.low - begin, 0) / block_keys, high = min(tile.high - begin, split_keys - 1) / block_keys;
-    if (tile.high < begin || tile.low >= begin + split_keys) return;  // of a call with a block of threads for each split
+    const int begin = split * split_keys, low = max(tile.low - begin, 0) / block_keys,
+              high = min(tile.high - begin, split_keys - 1) / block_keys;
+    if (tile.high < begin || tile.low >= begin + split_keys)
+      return;  // of a call with a block of threads for each split
     // Keys that no row sees lie where the last seen one does: their weight is zero.
     for (int i = thread; i < split_keys; i += threads) {
-      const auto slot = static_cast<uint32_t>(slot_of(call, tile.sequence, tile.s, min(max(begin + i, tile.low), tile.high)));
+      const auto slot =
+          static_cast<uint32_t>(slot_of(call, tile.sequence, tile.s, min(max(begin + i, tile.low), tile.high)));
       shared.slots[i] = slot;
       shared.k_scale[i] = cache.k_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
       shared.v_scale[i] = cache.v_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
     }
     __syncthreads();
-    if (warp >= low && warp <= high) attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
+    if (warp >= low && warp <= high)
+      attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
     __syncthreads();
     Total<D> of_split;
     for (int block = low; block <= high; ++block)
-      of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c,
-                     [&](int i) { return shared.o[block][own_row][Shared<D>::place(own_column + i * threads_of_row)]; });
+      of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
+        return shared.o[block][own_row][Shared<D>::place(own_column + i * threads_of_row)];
+      });
     total.merge(of_split.m, of_split.l, call.c, [&](int i) { return of_split.o[i]; });
     __syncthreads();
   }
@@ -225,37 +241,43 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     const int64_t at = ((int64_t{blockIdx.y} * call.kv_heads + tile.kv_head) * gridDim.z + blockIdx.z) * rows + own_row;
 #pragma unroll
     for (int i = 0; i < D / threads_of_row; ++i)
-      if (own_column + i * threads_of_row < call.dim) partials.o[at * call.dim + own_column + i * threads_of_row] = total.o[i];
+      if (own_column + i * threads_of_row < call.dim)
+        partials.o[at * call.dim + own_column + i * threads_of_row] = total.o[i];
     if (own_column == 0) partials.m[at] = total.m, partials.l[at] = total.l;
     return;
   }
   const float inverse = reciprocal(total.l);
-  Bf16* const out =
-      call.out + int64_t{tile.sequence.begin + token} * call.out_stride + (tile.kv_head * call.group + row - token * call.group) * call.dim;
+  Bf16* const out = call.out + int64_t{tile.sequence.begin + token} * call.out_stride +
+                    (tile.kv_head * call.group + row - token * call.group) * call.dim;
 #pragma unroll
   for (int i = 0; i < D / threads_of_row; ++i)
-    if (own_column + i * threads_of_row < call.dim) out[own_column + i * threads_of_row] = __float2bfloat16_rn(total.o[i] * inverse);
+    if (own_column + i * threads_of_row < call.dim)
+      out[own_column + i * threads_of_row] = __float2bfloat16_rn(total.o[i] * inverse);
 }
 
 // The splits of each row, in ascending order; a warp has a row.
-__global__ void __launch_bounds__(32 * rows) merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials, int splits) {
+__global__ void __launch_bounds__(32 * rows)
+    merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials, int splits) {
   hopper::let_next_start(), hopper::wait_for_previous();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   const Sequence sequence = sequence_of(call, place.sequence);
-  const int first = place.first_row, end = min(first + rows, sequence.tokens * call.group), row = first + own_row, token = row / call.group;
+  const int first = place.first_row, end = min(first + rows, sequence.tokens * call.group), row = first + own_row,
+            token = row / call.group;
   if (row >= end) return;
   // What the tile's rows see, as the kernel before had it: a split that this row sees nothing of changes nothing.
   const int low = first_seen(sequence.position + first / call.group, call.window) / split_keys,
             high = (sequence.position + (end - 1) / call.group) / split_keys;
   const int64_t at = (int64_t{blockIdx.y} * call.kv_heads + kv_head) * splits * rows + own_row;
-  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride + (kv_head * call.group + row - token * call.group) * call.dim;
+  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride +
+                    (kv_head * call.group + row - token * call.group) * call.dim;
   for (int column = static_cast<int>(threadIdx.x % 32); column < call.dim; column += 32) {
     const auto o_of = [&](int split) { return partials.o[(at + int64_t{split} * rows) * call.dim + column]; };
     float m = partials.m[at + int64_t{low} * rows], l = partials.l[at + int64_t{low} * rows], o = o_of(low);
     for (int split = low + 1; split <= high; ++split) {
       const MergeFactors factors = merge_factors(m, partials.m[at + int64_t{split} * rows], call.c);
-      m = factors.m, l = merged(l, partials.l[at + int64_t{split} * rows], factors), o = merged(o, o_of(split), factors);
+      m = factors.m, l = merged(l, partials.l[at + int64_t{split} * rows], factors),
+      o = merged(o, o_of(split), factors);
     }
     out[column] = __float2bfloat16_rn(o * reciprocal(l));
   }
@@ -265,8 +287,8 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
   check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
   check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
-  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ", kv.k_scale.row_stride, " apart, of v_scale ",
-             kv.v_scale.row_stride);
+  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ",
+             kv.k_scale.row_stride, " apart, of v_scale ", kv.v_scale.row_stride);
   HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
              "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
   if (call.tokens == 0) return;
@@ -278,7 +300,8 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
                     kv.v.row_stride,
                     kv.k_scale.row_stride};
   const int tiles = tile_bound(call.tokens, call.sequences, call.group, rows);
-  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences, " sequences in one call with an fp8 cache");
+  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences,
+             " sequences in one call with an fp8 cache");
   const int64_t keys = kv.block_table.dim(1) * kv.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
   const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_multiprocessors();
@@ -290,13 +313,16 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
     partials.m = numbers<float>(context.scratch().take(DType::f32, {places}));
     partials.l = numbers<float>(context.scratch().take(DType::f32, {places}));
   }
-  const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(tiles), shares ? static_cast<unsigned>(splits) : 1);
+  const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(tiles),
+                  shares ? static_cast<unsigned>(splits) : 1);
   with_width(call.dim, [&](auto width) {
     constexpr int D = width();
     allow_shared_memory(fp8_kernel<D>, sizeof(Shared<D>));
-    launch_dependent(cuda_stream(context), fp8_kernel<D>, grid, threads, static_cast<int>(sizeof(Shared<D>)), 1, call, cache, partials);
+    launch_dependent(cuda_stream(context), fp8_kernel<D>, grid, threads, static_cast<int>(sizeof(Shared<D>)), 1, call,
+                     cache, partials);
   });
-  if (shares) launch_dependent(cuda_stream(context), merge_kernel, dim3(grid.x, grid.y), 32 * rows, 0, 1, call, partials, splits);
+  if (shares)
+    launch_dependent(cuda_stream(context), merge_kernel, dim3(grid.x, grid.y), 32 * rows, 0, 1, call, partials, splits);
   check_launch(attention_paged);
 }
 

@@ -1,4 +1,5 @@
-// Attention over a paged cache for bf16: which kernel takes which sequence (their bits are the same), and the merging of splits.
+// Attention over a paged cache for bf16: which kernel takes which sequence (their bits are the same), and the merging
+// of splits.
 #include "kernels/attention/decode/decode.cuh"
 
 namespace hone::attention {
@@ -7,14 +8,17 @@ namespace {
 // The splits of each row, in ascending order.
 __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
   hopper::let_next_start(), hopper::wait_for_previous();
-  const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y), row = static_cast<int>(blockIdx.z);
+  const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
+            row = static_cast<int>(blockIdx.z);
   const int column = 2 * static_cast<int>(threadIdx.x);
   const Sequence sequence = sequence_of(call, s);
   if (row >= sequence.tokens * call.group || !decodes(sequence.tokens, call.group) || column >= call.dim) return;
   const int token = row / call.group, position = sequence.position + token;
   const int begin = first_seen(position, call.window) / split_keys, end = position / split_keys + 1;
   const int64_t place = ((int64_t{s} * call.kv_heads + kv_head) * partials.rows + row) * partials.splits;
-  const auto o_of = [&](int split) { return *reinterpret_cast<const float2*>(partials.o + (place + split) * call.dim + column); };
+  const auto o_of = [&](int split) {
+    return *reinterpret_cast<const float2*>(partials.o + (place + split) * call.dim + column);
+  };
   float m = partials.m[place + begin], l = partials.l[place + begin];
   float2 o = o_of(begin);
 #pragma unroll 4
@@ -25,12 +29,14 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Part
     o = {merged(o.x, part.x, factors), merged(o.y, part.y, factors)};
   }
   const float inverse = reciprocal(l);
-  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride + (kv_head * call.group + row - token * call.group) * call.dim;
+  Bf16* const out = call.out + int64_t{sequence.begin + token} * call.out_stride +
+                    (kv_head * call.group + row - token * call.group) * call.dim;
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
 void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
-  const int rows = std::min(decoded_rows(call.group), most_tokens * call.group), splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
+  const int rows = std::min(decoded_rows(call.group), most_tokens * call.group),
+            splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
   const ScratchScope scope(context);
   Partials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.settled};
@@ -41,15 +47,18 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   }
   const cudaStream_t stream = cuda_stream(context);
   const int eights = eights_of(partials, call, most_tokens);
-  // Measured on an H200, us at 200, 592 and 1000 keys. Heads of 128: with 24 pairs a cluster takes 7, 9, 12 and rings 8, 15, 22, with 32 pairs 12,
-  // 15, 18 and 8, 15, 22. Heads of 64: with 2 pairs 4, 5, 7 and 3, 5, 8, with 8 pairs 6, 7, 9 and 3, 6, 8.
-  const int64_t tiles = pairs * splits * ((rows + 15) / 16), most_in_clusters = num_multiprocessors() / (call.dim <= 64 ? 44 : 5);
+  // Measured on an H200, us at 200, 592 and 1000 keys. Heads of 128: with 24 pairs a cluster takes 7, 9, 12 and rings
+  // 8, 15, 22, with 32 pairs 12, 15, 18 and 8, 15, 22. Heads of 64: with 2 pairs 4, 5, 7 and 3, 5, 8, with 8 pairs 6,
+  // 7, 9 and 3, 6, 8.
+  const int64_t tiles = pairs * splits * ((rows + 15) / 16),
+                most_in_clusters = num_multiprocessors() / (call.dim <= 64 ? 44 : 5);
   if (tiles <= most_in_clusters)
     launch_decode_cluster(stream, call, partials, eights);
   else
     launch_decode_rings(stream, call, partials, cache.k, cache.v, eights);
   if (splits > 1) {
-    const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences), static_cast<unsigned>(rows));
+    const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
+                    static_cast<unsigned>(rows));
     launch_dependent(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
   }
 }
@@ -68,7 +77,9 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets
 
 [[maybe_unused]] const bool added =
     attention_paged.add({"mma", DeviceKind::cuda, paged, 10,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
+                           return has_units(q);
+                         }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -1,8 +1,9 @@
 // attention_forward for bf16 heads of 64 and 128 on Hopper, by the rule of numerics.cuh.
 //
-// A block of threads takes tiles (rows of one sequence, one head) from a list, the heaviest first. Its first warpgroup only copies: q once a
-// tile, k and v in stages of 128 keys. The others compute, 64 rows each, with q in registers: a warpgroup's next q . k is under way while it adds
-// the block before to its outputs, and another's products run while it weighs. A split's result is merged into a total in shared memory.
+// A block of threads takes tiles (rows of one sequence, one head) from a list, the heaviest first. Its first warpgroup
+// only copies: q once a tile, k and v in stages of 128 keys. The others compute, 64 rows each, with q in registers: a
+// warpgroup's next q . k is under way while it adds the block before to its outputs, and another's products run while
+// it weighs. A split's result is merged into a total in shared memory.
 #include "kernels/attention/prefill/softmax_sm90.cuh"
 #include "kernels/attention/prefill/tile_list.cuh"
 #include "kernels/attention/wgmma.cuh"
@@ -17,7 +18,8 @@ using namespace sm90;
 
 template <int Dim_, int Consumers_, int Stages_, int Registers_, int ProducerRegisters_>
 struct Plan {
-  static constexpr int dim = Dim_, consumers = Consumers_, stages = Stages_, registers = Registers_, producer_registers = ProducerRegisters_;
+  static constexpr int dim = Dim_, consumers = Consumers_, stages = Stages_, registers = Registers_,
+                       producer_registers = ProducerRegisters_;
   static constexpr int rows = 64 * consumers, threads = 128 * (consumers + 1), chunks = dim / 64, outputs = dim / 2;
   static constexpr int q_chunk = rows * 128, kv_chunk = block_keys * 128;  // bytes of 64 columns
   static constexpr int q_bytes = chunks * q_chunk, kv_bytes = chunks * kv_chunk;
@@ -31,7 +33,8 @@ struct Shared {
   alignas(1024) char k[P::stages][P::kv_bytes];
   alignas(1024) char v[P::stages][P::kv_bytes];
   float4 total[P::consumers][P::outputs / 4][128];  // each thread's own numbers
-  Barrier tile_full, tile_empty, q_full, q_empty, k_full[P::stages], k_empty[P::stages], v_full[P::stages], v_empty[P::stages];
+  Barrier tile_full, tile_empty, q_full, q_empty, k_full[P::stages], k_empty[P::stages], v_full[P::stages],
+      v_empty[P::stages];
   ListedTile tile;
 };
 
@@ -65,7 +68,8 @@ __device__ void deal_tiles(Shared<P>& shared, const Arguments& a) {
 
 // Another copies; the first keys of a tile need not wait for the rows before it to be done with q.
 template <class P>
-__device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v, const Arguments& a) {
+__device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v,
+                           const Arguments& a) {
   sm90::RingPlace<P::stages> to;
   for (uint32_t parity = 0;; parity ^= 1) {
     shared.tile_full.wait(parity);
@@ -101,7 +105,8 @@ __device__ void load_queries(uint32_t (&q)[P::dim / 4], const char* rows) {
   const int lane = static_cast<int>(threadIdx.x % 32), row = static_cast<int>(threadIdx.x % 128) / 32 * 16 + lane % 16;
 #pragma unroll
   for (int step = 0; step < P::dim / 16; ++step)
-    load_matrices(q + 4 * step, rows + step / 4 * P::q_chunk + row * 128 + ((step % 4 * 32 + lane / 16 * 16) ^ lane % 8 * 16));
+    load_matrices(q + 4 * step,
+                  rows + step / 4 * P::q_chunk + row * 128 + ((step % 4 * 32 + lane / 16 * 16) ^ lane % 8 * 16));
 }
 
 // s = q . k of one block, queued.
@@ -111,7 +116,8 @@ __device__ void queue_scores(float (&s)[64], uint32_t (&q)[P::dim / 4], uint64_t
   wgmma_fence_registers(q);
   wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < P::dim / 16; ++step) product_of_rows(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
+  for (int step = 0; step < P::dim / 16; ++step)
+    product_of_rows(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
   wgmma_commit();
 }
 
@@ -138,7 +144,8 @@ __device__ void clear_values(char* v, int keys, int consumer) {
 
 // One lane's share of its two rows: a quad trades numbers until each lane has 16 bytes of a row.
 template <class P>
-__device__ void store(const Arguments& a, const ListedTile& tile, int row, const float (&o)[P::outputs], const Rows& rows) {
+__device__ void store(const Arguments& a, const ListedTile& tile, int row, const float (&o)[P::outputs],
+                      const Rows& rows) {
   const int lane = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -150,7 +157,8 @@ __device__ void store(const Arguments& a, const ListedTile& tile, int row, const
     for (int j = 0; j < P::dim / 8; j += 4) {
       uint32_t x[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = pack_bf16(o[4 * (j + i) + 2 * r] * inverse, o[4 * (j + i) + 2 * r + 1] * inverse);
+      for (int i = 0; i < 4; ++i)
+        x[i] = pack_bf16(o[4 * (j + i) + 2 * r] * inverse, o[4 * (j + i) + 2 * r + 1] * inverse);
 #pragma unroll
       for (int step = 1; step < 4; step *= 2)
 #pragma unroll
@@ -162,7 +170,8 @@ __device__ void store(const Arguments& a, const ListedTile& tile, int row, const
           }
       if (inside) *reinterpret_cast<uint4*>(to + (j + lane) * 8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
-    if (inside && lane == 0 && a.call.lse) a.call.lse[token * a.call.lse_stride + tile.head] = log_sum(rows.m[r], rows.l[r], a.call.scale);
+    if (inside && lane == 0 && a.call.lse)
+      a.call.lse[token * a.call.lse_stride + tile.head] = log_sum(rows.m[r], rows.l[r], a.call.scale);
   }
 }
 
@@ -223,7 +232,8 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
       if (first_of_split) rows = {};
       mask_block(s, block);
       weigh(s, rows, alpha, a.call.c);
-      // Here also because the assembler would take the next wait ahead of the weights, were there no branch between them.
+      // Here also because the assembler would take the next wait ahead of the weights, were there no branch between
+      // them.
       if (block + 1 < blocks.end) shared.k_full[keys.stage].wait(keys.parity);
       wgmma_wait<0>();
       wgmma_fence_registers(o);
@@ -241,7 +251,8 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     }
 
     shared.v_full[values.stage].wait(values.parity);
-    if (blocks.end * block_keys > tile.length) clear_values<P>(shared.v[values.stage], tile.length % block_keys, consumer);
+    if (blocks.end * block_keys > tile.length)
+      clear_values<P>(shared.v[values.stage], tile.length % block_keys, consumer);
     queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
     wgmma_wait<0>();
     wgmma_fence_registers(o);
@@ -253,8 +264,9 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
 }
 
 template <class P>
-__global__ void __launch_bounds__(P::threads, 1) attention_sm90_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
-                                                                       const __grid_constant__ CUtensorMap v, const Arguments a) {
+__global__ void __launch_bounds__(P::threads, 1)
+    attention_sm90_kernel(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
+                          const __grid_constant__ CUtensorMap v, const Arguments a) {
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<P>*>(memory);
   if (threadIdx.x == 0) {
@@ -284,7 +296,8 @@ constexpr int64_t cached_bytes = int64_t{16} << 20;  // of keys and values that 
 template <class P>
 void launch(Context& context, const Call<__nv_bfloat16>& call, const Tensor& q, const Tensor& k, const Tensor& v) {
   const ScratchScope scope(context);
-  const int kv_heads = static_cast<int>(std::clamp<int64_t>(cached_bytes / (int64_t{call.tokens} * P::dim * 4), 1, call.kv_heads));
+  const int kv_heads =
+      static_cast<int>(std::clamp<int64_t>(cached_bytes / (int64_t{call.tokens} * P::dim * 4), 1, call.kv_heads));
   const Arguments arguments{.call = call,
                             .list = make_list(context, call, P::rows),
                             .heads_together = kv_heads * call.group,
@@ -294,17 +307,21 @@ void launch(Context& context, const Call<__nv_bfloat16>& call, const Tensor& q, 
   const int64_t most_tiles = (int64_t{call.tokens} / P::rows + call.sequences) * call.kv_heads * call.group;
   const int blocks = static_cast<int>(std::min<int64_t>(num_multiprocessors(), most_tiles));
   // Its blocks start while the list is made.
-  launch_dependent(cuda_stream(context), attention_sm90_kernel<P>, dim3(static_cast<unsigned>(blocks)), P::threads, bytes, 1,
-                   map_of_heads(q, P::rows), map_of_heads(k, block_keys), map_of_heads(v, block_keys), arguments);
+  launch_dependent(cuda_stream(context), attention_sm90_kernel<P>, dim3(static_cast<unsigned>(blocks)), P::threads,
+                   bytes, 1, map_of_heads(q, P::rows), map_of_heads(k, block_keys), map_of_heads(v, block_keys),
+                   arguments);
 }
 
 // Copies take whole 16 bytes.
 bool copyable(const Tensor& x) {
-  return x.dtype == DType::bf16 && (x.dim(2) == 64 || x.dim(2) == 128) && x.row_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+  return x.dtype == DType::bf16 && (x.dim(2) == 64 || x.dim(2) == 128) && x.row_stride % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
-  return out.rank == 3 && q.rank == 3 && k.rank == 3 && v.rank == 3 && copyable(out) && copyable(q) && copyable(k) && copyable(v);
+bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
+              const AttentionShape&) {
+  return out.rank == 3 && q.rank == 3 && k.rank == 3 && v.rank == 3 && copyable(out) && copyable(q) && copyable(k) &&
+         copyable(v);
 }
 
 void run(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {

@@ -1,6 +1,7 @@
 #pragma once
-// What a warpgroup does with its rows of scores, by the rule of numerics.cuh. A thread holds 32 columns of each of two rows, as a product of
-// 64 rows and 128 columns leaves them: number i is of row i / 2 % 2 (8 rows apart) and column i / 4 * 8 + i % 2 on from the lane's first.
+// What a warpgroup does with its rows of scores, by the rule of numerics.cuh. A thread holds 32 columns of each of two
+// rows, as a product of 64 rows and 128 columns leaves them: number i is of row i / 2 % 2 (8 rows apart) and column i /
+// 4 * 8 + i % 2 on from the lane's first.
 #include "kernels/attention/numerics.cuh"
 #include "kernels/attention/wgmma.cuh"
 
@@ -11,7 +12,8 @@ struct Rows {
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
 };
 
-// -inf where two rows (row, and 8 further) do not see a key of the block; `key` is the lane's first. The causal edge and the window's are apart.
+// -inf where two rows (row, and 8 further) do not see a key of the block; `key` is the lane's first. The causal edge
+// and the window's are apart.
 __device__ inline void mask_later(float (&s)[64], int row, int key) {
 #pragma unroll
   for (int i = 0; i < 64; ++i)
@@ -83,7 +85,8 @@ struct Total {
   }
   __device__ void keep(const float (&o)[N]) {
 #pragma unroll
-    for (int i = 0; i < N / 4; ++i) outputs[i][threadIdx.x % 128] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    for (int i = 0; i < N / 4; ++i)
+      outputs[i][threadIdx.x % 128] = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
     any = true;
   }
 };

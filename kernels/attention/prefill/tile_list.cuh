@@ -1,6 +1,7 @@
 #pragma once
-// The tiles of a packed call as a list in device memory: each has some rows of one sequence; those with the most keys come first, so that blocks of
-// threads that take the next as they get free end together. Only the device knows the sequences, so the list is made there.
+// The tiles of a packed call as a list in device memory: each has some rows of one sequence; those with the most keys
+// come first, so that blocks of threads that take the next as they get free end together. Only the device knows the
+// sequences, so the list is made there.
 #include "kernels/attention/call.cuh"
 #include "kernels/attention/wgmma.cuh"
 #include "kernels/cuda/pdl.cuh"
@@ -18,7 +19,8 @@ struct ListedTile {
   int row, begin, length, head;  // first row within the sequence (-1: there are no more tiles), where the sequence lies
 };
 
-// The tile at a place of the list x heads. Some heads at a time, so that their keys and values stay in the L2 cache; of these all tiles.
+// The tile at a place of the list x heads. Some heads at a time, so that their keys and values stay in the L2 cache; of
+// these all tiles.
 template <class T>
 __device__ ListedTile listed_tile(const TileList& list, const Call<T>& call, int count, int heads_together, int place) {
   const int heads = call.kv_heads * call.group;
@@ -56,7 +58,8 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
   for (int s = thread; s < call.sequences; s += 1024)
     if (const int tiles = tiles_of(s); tiles > 0) atomicAdd(&list.cursor[tiles - 1], 1);
   __syncthreads();
-  // From the last level down: a level has a tile of each sequence that ends there or later, and lies behind the levels above.
+  // From the last level down: a level has a tile of each sequence that ends there or later, and lies behind the levels
+  // above.
   int sequences_above = 0, tiles_above = 0;
   for (int base = levels - 1; base >= 0; base -= 1024) {
     const int level = base - thread;
@@ -80,8 +83,10 @@ template <class T>
 TileList make_list(Context& context, const Call<T>& call, int rows) {
   const int levels = (call.tokens + rows - 1) / rows;
   int* counters = static_cast<int*>(context.scratch().take(DType::i32, {2 + levels}).data);
-  const TileList list{counters, counters + 1, counters + 2,
-                      static_cast<int4*>(context.scratch().take(DType::i32, {4 * (int64_t{call.tokens} / rows + call.sequences)}).data)};
+  const TileList list{
+      counters, counters + 1, counters + 2,
+      static_cast<int4*>(
+          context.scratch().take(DType::i32, {4 * (int64_t{call.tokens} / rows + call.sequences)}).data)};
   launch_dependent(cuda_stream(context), list_tiles<T>, dim3(1), 1024, 0, 1, list, call, levels, rows);
   return list;
 }

@@ -1,4 +1,5 @@
-// Attention in tiles of queries for bf16: a block of threads has four warps of 16 rows each and walks the keys that its rows see.
+// Attention in tiles of queries for bf16: a block of threads has four warps of 16 rows each and walks the keys that its
+// rows see.
 #include "kernels/attention/mma.cuh"
 
 namespace hone::attention {
@@ -9,7 +10,8 @@ static_assert(threads == block_keys);  // a thread finds one key of a block
 
 template <int D>
 struct Plan {
-  static constexpr uint32_t units = D / 8, q_bytes = 2 * rows * D, k_bytes = 2 * block_keys * D, total_bytes = 4 * rows * D;
+  static constexpr uint32_t units = D / 8, q_bytes = 2 * rows * D, k_bytes = 2 * block_keys * D,
+                            total_bytes = 4 * rows * D;
   static constexpr size_t bytes = q_bytes + 2 * k_bytes + total_bytes;
   static constexpr int ctas = D == 64 ? 3 : D == 128 ? 2 : 1;
 };
@@ -20,10 +22,11 @@ struct View {
   int low, high, all_low, all_high;  // keys that any row sees, and that all rows see
 };
 
-// s = q . k of 16 rows and one block of keys; -inf where a row does not see the key. q_at and k_at are a lane's row in the tiles.
+// s = q . k of 16 rows and one block of keys; -inf where a row does not see the key. q_at and k_at are a lane's row in
+// the tiles.
 template <int D, bool masked>
-__device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t q_turn, uint32_t k_at, uint32_t k_turn, int key, const View& view,
-                                      int lane) {
+__device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t q_turn, uint32_t k_at, uint32_t k_turn,
+                                      int key, const View& view, int lane) {
   constexpr uint32_t row_bytes = 2 * D;
 #pragma unroll
   for (int n = 0; n < 16; ++n)
@@ -75,13 +78,14 @@ __device__ inline void soften(float (&s)[16][4], float (&m)[2], float (&l)[2], f
 }
 
 template <int D, bool masked>
-__device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4], uint32_t v_at, uint32_t v_turn, int key, const View& view) {
+__device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4], uint32_t v_at, uint32_t v_turn,
+                                    int key, const View& view) {
   constexpr uint32_t row_bytes = 2 * D;
 #pragma unroll
   for (int n = 0; n < 8; ++n)
     if (!masked || (key + 16 * n <= view.high && key + 16 * n + 15 >= view.low)) {
-      const uint32_t a[4] = {pack_bf16(p[2 * n][0], p[2 * n][1]), pack_bf16(p[2 * n][2], p[2 * n][3]), pack_bf16(p[2 * n + 1][0], p[2 * n + 1][1]),
-                             pack_bf16(p[2 * n + 1][2], p[2 * n + 1][3])};
+      const uint32_t a[4] = {pack_bf16(p[2 * n][0], p[2 * n][1]), pack_bf16(p[2 * n][2], p[2 * n][3]),
+                             pack_bf16(p[2 * n + 1][0], p[2 * n + 1][1]), pack_bf16(p[2 * n + 1][2], p[2 * n + 1][3])};
 #pragma unroll
       for (uint32_t d = 0; d < D / 16; ++d) {
         uint32_t b[4];
@@ -93,25 +97,30 @@ __device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4
 }
 
 template <int D>
-__global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call, bool skips_decoded) {
+__global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call,
+                                                                      bool skips_decoded) {
   using P = Plan<D>;
   constexpr uint32_t units = P::units;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ uint32_t slots[2][block_keys];
   // The last queries of a sequence have the most keys: they go first.
-  const Tile tile = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile =
+      tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
   const int num_rows = sequence.tokens * call.group;
   if (tile.first_row >= num_rows || (skips_decoded && decodes(sequence.tokens, call.group))) return;
   const uint32_t thread = threadIdx.x;
-  const int warp = static_cast<int>(thread / 32), lane = static_cast<int>(thread % 32), kv_head = static_cast<int>(blockIdx.y);
+  const int warp = static_cast<int>(thread / 32), lane = static_cast<int>(thread % 32),
+            kv_head = static_cast<int>(blockIdx.y);
   const uint32_t q_tile = shared_address(shared), k_tile = q_tile + P::q_bytes, v_tile = k_tile + P::k_bytes;
-  float* const total = reinterpret_cast<float*>(shared + P::q_bytes + 2 * P::k_bytes) + thread;  // element i at i * threads
+  float* const total =
+      reinterpret_cast<float*>(shared + P::q_bytes + 2 * P::k_bytes) + thread;  // element i at i * threads
 
   const int tile_end = min(tile.first_row + rows, num_rows);
   const auto position = [&](int row) { return sequence.position + row / call.group; };
   const int last_key = position(tile_end - 1);
-  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys, block_end = last_key / block_keys + 1;
+  const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys,
+            block_end = last_key / block_keys + 1;
 
   // Keys that no row sees lie where the last seen one does: their weight is zero.
   const auto find_keys = [&](int block) {
@@ -128,13 +137,16 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
       const char* const column = reinterpret_cast<const char*>(from + kv_head * call.dim + unit * 8);
 #pragma unroll
       for (uint32_t i = 0; i < block_keys; i += step)
-        cp_async(unit_at<units>(to, static_cast<int>(unit_row + i), static_cast<int>(unit)), column + uint64_t{at[i]} * row_bytes);
+        cp_async(unit_at<units>(to, static_cast<int>(unit_row + i), static_cast<int>(unit)),
+                 column + uint64_t{at[i]} * row_bytes);
     }
     cp_async_commit();
   };
-  const uint32_t k_row_bytes = static_cast<uint32_t>(call.k_stride) * 2, v_row_bytes = static_cast<uint32_t>(call.v_stride) * 2;
+  const uint32_t k_row_bytes = static_cast<uint32_t>(call.k_stride) * 2,
+                 v_row_bytes = static_cast<uint32_t>(call.v_stride) * 2;
   if (call.dim < D)  // columns past the head are never copied
-    for (uint32_t i = thread * 16; i < P::q_bytes + 2 * P::k_bytes; i += threads * 16) *reinterpret_cast<uint4*>(shared + i) = {};
+    for (uint32_t i = thread * 16; i < P::q_bytes + 2 * P::k_bytes; i += threads * 16)
+      *reinterpret_cast<uint4*>(shared + i) = {};
   find_keys(block_begin);
   __syncthreads();
   if (real) {
@@ -142,7 +154,8 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
     for (uint32_t i = unit_row; i < rows; i += step) {
       const int row = min(tile.first_row + static_cast<int>(i), num_rows - 1), token = row / call.group;
       cp_async(unit_at<units>(q_tile, static_cast<int>(i), static_cast<int>(unit)),
-               call.q + (sequence.begin + token) * call.q_stride + (kv_head * call.group + row - token * call.group) * call.dim + unit * 8);
+               call.q + (sequence.begin + token) * call.q_stride +
+                   (kv_head * call.group + row - token * call.group) * call.dim + unit * 8);
     }
   }
   load_keys(k_tile, call.k, k_row_bytes, block_begin);
@@ -182,9 +195,10 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   // A lane's places in the tiles: row r of U units, unit u ^ r % 8.
   constexpr uint32_t row_bytes = 2 * D;
   const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
-  const uint32_t turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16, key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
-  const uint32_t q_at = q_tile + (static_cast<uint32_t>(warp) * 16 + lane_row) * row_bytes, k_at = k_tile + key_row * row_bytes,
-                 v_at = v_tile + lane_row * row_bytes;
+  const uint32_t turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16,
+                 key_turn = static_cast<uint32_t>(lane / 8 % 2 ^ lane % 8) * 16;
+  const uint32_t q_at = q_tile + (static_cast<uint32_t>(warp) * 16 + lane_row) * row_bytes,
+                 k_at = k_tile + key_row * row_bytes, v_at = v_tile + lane_row * row_bytes;
 
   for (int block = block_begin; block < block_end; ++block) {
     const int key = block * block_keys;
@@ -243,13 +257,15 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
 #pragma unroll
     for (int d = 0; d < D / 8; ++d) {
       const int column = 8 * d + 2 * (lane % 4);
-      if (column < call.dim) *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
+      if (column < call.dim)
+        *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o[d][2 * r] * inverse, o[d][2 * r + 1] * inverse);
     }
     if (call.lse && lane % 4 == 0) call.lse[token * call.lse_stride + head] = log_sum(m[r], l[r], call.scale);
   }
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
+             AttentionShape shape) {
   const Call<Bf16> call = call_of<Bf16>(attention_forward, out, lse, q, k, v, offsets, shape);
   HONE_CHECK(reads_in_units(q) && reads_in_units(k) && reads_in_units(v) && reads_in_units(out),
              "attention_forward: rows of q, k, v and out are not multiples of 16 bytes apart");
@@ -258,9 +274,10 @@ void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tenso
   check_launch(attention_forward);
 }
 
-[[maybe_unused]] const bool added = attention_forward.add(
-    {"mma", DeviceKind::cuda, forward, 10,
-     [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+[[maybe_unused]] const bool added =
+    attention_forward.add({"mma", DeviceKind::cuda, forward, 10,
+                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
+                              const Tensor&, const AttentionShape&) { return has_units(q); }});
 
 }  // namespace
 
@@ -268,7 +285,8 @@ void launch_tiles(Context& context, const Call<Bf16>& call) {
   with_width(call.dim, [&](auto width) {
     using P = Plan<width()>;
     allow_shared_memory(tile_kernel<width()>, P::bytes);
-    const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)), static_cast<unsigned>(call.kv_heads));
+    const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
+                    static_cast<unsigned>(call.kv_heads));
     tile_kernel<width()><<<grid, threads, P::bytes, cuda_stream(context)>>>(call, call.table != nullptr);
   });
 }

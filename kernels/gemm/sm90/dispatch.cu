@@ -4,7 +4,9 @@
 namespace hone {
 namespace {
 
-bool supports(const Tensor&, const Tensor& x, const Tensor& w, const Tensor&, const Tensor&) { return gemm_forward_sm90_supports(x, w); }
+bool supports(const Tensor&, const Tensor& x, const Tensor& w, const Tensor&, const Tensor&) {
+  return gemm_forward_sm90_supports(x, w);
+}
 
 void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
   check_gemm_forward_cuda(y, x, w, bias, residual);

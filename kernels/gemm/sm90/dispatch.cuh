@@ -1,13 +1,16 @@
 #pragma once
-// Choice of the Hopper kernel for y = x . w^T: shared by gemm_forward and by the op that also normalizes y. Every kernel has the bits of the "tiles"
-// body, so the number of rows may decide which one runs (tests/gpu/gemm_test.cpp checks it). Only .cu files include it.
+// Choice of the Hopper kernel for y = x . w^T: shared by gemm_forward and by the op that also normalizes y. Every
+// kernel has the bits of the "tiles" body, so the number of rows may decide which one runs (tests/gpu/gemm_test.cpp
+// checks it). Only .cu files include it.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/gemm/sm90/tuning.cuh"
 
 namespace hone {
 
-inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) { return tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0; }
+inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) {
+  return tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0;
+}
 
 struct GemmForwardCall : GemmCall<GemmPlain> {
   const Tensor &y, &bias, &residual;
@@ -26,15 +29,19 @@ void run_gemm_forward_tile(const Call& c, int) {
     if (c.residual.data != c.y.data) tell_written(c.context, c.y);
   } else {
     with_storage(gemm_forward, c.y.dtype, [&](auto type) {
-      launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, GemmStore<decltype(type)>{c.output.to, c.M(), c.N(), c.output.pairs});
+      launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w,
+                             GemmStore<decltype(type)>{c.output.to, c.M(), c.N(), c.output.pairs});
     });
   }
 }
 
-inline GemmForwardCall gemm_forward_call(Context& context, const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                                         const Tensor& residual) {
+inline GemmForwardCall gemm_forward_call(Context& context, const Tensor& y, const Tensor& x, const Tensor& w,
+                                         const Tensor& bias, const Tensor& residual) {
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  return {{context, x, w, GemmPlain{GemmEpilogue(y, bias, residual), static_cast<int>(w.dim(0)), pairs}}, y, bias, residual};
+  return {{context, x, w, GemmPlain{GemmEpilogue(y, bias, residual), static_cast<int>(w.dim(0)), pairs}},
+          y,
+          bias,
+          residual};
 }
 
 // For more rows than few_rows().
@@ -50,11 +57,14 @@ GemmPlan<Call> gemm_forward_plan(const Call& call) {
     plan.consider(gemm_tile_plan<Narrow>(call, 0.31, run_gemm_forward_tile<Narrow, Call>));
   }
   if (M > 1024) {
-    // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some 5%.
+    // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some
+    // 5%.
     const auto rounds = [&](int64_t columns) {
-      return static_cast<double>(gemm_pieces(gemm_pieces(M, 128) * gemm_pieces(call.N(), columns), num_multiprocessors()) * columns);
+      return static_cast<double>(
+          gemm_pieces(gemm_pieces(M, 128) * gemm_pieces(call.N(), columns), num_multiprocessors()) * columns);
     };
-    plan.run = rounds(128) * 1.05 < rounds(192) ? run_gemm_forward_tile<Narrow, Call> : run_gemm_forward_tile<GemmTile<192, 4, 2>, Call>;
+    plan.run = rounds(128) * 1.05 < rounds(192) ? run_gemm_forward_tile<Narrow, Call>
+                                                : run_gemm_forward_tile<GemmTile<192, 4, 2>, Call>;
   }
   return plan;
 }

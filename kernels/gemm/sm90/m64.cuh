@@ -1,10 +1,11 @@
 #pragma once
-// y = x . w^T in bf16 for at most 64 rows of x where split_k.cuh would have to share tiles along k: long rows leave partial sums that cost
-// more than reading x once for every few columns. .cu files alone include it.
+// y = x . w^T in bf16 for at most 64 rows of x where split_k.cuh would have to share tiles along k: long rows leave
+// partial sums that cost more than reading x once for every few columns. .cu files alone include it.
 //
-// A cluster of two blocks has up to 64 rows of x and 64 rows of w, which are a tile of output.cuh. Each multiplies every other chunk of
-// gemm_cuda_chunk along k, so that it takes in half of x and w alone; half of the columns of a chunk's sums are its own, the others it sends to the
-// other block. Both add their own and what they get in ascending order.
+// A cluster of two blocks has up to 64 rows of x and 64 rows of w, which are a tile of output.cuh. Each multiplies
+// every other chunk of gemm_cuda_chunk along k, so that it takes in half of x and w alone; half of the columns of a
+// chunk's sums are its own, the others it sends to the other block. Both add their own and what they get in ascending
+// order.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
@@ -42,15 +43,18 @@ struct GemmNarrowShare {
 
 template <class Narrow, class Output>
 __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
-    gemm_narrow_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, Output output, int M, int k_stages) {
+    gemm_narrow_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
+                       Output output, int M, int k_stages) {
   using namespace hopper;
   constexpr int half = Narrow::columns / 2, own = Narrow::own, size = Narrow::columns / 2;
   extern __shared__ char unaligned[];
   char* const ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   char* const received = ring + Narrow::stages * Narrow::stage_bytes;
   Barrier* const full = reinterpret_cast<Barrier*>(received + Narrow::slots * Narrow::slot_bytes);
-  Barrier *const empty = full + Narrow::stages, *const there = empty + Narrow::stages, *const read = there + Narrow::slots;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x % 32);
+  Barrier *const empty = full + Narrow::stages, *const there = empty + Narrow::stages,
+                 *const read = there + Narrow::slots;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x % 32);
   const int tile = static_cast<int>(blockIdx.x) / Narrow::cluster, rank = static_cast<int>(block_in_cluster());
   const GemmNarrowShare<Narrow> share(rank, k_stages), others(rank ^ 1, k_stages);
   if (threadIdx.x == Narrow::consumers) {
@@ -71,9 +75,12 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
         char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
         full[stage].arrive_expecting(bytes);
         load_box(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
-        if constexpr (!Output::neighbours) load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
+        if constexpr (!Output::neighbours)
+          load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
       };
-      const auto load_x = [&](int stage, int k) { load_box(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0); };
+      const auto load_x = [&](int stage, int k) {
+        load_box(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0);
+      };
       const int early = min(Narrow::stages, share.stages);
       for (int s = 0; s < early; ++s) load_w(s, share.place(s));
       wait_for_previous();
@@ -124,7 +131,9 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     };
 
     // Eights of columns: 0, 1 and 4, 5 are the first block's, of each run of a tile the first half.
-    const auto part = [](const float(&of)[size], int block, int e) { return block == 0 ? of[e + e / 8 * 8] : of[e + e / 8 * 8 + 8]; };
+    const auto part = [](const float(&of)[size], int block, int e) {
+      return block == 0 ? of[e + e / 8 * 8] : of[e + e / 8 * 8 + 8];
+    };
     float total[own], held[own], sum[size];
 #pragma unroll
     for (int e = 0; e < own; ++e) total[e] = -0.0f;  // which leaves what is added to it as it is
@@ -139,7 +148,8 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
 #pragma unroll
       for (int e = 0; e < own; e += 4) {
         const auto bits = [&](int j) { return __float_as_uint(part(sum, rank ^ 1, e + j)); };
-        send(in_block(other, place(slot, e / 4)), make_uint4(bits(0), bits(1), bits(2), bits(3)), in_block(other, shared_address(&there[slot].word)));
+        send(in_block(other, place(slot, e / 4)), make_uint4(bits(0), bits(1), bits(2), bits(3)),
+             in_block(other, shared_address(&there[slot].word)));
       }
     };
     const auto add_received = [&](int i) {
@@ -207,9 +217,10 @@ void launch_gemm_narrow(cudaStream_t stream, const Tensor& x, const Tensor& w, c
   const int blocks = output.template tiles<Narrow::columns / 2>() * Narrow::cluster;
   const auto kernel = gemm_narrow_kernel<Narrow, Output>;
   allow_shared_memory(kernel, Narrow::shared_bytes);
-  launch_dependent(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes, Narrow::cluster,
-                   map_of(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2), map_of(x, Narrow::rows_read(static_cast<int>(x.dim(0)))),
-                   output, static_cast<int>(x.dim(0)), static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
+  launch_dependent(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes,
+                   Narrow::cluster, map_of(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2),
+                   map_of(x, Narrow::rows_read(static_cast<int>(x.dim(0)))), output, static_cast<int>(x.dim(0)),
+                   static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
 }
 
 }  // namespace hone

@@ -1,13 +1,14 @@
 #pragma once
-// What becomes of the totals of a product with few rows of x. A tile is two runs of `half` rows of w each, and one thread finishes row r of both,
-// for one row m of x (`count` neighbours r at a time), so that an output may need a pair. .cu files alone include it.
+// What becomes of the totals of a product with few rows of x. A tile is two runs of `half` rows of w each, and one
+// thread finishes row r of both, for one row m of x (`count` neighbours r at a time), so that an output may need a
+// pair. .cu files alone include it.
 //
 // An output is a struct that is passed to a kernel by value:
-//   static constexpr bool neighbours;                     whether the second run follows the first, and nothing needs a pair
-//   template <int half> int tiles() const;
-//   template <int half> int2 row_ranges(int tile) const;        the first rows of w of both runs; rows that w has not are never stored
-//   template <int half, int count> Extra<count> fetch(m, tile, r) const;   what is added or needed beside, read ahead of the totals
-//   template <int half, int count> void store(first, second, Extra<count>, m, tile, r) const;
+//   static constexpr bool neighbours;                     whether the second run follows the first, and nothing needs a
+//   pair template <int half> int tiles() const; template <int half> int2 row_ranges(int tile) const;        the first
+//   rows of w of both runs; rows that w has not are never stored template <int half, int count> Extra<count> fetch(m,
+//   tile, r) const;   what is added or needed beside, read ahead of the totals template <int half, int count> void
+//   store(first, second, Extra<count>, m, tile, r) const;
 #include "kernels/gemm/epilogue.cuh"
 
 namespace hone {
@@ -40,7 +41,8 @@ struct GemmPlain {
     return out;
   }
   template <int half, int count>
-  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m, int tile, int r) const {
+  __device__ void store(const float (&first)[count], const float (&second)[count], const Extra<count>& extra, int m,
+                        int tile, int r) const {
     const int2 n = row_ranges<half>(tile);
     if (n.x + r < N) to.put(to.finish(first[0], extra.first), m, n.x + r);
     if (n.y + r < N) to.put(to.finish(second[0], extra.second), m, n.y + r);

@@ -1,9 +1,10 @@
 #pragma once
 // y = x . w^T in bf16 for a few rows of x, near the speed of reading w once. .cu files alone include it.
 //
-// A warp owns one chunk of gemm_cuda_chunk along k for as long as it lives: x's part of it stays in registers as mma.sync operands, and
-// N tiles of 16 rows of w stream past through a ring in shared memory that the warp's own copies keep full. The warps that share an N tile leave
-// their chunk sums in shared memory, where they are added in ascending order: the bits of kernels/gemm/sm90/wgmma.cuh. x may be normed on its way in.
+// A warp owns one chunk of gemm_cuda_chunk along k for as long as it lives: x's part of it stays in registers as
+// mma.sync operands, and N tiles of 16 rows of w stream past through a ring in shared memory that the warp's own copies
+// keep full. The warps that share an N tile leave their chunk sums in shared memory, where they are added in ascending
+// order: the bits of kernels/gemm/sm90/wgmma.cuh. x may be normed on its way in.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/gemm/gemm_cuda.h"
@@ -33,18 +34,21 @@ template <int Groups_, int Depth>
 struct GemmFew {
   static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
   static constexpr int all_bytes = 225 * 1024;  // of shared memory
-  static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2, chunk_stages = gemm_cuda_chunk / depth;
+  static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2,
+                       chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = n_tile * 8 * Groups;
   static int shared_bytes(const GemmFewShape& s) {
-    return 1024 + s.warps * (s.tile_slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) + s.M * static_cast<int>(gemm_cuda_chunk) * 2);
+    return 1024 + s.warps * (s.tile_slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) +
+                             s.M * static_cast<int>(gemm_cuda_chunk) * 2);
   }
   static int bytes_on_their_way(const GemmFewShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
 };
 
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 __device__ inline void store_at_first_block(const float* at, float x) {
   asm volatile(
@@ -55,10 +59,11 @@ __device__ inline void store_at_first_block(const float* at, float x) {
       : "memory");
 }
 
-// A stage of an N tile, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number swizzles; zero from K on, and
-// rows from N on are others again.
+// A stage of an N tile, by a warp: 16 rows of w, at columns [k, k + Depth), each in pieces of 16 bytes that its number
+// swizzles; zero from K on, and rows from N on are others again.
 template <int Depth>
-__device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 row_ranges, int k, int K, int N, int lane) {
+__device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t w_stride, int2 row_ranges, int k, int K,
+                                   int N, int lane) {
   constexpr int lanes = Depth / 8, together = 32 / lanes;  // of a row; rows of one copy
   const int part = lane % lanes, bytes = min(16, max(0, (K - k - part * 8) * 2));
   const __nv_bfloat16* const from = w + (bytes > 0 ? k + part * 8 : 0);
@@ -66,13 +71,15 @@ __device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t 
 #pragma unroll
   for (int i = 0; i < 16; i += together) {
     const int r = i + lane / lanes, row = min(i < 8 ? row_ranges.x + r : row_ranges.y + r - 8, N - 1);
-    cp_async_streaming(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride, bytes);
+    cp_async_streaming(to + static_cast<uint32_t>(r * 128 + ((part % 8 ^ r % 8) << 4)), from + int64_t{row} * w_stride,
+                       bytes);
   }
 }
 // The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
 __device__ inline void load_strip(uint32_t (&a)[4], uint32_t from, int step, int lane) {
-  hopper::load_matrices(from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4)), a[0], a[1], a[2],
-                        a[3]);
+  hopper::load_matrices(
+      from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4)), a[0],
+      a[1], a[2], a[3]);
 }
 
 // Numbers [k, k + 8) of a row, zero from K on.
@@ -86,20 +93,23 @@ __device__ inline uint4 load_x(const __nv_bfloat16* row, int k, int K) {
 }
 
 template <class Few, int Stages, class Output>
-__global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x,
-                                                                        int64_t x_stride, Output output, GemmFewNorm norm, GemmFewShape shape) {
+__global__ void __launch_bounds__(Few::most_threads, 1)
+    gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x, int64_t x_stride, Output output,
+                    GemmFewNorm norm, GemmFewShape shape) {
   using namespace hopper;
   constexpr int half = Few::n_tile / 2;
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x) % 32;
   const int rank = static_cast<int>(blockIdx.x) % shape.cluster, block = static_cast<int>(blockIdx.x) / shape.cluster;
   const int slot = warp / shape.warps, chunk = rank * shape.warps + warp % shape.warps;
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * Few::stage_bytes);
   char* x_shared = shared + shape.warps * shape.tile_slots * Stages * Few::stage_bytes;
   const int sums_size = shape.cluster * shape.warps * Few::elements;  // of an N tile
   float* sums = reinterpret_cast<float*>(x_shared + shape.M * shape.warps * gemm_cuda_chunk * 2) + slot * 2 * sums_size;
-  const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block, step = shape.tile_slots * blocks;
+  const int blocks = static_cast<int>(gridDim.x) / shape.cluster, first = slot * blocks + block,
+            step = shape.tile_slots * blocks;
   const int begin = chunk * static_cast<int>(gemm_cuda_chunk);
 
   // The copies of this warp, in order: N tile after N tile, stage after stage.
@@ -107,7 +117,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
   const auto copy_next = [&] {
     if (ahead_n_tile < shape.n_tiles) {
       copy_n_tile<Few::depth>(ring + static_cast<uint32_t>(ahead_place * Few::stage_bytes), w, w_stride,
-                              output.template row_ranges<half>(ahead_n_tile), begin + ahead_stage * Few::depth, shape.K, shape.N, lane);
+                              output.template row_ranges<half>(ahead_n_tile), begin + ahead_stage * Few::depth, shape.K,
+                              shape.N, lane);
       if (++ahead_place == Stages) ahead_place = 0;
       if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_n_tile += step;
     }
@@ -127,12 +138,13 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     }
   wait_for_previous();
 
-  // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero. Not by copies, which are done in order: w's
-  // need not be.
+  // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero. Not by copies,
+  // which are done in order: w's need not be.
   const int pieces = shape.warps * static_cast<int>(gemm_cuda_chunk) / 8, rank_begin = rank * pieces * 8;
   constexpr int at_once = 4;  // pieces of a thread
   const int all_pieces = shape.M * pieces, all_threads = static_cast<int>(blockDim.x);
-  for (int first_piece = static_cast<int>(threadIdx.x); first_piece < all_pieces; first_piece += at_once * all_threads) {
+  for (int first_piece = static_cast<int>(threadIdx.x); first_piece < all_pieces;
+       first_piece += at_once * all_threads) {
     uint4 numbers[at_once];
     const auto each = [&](auto body) {
 #pragma unroll
@@ -140,7 +152,9 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
         if (const int at = first_piece + i * all_threads; at < all_pieces) body(numbers[i], at / pieces, at % pieces);
     };
     each([&](uint4& to, int row, int piece) { to = load_x(x + row * x_stride, rank_begin + piece * 8, shape.K); });
-    each([&](const uint4& from, int row, int piece) { reinterpret_cast<uint4*>(x_shared)[row * pieces + (piece ^ (row & 7))] = from; });
+    each([&](const uint4& from, int row, int piece) {
+      reinterpret_cast<uint4*>(x_shared)[row * pieces + (piece ^ (row & 7))] = from;
+    });
   }
   if (shape.cluster > 1)
     cluster_sync();  // and the first block is there to be written to
@@ -148,7 +162,9 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     __syncthreads();
   if (norm.weight) {
     __shared__ __align__(16) float squares[8 * Few::Groups * RmsNormRows::most_warps];
-    const auto at = [&](int row, int piece) { return reinterpret_cast<uint4*>(x_shared) + row * pieces + (piece ^ (row & 7)); };
+    const auto at = [&](int row, int piece) {
+      return reinterpret_cast<uint4*>(x_shared) + row * pieces + (piece ^ (row & 7));
+    };
     norm_rows(at, shape.M, shape.K, norm.shape, norm.eps, factors, squares, all_threads, [] { __syncthreads(); });
     __syncthreads();
   }
@@ -162,7 +178,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
     const int piece = warp % shape.warps * static_cast<int>(gemm_cuda_chunk) / 8 + lane / 8;
 #pragma unroll
     for (int s = 0; s < gemm_cuda_chunk / 16; s += 2)
-      load_matrices(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1], b[i][s + 1][0], b[i][s + 1][1]);
+      load_matrices(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1],
+                    b[i][s + 1][0], b[i][s + 1][1]);
   }
 
   int place = 0, odd = 0;
@@ -174,7 +191,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1) gemm_few_kernel(const __
 #pragma unroll
     for (int i = 0; i < most; ++i) {
       const int e = thread + i * threads;
-      if (e < pairs && e / half < shape.M && rank == 0) extra[i] = output.template fetch<half, 1>(e / half, n_tile, e % half);
+      if (e < pairs && e / half < shape.M && rank == 0)
+        extra[i] = output.template fetch<half, 1>(e / half, n_tile, e % half);
     }
     float d[Few::Groups][4] = {};
 #pragma unroll
@@ -246,28 +264,32 @@ inline bool few_rows(int64_t M, int64_t K) {
 inline bool few_rows_norm(int64_t K) { return K % 8 == 0 && K <= 12 * gemm_cuda_chunk; }
 
 template <class Few, int Stages, class Output>
-void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output, const GemmFewNorm& norm,
-                            const GemmFewShape& s) {
+void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
+                            const GemmFewNorm& norm, const GemmFewShape& s) {
   const auto kernel = gemm_few_kernel<Few, Stages, Output>;
   allow_shared_memory(kernel, Few::all_bytes);
   const int blocks = std::min(s.n_tiles, num_multiprocessors() / s.cluster) * s.cluster;
-  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s), s.cluster,
-                   numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride, output, norm, s);
+  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s),
+                   s.cluster, numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x),
+                   x.row_stride, output, norm, s);
 }
 
 // The stages and slots that fit and have most bytes on their way; of equals those with more warps.
 template <class Few>
 GemmFewShape gemm_few_shape(GemmFewShape s) {
   GemmFewShape best = s;
-  const int max_tile_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_multiprocessors() - 1) / num_multiprocessors());
+  const int max_tile_slots =
+      s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_multiprocessors() - 1) / num_multiprocessors());
   for (s.tile_slots = max_tile_slots; s.tile_slots >= 1; --s.tile_slots)
     for (s.stages = 4; s.stages >= 2; --s.stages)
-      if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best)) best = s;
+      if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best))
+        best = s;
   return best;
 }
 
 template <class Few, class Output>
-void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output, const GemmFewNorm& norm, GemmFewShape shape) {
+void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
+                           const GemmFewNorm& norm, GemmFewShape shape) {
   shape.n_tiles = output.template tiles<Few::n_tile / 2>();
   const GemmFewShape s = gemm_few_shape<Few>(shape);
   if (s.stages == 4)
@@ -279,7 +301,8 @@ void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w
 }
 
 template <class Output>
-void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output, const GemmFewNorm& norm = {}) {
+void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
+                     const GemmFewNorm& norm = {}) {
   const GemmFewShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1));
   if (s.chunks <= 8)
     launch_gemm_few_depth<GemmFew<1, 256>>(stream, x, w, output, norm, s);

@@ -1,10 +1,11 @@
 #pragma once
-// y = x . w^T in bf16 for some tens to some hundreds of rows of x: too few for kernels/gemm/sm90/wgmma.cuh's tiles to fill the machine. .cu files
-// alone include it.
+// y = x . w^T in bf16 for some tens to some hundreds of rows of x: too few for kernels/gemm/sm90/wgmma.cuh's tiles to
+// fill the machine. .cu files alone include it.
 //
-// Here w has the warpgroup products' 64 rows and x their columns, which does not change a bit. A block makes 64 or 128 columns of y for `tokens`
-// rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to scratch memory, and a second kernel adds them in ascending
-// order. A warpgroup has a tile of output.cuh: two runs of 32 rows of w.
+// Here w has the warpgroup products' 64 rows and x their columns, which does not change a bit. A block makes 64 or 128
+// columns of y for `tokens` rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to
+// scratch memory, and a second kernel adds them in ascending order. A warpgroup has a tile of output.cuh: two runs of
+// 32 rows of w.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
@@ -22,8 +23,8 @@ struct GemmSplitShape {
   int per_block;  // chunks of each but the last
 };
 
-// What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each later chunk has a slot of its
-// own; all are to be added in ascending order.
+// What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each
+// later chunk has a slot of its own; all are to be added in ascending order.
 struct GemmPartials {
   const float* sums;
   int slots, M, columns;
@@ -36,27 +37,32 @@ struct GemmSplit {
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
   // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
   __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
-  __host__ __device__ static constexpr int bytes_read(int M) { return w_bytes + rows_read(M) * depth * 2; }  // by a stage
+  __host__ __device__ static constexpr int bytes_read(int M) {
+    return w_bytes + rows_read(M) * depth * 2;
+  }                                       // by a stage
   static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
-  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8, blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
+  static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8,
+                       blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
 };
 
 // partial: where the sums of GemmPartials go.
 template <class Split, class Output>
 __global__ void __launch_bounds__(Split::threads, Split::blocks)
-    gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map, Output output, float* partial,
-                      GemmSplitShape shape) {
+    gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
+                      Output output, float* partial, GemmSplitShape shape) {
   using namespace hopper;
   constexpr int chunk_stages = gemm_cuda_chunk / Split::depth;
   extern __shared__ char unaligned[];
   char* ring = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
   Barrier* full = reinterpret_cast<Barrier*>(ring + Split::stages * Split::stage_bytes);
   Barrier* empty = full + Split::stages;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
+            lane = static_cast<int>(threadIdx.x) % 32;
   const int split = static_cast<int>(blockIdx.x) % shape.splits, tile = static_cast<int>(blockIdx.x) / shape.splits;
   const int unit = tile / shape.token_tiles * Split::warpgroups, token = tile % shape.token_tiles * Split::tokens;
-  const int first = split * shape.per_block * chunk_stages, end = min(first + shape.per_block * chunk_stages, shape.k_stages);
+  const int first = split * shape.per_block * chunk_stages,
+            end = min(first + shape.per_block * chunk_stages, shape.k_stages);
   if (threadIdx.x == Split::consumers) {
     prefetch_map(w_map), prefetch_map(x_map);
     for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
@@ -89,7 +95,8 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         load_w(ring + s * Split::stage_bytes, full[s], first + s);
       }
       wait_for_previous();
-      for (int s = 0; s < early; ++s) load_box(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
+      for (int s = 0; s < early; ++s)
+        load_box(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
       int stage = 0;
       uint32_t parity = 0;
 #pragma unroll 1
@@ -111,7 +118,8 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const auto multiply = [&](float(&to)[Split::tokens / 2], bool add) {
     full[stage].wait(parity);
     const char* from = ring + stage * Split::stage_bytes;
-    const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)), b = smem_descriptor(from + Split::w_bytes);
+    const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)),
+                   b = smem_descriptor(from + Split::w_bytes);
     wgmma_fence();
 #pragma unroll
     for (int s = 0; s < Split::depth / 16; ++s) wgmma_ss(to, a + s * 2, b + s * 2, add || s > 0);
@@ -165,14 +173,17 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll
   for (int j = 0; j < Split::tokens / 8; ++j)
 #pragma unroll
-    for (int e = 0; e < 4; ++e) turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+    for (int e = 0; e < 4; ++e)
+      turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
   named_barrier_sync(1, Split::consumers);
   if constexpr (Output::neighbours) {
     constexpr int lanes = Split::rows / 4;  // threads of a token
     const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;
 #pragma unroll 2
-    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token); t += Split::consumers / lanes) {
-      const float4 v = *reinterpret_cast<const float4*>(turned + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
+    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token);
+         t += Split::consumers / lanes) {
+      const float4 v =
+          *reinterpret_cast<const float4*>(turned + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
       output.to.store_pair(v.x, v.y, token + t, n, output.N, output.pairs);
       output.to.store_pair(v.z, v.w, token + t, n + 2, output.N, output.pairs);
     }
@@ -180,10 +191,12 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     constexpr int lanes = Split::rows / 8;
     const int at = static_cast<int>(threadIdx.x) % lanes, g = at / 8, r = at % 8 * 4;
 #pragma unroll 2
-    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token); t += Split::consumers / lanes) {
+    for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token);
+         t += Split::consumers / lanes) {
       const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
       float one[4], other[4];
-      load_pack(one, turned + t * Split::pitch + g * 64 + r), load_pack(other, turned + t * Split::pitch + g * 64 + r + 32);
+      load_pack(one, turned + t * Split::pitch + g * 64 + r),
+          load_pack(other, turned + t * Split::pitch + g * 64 + r + 32);
       output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
     }
   }
@@ -191,7 +204,8 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 
 // y of the partial sums; a thread has two columns.
 static __global__ void __launch_bounds__(128) gemm_join_kernel(GemmPartials from, GemmPlain output) {
-  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2, m = static_cast<int>(blockIdx.y);
+  const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
+            m = static_cast<int>(blockIdx.y);
   hopper::let_next_start();
   hopper::wait_for_previous();
   if (n >= from.columns) return;
@@ -207,14 +221,16 @@ static __global__ void __launch_bounds__(128) gemm_join_kernel(GemmPartials from
   output.to.store_pair(first, second, m, n, from.columns, output.pairs);
 }
 inline void join_gemm(cudaStream_t stream, const GemmPartials& from, const GemmPlain& output) {
-  launch_dependent(stream, gemm_join_kernel, dim3(static_cast<unsigned>((from.columns + 255) / 256), static_cast<unsigned>(from.M)), 128, 0, 1, from,
-                   output);
+  launch_dependent(stream, gemm_join_kernel,
+                   dim3(static_cast<unsigned>((from.columns + 255) / 256), static_cast<unsigned>(from.M)), 128, 0, 1,
+                   from, output);
 }
 
 // The same for outputs of pairs: a thread has four of them.
 template <class Output>
 __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(GemmPartials from, Output output) {
-  const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4, m = static_cast<int>(blockIdx.y);
+  const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4,
+            m = static_cast<int>(blockIdx.y);
   hopper::let_next_start();
   hopper::wait_for_previous();
   if (unit * 64 >= from.columns) return;
@@ -234,13 +250,16 @@ __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(GemmPartials from,
 }
 template <class Output>
 void join_gemm(cudaStream_t stream, const GemmPartials& from, const Output& output) {
-  launch_dependent(stream, gemm_join_pairs_kernel<Output>, dim3(static_cast<unsigned>((from.columns + 1023) / 1024), static_cast<unsigned>(from.M)),
-                   128, 0, 1, from, output);
+  launch_dependent(stream, gemm_join_pairs_kernel<Output>,
+                   dim3(static_cast<unsigned>((from.columns + 1023) / 1024), static_cast<unsigned>(from.M)), 128, 0, 1,
+                   from, output);
 }
 
-// `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream, partials) makes the output.
+// `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream,
+// partials) makes the output.
 template <class Split, class Output, class Join>
-void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits, Join join) {
+void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits,
+                       Join join) {
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   GemmSplitShape s{};
   const int units = output.template tiles<32>();
@@ -255,8 +274,9 @@ void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const
   float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.columns})) : nullptr;
   const auto kernel = gemm_split_kernel<Split, Output>;
   allow_shared_memory(kernel, Split::shared_bytes);
-  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads, Split::shared_bytes, 1,
-                   map_of(w, Output::neighbours ? Split::rows : 32), map_of(x, Split::rows_read(s.M)), output, partial, s);
+  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads,
+                   Split::shared_bytes, 1, map_of(w, Output::neighbours ? Split::rows : 32),
+                   map_of(x, Split::rows_read(s.M)), output, partial, s);
   if (s.splits > 1) join(cuda_stream(context), GemmPartials{partial, slots, s.M, s.columns});
 }
 

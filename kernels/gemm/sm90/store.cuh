@@ -68,8 +68,8 @@ struct GemmStore {
   }
 };
 
-// bf16 y through shared memory by the copy engine, which also brings the residual there while the tile's products run. y and residual as
-// tma_compatible() wants them.
+// bf16 y through shared memory by the copy engine, which also brings the residual there while the tile's products run.
+// y and residual as tma_compatible() wants them.
 struct GemmStoreBox {
   CUtensorMap y_map, residual_map;
   const void* bias;
@@ -86,7 +86,8 @@ struct GemmStoreBox {
     if (!has_residual || part.thread != 0) return;
     hopper::wait_stores_read();
     part.barrier->arrive_expecting(shared_bytes(Columns));
-    for (int c = 0; c < Columns; c += 64) hopper::load_box(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
+    for (int c = 0; c < Columns; c += 64)
+      hopper::load_box(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
   }
   __device__ void end(const GemmPart& part) const {
     if (part.thread == 0) hopper::wait_stores_read();

@@ -1,7 +1,7 @@
 #pragma once
-// Which of Hopper's bodies multiplies so many rows fastest: their bits are the same. The constants are fitted to measurements on an H200;
-// gemm_test.cpp and projection_test.cpp of tests/gpu have shapes for which each body is chosen, to be looked at again when they change. .cu files
-// alone include it.
+// Which of Hopper's bodies multiplies so many rows fastest: their bits are the same. The constants are fitted to
+// measurements on an H200; gemm_test.cpp and projection_test.cpp of tests/gpu have shapes for which each body is
+// chosen, to be looked at again when they change. .cu files alone include it.
 #include <algorithm>
 
 #include "kernels/gemm/sm90/m64.cuh"
@@ -39,25 +39,32 @@ inline int64_t gemm_pieces(int64_t count, int64_t size) { return (count + size -
 
 template <class Tile, class Call>
 GemmPlan<Call> gemm_tile_plan(const Call& c, double stage_time, void (*run)(const Call&, int)) {
-  const int64_t units = gemm_pieces(c.M(), Tile::rows * Tile::cluster) * gemm_pieces(c.N(), Tile::columns) * Tile::cluster;
-  const double products = static_cast<double>(gemm_pieces(units, num_multiprocessors())) * (static_cast<double>(c.stages()) * stage_time + 1.4);
+  const int64_t units =
+      gemm_pieces(c.M(), Tile::rows * Tile::cluster) * gemm_pieces(c.N(), Tile::columns) * Tile::cluster;
+  const double products = static_cast<double>(gemm_pieces(units, num_multiprocessors())) *
+                          (static_cast<double>(c.stages()) * stage_time + 1.4);
   const double memory = 2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 2.9e6;
   return {3 + std::max(products, memory), run};
 }
 
 template <class Split, class Call>
 void run_gemm_split(const Call& c, int splits) {
-  launch_gemm_split<Split>(c.context, c.x, c.w, c.output, splits, [&](cudaStream_t stream, const GemmPartials& from) { c.join(stream, from); });
+  launch_gemm_split<Split>(c.context, c.x, c.w, c.output, splits,
+                           [&](cudaStream_t stream, const GemmPartials& from) { c.join(stream, from); });
 }
 
-// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes in, and how long a stage
-// takes to arrive.
+// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
+// in, and how long a stage takes to arrive.
 template <class Split, class Call>
 GemmPlan<Call> gemm_split_plan(const Call& c) {
-  const int64_t tiles = gemm_pieces(c.N(), Split::rows) * gemm_pieces(c.M(), Split::tokens), chunks = gemm_pieces(c.K(), gemm_cuda_chunk);
-  const int64_t processors = num_multiprocessors(), resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
+  const int64_t tiles = gemm_pieces(c.N(), Split::rows) * gemm_pieces(c.M(), Split::tokens),
+                chunks = gemm_pieces(c.K(), gemm_cuda_chunk);
+  const int64_t processors = num_multiprocessors(),
+                resident = processors * std::min(227 * 1024 / Split::shared_bytes, 4);
   const auto M = static_cast<double>(c.M()), N = static_cast<double>(c.N()), K = static_cast<double>(c.K());
-  const double start = Split::blocks == 1 ? 6 : 2;  // blocks that fill a multiprocessor keep the kernels before and after from overlapping
+  const double start = Split::blocks == 1
+                           ? 6
+                           : 2;  // blocks that fill a multiprocessor keep the kernels before and after from overlapping
   GemmPlan<Call> best;
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, 16); ++splits) {
     const int64_t per_block = gemm_pieces(chunks, splits), blocks = tiles * splits;
@@ -65,11 +72,12 @@ GemmPlan<Call> gemm_split_plan(const Call& c) {
     const auto stages = static_cast<double>(std::min(c.stages(), per_block * (gemm_cuda_chunk / Split::depth)));
     const double bytes = stages * Split::bytes_read(static_cast<int>(c.M()));
     const double limits[] = {2 * N * K / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
-                             static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3, stages * 1.5 / Split::stages + 0.5};
+                             static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3,
+                             stages * 1.5 / Split::stages + 0.5};
     const double tail = blocks > resident ? 0.9 + bytes / 190e3 : 0;
     const double join = splits > 1 ? 1 + static_cast<double>(1 + chunks - per_block) * M * N * 8 / 5e6 : 0;
-    best.consider(
-        {start + *std::max_element(std::begin(limits), std::end(limits)) + tail + join, run_gemm_split<Split, Call>, static_cast<int>(splits)});
+    best.consider({start + *std::max_element(std::begin(limits), std::end(limits)) + tail + join,
+                   run_gemm_split<Split, Call>, static_cast<int>(splits)});
   }
   return best;
 }
@@ -85,8 +93,10 @@ GemmPlan<Call> gemm_narrow_plan(const Call& c) {
   const int64_t blocks = gemm_pieces(c.N(), Narrow::columns) * Narrow::cluster, processors = num_multiprocessors();
   const int64_t chunks = gemm_pieces(gemm_pieces(c.K(), gemm_cuda_chunk), Narrow::cluster),
                 stages = std::min(c.stages(), chunks * Narrow::chunk_stages);
-  const auto bytes = static_cast<double>(stages * Narrow::bytes_read(static_cast<int>(c.M())) + chunks * Narrow::slot_bytes);
-  const double limits[] = {2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 4.0e6, static_cast<double>(blocks) * bytes / 10e6,
+  const auto bytes =
+      static_cast<double>(stages * Narrow::bytes_read(static_cast<int>(c.M())) + chunks * Narrow::slot_bytes);
+  const double limits[] = {2 * static_cast<double>(c.N()) * static_cast<double>(c.K()) / 4.0e6,
+                           static_cast<double>(blocks) * bytes / 10e6,
                            static_cast<double>(gemm_pieces(blocks, processors)) * bytes / 95e3,
                            static_cast<double>(stages) * 1.1 / Narrow::stages + 0.5};
   const double tail = Narrow::blocks == 1 ? 1.5 * static_cast<double>(gemm_pieces(blocks, processors) - 1) : 0;

@@ -1,10 +1,11 @@
 #pragma once
-// y = x . w^T in bf16 by Hopper's copy engine and warpgroup products, with what happens to a finished tile left to an epilogue. .cu files alone
-// include it.
+// y = x . w^T in bf16 by Hopper's copy engine and warpgroup products, with what happens to a finished tile left to an
+// epilogue. .cu files alone include it.
 //
-// A block is persistent and works on tiles of 128 rows (of x) by Tile::columns (rows of w): a producer warp keeps a ring of stages (64 along k)
-// full, two warpgroups own 64 rows of the tile each. A chunk of gemm_cuda_chunk along k is one accumulator; chunk sums are added to `total` in
-// ascending order. Blocks of a cluster of two work on neighbouring tiles down the rows and load half of w's part each, for both.
+// A block is persistent and works on tiles of 128 rows (of x) by Tile::columns (rows of w): a producer warp keeps a
+// ring of stages (64 along k) full, two warpgroups own 64 rows of the tile each. A chunk of gemm_cuda_chunk along k is
+// one accumulator; chunk sums are added to `total` in ascending order. Blocks of a cluster of two work on neighbouring
+// tiles down the rows and load half of w's part each, for both.
 //
 // An epilogue is a struct that is passed to the kernel by value:
 //   static constexpr int shared_bytes(int columns);   shared memory of one warpgroup, aligned to 1024 bytes
@@ -12,9 +13,11 @@
 //   template <int Columns> __device__ void begin(GemmPart, m, n);   every thread, while the tile's products run
 //   template <int Columns> __device__ void finish(GemmPart, float (&total)[Columns / 2], m, n);   every thread
 //   __device__ void end(GemmPart);                               after the last tile
-//   int up_row;   optional: a tile's columns are half so many neighbouring rows of w and as many from `up_row` further on
-// m and n are the first row and column of the warpgroup's 64 x Columns part, possibly beyond M or N. Thread t of the warpgroup holds, in
-// total[4 * j + e], row m + t / 32 * 16 + t % 32 / 4 + e / 2 * 8, column n + 8 * j + t % 4 * 2 + e % 2.
+//   int up_row;   optional: a tile's columns are half so many neighbouring rows of w and as many from `up_row` further
+//   on
+// m and n are the first row and column of the warpgroup's 64 x Columns part, possibly beyond M or N. Thread t of the
+// warpgroup holds, in total[4 * j + e], row m + t / 32 * 16 + t % 32 / 4 + e / 2 * 8, column n + 8 * j + t % 4 * 2 + e
+// % 2.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/gemm/gemm_cuda.h"
@@ -44,7 +47,8 @@ struct GemmShape {
   int group;                       // units that share a sweep over the columns, so that x and w are found in L2
   // Column tile and row unit of the i-th piece of work.
   __device__ void place(int i, int& unit, int& column) const {
-    const int sweep = i / (group * n_tiles), first = sweep * group, height = min(group, m_units - first), rest = i - first * n_tiles;
+    const int sweep = i / (group * n_tiles), first = sweep * group, height = min(group, m_units - first),
+              rest = i - first * n_tiles;
     column = rest / height;
     unit = first + rest % height;
   }
@@ -56,12 +60,13 @@ inline constexpr bool is_gated = requires(Epilogue epilogue) {
 };
 
 template <class Tile, class Epilogue>
-inline constexpr int gemm_shared_bytes = 1024 + Tile::stages* Tile::stage_bytes + 2 * Epilogue::shared_bytes(Tile::columns) + 1024;
+inline constexpr int gemm_shared_bytes = 1024 + Tile::stages* Tile::stage_bytes +
+                                         2 * Epilogue::shared_bytes(Tile::columns) + 1024;
 
 template <class Tile, class Epilogue>
 __global__ void __launch_bounds__(Tile::threads, 1)
-    gemm_sm90_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, const __grid_constant__ Epilogue epilogue,
-                     GemmShape shape) {
+    gemm_sm90_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map,
+                     const __grid_constant__ Epilogue epilogue, GemmShape shape) {
   using namespace hopper;
   extern __shared__ char unaligned[];
   char* shared = unaligned + (1024 - shared_address(unaligned) % 1024) % 1024;
@@ -100,8 +105,8 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         full[stage].arrive_expecting(Tile::stage_bytes);
         if constexpr (Tile::cluster > 1) {
           constexpr int share = Tile::columns / Tile::cluster;
-          load_box_to_all(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth, column * Tile::columns + rank * share,
-                          (1 << Tile::cluster) - 1);
+          load_box_to_all(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth,
+                          column * Tile::columns + rank * share, (1 << Tile::cluster) - 1);
         } else if constexpr (is_gated<Epilogue>) {
           constexpr int half = Tile::columns / 2;
           load_box(to, w_map, full[stage], k * Tile::depth, column * half);
@@ -149,13 +154,15 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     const auto multiply = [&](float(&sum)[Tile::columns / 2], bool add) {
       full[stage].wait(parity);
       const char* from = stages + stage * Tile::stage_bytes;
-      const uint64_t a = smem_descriptor(from + warpgroup * (Tile::x_bytes / 2)), b = smem_descriptor(from + Tile::x_bytes);
+      const uint64_t a = smem_descriptor(from + warpgroup * (Tile::x_bytes / 2)),
+                     b = smem_descriptor(from + Tile::x_bytes);
       wgmma_fence();
 #pragma unroll
       for (int s = 0; s < Tile::depth / 16; ++s) wgmma_ss(sum, a + s * 2, b + s * 2, add || s > 0);
       wgmma_commit();
     };
-    // One chunk: `count` stages into sum, from zero. A stage is released when the products of the next have been issued.
+    // One chunk: `count` stages into sum, from zero. A stage is released when the products of the next have been
+    // issued.
     const auto chunk = [&](float(&sum)[Tile::columns / 2], int count, auto meanwhile) {
       int previous = stage;
       multiply(sum, false);
@@ -203,14 +210,17 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // measured
-  const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth), M <= 1024, group};
-  constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>, boxes = is_gated<Epilogue> ? 2 : Tile::cluster;  // of w, a stage
+  const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth),
+                        M <= 1024, group};
+  constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>,
+                boxes = is_gated<Epilogue> ? 2 : Tile::cluster;  // of w, a stage
   static_assert(!is_gated<Epilogue> || Tile::cluster == 1);
   const auto kernel = gemm_sm90_kernel<Tile, Epilogue>;
   allow_shared_memory(kernel, bytes);
   cudaLaunchConfig_t config{};
   const int64_t work = int64_t{shape.m_units} * shape.n_tiles;
-  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(work, num_multiprocessors() / Tile::cluster) * Tile::cluster));
+  config.gridDim =
+      dim3(static_cast<unsigned>(std::min<int64_t>(work, num_multiprocessors() / Tile::cluster) * Tile::cluster));
   config.blockDim = dim3(Tile::threads);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
@@ -218,9 +228,11 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1, attributes[1].val.clusterDim.z = 1;
+  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1,
+  attributes[1].val.clusterDim.z = 1;
   config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
-  HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, map_of(x, Tile::rows), map_of(w, Tile::columns / boxes), epilogue, shape));
+  HONE_CUDA_CHECK(
+      cudaLaunchKernelEx(&config, kernel, map_of(x, Tile::rows), map_of(w, Tile::columns / boxes), epilogue, shape));
 }
 
 }  // namespace hone

@@ -20,7 +20,8 @@ TEST(InterruptDeathTest, TheFirstSignalSetsTheFlagAndTheRunGoesOn) {
     std::raise(number);
     std::exit(interrupted() && num_interrupts() == 1 ? 0 : 2);
   };
-  for (const int number : {SIGTERM, SIGINT}) EXPECT_EXIT(run(number), testing::ExitedWithCode(0), "stopping when what is under way is done");
+  for (const int number : {SIGTERM, SIGINT})
+    EXPECT_EXIT(run(number), testing::ExitedWithCode(0), "stopping when what is under way is done");
 }
 
 TEST(InterruptDeathTest, TheSecondEndsTheProcessWhicheverItIs) {

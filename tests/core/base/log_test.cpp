@@ -37,7 +37,8 @@ TEST(Log, LinesOfManyThreadsStayWhole) {
   for (std::thread& thread : threads) thread.join();
   const std::string shown = testing::internal::GetCapturedStderr();
   size_t lines = 0;
-  for (size_t at = shown.find("0123456789\n"); at != std::string::npos; at = shown.find("0123456789\n", at + 1)) ++lines;
+  for (size_t at = shown.find("0123456789\n"); at != std::string::npos; at = shown.find("0123456789\n", at + 1))
+    ++lines;
   EXPECT_EQ(lines, 400u);
 }
 

@@ -14,7 +14,8 @@ std::array<uint32_t, 4> words(Philox4 x) { return {x.word[0], x.word[1], x.word[
 // The known answers that the authors of Philox publish with Random123 (philox4x32, 10 rounds).
 TEST(Philox, KnownAnswers) {
   EXPECT_EQ(words(philox(0, 0, 0)), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(words(philox(~0ull, ~0ull, ~0ull)), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(words(philox(~0ull, ~0ull, ~0ull)),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   // counter 243f6a88 85a308d3 13198a2e 03707344, key a4093822 299f31d0
   EXPECT_EQ(words(philox(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88)),
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));

@@ -1,4 +1,5 @@
-// Settings that come as JSON: what to_json() wrote reads back to the same values, and what is wrong is named by its place.
+// Settings that come as JSON: what to_json() wrote reads back to the same values, and what is wrong is named by its
+// place.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,10 +31,16 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(ConfigJsonTest, WhatIsWrittenReadsBackToTheSameValues) {
-  Recipe recipe{
-      .steps = std::numeric_limits<int64_t>::min(), .fast = true, .path = "a \"b\"\n\\", .sizes = {}, .words = {"", "é"}, .inner = {}, .stage = {}};
+  Recipe recipe{.steps = std::numeric_limits<int64_t>::min(),
+                .fast = true,
+                .path = "a \"b\"\n\\",
+                .sizes = {},
+                .words = {"", "é"},
+                .inner = {},
+                .stage = {}};
   recipe.sizes = {std::numeric_limits<int64_t>::max(), 0, -1};
-  recipe.inner = {.rate = 0.1 + 0.2, .betas = {-0.0, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()}};
+  recipe.inner = {.rate = 0.1 + 0.2,
+                  .betas = {-0.0, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max()}};
   recipe.stage = {{.name = "x", .inner = {.rate = 1e-300, .betas = {}}}, {}};
   const Recipe back = read(parse_json(written(recipe).dump(), "test"));
   EXPECT_EQ(back, recipe);
@@ -42,36 +49,40 @@ TEST(ConfigJsonTest, WhatIsWrittenReadsBackToTheSameValues) {
 }
 
 TEST(ConfigJsonTest, WhatIsMissingKeepsItsValue) {
-  const Recipe kept = read(JsonObject{{"inner", JsonObject{{"betas", JsonArray{1}}}}, {"stage", JsonArray{JsonObject{{"name", "b"}}}}});
+  const Recipe kept =
+      read(JsonObject{{"inner", JsonObject{{"betas", JsonArray{1}}}}, {"stage", JsonArray{JsonObject{{"name", "b"}}}}});
   EXPECT_EQ(kept.steps, 10);
   EXPECT_EQ(kept.inner, (Inner{.rate = 0.5, .betas = {1}}));
   EXPECT_EQ(kept.stage, (std::vector<Stage>{{.name = "b", .inner = {}}}));
 }
 
-TEST(ConfigJsonTest, ListsAreReplacedNotAddedTo) { EXPECT_EQ(read(parse_json(R"({"inner": {"betas": []}})", "test")).inner.betas.size(), 0u); }
+TEST(ConfigJsonTest, ListsAreReplacedNotAddedTo) {
+  EXPECT_EQ(read(parse_json(R"({"inner": {"betas": []}})", "test")).inner.betas.size(), 0u);
+}
 
 TEST(ConfigJsonTest, ErrorsNameTheirPlace) {
   struct Case {
     const char *text, *place, *what;
   };
-  for (const auto& [text, place, what] : {Case{R"({"stepz": 1})", "settings: ", "unknown member 'stepz'"},
-                                          {R"({"inner": {"rat": 1}})", "settings.inner: ", "unknown member 'rat'"},
-                                          {R"({"stage": [{}, {"inner": {"x": 1}}]})", "settings.stage[1].inner: ", "unknown member 'x'"},
-                                          {R"({"inner": {"rate": 0}})", "settings.inner.rate: ", "rate must be positive"},
-                                          {R"({"stage": [{"inner": {"rate": -1}}]})", "settings.stage[0].inner.rate: ", "rate must be positive"},
-                                          {R"({"steps": "1"})", "settings.steps", "string"},
-                                          {R"({"steps": 1.5})", "settings.steps", "integer"},
-                                          {R"({"steps": null})", "settings.steps", "null"},
-                                          {R"({"fast": 1})", "settings.fast", "bool"},
-                                          {R"({"path": []})", "settings.path", "array"},
-                                          {R"({"sizes": [1, "2"]})", "settings.sizes", "string"},
-                                          {R"({"words": "one"})", "settings.words", "array"},
-                                          {R"({"inner": 3})", "settings.inner", "object"},
-                                          {R"({"inner": {"betas": {}}})", "settings.inner.betas", "array"},
-                                          {R"({"stage": {}})", "settings.stage", "array"},
-                                          {R"({"stage": [7]})", "settings.stage[0]", "object"},
-                                          {R"([])", "settings", "object"},
-                                          {R"(null)", "settings", "object"}}) {
+  for (const auto& [text, place, what] :
+       {Case{R"({"stepz": 1})", "settings: ", "unknown member 'stepz'"},
+        {R"({"inner": {"rat": 1}})", "settings.inner: ", "unknown member 'rat'"},
+        {R"({"stage": [{}, {"inner": {"x": 1}}]})", "settings.stage[1].inner: ", "unknown member 'x'"},
+        {R"({"inner": {"rate": 0}})", "settings.inner.rate: ", "rate must be positive"},
+        {R"({"stage": [{"inner": {"rate": -1}}]})", "settings.stage[0].inner.rate: ", "rate must be positive"},
+        {R"({"steps": "1"})", "settings.steps", "string"},
+        {R"({"steps": 1.5})", "settings.steps", "integer"},
+        {R"({"steps": null})", "settings.steps", "null"},
+        {R"({"fast": 1})", "settings.fast", "bool"},
+        {R"({"path": []})", "settings.path", "array"},
+        {R"({"sizes": [1, "2"]})", "settings.sizes", "string"},
+        {R"({"words": "one"})", "settings.words", "array"},
+        {R"({"inner": 3})", "settings.inner", "object"},
+        {R"({"inner": {"betas": {}}})", "settings.inner.betas", "array"},
+        {R"({"stage": {}})", "settings.stage", "array"},
+        {R"({"stage": [7]})", "settings.stage[0]", "object"},
+        {R"([])", "settings", "object"},
+        {R"(null)", "settings", "object"}}) {
     const std::string error = error_of(text);
     EXPECT_TRUE(error.starts_with(place)) << text << " -> " << error;
     EXPECT_NE(error.find(what), std::string::npos) << text << " -> " << error;

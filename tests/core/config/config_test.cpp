@@ -15,7 +15,9 @@ using test::Inner;
 using test::Recipe;
 using test::Stage;
 
-Recipe read(std::string_view text, std::vector<std::string> overrides = {}) { return Config::from_text(text, "r.toml", overrides).as<Recipe>(); }
+Recipe read(std::string_view text, std::vector<std::string> overrides = {}) {
+  return Config::from_text(text, "r.toml", overrides).as<Recipe>();
+}
 
 std::string error_of(std::string_view text, std::vector<std::string> overrides = {}) {
   try {
@@ -52,7 +54,9 @@ struct Steps {
 
 TEST(Config, AnOverrideNamesAnUnnamedElementByItsObjectiveOrKind) {
   const std::vector<std::string> overrides{"stage.grpo.steps=7", "stage.sft.steps=3"};
-  const Steps read = Config::from_text("[[stage]]\nkind = 'sft'\n[[stage]]\nkind = 'rl'\nobjective = 'grpo'\n", "test", overrides).as<Steps>();
+  const Steps read =
+      Config::from_text("[[stage]]\nkind = 'sft'\n[[stage]]\nkind = 'rl'\nobjective = 'grpo'\n", "test", overrides)
+          .as<Steps>();
   EXPECT_EQ(read.stage[0].steps, 3);
   EXPECT_EQ(read.stage[1].steps, 7);
 }
@@ -70,10 +74,13 @@ TEST(Config, ReadsNestedTypedValues) {
 }
 
 TEST(Config, MisspeltKeysAreNamedWithTheirPlace) {
-  EXPECT_EQ(error_of("steps = 1\nstepps = 2\n"),
-            "r.toml:2:1: unknown key 'stepps'; did you mean 'steps'?; known: fast, inner, path, sizes, stage, steps, words");
-  EXPECT_NE(error_of("[inner]\n  rat = 1\n").find("r.toml:2:3: unknown key 'rat'; did you mean 'rate'?"), std::string::npos);
-  EXPECT_NE(error_of("[[stage]]\nname='a'\n[[stage]]\nnam='b'").find("r.toml:4:1: unknown key 'nam'"), std::string::npos);
+  EXPECT_EQ(
+      error_of("steps = 1\nstepps = 2\n"),
+      "r.toml:2:1: unknown key 'stepps'; did you mean 'steps'?; known: fast, inner, path, sizes, stage, steps, words");
+  EXPECT_NE(error_of("[inner]\n  rat = 1\n").find("r.toml:2:3: unknown key 'rat'; did you mean 'rate'?"),
+            std::string::npos);
+  EXPECT_NE(error_of("[[stage]]\nname='a'\n[[stage]]\nnam='b'").find("r.toml:4:1: unknown key 'nam'"),
+            std::string::npos);
 }
 
 TEST(Config, WrongTypesAreNamedWithTheirPlace) {
@@ -82,7 +89,8 @@ TEST(Config, WrongTypesAreNamedWithTheirPlace) {
   EXPECT_EQ(error_of("path = 1979-05-27"), "r.toml:1:8: 'path' should be a string, it is a date or time");
   EXPECT_EQ(error_of("sizes = [1,\n 'x']"), "r.toml:2:2: 'sizes' should be an integer, it is a string");
   EXPECT_EQ(error_of("inner = 3"), "r.toml:1:9: 'inner' should be a table, it is an integer");
-  EXPECT_EQ(error_of("[stage]\nname = 'x'"), "r.toml:1:1: 'stage' should be an array of tables ([[stage]]), it is a table");
+  EXPECT_EQ(error_of("[stage]\nname = 'x'"),
+            "r.toml:1:1: 'stage' should be an array of tables ([[stage]]), it is a table");
   EXPECT_EQ(error_of("\n[inner]\nrate = 0"), "r.toml:3:8: rate must be positive");
   EXPECT_NE(error_of("steps = = 1").find("r.toml:1:9: "), std::string::npos) << error_of("steps = = 1");
 }
@@ -108,8 +116,8 @@ TEST(Config, ARequiredKeyThatIsMisspeltIsCalledSo) {
 }
 
 TEST(Config, OverridesReachEverything) {
-  const Recipe recipe = read(kText, {"steps=99", "inner.rate=1e-3", "stage.grpo.inner.rate=3", "stage.0.name=first", "path=some words", "sizes=[7]",
-                                     "words=[\"x\"]", "fast=false"});
+  const Recipe recipe = read(kText, {"steps=99", "inner.rate=1e-3", "stage.grpo.inner.rate=3", "stage.0.name=first",
+                                     "path=some words", "sizes=[7]", "words=[\"x\"]", "fast=false"});
   EXPECT_EQ(recipe.steps, 99);
   EXPECT_EQ(recipe.inner.rate, 1e-3);
   EXPECT_EQ(recipe.stage[1].inner.rate, 3);
@@ -122,15 +130,19 @@ TEST(Config, OverridesReachEverything) {
 }
 
 TEST(Config, OverrideErrorsNameTheOverride) {
-  EXPECT_NE(error_of(kText, {"stepz=1"}).find("override 'stepz=1': unknown key 'stepz'; did you mean 'steps'?"), std::string::npos)
+  EXPECT_NE(error_of(kText, {"stepz=1"}).find("override 'stepz=1': unknown key 'stepz'; did you mean 'steps'?"),
+            std::string::npos)
       << error_of(kText, {"stepz=1"});
   EXPECT_EQ(error_of(kText, {"steps=many"}), "override 'steps=many': 'steps' should be an integer, it is a string");
-  EXPECT_NE(error_of(kText, {"stage.grp.name=x"}).find("no element is named 'grp'; did you mean 'grpo'?; known: sft, grpo"), std::string::npos);
+  EXPECT_NE(
+      error_of(kText, {"stage.grp.name=x"}).find("no element is named 'grp'; did you mean 'grpo'?; known: sft, grpo"),
+      std::string::npos);
   EXPECT_NE(error_of(kText, {"stage.7.name=x"}).find("index 7 of 2"), std::string::npos);
   EXPECT_NE(error_of(kText, {"steps"}).find("expected key=value"), std::string::npos);
   EXPECT_NE(error_of(kText, {"sizes=[1,"}).find("override 'sizes=[1,': "), std::string::npos);
   EXPECT_NE(error_of(kText, {"steps.x=1"}).find("override 'steps.x=1': "), std::string::npos);
-  EXPECT_NE(error_of(kText, {"inner.oops.x=1"}).find("override 'inner.oops.x=1': unknown key 'oops'"), std::string::npos)
+  EXPECT_NE(error_of(kText, {"inner.oops.x=1"}).find("override 'inner.oops.x=1': unknown key 'oops'"),
+            std::string::npos)
       << error_of(kText, {"inner.oops.x=1"});
 }
 

@@ -48,7 +48,10 @@ TEST(Checkpoint, EveryStateIsFoundAsItWas) {
   load_sections(folder, {{"counter", &loaded}});
   EXPECT_EQ(loaded.count, 42);
   EXPECT_EQ(loaded.moments, saved.moments);
-  EXPECT_NE(error_of([&] { load_sections(folder, {{"loader", &loaded}}); }).find("no section 'loader'"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              load_sections(folder, {{"loader", &loaded}});
+            }).find("no section 'loader'"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, ASectionThatDoesNotFitNamesFileAndMember) {
@@ -92,12 +95,20 @@ TEST(Checkpoint, ATornOrAlteredFileIsRefusedByNameAndThePreviousIsUsed) {
     EXPECT_EQ(newest_checkpoint(root.path()), root.path() / "step-1") << error;
     return error;
   };
-  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "trainer/counter.safetensors", 70); }).find("counter.safetensors: 70 bytes"),
+  EXPECT_NE(damaged([](const fs::path& f) {
+              fs::resize_file(f / "trainer/counter.safetensors", 70);
+            }).find("counter.safetensors: 70 bytes"),
             std::string::npos);
-  EXPECT_NE(damaged([](const fs::path& f) { write_text(f / "config.json", "[]"); }).find("config.json: altered"), std::string::npos);
-  EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "trainer/counter.json"); }).find("counter.json: the file is missing"), std::string::npos);
-  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "manifest.json", 20); }).find("manifest.json:"), std::string::npos);
-  EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "manifest.json"); }).find("manifest.json: cannot open"), std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { write_text(f / "config.json", "[]"); }).find("config.json: altered"),
+            std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) {
+              fs::remove(f / "trainer/counter.json");
+            }).find("counter.json: the file is missing"),
+            std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::resize_file(f / "manifest.json", 20); }).find("manifest.json:"),
+            std::string::npos);
+  EXPECT_NE(damaged([](const fs::path& f) { fs::remove(f / "manifest.json"); }).find("manifest.json: cannot open"),
+            std::string::npos);
 }
 
 TEST(Checkpoint, NothingToResumeIsAnEmptyPath) {
@@ -127,7 +138,9 @@ TEST(Checkpoint, ADiskThatFillsUpLeavesNothingBehind) {
 }
 
 TEST(Checkpoint, AnUnwritableFolderIsNamed) {
-  EXPECT_NE(error_of([] { save_checkpoint("/proc/hone", 1, 0, fill_model, {}); }).find("/proc/hone: cannot make the folder"), std::string::npos);
+  EXPECT_NE(
+      error_of([] { save_checkpoint("/proc/hone", 1, 0, fill_model, {}); }).find("/proc/hone: cannot make the folder"),
+      std::string::npos);
 }
 
 }  // namespace

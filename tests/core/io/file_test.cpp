@@ -19,7 +19,9 @@
 namespace hone {
 namespace {
 
-void write_plain(const std::filesystem::path& path, std::string_view bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+void write_plain(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
 
 void write_gzip(const std::filesystem::path& path, const std::string& bytes) {
   const gzFile file = gzopen(path.c_str(), "wb");
@@ -51,7 +53,8 @@ TEST(ReadFile, PlainAndGzipAlike) {
 
 TEST(ReadFile, ErrorsNameThePathAndTheReason) {
   const test::TemporaryFolder folder;
-  EXPECT_NE(error_of([&] { read_file(folder.path() / "none"); }).find("none: cannot open: No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder.path() / "none"); }).find("none: cannot open: No such file"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { read_file(folder.path()); }).find("directory"), std::string::npos);
   write_gzip(folder.path() / "whole", std::string(100000, 'x') + "tail");
   write_plain(
@@ -75,7 +78,9 @@ TEST(ReadFile, WhatIsNoFileIsRefusedAtOnce) {
     EXPECT_NE(error_of([&] { read_file(path); }).find(kind), std::string::npos) << path;
     EXPECT_NE(error_of([&] { LineReader{path}; }).find(kind), std::string::npos) << path;
     EXPECT_NE(error_of([&] { read_beginning(path, 8); }).find(kind), std::string::npos) << path;
-    EXPECT_NE(error_of([&] { SafetensorsReader reader(path); }).find(std::filesystem::is_directory(path) ? "no model.safetensors" : kind),
+    EXPECT_NE(error_of([&] {
+                SafetensorsReader reader(path);
+              }).find(std::filesystem::is_directory(path) ? "no model.safetensors" : kind),
               std::string::npos)
         << path;
   }
@@ -94,8 +99,10 @@ TEST(ReadFile, AFileThatUnpacksToMoreThanItsKindMayHaveIsRefusedByName) {
     for (int i = 0; i < 65; ++i) gzwrite(file, block.data(), static_cast<unsigned>(block.size()));
     gzclose(file);
   }
-  EXPECT_NE(error_of([&] { read_file(path); }).find("config.json: larger than 67108864 bytes once it is unpacked"), std::string::npos);
-  EXPECT_NE(error_of([&] { Config::from_file(path.string()); }).find("config.json: larger than 16777216 bytes"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(path); }).find("config.json: larger than 67108864 bytes once it is unpacked"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { Config::from_file(path.string()); }).find("config.json: larger than 16777216 bytes"),
+            std::string::npos);
   EXPECT_EQ(read_file(path, max_document_bytes).size(), size_t{65} << 20);
 }
 
@@ -121,7 +128,8 @@ TEST(Jsonl, AMalformedLineIsNamedByFileAndLine) {
   const test::TemporaryFolder folder;
   write_plain(folder.path() / "rows.jsonl", "{\"a\": 1}\n\n{\"a\": 2\n");
   int64_t rows = 0;
-  const std::string error = error_of([&] { read_jsonl(folder.path() / "rows.jsonl", [&](const Json&, int64_t) { ++rows; }); });
+  const std::string error =
+      error_of([&] { read_jsonl(folder.path() / "rows.jsonl", [&](const Json&, int64_t) { ++rows; }); });
   EXPECT_EQ(rows, 1);
   EXPECT_NE(error.find("rows.jsonl:3:"), std::string::npos) << error;
 }
@@ -157,7 +165,8 @@ TEST(WriteFileAtomic, WhatIsNoFileIsNotReplaced) {
   const test::TemporaryFolder folder;
   const std::filesystem::path pipe = folder.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_NE(error_of([&] { write_file_atomic(pipe, "x"); }).find("pipe: cannot replace: it is not a file"), std::string::npos);
+  EXPECT_NE(error_of([&] { write_file_atomic(pipe, "x"); }).find("pipe: cannot replace: it is not a file"),
+            std::string::npos);
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
@@ -167,11 +176,14 @@ TEST(MakeFolder, SaysWhyNot) {
   EXPECT_TRUE(std::filesystem::is_directory(folder.path() / "a/b/c"));
   write_plain(folder.path() / "file", "x");
   EXPECT_NE(error_of([&] { make_folder(folder.path() / "file"); }).find("cannot make the folder"), std::string::npos);
-  EXPECT_NE(error_of([&] { make_folder(folder.path() / "file/below"); }).find("cannot make the folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { make_folder(folder.path() / "file/below"); }).find("cannot make the folder"),
+            std::string::npos);
   EXPECT_NE(error_of([] { make_folder("/proc/hone"); }).find("/proc/hone: cannot make the folder"), std::string::npos);
   if (::geteuid() != 0) {
-    std::filesystem::permissions(folder.path() / "a/b/c", std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-    EXPECT_NE(error_of([&] { make_folder(folder.path() / "a/b/c"); }).find("cannot write into the folder"), std::string::npos);
+    std::filesystem::permissions(folder.path() / "a/b/c",
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    EXPECT_NE(error_of([&] { make_folder(folder.path() / "a/b/c"); }).find("cannot write into the folder"),
+              std::string::npos);
   }
 }
 

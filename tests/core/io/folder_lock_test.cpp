@@ -70,22 +70,26 @@ TEST(FolderLock, ANoteIsOfALivingProcessOnlyIfHostProcessAndStartAgree) {
   EXPECT_EQ(read.host, self.host);
   EXPECT_TRUE(read.is_alive());
   EXPECT_FALSE((LockHolder{.host = "elsewhere", .pid = self.pid, .started = self.started}).is_alive());
-  EXPECT_FALSE((LockHolder{.host = self.host, .pid = self.pid, .started = self.started + 1}).is_alive());  // the number is used again
+  EXPECT_FALSE((LockHolder{.host = self.host, .pid = self.pid, .started = self.started + 1})
+                   .is_alive());  // the number is used again
   EXPECT_FALSE((LockHolder{.host = self.host, .pid = 0x7fffffff, .started = self.started}).is_alive());
-  for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff"}) EXPECT_TRUE(LockHolder::parse(text).host.empty()) << text;
+  for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff"})
+    EXPECT_TRUE(LockHolder::parse(text).host.empty()) << text;
 }
 
 TEST(FolderLock, ALockFileThatCannotBeMadeIsNamed) {
   const test::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / "lock");
-  EXPECT_NE(test::error_of([&] { FolderLock lock(folder.path()); }).find("lock: cannot make the lock"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { FolderLock lock(folder.path()); }).find("lock: cannot make the lock"),
+            std::string::npos);
 }
 
 TEST(CreateLockedFile, OneProcessWritesAndTheNextBegins) {
   const test::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "x.tmp";
   const int first = create_locked_file(path);
-  EXPECT_NE(test::error_of([&] { create_locked_file(path); }).find("x.tmp: another process is writing it"), std::string::npos);
+  EXPECT_NE(test::error_of([&] { create_locked_file(path); }).find("x.tmp: another process is writing it"),
+            std::string::npos);
   std::filesystem::rename(path, folder.path() / "x");  // done: the next writes another file
   const int second = create_locked_file(path);
   ::close(first);

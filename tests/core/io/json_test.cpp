@@ -18,12 +18,15 @@ std::string error_of(std::string_view text, int64_t first_line = 1) {
 }
 
 TEST(Json, KeepsOrderKindsAndBits) {
-  const std::string text = R"({"b": [1, -2, 2.5, true, null], "a": {"x": "é\n\"\\"}, "big": 9223372036854775807, "bigger": 9223372036854775808})";
+  const std::string text =
+      R"({"b": [1, -2, 2.5, true, null], "a": {"x": "é\n\"\\"}, "big": 9223372036854775807, "bigger": 9223372036854775808})";
   const Json value = parse_json(text, "text");
   EXPECT_TRUE(value.at("big").is_int());
   EXPECT_FALSE(value.at("bigger").is_int());
   EXPECT_EQ(value.at("a").at("x").as_string(), "é\n\"\\");
-  EXPECT_EQ(value.dump(), R"({"b": [1, -2, 2.5, true, null], "a": {"x": "é\n\"\\"}, "big": 9223372036854775807, "bigger": 9223372036854775808.0})");
+  EXPECT_EQ(
+      value.dump(),
+      R"({"b": [1, -2, 2.5, true, null], "a": {"x": "é\n\"\\"}, "big": 9223372036854775807, "bigger": 9223372036854775808.0})");
   EXPECT_EQ(parse_json(value.dump(2), "dump"), value);
 }
 
@@ -66,7 +69,8 @@ TEST(Json, DoublesReadBackToTheSameBits) {
 }
 
 TEST(Json, ErrorsNameLineAndColumn) {
-  EXPECT_NE(error_of("{\"a\": 1,\n \"b\" 2}").find("rows.jsonl:2:6: "), std::string::npos) << error_of("{\"a\": 1,\n \"b\" 2}");
+  EXPECT_NE(error_of("{\"a\": 1,\n \"b\" 2}").find("rows.jsonl:2:6: "), std::string::npos)
+      << error_of("{\"a\": 1,\n \"b\" 2}");
   EXPECT_NE(error_of("[1, 2", 17).find("rows.jsonl:17:"), std::string::npos) << error_of("[1, 2", 17);
   EXPECT_NE(error_of("").find("rows.jsonl:1:1: "), std::string::npos) << error_of("");
   EXPECT_NE(error_of("1e999").find("rows.jsonl:1:"), std::string::npos) << error_of("1e999");
@@ -93,7 +97,8 @@ TEST(Json, WrongKindsAreNamed) {
 }
 
 TEST(Json, InvalidUtf8IsReplacedWhenPrinted) {
-  EXPECT_EQ(Json("a\xff\xc3(\xed\xa0\x80\x01").dump(), "\"a\xEF\xBF\xBD\xEF\xBF\xBD(\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\\u0001\"");
+  EXPECT_EQ(Json("a\xff\xc3(\xed\xa0\x80\x01").dump(),
+            "\"a\xEF\xBF\xBD\xEF\xBF\xBD(\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\\u0001\"");
 }
 
 TEST(Json, SetReplacesAndTheLastDuplicateCounts) {

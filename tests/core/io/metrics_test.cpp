@@ -20,7 +20,8 @@ TEST(JsonlSink, AResumedRunCutsWhatItWillWriteAgain) {
   const std::filesystem::path path = folder.path() / "metrics.jsonl";
   {
     const auto sink = make_jsonl_sink(path, 0);
-    for (int64_t step = 1; step <= 4; ++step) sink->write(step, {{"loss", 0.1 * static_cast<double>(step)}, {"bad", std::nan("")}});
+    for (int64_t step = 1; step <= 4; ++step)
+      sink->write(step, {{"loss", 0.1 * static_cast<double>(step)}, {"bad", std::nan("")}});
     sink->flush();
   }
   const std::string whole = read_file(path);
@@ -28,7 +29,8 @@ TEST(JsonlSink, AResumedRunCutsWhatItWillWriteAgain) {
   std::ofstream(path, std::ios::app) << "{\"step\": 5, \"lo";  // torn by a kill
   {
     const auto sink = make_jsonl_sink(path, 3);
-    for (int64_t step = 3; step <= 4; ++step) sink->write(step, {{"loss", 0.1 * static_cast<double>(step)}, {"bad", std::nan("")}});
+    for (int64_t step = 3; step <= 4; ++step)
+      sink->write(step, {{"loss", 0.1 * static_cast<double>(step)}, {"bad", std::nan("")}});
   }
   EXPECT_EQ(read_file(path), whole);
 }
@@ -85,8 +87,10 @@ TEST(TensorboardSink, WritesRecordsThatTensorboardReads) {
   EXPECT_EQ(first[0].length_crc, 0x224b7fa3u);  // of the length 24, as every event file of TensorFlow's begins
   // 09 wall time, 10 step, 2a summary {0a value {0a tag, 15 float}}.
   EXPECT_EQ(first[1].bytes[0], '\x09');
-  EXPECT_EQ(first[1].bytes.substr(9),
-            std::string("\x10\x07\x2a\x1c\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f\x0a\x0d\x0a\x06reward\x15\x00\x00\x00\xc0", 32));
+  EXPECT_EQ(
+      first[1].bytes.substr(9),
+      std::string("\x10\x07\x2a\x1c\x0a\x0b\x0a\x04loss\x15\x00\x00\xc0\x3f\x0a\x0d\x0a\x06reward\x15\x00\x00\x00\xc0",
+                  32));
   const std::vector<Record> second = records_of(files[1]);
   ASSERT_EQ(second.size(), 2u);
   EXPECT_EQ(second[1].bytes.substr(9), std::string("\x10\x05\x3a\x02\x08\x01", 6));  // SessionLog START at step 5

@@ -36,7 +36,8 @@ TEST(Safetensors, WritesWhatItReads) {
   std::vector<int64_t> wide{1, -1};
   Tensor matrix = host_view<float>(a).view({2, 3});
   const std::filesystem::path path = folder.path() / "model.safetensors";
-  write_safetensors(path, {{"b.odd", host_view<bf16>(odd)}, {"z", matrix}, {"wide", host_view<int64_t>(wide)}}, {{"format", "pt"}, {"note", "é"}});
+  write_safetensors(path, {{"b.odd", host_view<bf16>(odd)}, {"z", matrix}, {"wide", host_view<int64_t>(wide)}},
+                    {{"format", "pt"}, {"note", "é"}});
   const SafetensorsReader reader(folder.path());
   EXPECT_EQ(reader.names(), (std::vector<std::string>{"b.odd", "wide", "z"}));
   EXPECT_EQ(reader.metadata().at("note"), "é");
@@ -58,7 +59,10 @@ TEST(Safetensors, ShardsAndTheirIndex) {
   std::iota(values.begin(), values.end(), 0.0f);
   const std::span<float> all(values);
   write_safetensors(folder.path() / "model.safetensors",
-                    {{"a", host_view(all.subspan(0, 32))}, {"b", host_view(all.subspan(32, 16))}, {"c", host_view(all.subspan(48, 16))}}, {}, 128);
+                    {{"a", host_view(all.subspan(0, 32))},
+                     {"b", host_view(all.subspan(32, 16))},
+                     {"c", host_view(all.subspan(48, 16))}},
+                    {}, 128);
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "model-00001-of-00002.safetensors"));
   const SafetensorsReader reader(folder.path());
   EXPECT_EQ(reader.names(), (std::vector<std::string>{"a", "b", "c"}));
@@ -73,7 +77,8 @@ TEST(Safetensors, ShardsAndTheirIndex) {
     return error_of([&] { SafetensorsReader{folder.path()}; });
   };
   EXPECT_NE(with("model-00002-of-00002.safetensors", "../etc/passwd").find("is no file beside it"), std::string::npos);
-  EXPECT_NE(with("model-00002-of-00002.safetensors", "model-00009-of-00002.safetensors").find("model-00009-of-00002.safetensors: cannot open"),
+  EXPECT_NE(with("model-00002-of-00002.safetensors", "model-00009-of-00002.safetensors")
+                .find("model-00009-of-00002.safetensors: cannot open"),
             std::string::npos);
   EXPECT_NE(with("\"b\"", "\"q\"").find("tensor 'q' is missing"), std::string::npos);
 }
@@ -89,10 +94,14 @@ TEST(Safetensors, APackedFileReadsTheSame) {
 }
 
 TEST(Safetensors, ScalarsAndEmptyTensors) {
-  EXPECT_EQ(check_safetensors(
-                file_of(R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"e":{"dtype":"F32","shape":[0,7],"data_offsets":[4,4]}})", 4), "m")
-                .size(),
-            2u);
+  EXPECT_EQ(
+      check_safetensors(
+          file_of(
+              R"({"s":{"dtype":"F32","shape":[],"data_offsets":[0,4]},"e":{"dtype":"F32","shape":[0,7],"data_offsets":[4,4]}})",
+              4),
+          "m")
+          .size(),
+      2u);
   EXPECT_TRUE(check_safetensors(file_of("{}", 0), "m").empty());
 }
 
@@ -100,7 +109,9 @@ TEST(Safetensors, ATruncatedFileIsRefused) {
   const std::string whole = file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8);
   EXPECT_EQ(check_safetensors(whole, "m"), std::vector<std::string>{"w"});
   for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_NE(error_of([&] { check_safetensors(whole.substr(0, size), "m.safetensors"); }).find("m.safetensors: "), std::string::npos) << size;
+    EXPECT_NE(error_of([&] { check_safetensors(whole.substr(0, size), "m.safetensors"); }).find("m.safetensors: "),
+              std::string::npos)
+        << size;
   EXPECT_NE(error_of([&] {
               check_safetensors(whole.substr(0, whole.size() - 1), "m");
             }).find("tensor 'w': ends at byte 8 of 7 of data: the file is cut short"),
@@ -108,9 +119,12 @@ TEST(Safetensors, ATruncatedFileIsRefused) {
 }
 
 TEST(Safetensors, AHostileHeaderIsRefused) {
-  EXPECT_NE(error_of([] { check_safetensors(std::string(8, '\xff') + "{}", "m"); }).find("a header of 18446744073709551615 bytes in a file of 10"),
+  EXPECT_NE(error_of([] {
+              check_safetensors(std::string(8, '\xff') + "{}", "m");
+            }).find("a header of 18446744073709551615 bytes in a file of 10"),
             std::string::npos);
-  EXPECT_NE(error_of([] { check_safetensors(std::string("\0\0\0\0\0\0\0\x80{}", 10), "m"); }).find("a header of"), std::string::npos);
+  EXPECT_NE(error_of([] { check_safetensors(std::string("\0\0\0\0\0\0\0\x80{}", 10), "m"); }).find("a header of"),
+            std::string::npos);
   EXPECT_NE(check_error("[]", 0).find("expected an object"), std::string::npos);
   EXPECT_NE(check_error("{\"w\":", 0).find("m.safetensors: header:1:"), std::string::npos);
   EXPECT_NE(check_error(std::string(5000, '[') + std::string(5000, ']'), 0).find("nested"), std::string::npos);
@@ -120,40 +134,56 @@ TEST(Safetensors, HostileEntriesAreRefusedByName) {
   const auto entry = [](std::string_view dtype, std::string_view shape, std::string_view offsets) {
     return concat(R"({"w":{"dtype":")", dtype, R"(","shape":)", shape, R"(,"data_offsets":)", offsets, "}}");
   };
-  EXPECT_NE(check_error(entry("F8_E5M2", "[4]", "[0,4]"), 4).find("tensor 'w': dtype F8_E5M2 is not supported; supported: F32, BF16"),
+  EXPECT_NE(check_error(entry("F8_E5M2", "[4]", "[0,4]"), 4)
+                .find("tensor 'w': dtype F8_E5M2 is not supported; supported: F32, BF16"),
             std::string::npos);
-  EXPECT_NE(check_error(entry("F32", "[4294967296,4294967296]", "[0,4]"), 4).find("tensor 'w': the shape overflows"), std::string::npos);
-  EXPECT_NE(check_error(entry("F32", "[4611686018427387904]", "[0,0]"), 0).find("the shape overflows"), std::string::npos);
+  EXPECT_NE(check_error(entry("F32", "[4294967296,4294967296]", "[0,4]"), 4).find("tensor 'w': the shape overflows"),
+            std::string::npos);
+  EXPECT_NE(check_error(entry("F32", "[4611686018427387904]", "[0,0]"), 0).find("the shape overflows"),
+            std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[-1]", "[0,4]"), 4).find("negative"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1.5]", "[0,4]"), 4).find("expected an integer"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1,1,1,1,1]", "[0,4]"), 4).find("5 dims, at most 4"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1]", "[4,0]"), 4).find("run backwards"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1]", "[-4,0]"), 4).find("run backwards"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1]", "[0,9223372036854775807]"), 4).find("cut short"), std::string::npos);
-  EXPECT_NE(check_error(entry("F32", "[1]", "[0,18446744073709551615]"), 4).find("expected an integer"), std::string::npos);
+  EXPECT_NE(check_error(entry("F32", "[1]", "[0,18446744073709551615]"), 4).find("expected an integer"),
+            std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[2]", "[0,4]"), 4).find("4 bytes of data, its shape needs 8"), std::string::npos);
   EXPECT_NE(check_error(entry("F32", "[1]", "[0]"), 4).find("1 members, expected 2"), std::string::npos);
-  EXPECT_NE(check_error(entry("F32", "[1]", "[0,4]"), 9).find("the last 5 bytes belong to no tensor"), std::string::npos);
-  EXPECT_NE(check_error(R"({"w":{"dtype":"F32","shape":[1]}})", 4).find("tensor 'w': member 'data_offsets' is missing"), std::string::npos);
+  EXPECT_NE(check_error(entry("F32", "[1]", "[0,4]"), 9).find("the last 5 bytes belong to no tensor"),
+            std::string::npos);
+  EXPECT_NE(check_error(R"({"w":{"dtype":"F32","shape":[1]}})", 4).find("tensor 'w': member 'data_offsets' is missing"),
+            std::string::npos);
   EXPECT_NE(check_error(R"({"w":7})", 0).find("tensor 'w': expected an object"), std::string::npos);
 }
 
 TEST(Safetensors, OverlapsHolesAndDuplicatesAreRefused) {
   const std::string a = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
-  EXPECT_NE(check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6).find("tensor 'b' overlaps"), std::string::npos);
-  EXPECT_NE(check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4).find("tensor 'b' overlaps"), std::string::npos);
-  EXPECT_NE(check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})", 10).find("2 bytes before tensor 'b' belong to none"),
+  EXPECT_NE(
+      check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}})", 6).find("tensor 'b' overlaps"),
+      std::string::npos);
+  EXPECT_NE(
+      check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", 4).find("tensor 'b' overlaps"),
+      std::string::npos);
+  EXPECT_NE(check_error("{" + a + R"(,"b":{"dtype":"U8","shape":[4],"data_offsets":[6,10]}})", 10)
+                .find("2 bytes before tensor 'b' belong to none"),
             std::string::npos);
   EXPECT_NE(check_error("{" + a + "," + a + "}", 4).find("tensor 'a' appears twice"), std::string::npos);
 }
 
 TEST(Safetensors, AFolderThatIsNoModelIsNamed) {
   const test::TemporaryFolder folder;
-  EXPECT_NE(error_of([&] { SafetensorsReader{folder.path()}; }).find("no model.safetensors in the folder"), std::string::npos);
-  EXPECT_NE(error_of([&] { SafetensorsReader{folder.path() / "none.safetensors"}; }).find("none.safetensors: cannot open: No such file"),
+  EXPECT_NE(error_of([&] { SafetensorsReader{folder.path()}; }).find("no model.safetensors in the folder"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              SafetensorsReader{folder.path() / "none.safetensors"};
+            }).find("none.safetensors: cannot open: No such file"),
             std::string::npos);
   std::ofstream(folder.path() / "empty.safetensors").flush();
-  EXPECT_NE(error_of([&] { SafetensorsReader{folder.path() / "empty.safetensors"}; }).find("0 bytes are no safetensors file"), std::string::npos);
+  EXPECT_NE(
+      error_of([&] { SafetensorsReader{folder.path() / "empty.safetensors"}; }).find("0 bytes are no safetensors file"),
+      std::string::npos);
 }
 
 TEST(Safetensors, ReadsWhatHuggingFaceWrote) {

@@ -14,7 +14,8 @@ size_t count(const std::string& text, const std::string& word) {
 }
 
 TEST(Svg, ALineJoinsThePointsThatAreFinite) {
-  const std::string chart = svg_chart("loss", "step", {{"loss", {{0, 3}, {1, NAN}, {2, 1}, {3, INFINITY}, {4, 2}}, {}}});
+  const std::string chart =
+      svg_chart("loss", "step", {{"loss", {{0, 3}, {1, NAN}, {2, 1}, {3, INFINITY}, {4, 2}}, {}}});
   EXPECT_TRUE(chart.starts_with("<svg") && chart.ends_with("</svg>\n"));
   const size_t begin = chart.find("points=\"") + 8;
   EXPECT_EQ(count(chart.substr(begin, chart.find('"', begin) - begin), ","), 3u);
@@ -44,12 +45,15 @@ TEST(Svg, ACurveWithoutPointsKeepsItsColour) {
   const Curve none{"absent", {}, {}}, one{"one", {{0, 1}, {1, 2}}, {}};
   const std::string second = svg_chart("t", "x", {none, one}), first = svg_chart("t", "x", {one, none});
   EXPECT_EQ(count(second, "absent") + count(first, "absent"), 0u);
-  const auto colour = [](const std::string& chart) { return chart.substr(chart.find("stroke=\"#", chart.find("<polyline")) + 8, 7); };
+  const auto colour = [](const std::string& chart) {
+    return chart.substr(chart.find("stroke=\"#", chart.find("<polyline")) + 8, 7);
+  };
   EXPECT_NE(colour(first), colour(second));
 }
 
 TEST(Svg, ChartsLieBelowOneAnotherAndABandWidensTheAxis) {
-  const Chart plain{"plain", "step", {{"x", {{0, 1}, {1, 2}}, {}}}}, banded{"banded", "step", {{"x", {{0, 1}, {1, 2}}, {{0.5, 1.5}, {1, 8}}}}};
+  const Chart plain{"plain", "step", {{"x", {{0, 1}, {1, 2}}, {}}}},
+      banded{"banded", "step", {{"x", {{0, 1}, {1, 2}}, {{0.5, 1.5}, {1, 8}}}}};
   const std::string alone = svg_charts({plain}), both = svg_charts({plain, banded});
   EXPECT_EQ(count(alone, "<polygon"), 0u);
   EXPECT_EQ(count(both, "<polygon"), 1u);

@@ -31,10 +31,11 @@ TEST(Base64Test, TheRfcsExamples) {
 
 TEST(Base64Test, WhatIsNoBase64IsAnErrorThatNamesIt) {
   for (const std::string& text :
-       {std::string("Z"),        std::string("Zg"),       std::string("Zg="),     std::string("Zm9vY"),    std::string("Zm9v\n"),
-        std::string(" Zm9v"),    std::string("Zm9v    "), std::string("    "),    std::string("    Zm9v"), std::string("Zm 9"),
-        std::string("Zm9-"),     std::string("Zm9_"),     std::string("----"),    std::string("Zm9\xc3"),  std::string("Zm\0v", 4),
-        std::string("===="),     std::string("Z==="),     std::string("=m9v"),    std::string("Z=9v"),     std::string("Zm=v"),
+       {std::string("Z"),        std::string("Zg"),       std::string("Zg="),      std::string("Zm9vY"),
+        std::string("Zm9v\n"),   std::string(" Zm9v"),    std::string("Zm9v    "), std::string("    "),
+        std::string("    Zm9v"), std::string("Zm 9"),     std::string("Zm9-"),     std::string("Zm9_"),
+        std::string("----"),     std::string("Zm9\xc3"),  std::string("Zm\0v", 4), std::string("===="),
+        std::string("Z==="),     std::string("=m9v"),     std::string("Z=9v"),     std::string("Zm=v"),
         std::string("Zg==Zg=="), std::string("Zm8=Zm9v"), std::string("Zm9v====")}) {
     try {
       const std::string out = from_base64(text, "the digest");

@@ -17,8 +17,8 @@ TEST(BearerKeys, AdmitsWhoBearsOneOfTheKeys) {
   const BearerKeys keys = BearerKeys::load(file);
   EXPECT_TRUE(keys.admit("Bearer first-key"));
   EXPECT_TRUE(keys.admit("bearer second"));
-  for (const char* wrong :
-       {"", "Bearer", "Bearer ", "Bearer first", "Bearer first-key2", "Bearer # ours", "Basic second", "second", "Bearer  second"})
+  for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer first", "Bearer first-key2", "Bearer # ours",
+                            "Basic second", "second", "Bearer  second"})
     EXPECT_FALSE(keys.admit(wrong)) << wrong;
 }
 

@@ -5,7 +5,9 @@
 namespace hone {
 namespace {
 
-std::span<const unsigned char> bytes_of(std::string_view text) { return {reinterpret_cast<const unsigned char*>(text.data()), text.size()}; }
+std::span<const unsigned char> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const unsigned char*>(text.data()), text.size()};
+}
 
 TEST(DigestTest, Base64OfTheRfcsExamples) {
   EXPECT_EQ(base64({}), "");

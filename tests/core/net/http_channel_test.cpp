@@ -29,21 +29,24 @@ struct EchoApp : HttpApp {
     if (exchange->head().path == "/half")
       exchange->begin({.body = "half"});
     else
-      exchange->reply({.body = exchange->body(), .headers = {{"X-Version", "7"}, {"X-Who", std::string(exchange->head().header("x-who"))}}});
+      exchange->reply({.body = exchange->body(),
+                       .headers = {{"X-Version", "7"}, {"X-Who", std::string(exchange->head().header("x-who"))}}});
   }
   HttpReply error(int status, const std::string& message) override { return {.status = status, .body = message}; }
   std::atomic<int> handled{0};
 };
 
 struct Echo {
-  explicit Echo(HttpServerConfig config = {}) : server((config.port = 0, config), app), proxy((server.start(), server.port())) {}
+  explicit Echo(HttpServerConfig config = {})
+      : server((config.port = 0, config), app), proxy((server.start(), server.port())) {}
   std::string url() const { return concat("http://127.0.0.1:", proxy.port()); }
   EchoApp app;
   HttpServer server;
   TcpProxy proxy;
 };
 
-std::string error_of(HttpChannel& channel, const std::string& target = "/echo", const HttpRequest& request = {.body = "x", .timeout = 5}) {
+std::string error_of(HttpChannel& channel, const std::string& target = "/echo",
+                     const HttpRequest& request = {.body = "x", .timeout = 5}) {
   try {
     channel.post(target, request);
   } catch (const Error& error) {
@@ -80,7 +83,8 @@ TEST(HttpChannel, MegabytesGoBothWays) {
   HttpChannel channel(parse_url(echo.url()));
   std::string body(4 << 20, '\0');
   for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<char>(i * 2654435761u >> 24);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(channel.post("/echo", {.body = body, .content_type = "application/octet-stream"}).body == body);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(channel.post("/echo", {.body = body, .content_type = "application/octet-stream"}).body == body);
   EXPECT_EQ(channel.post("/echo", {}).body, "");
   EXPECT_EQ(echo.proxy.connections(), 1);
   EXPECT_NE(error_of(channel, "/echo", {.body = body, .max_body = body.size() - 1}), "");
@@ -142,9 +146,11 @@ TEST(HttpChannel, ASilentServerIsWaitedForAsLongAsWasSaidAndNotAskedAgain) {
   EXPECT_EQ(error_of(channel), "");
   echo.proxy.set(TcpProxy::Mode::stall);
   for (int i = 0; i < 2; ++i)  // on a kept connection, and on a new one
-    EXPECT_LT(
-        seconds_of([&] { EXPECT_EQ(error_of(channel, "/echo", {.body = "x", .timeout = 0.2}), echo.url() + "/echo: no answer within 0.2 seconds"); }),
-        5);
+    EXPECT_LT(seconds_of([&] {
+                EXPECT_EQ(error_of(channel, "/echo", {.body = "x", .timeout = 0.2}),
+                          echo.url() + "/echo: no answer within 0.2 seconds");
+              }),
+              5);
   EXPECT_LE(echo.proxy.connections(), 2);
   echo.proxy.set(TcpProxy::Mode::pass);
   EXPECT_EQ(error_of(channel), "");
@@ -177,7 +183,10 @@ TEST(HttpChannel, AnotherThreadEndsAnExchangeAtOnce) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       channel.abort();
     });
-    EXPECT_LT(seconds_of([&] { EXPECT_NE(error_of(channel, "/echo", {.body = "x", .timeout = 60}).find("aborted"), std::string::npos); }), 20);
+    EXPECT_LT(seconds_of([&] {
+                EXPECT_NE(error_of(channel, "/echo", {.body = "x", .timeout = 60}).find("aborted"), std::string::npos);
+              }),
+              20);
     other.join();
     echo.proxy.set(TcpProxy::Mode::pass);
     EXPECT_NE(error_of(channel).find("aborted"), std::string::npos);  // and every later one
@@ -201,8 +210,9 @@ TEST(HttpChannel, AnAbortAtAnyMomentEndsAllPosts) {
 
 TEST(HttpChannel, WhatIsNoAnswerIsAnErrorEachTime) {
   for (const char* wrong :
-       {"", "garbage\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 200 OK\r\nX",
-        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+       {"", "garbage\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     test::HttpServer server([&](const ReceivedRequest&) { return wrong; });
     HttpChannel channel(parse_url(server.url()));
     for (int i = 1; i <= 2; ++i) {
@@ -214,14 +224,16 @@ TEST(HttpChannel, WhatIsNoAnswerIsAnErrorEachTime) {
 
 TEST(HttpChannel, BytesAfterAnAnswerAreNoAnswerToTheNext) {
   int count = 0;
-  test::HttpServer server([&](const ReceivedRequest&) { return http_response(std::to_string(++count)) + http_response("old"); });
+  test::HttpServer server(
+      [&](const ReceivedRequest&) { return http_response(std::to_string(++count)) + http_response("old"); });
   HttpChannel channel(parse_url(server.url()));
   for (const char* expected : {"1", "2", "3"}) EXPECT_EQ(channel.post("/", {.body = "x"}).body, expected);
 }
 
 // The other server closes after each answer: each further post finds that out, and connects again.
 TEST(HttpChannel, TlsIsMadeAgainAndNoticesEveryBit) {
-  test::HttpServer server([](const ReceivedRequest& request) { return http_response(request.body + "!"); }, "localhost");
+  test::HttpServer server([](const ReceivedRequest& request) { return http_response(request.body + "!"); },
+                          "localhost");
   TcpProxy proxy(std::stoi(parse_url(server.url()).port));
   const Url url = parse_url(concat("https://localhost:", proxy.port()));
   ::unsetenv("SSL_CERT_FILE");

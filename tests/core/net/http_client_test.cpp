@@ -45,8 +45,9 @@ TEST(ParseUrl, TakesApartHostPortAndTarget) {
   expect("http://a:5000?d", false, "a", "5000", "/?d");
   expect("http://[::1]:8080/x", false, "::1", "8080", "/x");
   expect("http://[::1]/", false, "::1", "80", "/");
-  for (const char* wrong : {"", "a", "ftp://a", "http://", "http:///x", "http://a:/", "http://a:70000", "http://a:b", "http://u:p@a/", "http://a b",
-                            "http://a/\r\nX: y", "http://[::1", "http://a:99999999999999999999"})
+  for (const char* wrong :
+       {"", "a", "ftp://a", "http://", "http:///x", "http://a:/", "http://a:70000", "http://a:b", "http://u:p@a/",
+        "http://a b", "http://a/\r\nX: y", "http://[::1", "http://a:99999999999999999999"})
     EXPECT_NE(url_error(wrong), "") << wrong;
 }
 
@@ -70,7 +71,9 @@ TEST(HttpPost, SendsTheBodyAndReturnsTheAnswer) {
 TEST(HttpPost, AnswersWithoutALengthAndInChunksAreRead) {
   HttpServer open([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\n\r\nabc"; });
   EXPECT_EQ(post(open.url(), {}).body, "abc");
-  HttpServer chunked([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"; });
+  HttpServer chunked([](const ReceivedRequest&) {
+    return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+  });
   EXPECT_EQ(post(chunked.url(), {}).body, "abcde");
 }
 
@@ -88,7 +91,8 @@ TEST(HttpPost, ASlowServerIsWaitedForAsLongAsWasSaid) {
     return http_response("late");
   });
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_NE(error_of(server.url(), {.body = "x", .timeout = 0.2}).find("no answer within 0.2 seconds"), std::string::npos);
+  EXPECT_NE(error_of(server.url(), {.body = "x", .timeout = 0.2}).find("no answer within 0.2 seconds"),
+            std::string::npos);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(650));
 }
 
@@ -109,7 +113,8 @@ TEST(HttpPost, AHugeAnswerIsRefused) {
   EXPECT_NE(error_of(honest.url(), {.max_body = 199999}), "");
   HttpServer endless([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\n\r\n" + std::string(3000000, 'x'); });
   EXPECT_NE(error_of(endless.url(), {.max_body = 100000}), "");
-  HttpServer headers([](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nX: " + std::string(3000000, 'x') + "\r\n\r\n"; });
+  HttpServer headers(
+      [](const ReceivedRequest&) { return "HTTP/1.1 200 OK\r\nX: " + std::string(3000000, 'x') + "\r\n\r\n"; });
   EXPECT_NE(error_of(headers.url()), "");
 }
 
@@ -126,7 +131,8 @@ TEST(HttpPost, ACertificateMustBeVouchedForAndBeTheHosts) {
   const auto hello = [](const ReceivedRequest&) { return http_response("secret"); };
   HttpServer server(hello, "localhost"), other(hello, "elsewhere.example");
   ::unsetenv("SSL_CERT_FILE");
-  EXPECT_NE(error_of(server.url("localhost")).find("certificate verify failed"), std::string::npos) << error_of(server.url("localhost"));
+  EXPECT_NE(error_of(server.url("localhost")).find("certificate verify failed"), std::string::npos)
+      << error_of(server.url("localhost"));
   ::setenv("SSL_CERT_FILE", server.certificate_file().c_str(), 1);
   EXPECT_EQ(post(server.url("localhost"), {.body = "x"}).body, "secret");
   EXPECT_NE(error_of(server.url("127.0.0.1")), "");  // the certificate names localhost alone
@@ -134,7 +140,8 @@ TEST(HttpPost, ACertificateMustBeVouchedForAndBeTheHosts) {
   EXPECT_NE(error_of(other.url("localhost")), "");
   ::unsetenv("SSL_CERT_FILE");
   HttpServer plain(hello);
-  EXPECT_NE(error_of("https" + plain.url("localhost").substr(4), {.body = "x", .timeout = 0.3}), "");  // no TLS there at all
+  EXPECT_NE(error_of("https" + plain.url("localhost").substr(4), {.body = "x", .timeout = 0.3}),
+            "");  // no TLS there at all
 }
 
 TEST(HttpPost, FromManyThreadsAtOnce) {

@@ -54,7 +54,8 @@ struct TestApp : HttpApp {
       exchange->write("c");
       exchange->end();
     } else {
-      exchange->reply({.body = exchange->head().method + " " + std::string(exchange->head().header("x-who")) + exchange->body()});
+      exchange->reply(
+          {.body = exchange->head().method + " " + std::string(exchange->head().header("x-who")) + exchange->body()});
     }
   }
   HttpReply error(int status, const std::string& message) override { return {.status = status, .body = message}; }
@@ -182,7 +183,8 @@ TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
   EXPECT_EQ(stated.status, 413);
   EXPECT_EQ(stated.body, "the body is longer than 1000 bytes");
   EXPECT_EQ(stated.headers.at("connection"), "close");
-  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(3000000, 'x')).status, 413);  // read on for a moment, so that the answer arrives
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(3000000, 'x')).status,
+            413);  // read on for a moment, so that the answer arrives
   HttpClient chunked(server->port());
   chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 3; ++i) chunked.send("190\r\n" + std::string(400, 'x') + "\r\n");
@@ -193,7 +195,8 @@ TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
 
 TEST_F(HttpServerTest, WhatIsNoRequestIsTurnedDown) {
   start({});
-  for (const char* wrong : {"garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
+  for (const char* wrong : {"garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",
+                            "POST / HTTP/1.1\r\nContent-Length: -5\r\n\r\n", "\x16\x03\x01\x02\r\n\r\n",
                             "GET /\r\nHost x\r\n\r\n", "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
     HttpClient client(server->port());
     client.send(wrong);

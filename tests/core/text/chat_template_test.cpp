@@ -28,7 +28,8 @@ Texts trained_of(const std::vector<ChatPiece>& pieces) {
 }
 
 Texts trained_of(const Tokenizer& tokenizer, const std::string& messages, size_t first = 0) {
-  return trained_of(ChatFormat::make("template", tokenizer).render(parse_messages(parse_json(messages, "m"), "m"), false, first));
+  return trained_of(
+      ChatFormat::make("template", tokenizer).render(parse_messages(parse_json(messages, "m"), "m"), false, first));
 }
 
 // The tokens that end a generation.
@@ -38,7 +39,9 @@ Texts ends_of(const Tokenizer& tokenizer) {
   return out;
 }
 
-Texts ends_of_template(const std::string& chat_template) { return ends_of(ChatTokenizer{.chat_template = chat_template}.make()); }
+Texts ends_of_template(const std::string& chat_template) {
+  return ends_of(ChatTokenizer{.chat_template = chat_template}.make());
+}
 
 std::string without_marks(std::string chat_template) {
   for (const std::string mark : {"{% generation %}", "{% endgeneration %}"})
@@ -46,7 +49,8 @@ std::string without_marks(std::string chat_template) {
   return chat_template;
 }
 
-const char* const kTwoTurns = R"([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2?"},
+const char* const kTwoTurns =
+    R"([{"role": "user", "content": "1+1?"}, {"role": "assistant", "content": "2"}, {"role": "user", "content": "2+2?"},
                                   {"role": "assistant", "content": "4"}])";
 const char* const kQuestion = "{% for m in messages %}{% if m.role == 'user' %}<|im_start|>{{ m.content }}{% else %}";
 
@@ -59,11 +63,17 @@ TEST(ChatTemplate, RepliesAreWhatTransformersMarksWithAndWithoutMarks) {
   int count = 0;
   for (const Json& one : golden.at("cases").as_array()) {
     const std::string marked = golden.at("templates").at(one.at("template").as_string()).as_string();
-    const std::vector<Message> messages = parse_messages(golden.at("conversations").at(one.at("conversation").as_string()), "golden");
+    const std::vector<Message> messages =
+        parse_messages(golden.at("conversations").at(one.at("conversation").as_string()), "golden");
     for (const std::string& source : {marked, without_marks(marked)}) {
-      SCOPED_TRACE(one.at("template").as_string() + ", " + one.at("conversation").as_string() + (source == marked ? "" : ", no marks"));
-      const Tokenizer tokenizer =
-          ChatTokenizer{.chat_template = source, .bos = "<s>", .eos = "</s>", .special = {"<s>", "</s>", "<|im_start|>", "<|im_end|>"}}.make();
+      SCOPED_TRACE(one.at("template").as_string() + ", " + one.at("conversation").as_string() +
+                   (source == marked ? "" : ", no marks"));
+      const Tokenizer tokenizer = ChatTokenizer{
+          .chat_template = source,
+          .bos = "<s>",
+          .eos = "</s>",
+          .special = {"<s>", "</s>", "<|im_start|>",
+                      "<|im_end|>"}}.make();
       const ChatFormat format = ChatFormat::make("template", tokenizer);
       ++count;
       if (const Json* error = one.find("error")) {
@@ -85,7 +95,8 @@ TEST(ChatTemplate, TheMaskOfAConversationIsOneOnItsRepliesAndTheirEnds) {
   const Tokenizer tokenizer = ChatTokenizer{.chat_template = source}.make();
   const std::vector<Message> messages = parse_messages(parse_json(kTwoTurns, "m"), "m");
   const ChatTokens tokens = ChatFormat::make("template", tokenizer).encode(tokenizer, messages, false);
-  EXPECT_EQ(tokenizer.decode(tokens.ids), "<|im_start|>1+1?<|im_start|>2<|im_end|><|im_start|>2+2?<|im_start|>4<|im_end|>");
+  EXPECT_EQ(tokenizer.decode(tokens.ids),
+            "<|im_start|>1+1?<|im_start|>2<|im_end|><|im_start|>2+2?<|im_start|>4<|im_end|>");
   std::string mask;
   for (const float m : tokens.mask) mask += m != 0 ? '1' : '0';
   // Without a generation prompt a model writes the header itself: it is part of the reply.
@@ -100,8 +111,10 @@ TEST(ChatTemplate, OnlyTurnsFromTheGivenMessageOnAreTrainedOn) {
   for (const char* chat_template :
        {"{% for m in messages %}{{ '<|im_start|>' + m.role + ':' + m.content + '<|im_end|>' }}{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}",
-        "{% for m in messages %}<|im_start|>{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}"
-        "{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"}) {
+        "{% for m in messages %}<|im_start|>{{ m.role }}:{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+        "}}<|im_end|>{% endgeneration %}"
+        "{% else %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}{% if add_generation_prompt "
+        "%}<|im_start|>assistant:{% endif %}"}) {
     const Tokenizer tokenizer = ChatTokenizer{.chat_template = chat_template}.make();
     EXPECT_EQ(trained_of(tokenizer, kTwoTurns), (Texts{"2<|im_end|>", "4<|im_end|>"}));
     EXPECT_EQ(trained_of(tokenizer, kTwoTurns, 2), (Texts{"4<|im_end|>"}));
@@ -113,16 +126,20 @@ TEST(ChatTemplate, TheEndOfTurnIsTheFirstSpecialTokenBehindAReply) {
   const std::string eos = "<|endoftext|>", end = "<|im_end|>", reply = std::string(kQuestion) + "{{ m.content }}";
   const std::string close = "{% endif %}{% endfor %}";
   EXPECT_EQ(ends_of_template(reply + end + close), (Texts{eos, end}));
-  EXPECT_EQ(ends_of_template(reply + "{{ ' \n' }}" + end + "{{ '\n' }}" + close), (Texts{eos, end}));  // on a line of its own
+  EXPECT_EQ(ends_of_template(reply + "{{ ' \n' }}" + end + "{{ '\n' }}" + close),
+            (Texts{eos, end}));  // on a line of its own
   EXPECT_EQ(ends_of_template(std::string(kQuestion) + "{{ m.content | trim }}" + end + close), (Texts{eos, end}));
-  EXPECT_EQ(ends_of_template(reply + end + close + "{{ eos_token }}"), (Texts{eos, end}));  // a conversation has another end
+  EXPECT_EQ(ends_of_template(reply + end + close + "{{ eos_token }}"),
+            (Texts{eos, end}));  // a conversation has another end
   EXPECT_EQ(ends_of_template(reply + "{{ eos_token }}" + close), Texts{eos});
   EXPECT_EQ(ends_of_template(reply + "###" + close), Texts{eos});  // no token
   EXPECT_EQ(ends_of_template(reply + close), Texts{eos});          // the next turn's header is no end
-  EXPECT_EQ(ends_of_template("{% if messages[0].role != 'system' %}{{ raise_exception('a system message!') }}{% endif %}{% for m in messages %}"
+  EXPECT_EQ(ends_of_template("{% if messages[0].role != 'system' %}{{ raise_exception('a system message!') }}{% endif "
+                             "%}{% for m in messages %}"
                              "{{ m.content }}<|im_end|>{% endfor %}"),
             (Texts{eos, end}));
-  for (const char* broken : {"{{ raise_exception('never') }}", "{% for %}", "no messages"}) EXPECT_EQ(ends_of_template(broken), Texts{eos}) << broken;
+  for (const char* broken : {"{{ raise_exception('never') }}", "{% for %}", "no messages"})
+    EXPECT_EQ(ends_of_template(broken), Texts{eos}) << broken;
 }
 
 TEST(ChatTemplate, AnEndOfTurnThatIsNoSpecialTokenIsNoTextOfAReply) {
@@ -143,7 +160,9 @@ TEST(ChatTemplate, TokensOfChatmlEndATurnWhereThereIsNoTemplate) {
 
 TEST(ChatTemplate, BothEndsAreSavedAndReadAgain) {
   const TemporaryFolder folder;
-  const Tokenizer tokenizer = ChatTokenizer{.chat_template = std::string(kQuestion) + "{{ m.content }}<|im_end|>{% endif %}{% endfor %}"}.make();
+  const Tokenizer tokenizer =
+      ChatTokenizer{.chat_template = std::string(kQuestion) + "{{ m.content }}<|im_end|>{% endif %}{% endfor %}"}
+          .make();
   const Json config = generation_config(tokenizer);
   EXPECT_EQ(config.dump(), R"({"eos_token_id": [256, 258]})");
   tokenizer.save(folder.path());
@@ -153,7 +172,8 @@ TEST(ChatTemplate, BothEndsAreSavedAndReadAgain) {
 }
 
 TEST(ChatTemplate, ATurnThatIsNotInTheTextIsAnErrorThatNamesIt) {
-  const std::string last_alone = "{% for m in messages %}<|im_start|>{% if loop.last %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
+  const std::string last_alone =
+      "{% for m in messages %}<|im_start|>{% if loop.last %}{{ m.content }}<|im_end|>{% endif %}{% endfor %}";
   const Tokenizer tokenizer = ChatTokenizer{.chat_template = last_alone}.make();
   const std::string error = error_of([&] { trained_of(tokenizer, kTwoTurns); });
   EXPECT_NE(error.find("message 1"), std::string::npos) << error;
@@ -188,12 +208,13 @@ TEST(ChatTemplate, PublishedTemplatesHaveTheirRepliesAndEnds) {
         .chat_template = read_file(folder / (std::string(one.name) + ".jinja")),
         .bos = "<s>",
         .eos = eos_ends ? one.end : "<|endoftext|>",
-        .special = {"<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|end|>", "<start_of_turn>", "<end_of_turn>",
-                    "<｜end▁of▁sentence｜>",
+        .special = {"<s>", "</s>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|eot_id|>", "<|end|>",
+                    "<start_of_turn>", "<end_of_turn>", "<｜end▁of▁sentence｜>",
                     "<｜User｜>"}}.make();
     EXPECT_EQ(ends_of(tokenizer), eos_ends ? Texts{one.end} : (Texts{"<|endoftext|>", one.end}));
     const std::string end = one.end;
-    Texts two = {"2" + end, one.last_prefix + ("4" + end)}, special = {"say </s> or <|im_end|>" + end, one.last_prefix + end};
+    Texts two = {"2" + end, one.last_prefix + ("4" + end)},
+          special = {"say </s> or <|im_end|>" + end, one.last_prefix + end};
     if (one.name == std::string("smollm3")) {  // its marks hold headers, too
       for (Texts* texts : {&two, &special})
         for (std::string& text : *texts) text = "<|im_start|>assistant\n" + text + "\n";
@@ -206,27 +227,35 @@ TEST(ChatTemplate, PublishedTemplatesHaveTheirRepliesAndEnds) {
   }
 }
 
-// Thinking is shown in the tool loop that the last question began, and nowhere else: earlier turns are written in another way than when they ended
-// the conversation.
+// Thinking is shown in the tool loop that the last question began, and nowhere else: earlier turns are written in
+// another way than when they ended the conversation.
 TEST(ChatTemplate, Qwen3sThinkingAndToolCallsAreFound) {
   HONE_SHARED_OR_SKIP(folder, "data/templates");
   const Tokenizer tokenizer = ChatTokenizer{.chat_template = read_file(folder / "qwen3.jinja")}.make();
   const std::string call = R"("tool_calls": [{"function": {"name": "f", "arguments": {"x": "<|im_end|>"}}}])";
-  const std::string loop = R"({"role": "user", "content": "w?"}, {"role": "assistant", "content": "<think>\nlook\n</think>\n\nSee.", )" + call +
-                           R"(}, {"role": "tool", "content": "5"}, {"role": "assistant", "content": "<think>\nyes\n</think>\n\nIt is 5."})";
-  const std::string called = "See.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"<|im_end|>\"}}\n</tool_call><|im_end|>";
-  EXPECT_EQ(trained_of(tokenizer, "[" + loop + "]"), (Texts{"<think>\nlook\n</think>\n\n" + called, "<think>\nyes\n</think>\n\nIt is 5.<|im_end|>"}));
-  EXPECT_EQ(trained_of(tokenizer, "[" + loop + R"(, {"role": "user", "content": "thanks"}, {"role": "assistant", "content": "bye"}])"),
-            (Texts{called, "It is 5.<|im_end|>", "<think>\n\n</think>\n\nbye<|im_end|>"}));
+  const std::string loop =
+      R"({"role": "user", "content": "w?"}, {"role": "assistant", "content": "<think>\nlook\n</think>\n\nSee.", )" +
+      call +
+      R"(}, {"role": "tool", "content": "5"}, {"role": "assistant", "content": "<think>\nyes\n</think>\n\nIt is 5."})";
+  const std::string called =
+      "See.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"<|im_end|>\"}}\n</tool_call><|im_end|>";
+  EXPECT_EQ(trained_of(tokenizer, "[" + loop + "]"),
+            (Texts{"<think>\nlook\n</think>\n\n" + called, "<think>\nyes\n</think>\n\nIt is 5.<|im_end|>"}));
+  EXPECT_EQ(
+      trained_of(tokenizer,
+                 "[" + loop + R"(, {"role": "user", "content": "thanks"}, {"role": "assistant", "content": "bye"}])"),
+      (Texts{called, "It is 5.<|im_end|>", "<think>\n\n</think>\n\nbye<|im_end|>"}));
 }
 
-// A reply goes on from its prompt: a SentencePiece vocabulary puts no space in front of it. The parts' ids are those of the whole text.
+// A reply goes on from its prompt: a SentencePiece vocabulary puts no space in front of it. The parts' ids are those of
+// the whole text.
 TEST(ChatTemplate, MistralsRepliesBeginWithoutASpace) {
   HONE_SHARED_OR_SKIP(data, "data");
   const TemporaryFolder folder;
   std::filesystem::copy(data / "tokenizers/mistral_v0.3/tokenizer.json.gz", folder.path());
-  const Json config =
-      JsonObject{{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"chat_template", read_file(data / "templates/mistral-nemo-instruct.jinja")}};
+  const Json config = JsonObject{{"bos_token", "<s>"},
+                                 {"eos_token", "</s>"},
+                                 {"chat_template", read_file(data / "templates/mistral-nemo-instruct.jinja")}};
   write_file_atomic(folder.path() / "tokenizer_config.json", config.dump());
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   const std::vector<Message> messages = parse_messages(parse_json(kTwoTurns, "m"), "m");

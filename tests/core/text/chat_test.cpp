@@ -29,14 +29,16 @@ Tokenizer tokenizer(const std::string& chat_template = "", bool chatml = true) {
     added.push_back(entry);
   }
   Json model(JsonObject{{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json(JsonArray{})}});
-  Json level(JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}});
+  Json level(
+      JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}});
   Json file(JsonObject{{"added_tokens", Json(added)}, {"model", model}, {"pre_tokenizer", level}, {"decoder", level}});
   Json config(JsonObject{{"eos_token", chatml ? "<|im_end|>" : "<|endoftext|>"}});
   if (!chat_template.empty()) config.set("chat_template", chat_template);
   return Tokenizer::from_json(file, "test", config);
 }
 
-const std::vector<Message> kTalk = {{"user", "1+1?", {}}, {"assistant", "2", {}}, {"user", "2+2?", {}}, {"assistant", "4", {}}};
+const std::vector<Message> kTalk = {
+    {"user", "1+1?", {}}, {"assistant", "2", {}}, {"user", "2+2?", {}}, {"assistant", "4", {}}};
 
 std::string trained_text(const std::vector<ChatPiece>& pieces) {
   std::string out;
@@ -79,7 +81,8 @@ TEST(Chat, PromptThenReplyHasTheIdsOfTheConversation) {
     ASSERT_GE(all.ids.size(), prompt.ids.size());
     EXPECT_TRUE(std::equal(prompt.ids.begin(), prompt.ids.end(), all.ids.begin()));
     EXPECT_EQ(std::count(all.mask.begin(), all.mask.end(), 1.0f), static_cast<std::ptrdiff_t>(reply.size()));
-    EXPECT_EQ(std::count(prompt.mask.begin(), prompt.mask.end(), 0.0f), static_cast<std::ptrdiff_t>(prompt.mask.size()));
+    EXPECT_EQ(std::count(prompt.mask.begin(), prompt.mask.end(), 0.0f),
+              static_cast<std::ptrdiff_t>(prompt.mask.size()));
   }
 }
 
@@ -92,7 +95,8 @@ TEST(Chat, TemplateWithoutGenerationBlocksGivesTheSamePiecesAsChatml) {
 
 TEST(Chat, GenerationBlocksAreTheMask) {
   const char* source =
-      "{% for m in messages %}{{ m.role + ': ' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %}"
+      "{% for m in messages %}{{ m.role + ': ' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% "
+      "endgeneration %}"
       "{% else %}{{ m.content }}{% endif %};{% endfor %}";
   const auto pieces = ChatFormat::make("template", tokenizer(source)).render(kTalk, false);
   EXPECT_EQ(trained_text(pieces), "[2!][4!]");
@@ -117,7 +121,8 @@ TEST(Chat, EosThatATemplateAddsAtTheEndDoesNotHideEarlierReplies) {
 TEST(Chat, AutoTakesTheTemplateThenChatmlThenPlain) {
   const std::vector<Message> hello = {{"user", "hi", {}}};
   EXPECT_EQ(whole_text(ChatFormat::make("auto", tokenizer("[{{ messages[0].content }}]")).render(hello, true)), "[hi]");
-  EXPECT_EQ(whole_text(ChatFormat::make("auto", tokenizer()).render(hello, true)), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(whole_text(ChatFormat::make("auto", tokenizer()).render(hello, true)),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(whole_text(ChatFormat::make("auto", tokenizer("", false)).render(hello, true)), "hi\n");
 }
 
@@ -137,7 +142,8 @@ TEST(Chat, WrongFormatsAreErrorsThatHelp) {
 
 TEST(Chat, MessagesAreReadAndCheckedFieldByField) {
   const auto parse = [](const char* text) { return parse_messages(parse_json(text, "t"), "a.jsonl:7"); };
-  const auto messages = parse(R"([{"role": "user", "content": "hi", "name": "Ann"}, {"role": "assistant", "content": null, "tool_calls": []}])");
+  const auto messages = parse(
+      R"([{"role": "user", "content": "hi", "name": "Ann"}, {"role": "assistant", "content": null, "tool_calls": []}])");
   ASSERT_EQ(messages.size(), 2u);
   EXPECT_EQ(messages[0].content, "hi");
   EXPECT_EQ(messages[0].extra.at("name").as_string(), "Ann");
@@ -145,8 +151,11 @@ TEST(Chat, MessagesAreReadAndCheckedFieldByField) {
   EXPECT_NE(error_of([&] { parse("{}"); }).find("a.jsonl:7: messages must be a list"), std::string::npos);
   EXPECT_NE(error_of([&] { parse("[]"); }).find("is empty"), std::string::npos);
   EXPECT_NE(error_of([&] { parse("[3]"); }).find("messages[0] must be an object"), std::string::npos);
-  EXPECT_NE(error_of([&] { parse(R"([{"role": "usr", "content": ""}])"); }).find("messages[0].role is 'usr'"), std::string::npos);
-  EXPECT_NE(error_of([&] { parse(R"([{"role": "user", "content": 3}])"); }).find("messages[0].content must be a string"), std::string::npos);
+  EXPECT_NE(error_of([&] { parse(R"([{"role": "usr", "content": ""}])"); }).find("messages[0].role is 'usr'"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { parse(R"([{"role": "user", "content": 3}])"); }).find("messages[0].content must be a string"),
+      std::string::npos);
 }
 
 }  // namespace hone

@@ -26,7 +26,8 @@ struct ChatTokenizer {
                                     {"rstrip", false},
                                     {"normalized", false},
                                     {"special", names == &special}});
-    const Json level = JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    const Json level =
+        JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
     return JsonObject{{"added_tokens", tokens},
                       {"pre_tokenizer", level},
                       {"decoder", level},

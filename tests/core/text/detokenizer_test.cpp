@@ -15,14 +15,16 @@ std::vector<std::string> pieces_of(ReplyText text, const std::string& bytes) {
 
 TEST(ReplyText, ShowsWholeCharactersAlone) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "aé€"), (std::vector<std::string>{"a", "", "é", "", "", "€"}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "aé€"),
+            (std::vector<std::string>{"a", "", "é", "", "", "€"}));
   // A stray byte is shown once it cannot be part of a character.
   EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "\xC3z"), (std::vector<std::string>{"", "\xC3z"}));
 }
 
 TEST(ReplyText, HoldsBackWhatMayBecomeAStopString) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"END", "\n\n"}, 0, false), "aENxE\nb"), (std::vector<std::string>{"a", "", "", "ENx", "", "E", "\nb"}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"END", "\n\n"}, 0, false), "aENxE\nb"),
+            (std::vector<std::string>{"a", "", "", "ENx", "", "E", "\nb"}));
   ReplyText text(&tokenizer, {"END"}, 0, false);
   std::string shown;
   for (const int32_t id : test::byte_ids("okEND")) shown += text.add(id);
@@ -32,8 +34,10 @@ TEST(ReplyText, HoldsBackWhatMayBecomeAStopString) {
 
 TEST(ReplyText, AStopStringThatIsWholeBeforeTheShortestReplyIsText) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 3, false), "abcda"), (std::vector<std::string>{"", "ab", "c", "d", ""}));
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 1, false), "abc"), (std::vector<std::string>{"", "", ""}));  // it ends after the first id
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 3, false), "abcda"),
+            (std::vector<std::string>{"", "ab", "c", "d", ""}));
+  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 1, false), "abc"),
+            (std::vector<std::string>{"", "", ""}));  // it ends after the first id
 }
 
 // A model may have more ids than its tokenizer: Qwen's do.
@@ -55,7 +59,8 @@ TEST(ReplyText, TheRestIsWhatWasNotShown) {
 Tokenizer spaced_tokenizer() {
   const Json strip = JsonObject{{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
   const Json replace = JsonObject{{"type", "Replace"}, {"pattern", JsonObject{{"String", "▁"}}}, {"content", " "}};
-  const Json decoder = JsonObject{{"type", "Sequence"}, {"decoders", JsonArray{replace, JsonObject{{"type", "Fuse"}}, strip}}};
+  const Json decoder =
+      JsonObject{{"type", "Sequence"}, {"decoders", JsonArray{replace, JsonObject{{"type", "Fuse"}}, strip}}};
   const Json model = JsonObject{{"type", "BPE"}, {"vocab", JsonObject{{"▁a", 0}, {"b", 1}}}, {"merges", JsonArray{}}};
   return Tokenizer::from_json(JsonObject{{"version", "1.0"},
                                          {"added_tokens", JsonArray{}},

@@ -15,7 +15,8 @@ GeneratorSpec make(const std::string& settings) {
 }
 
 TEST(Arithmetic, SplitsAreDisjointAndCompleteWhateverTheSeed) {
-  const GeneratorSpec one = make("digits = 1\nheldout = 30\nseed = 1"), two = make("digits = 1\nheldout = 30\nseed = 2");
+  const GeneratorSpec one = make("digits = 1\nheldout = 30\nseed = 1"),
+                      two = make("digits = 1\nheldout = 30\nseed = 2");
   std::set<std::string> test, train;
   for (int64_t i = 0; i < one.generator->size("test"); ++i) test.insert(one.generator->example("test", i).prompt);
   for (int64_t i = 0; i < two.generator->size("train"); ++i) train.insert(two.generator->example("train", i).prompt);
@@ -42,7 +43,8 @@ TEST(Arithmetic, HasteIsRightWhereNoInnerColumnCarries) {
     const size_t plus = e.prompt.find('+');
     const int a = std::stoi(e.prompt.substr(0, plus)), b = std::stoi(e.prompt.substr(plus + 1));
     const bool carries = a % 10 + b % 10 > 9 || a / 10 % 10 + b / 10 % 10 > 9;
-    EXPECT_EQ(std::stoi(e.completion.substr(e.completion.rfind('=') + 1)) == a + b, !carries) << e.prompt << e.completion;
+    EXPECT_EQ(std::stoi(e.completion.substr(e.completion.rfind('=') + 1)) == a + b, !carries)
+        << e.prompt << e.completion;
   }
 }
 

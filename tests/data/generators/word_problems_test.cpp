@@ -23,7 +23,8 @@ std::vector<Example> some(const GeneratorSpec& spec, const std::string& split, i
   return out;
 }
 
-// The equations "12 + 5 = 17" of a working, judged by reading them again; returns how many there are, and the last result.
+// The equations "12 + 5 = 17" of a working, judged by reading them again; returns how many there are, and the last
+// result.
 std::pair<int, long> check_equations(const std::string& working) {
   int count = 0;
   long last = 0;
@@ -32,7 +33,13 @@ std::pair<int, long> check_equations(const std::string& working) {
     const long a = std::stol(working.substr(left)), b = std::stol(working.substr(sign + 2));
     last = std::stol(working.substr(at + 3));
     const char op = working[sign];
-    EXPECT_EQ(op == '+' ? a + b : op == '-' ? a - b : op == '*' ? a * b : op == '/' && a % b == 0 ? a / b : -1, last) << working;
+    EXPECT_EQ(op == '+'                 ? a + b
+              : op == '-'               ? a - b
+              : op == '*'               ? a * b
+              : op == '/' && a % b == 0 ? a / b
+                                        : -1,
+              last)
+        << working;
     EXPECT_GE(last, 2) << working;
   }
   return {count, last};
@@ -80,7 +87,8 @@ TEST(WordProblems, SplitsAreDisjointAcrossSeedsAndDifficulties) {
   std::set<std::string> test, train;
   for (const Example& e : some(make("max_steps = 1\nmax_number = 10"), "test", 1000)) test.insert(e.prompt);
   for (const Example& e : some(make("max_steps = 1\nmax_number = 10"), "train", 20000)) train.insert(e.prompt);
-  for (const Example& e : some(make("max_steps = 3\nmax_number = 12\nseed = 5"), "train", 20000)) train.insert(e.prompt);
+  for (const Example& e : some(make("max_steps = 3\nmax_number = 12\nseed = 5"), "train", 20000))
+    train.insert(e.prompt);
   EXPECT_GT(test.size(), 900u);
   for (const std::string& prompt : test) EXPECT_FALSE(train.contains(prompt)) << prompt;
 }
@@ -124,12 +132,14 @@ TEST(WordProblems, EveryStoryIsTold) {
   EXPECT_GE(word_stories().size(), 48u);
   const std::vector<Example> examples = some(make(""), "train", 3000);
   for (const WordStory& story : word_stories())
-    EXPECT_TRUE(std::any_of(examples.begin(), examples.end(), [&](const Example& e) { return tells(e.prompt, story.problem); })) << story.problem;
+    EXPECT_TRUE(std::any_of(examples.begin(), examples.end(), [&](const Example& e) {
+      return tells(e.prompt, story.problem);
+    })) << story.problem;
 }
 
 TEST(WordProblems, RefusesWhatCannotBe) {
-  for (const char* wrong :
-       {"worked = 1.5", "min_steps = 3\nmax_steps = 2", "max_steps = 4", "max_number = 5", "max_factor = 2", "problems = 0", "heldout = 0"})
+  for (const char* wrong : {"worked = 1.5", "min_steps = 3\nmax_steps = 2", "max_steps = 4", "max_number = 5",
+                            "max_factor = 2", "problems = 0", "heldout = 0"})
     EXPECT_THROW(make(wrong), Error) << wrong;
 }
 

@@ -22,8 +22,9 @@ struct Case {
   int64_t sequences() const { return static_cast<int64_t>(lengths.size()); }
   int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
   AttentionShape shape() const {
-    return {
-        .scale = 1 / std::sqrt(static_cast<float>(dim)), .window = window, .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
+    return {.scale = 1 / std::sqrt(static_cast<float>(dim)),
+            .window = window,
+            .max_length = lengths.empty() ? 0 : *std::ranges::max_element(lengths)};
   }
   Ids offsets() const {
     Ids out({sequences() + 1});
@@ -69,8 +70,10 @@ std::vector<double> textbook(const Case& c, const Call& call) {
         double total = 0;
         for (int64_t j = call.offsets[s]; j <= t; ++j) {
           double score = 0;
-          for (int64_t i = 0; i < c.dim; ++i) score += double{call.q[(t * c.heads + h) * c.dim + i]} * call.k[(j * c.kv_heads + kv) * c.dim + i];
-          weights.push_back(c.window > 0 && t - j >= c.window ? 0 : std::exp(score / std::sqrt(static_cast<double>(c.dim))));
+          for (int64_t i = 0; i < c.dim; ++i)
+            score += double{call.q[(t * c.heads + h) * c.dim + i]} * call.k[(j * c.kv_heads + kv) * c.dim + i];
+          weights.push_back(
+              c.window > 0 && t - j >= c.window ? 0 : std::exp(score / std::sqrt(static_cast<double>(c.dim))));
           total += weights.back();
         }
         for (int64_t j = call.offsets[s]; j <= t; ++j)
@@ -84,20 +87,26 @@ std::vector<double> textbook(const Case& c, const Call& call) {
 // Keys and values of a call in a cache whose blocks are dealt out backwards, NaN where no key is.
 struct Cache {
   Cache(const Case& c, const Call& call, int64_t block_size) : max_blocks(1), size(block_size) {
-    for (const int32_t length : c.lengths) max_blocks = std::max<int64_t>(max_blocks, (length + block_size - 1) / block_size);
+    for (const int32_t length : c.lengths)
+      max_blocks = std::max<int64_t>(max_blocks, (length + block_size - 1) / block_size);
     const int64_t blocks = max_blocks * c.sequences();
     k = poisoned({blocks * block_size, c.kv_heads, c.dim}), v = k;
     table = Ids({c.sequences(), max_blocks});
     for (int64_t s = 0; s < c.sequences(); ++s)
-      for (int64_t b = 0; b < max_blocks; ++b) table[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
+      for (int64_t b = 0; b < max_blocks; ++b)
+        table[s * max_blocks + b] = static_cast<int32_t>(blocks - 1 - (b * c.sequences() + s));
     for (int64_t s = 0; s < c.sequences(); ++s)
       for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j) {
-        const int64_t slot = int64_t{table[s * max_blocks + j / block_size]} * block_size + j % block_size, row = c.kv_heads * c.dim;
+        const int64_t slot = int64_t{table[s * max_blocks + j / block_size]} * block_size + j % block_size,
+                      row = c.kv_heads * c.dim;
         for (int64_t i = 0; i < row; ++i)
-          k[slot * row + i] = call.k[(call.offsets[s] + j) * row + i], v[slot * row + i] = call.v[(call.offsets[s] + j) * row + i];
+          k[slot * row + i] = call.k[(call.offsets[s] + j) * row + i],
+                         v[slot * row + i] = call.v[(call.offsets[s] + j) * row + i];
       }
   }
-  PagedKv view(const Ids& lengths) const { return {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = size}; }
+  PagedKv view(const Ids& lengths) const {
+    return {.k = k, .v = v, .block_table = table, .lengths = lengths, .block_size = size};
+  }
   int64_t max_blocks, size;
   Floats k{{1}}, v{{1}};
   Ids table{{1, 1}};
@@ -117,7 +126,8 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
 [[maybe_unused]] const bool added = op_cases().add("attention_forward", [] {
   for (const Case& c : cases) {
     Call call(c);
-    expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {1e-5, 2e-6}, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+    expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {1e-5, 2e-6}, call.out, call.lse, call.q, call.k,
+                        call.v, call.offsets, c.shape());
   }
 }) && op_cases().add("attention_backward", [] {
   for (const Case& c : cases) {
@@ -125,8 +135,8 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
     attention_forward(cpu(), call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
     Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}, 8),
            dv = poisoned({c.tokens(), c.kv_heads, c.dim}, 40);
-    expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v,
-                        call.offsets, c.shape());
+    expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 2e-5}, dq, dk, dv, call.dout, call.out, call.lse,
+                        call.q, call.k, call.v, call.offsets, c.shape());
   }
 }) && op_cases().add("attention_paged", [] {
   for (const Case& c : cases) {
@@ -134,17 +144,19 @@ TEST(Attention, SpecificationIsTheTextbookFormula) {
     const Cache cache(c, call, 16);
     Ids lengths({c.sequences()});
     for (int64_t s = 0; s < c.sequences(); ++s) lengths[s] = c.lengths[static_cast<size_t>(s)];
-    expect_bodies_agree(attention_paged, {&call.out}, {1e-5, 2e-6}, call.out, call.q, cache.view(lengths), call.offsets, c.shape());
+    expect_bodies_agree(attention_paged, {&call.out}, {1e-5, 2e-6}, call.out, call.q, cache.view(lengths), call.offsets,
+                        c.shape());
   }
 });
 
 TEST(Attention, BodiesAgreeOnALongSequence) {
   const Case c{{2048}, 1, 1, 8};
   Call call(c);
-  expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {2e-5, 4e-6}, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
+  expect_bodies_agree(attention_forward, {&call.out, &call.lse}, {2e-5, 4e-6}, call.out, call.lse, call.q, call.k,
+                      call.v, call.offsets, c.shape());
   Floats dq = poisoned({c.tokens(), c.heads, c.dim}), dk = poisoned({c.tokens(), c.kv_heads, c.dim}), dv = dk;
-  expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 1e-4}, dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v,
-                      call.offsets, c.shape());
+  expect_bodies_agree(attention_backward, {&dq, &dk, &dv}, {1e-4, 1e-4}, dq, dk, dv, call.dout, call.out, call.lse,
+                      call.q, call.k, call.v, call.offsets, c.shape());
 }
 
 TEST(Attention, GradientsAreFiniteDifferences) {
@@ -168,7 +180,8 @@ TEST(Attention, GradientsAreFiniteDifferences) {
   }
 }
 
-// One body of the paged op by name on the last `chunk` tokens of every prefix: what prefill in chunks (or decode, chunk = 1) computes.
+// One body of the paged op by name on the last `chunk` tokens of every prefix: what prefill in chunks (or decode, chunk
+// = 1) computes.
 Floats in_chunks(const Case& c, const Call& call, const std::string& name, int64_t chunk, int64_t block_size) {
   const Cache cache(c, call, block_size);
   Floats out = poisoned({c.tokens(), c.heads, c.dim});
@@ -182,7 +195,8 @@ Floats in_chunks(const Case& c, const Call& call, const std::string& name, int64
       for (int64_t t = done; t < last; ++t) rows.push_back(call.offsets[s] + t);
       offsets[s + 1] = static_cast<int32_t>(rows.size());
     }
-    Floats q({static_cast<int64_t>(rows.size()), c.heads, c.dim}), part = poisoned({static_cast<int64_t>(rows.size()), c.heads, c.dim});
+    Floats q({static_cast<int64_t>(rows.size()), c.heads, c.dim}),
+        part = poisoned({static_cast<int64_t>(rows.size()), c.heads, c.dim});
     for (size_t r = 0; r < rows.size(); ++r)
       for (int64_t i = 0; i < row; ++i) q[static_cast<int64_t>(r) * row + i] = call.q[rows[r] * row + i];
     each_cpu_body(attention_paged, [&](auto run, const std::string& body) {
@@ -234,7 +248,8 @@ TEST(Attention, BitsDoNotDependOnTheNumberOfThreads) {
       run(dq, dk, dv, call.dout, call.out, call.lse, call.q, call.k, call.v, call.offsets, c.shape());
       const std::vector<Floats> now = {call.out, call.lse, dq, dk, dv};
       if (first.empty()) first = now;
-      for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i << ", " << threads << " threads";
+      for (size_t i = 0; i < now.size(); ++i)
+        EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i << ", " << threads << " threads";
     }
     set_num_threads(2);
   });
@@ -271,7 +286,8 @@ TEST(Attention, ReadsACacheInFp8) {
       for (int64_t s = 0; s < c.sequences(); ++s)
         for (int64_t j = 0; j < c.lengths[static_cast<size_t>(s)]; ++j)
           for (int64_t h = 0; h < c.kv_heads; ++h) {
-            const int64_t slot = int64_t{rows.table[s * rows.max_blocks + j / 3]} * 3 + j % 3, row = (call.offsets[s] + j) * c.kv_heads + h;
+            const int64_t slot = int64_t{rows.table[s * rows.max_blocks + j / 3]} * 3 + j % 3,
+                          row = (call.offsets[s] + j) * c.kv_heads + h;
             Floats head({1, c.dim});
             for (int64_t i = 0; i < c.dim; ++i) head[i] = from[row * c.dim + i];
             const Quantized one(QuantFormat::fp8, head);
@@ -285,7 +301,13 @@ TEST(Attention, ReadsACacheInFp8) {
     store(k, k_scale, call.k, rounded.k), store(v, v_scale, call.v, rounded.v);
     Ids lengths({c.sequences()});
     for (int64_t s = 0; s < c.sequences(); ++s) lengths[s] = static_cast<int32_t>(c.lengths[static_cast<size_t>(s)]);
-    const PagedKv cache{.k = k, .v = v, .block_table = rows.table, .lengths = lengths, .block_size = 3, .k_scale = k_scale, .v_scale = v_scale};
+    const PagedKv cache{.k = k,
+                        .v = v,
+                        .block_table = rows.table,
+                        .lengths = lengths,
+                        .block_size = 3,
+                        .k_scale = k_scale,
+                        .v_scale = v_scale};
     each_cpu_body(attention_paged, [&](auto run, const std::string&) {
       Floats out = poisoned({c.tokens(), c.heads, c.dim});
       if (!run(out, call.q, cache, call.offsets, c.shape())) return;

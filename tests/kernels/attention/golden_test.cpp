@@ -10,8 +10,8 @@ TEST(AttentionGolden, FlashAttentionVectors) {
   HONE_SHARED_OR_SKIP(path, "vectors/a2/flash_attention.safetensors");
   const SafetensorsReader file(path);
   constexpr int64_t S = 4, T = 128, d = 64;
-  const Floats q = stored(file, "q", {S * T, 1, d}), k = stored(file, "k", {S * T, 1, d}), v = stored(file, "v", {S * T, 1, d}),
-               dout = stored(file, "do", {S * T, 1, d});
+  const Floats q = stored(file, "q", {S * T, 1, d}), k = stored(file, "k", {S * T, 1, d}),
+               v = stored(file, "v", {S * T, 1, d}), dout = stored(file, "do", {S * T, 1, d});
   Ids offsets({S + 1});
   for (int64_t s = 0; s <= S; ++s) offsets[s] = static_cast<int32_t>(s * T);
   const AttentionShape shape{.scale = 0.125f, .max_length = T};
@@ -26,12 +26,14 @@ TEST(AttentionGolden, FlashAttentionVectors) {
   EXPECT_TRUE(close(dv, stored(file, "causal.dv", {S * T, 1, d}), tolerance));
 }
 
-// Attention under any mask: every query is a sequence of its own whose block table (blocks of one key) lists the keys that its mask admits.
+// Attention under any mask: every query is a sequence of its own whose block table (blocks of one key) lists the keys
+// that its mask admits.
 TEST(AttentionGolden, MaskedAttentionThroughABlockTable) {
   HONE_SHARED_OR_SKIP(path, "vectors/a1/sdpa.safetensors");
   const SafetensorsReader file(path);
   constexpr int64_t batch = 4, queries = 12, keys = 16, d = 64, rows = batch * queries;
-  const Floats q = stored(file, "q", {rows, 1, d}), k = stored(file, "k", {batch * keys, 1, d}), v = stored(file, "v", {batch * keys, 1, d});
+  const Floats q = stored(file, "q", {rows, 1, d}), k = stored(file, "k", {batch * keys, 1, d}),
+               v = stored(file, "v", {batch * keys, 1, d});
   const uint8_t* mask = static_cast<const uint8_t*>(file.at("mask").data);
   Ids table({rows, keys}), lengths({rows}), offsets({rows + 1});
   for (int64_t r = 0; r < rows; ++r) {

@@ -9,7 +9,8 @@ namespace hone::HWY_NAMESPACE {
 
 void exp_all(float* values, int64_t count) {  // count: a multiple of 16
   const hn::CappedTag<float, 16> d;
-  for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(exp_f32(d, hn::LoadU(d, values + i)), d, values + i);
+  for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::Lanes(d)))
+    hn::StoreU(exp_f32(d, hn::LoadU(d, values + i)), d, values + i);
 }
 
 }  // namespace hone::HWY_NAMESPACE
@@ -26,8 +27,10 @@ HWY_EXPORT(exp_all);
 // Bit patterns over all floats: infinities, NaN and subnormals among them.
 static std::vector<float> many_floats() {
   std::vector<float> out;
-  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973) out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
-  for (const uint32_t bits : {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x80000000u}) out.push_back(std::bit_cast<float>(bits));
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 9973)
+    out.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (const uint32_t bits : {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x80000000u})
+    out.push_back(std::bit_cast<float>(bits));
   while (out.size() % 16) out.push_back(1.0f);
   return out;
 }

@@ -12,7 +12,8 @@ TEST(Fp8, WidensAndNarrowsEveryValue) {
     if (exponent == 15 && fraction == 7) {
       EXPECT_TRUE(std::isnan(wide) && std::isnan(to_float(to_e4m3(wide)))) << bits;
     } else {
-      const double expected = exponent == 0 ? fraction * 0x1p-9 : std::ldexp(8 + fraction, static_cast<int>(exponent) - 10);
+      const double expected =
+          exponent == 0 ? fraction * 0x1p-9 : std::ldexp(8 + fraction, static_cast<int>(exponent) - 10);
       EXPECT_EQ(wide, (bits & 0x80 ? -1 : 1) * expected) << bits;
       EXPECT_EQ(to_e4m3(wide).bits, bits);
     }
@@ -21,7 +22,8 @@ TEST(Fp8, WidensAndNarrowsEveryValue) {
 
 TEST(Fp8, RoundsToTheNearestAndTiesToEven) {
   for (uint32_t bits = 0; bits < 0x7e; ++bits) {
-    const float low = to_float(e4m3{static_cast<uint8_t>(bits)}), high = to_float(e4m3{static_cast<uint8_t>(bits + 1)}), tie = (low + high) / 2;
+    const float low = to_float(e4m3{static_cast<uint8_t>(bits)}), high = to_float(e4m3{static_cast<uint8_t>(bits + 1)}),
+                tie = (low + high) / 2;
     EXPECT_EQ(to_e4m3(tie).bits, bits % 2 ? bits + 1 : bits) << bits;
     EXPECT_EQ(to_e4m3(std::nextafterf(tie, 0)).bits, bits);
     EXPECT_EQ(to_e4m3(-std::nextafterf(tie, high)).bits, 0x80 | (bits + 1));

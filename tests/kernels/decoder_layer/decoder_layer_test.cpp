@@ -12,7 +12,8 @@ namespace {
 
 [[maybe_unused]] const bool added = op_cases().add("project_gated", [] {
   for (const bool normed : {false, true}) {
-    const Floats x = normals({5, 24}, 1, 1, 3), w = normals({14, 24}, 2), bias = normals({14}, 3), weight = normals({24}, 4);
+    const Floats x = normals({5, 24}, 1, 1, 3), w = normals({14, 24}, 2), bias = normals({14}, 3),
+                 weight = normals({24}, 4);
     Floats y = poisoned({5, 7}, 2);
     expect_bodies_agree(project_gated, {&y}, {}, y, x, RowNorm{normed ? weight.tensor() : Tensor(), 1e-6f}, w, bias);
   }
@@ -23,8 +24,8 @@ namespace {
   expect_bodies_agree(gemm_norm_forward, {&y, &normed}, {}, y, normed, x, w, bias, residual, RowNorm{weight, 1e-6f});
 }) && op_cases().add("project_heads", [] {
   const QkvShape shape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 6, .rotary_dim = 4, .norm_eps = 1e-6f};
-  const Floats x = normals({3, 10}, 1), w = normals({48, 10}, 2), bias = normals({48}, 3), weight = normals({10}, 4), q_norm = normals({6}, 5),
-               k_norm = normals({6}, 6);
+  const Floats x = normals({3, 10}, 1), w = normals({48, 10}, 2), bias = normals({48}, 3), weight = normals({10}, 4),
+               q_norm = normals({6}, 5), k_norm = normals({6}, 6);
   Floats cos_sin({8, 4}), q = poisoned({3, 4, 6}), k = poisoned({5, 2, 6}), v = poisoned({5, 2, 6});
   rotary_table(cos_sin, {.dim = 4, .theta = 100});
   const Ids positions = random_ids(3, 8, 7);
@@ -34,14 +35,16 @@ namespace {
                       Heads{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
 }) && op_cases().add("project_between", [] {
   const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
-  const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3), w_down = normals({10, 7}, 4),
-               w_qkv = normals({24, 10}, 5), norm = normals({10}, 6);
-  Floats x = normals({3, 10}, 7), cos_sin({8, 6}), q = poisoned({3, 2, 6}), k = poisoned({3, 1, 6}), v = poisoned({3, 1, 6});
+  const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3),
+               w_down = normals({10, 7}, 4), w_qkv = normals({24, 10}, 5), norm = normals({10}, 6);
+  Floats x = normals({3, 10}, 7), cos_sin({8, 6}), q = poisoned({3, 2, 6}), k = poisoned({3, 1, 6}),
+         v = poisoned({3, 1, 6});
   rotary_table(cos_sin, {.dim = 6, .theta = 100});
   const Ids positions = random_ids(3, 8, 8);
   Ids places({3});
   for (int64_t t = 0; t < 3; ++t) places[t] = static_cast<int32_t>(t);
-  expect_bodies_agree(project_between, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}}, GatedProducts{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+  expect_bodies_agree(project_between, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}},
+                      GatedProducts{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
                       Heads{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
 });
 
@@ -49,7 +52,8 @@ namespace {
 
 TEST(ProjectGated, IsTheNormThenTheProductThenTheGate) {
   const int64_t M = 7, K = 33, F = 19;
-  const Floats x = normals({M, K}, 1, 1, 5), w = normals({2 * F, K}, 2), bias = normals({2 * F}, 3), weight = normals({K}, 4);
+  const Floats x = normals({M, K}, 1, 1, 5), w = normals({2 * F, K}, 2), bias = normals({2 * F}, 3),
+               weight = normals({K}, 4);
   for (const bool with_norm : {true, false})
     for (const bool with_bias : {true, false}) {
       Floats in({M, K}), gate_up({M, 2 * F}), expected({M, F}), y = poisoned({M, F}, 1);
@@ -63,7 +67,8 @@ TEST(ProjectGated, IsTheNormThenTheProductThenTheGate) {
 }
 
 TEST(GemmNormForward, IsTheProductThenTheNorm) {
-  const Floats x = normals({4, 30}, 1), w = normals({12, 30}, 2), residual = normals({4, 12}, 3), weight = normals({12}, 4);
+  const Floats x = normals({4, 30}, 1), w = normals({12, 30}, 2), residual = normals({4, 12}, 3),
+               weight = normals({12}, 4);
   Floats expected({4, 12}), expected_normed({4, 12}), y = poisoned({4, 12}), normed = poisoned({4, 12});
   gemm_forward(cpu(), expected, x, w, {}, residual);
   rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f);
@@ -78,7 +83,8 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   const int64_t N = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
   const Floats x = normals({M, K}, 1), w = normals({N, K}, 2), bias = normals({N}, 3), weight = normals({K}, 4);
   Floats cos_sin({16, 8}), in({M, K}), qkv({M, N}), k({M, 2, 8}), q_expected({M, 6, 8}),
-      k_expected = poisoned({slots_there, 2, 8}), v_expected = k_expected, q = poisoned({M, 6, 8}), k_cache = k_expected, v_cache = k_expected;
+      k_expected = poisoned({slots_there, 2, 8}), v_expected = k_expected, q = poisoned({M, 6, 8}),
+      k_cache = k_expected, v_cache = k_expected;
   rotary_table(cos_sin, {.dim = 8, .theta = 100});
   const Ids positions = random_ids(M, 16, 5);
   Ids slots({M});
@@ -99,8 +105,9 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
 TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
   const QkvShape shape{.num_heads = 3, .num_kv_heads = 1, .head_dim = 4, .rotary_dim = 4, .norm_eps = 1e-6f};
   const int64_t C = 20, D = 12, F = 9, N = 20;
-  const Floats w_out = normals({C, D}, 1), b_out = normals({C}, 2), w_up = normals({2 * F, C}, 3), w_down = normals({C, F}, 4),
-               w_qkv = normals({N, C}, 5), norm = normals({C}, 6), norm_next = normals({C}, 7);
+  const Floats w_out = normals({C, D}, 1), b_out = normals({C}, 2), w_up = normals({2 * F, C}, 3),
+               w_down = normals({C, F}, 4), w_qkv = normals({N, C}, 5), norm = normals({C}, 6),
+               norm_next = normals({C}, 7);
   Floats cos_sin({16, 4});
   rotary_table(cos_sin, {.dim = 4, .theta = 100});
   for (const int64_t M : {1, 5, 8, 9, 30}) {
@@ -112,14 +119,16 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
       return Heads{q, {norm_next, 1e-5f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, slots}};
     };
     const Floats like_q = poisoned({M, 3, 4}), like_k = poisoned({M, 1, 4});
-    Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k, v_expected = like_k;
+    Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k,
+                                                               v_expected = like_k;
     gemm_forward(cpu(), mid, mixed, w_out, b_out, before);
     project_gated(cpu(), activated, mid, {norm, 1e-6f}, w_up, {});
     gemm_forward(cpu(), x_expected, activated, w_down, {}, mid);
     project_heads(cpu(), x_expected, heads(q_expected, k_expected, v_expected));
     for (const bool last : {false, true}) {
       Floats x = before, q = like_q, k = like_k, v = like_k;
-      project_between(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}}, last ? Heads{} : heads(q, k, v));
+      project_between(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+                      last ? Heads{} : heads(q, k, v));
       EXPECT_TRUE(close(x, x_expected, {0, 0}));
       EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
       EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));

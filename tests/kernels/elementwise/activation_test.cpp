@@ -65,7 +65,8 @@ TEST(Swiglu, GradientIsFiniteDifferences) { expect_gradient_of(swiglu_forward, s
 // As a block that keeps no activations calls it: in the memory of what it reads.
 TEST(Swiglu, BackwardGivesForwardsBitsAgainInPlace) {
   each_cpu_body(swiglu_backward, [&](auto run, const std::string& name) {
-    Floats gate_up = normals({5, 38}, 1), dy = normals({5, 19}, 2), y = poisoned({5, 19}), dgate_up = poisoned({5, 38}), again = y;
+    Floats gate_up = normals({5, 38}, 1), dy = normals({5, 19}, 2), y = poisoned({5, 19}), dgate_up = poisoned({5, 38}),
+           again = y;
     each_cpu_body(swiglu_forward, [&](auto forward, const std::string& other) {
       if (other == name) forward(y, gate_up);
     });

@@ -9,7 +9,8 @@ namespace {
 
 // Storage of any dtype as 64-bit words, wide enough for all.
 struct Bytes {
-  Bytes(DType type, int64_t count) : words(static_cast<size_t>(count) + 1), tensor(words.data(), type, DeviceKind::cpu, {count}) {}
+  Bytes(DType type, int64_t count)
+      : words(static_cast<size_t>(count) + 1), tensor(words.data(), type, DeviceKind::cpu, {count}) {}
   std::vector<uint64_t> words;
   Tensor tensor;
 };
@@ -22,7 +23,12 @@ struct Bytes {
     cast(cpu(), kept, x);
     Floats y = poisoned({4, 101}, 3);
     expect_bodies_agree(cast, {&y}, {0, 0}, y, kept);
-    EXPECT_TRUE(close(y, x, {middle == DType::bf16 ? 0x1p-8 : middle == DType::f16 ? 0x1p-11 : 0, 1e-7})) << name_of(middle);
+    EXPECT_TRUE(close(y, x,
+                      {middle == DType::bf16  ? 0x1p-8
+                       : middle == DType::f16 ? 0x1p-11
+                                              : 0,
+                       1e-7}))
+        << name_of(middle);
   }
 }) && op_cases().add("add_into", [] {
   Floats y = normals({3, 70}, 1);
@@ -40,7 +46,8 @@ TEST(Half, WidensAndNarrowsEveryValue) {
       ASSERT_EQ(std::isnan(wide), fraction != 0);
       ASSERT_EQ(std::isinf(wide), fraction == 0);
     } else {
-      const double expected = exponent == 0 ? fraction * 0x1p-24 : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
+      const double expected =
+          exponent == 0 ? fraction * 0x1p-24 : std::ldexp(1024 + fraction, static_cast<int>(exponent) - 25);
       ASSERT_EQ(wide, (bits & 0x8000 ? -1 : 1) * expected);
     }
     if (!std::isnan(wide))
@@ -52,7 +59,8 @@ TEST(Half, WidensAndNarrowsEveryValue) {
 
 TEST(Half, RoundsToTheNearestAndTiesToEven) {
   for (uint32_t bits = 0; bits + 1 < 0x7c00; ++bits) {
-    const float low = to_float(f16{static_cast<uint16_t>(bits)}), high = to_float(f16{static_cast<uint16_t>(bits + 1)}), tie = (low + high) / 2;
+    const float low = to_float(f16{static_cast<uint16_t>(bits)}), high = to_float(f16{static_cast<uint16_t>(bits + 1)}),
+                tie = (low + high) / 2;
     ASSERT_EQ(to_f16(tie).bits, bits % 2 ? bits + 1 : bits);
     ASSERT_EQ(to_f16(std::nextafterf(tie, 0)).bits, bits);
     ASSERT_EQ(to_f16(std::nextafterf(tie, high)).bits, bits + 1);

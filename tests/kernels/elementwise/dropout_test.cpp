@@ -27,7 +27,9 @@ TEST(Dropout, KeepsWhatTheDrawsSay) {
 TEST(Dropout, RowsDoNotDependOnHowTheyAreCut) {
   const Floats x = normals({9, 5}, 3);
   Floats whole = poisoned({9, 5}), cut = poisoned({9, 5});
-  const auto which = [](int64_t first_row) { return Dropout{.rate = 0.4f, .seed = 1, .stream = 2, .first_row = first_row}; };
+  const auto which = [](int64_t first_row) {
+    return Dropout{.rate = 0.4f, .seed = 1, .stream = 2, .first_row = first_row};
+  };
   dropout(cpu(), whole, x, 1, which(0));
   dropout(cpu(), cut.tensor().rows(0, 4), x.tensor().rows(0, 4), 1, which(0));
   dropout(cpu(), cut.tensor().rows(4, 5), x.tensor().rows(4, 5), 1, which(4));

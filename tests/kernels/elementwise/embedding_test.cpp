@@ -29,12 +29,14 @@ Ids distinct_ids(int64_t count) {
 }) && op_cases().add("embedding_backward", [] {
   for (const auto& [count, dim] : shapes) {
     Floats dtable = normals({rows_of_table, dim}, 1, 1, 2);
-    expect_bodies_agree(embedding_backward, {&dtable}, {1e-6, 1e-6}, dtable, normals({count, dim}, 3, 1, 1), random_ids(count, rows_of_table, 2));
+    expect_bodies_agree(embedding_backward, {&dtable}, {1e-6, 1e-6}, dtable, normals({count, dim}, 3, 1, 1),
+                        random_ids(count, rows_of_table, 2));
   }
 }) && op_cases().add("gather_rows", [] {
   for (const auto& [count, dim] : shapes) {
     Floats y = poisoned({count, dim}, 3);
-    expect_bodies_agree(gather_rows, {&y}, {0, 0}, y, normals({rows_of_table, dim}, 1, 1, 2), random_ids(count, rows_of_table, 2));
+    expect_bodies_agree(gather_rows, {&y}, {0, 0}, y, normals({rows_of_table, dim}, 1, 1, 2),
+                        random_ids(count, rows_of_table, 2));
   }
 }) && op_cases().add("scatter_rows", [] {
   for (const int64_t count : {0, 1, 11}) {
@@ -106,7 +108,8 @@ TEST(Embedding, RefusesIdsOutsideTheTable) {
 
 TEST(Embedding, MatchesVllm) {
   HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/embedding_bf16_32ids");
-  const NpyArray stored = read_npy(folder / "table.npy"), chosen = read_npy(folder / "ids.npy"), expected = read_npy(folder / "out.npy");
+  const NpyArray stored = read_npy(folder / "table.npy"), chosen = read_npy(folder / "ids.npy"),
+                 expected = read_npy(folder / "out.npy");
   Floats table({64, 32}), y = poisoned({32, 32});
   Ids ids({32});
   for (int64_t i = 0; i < table.size(); ++i) table[i] = static_cast<float>(stored.values[static_cast<size_t>(i)]);

@@ -17,11 +17,13 @@ constexpr Shape shapes[] = {{1, 1, 1},      {0, 5, 7},   {3, 5, 7},     {1, 33, 
 
 TEST(GemmForward, IsTheProductInDouble) {
   for (const auto& [M, N, K] : shapes) {
-    const Floats x = normals({M, K}, 1, 1, 3), w = normals({N, K}, 2, 1, 1), bias = normals({N}, 3), residual = normals({M, N}, 4, 1, 2);
+    const Floats x = normals({M, K}, 1, 1, 3), w = normals({N, K}, 2, 1, 1), bias = normals({N}, 3),
+                 residual = normals({M, N}, 4, 1, 2);
     std::vector<double> expected(static_cast<size_t>(M * N));
     for (int64_t i = 0; i < M * N; ++i) {
       double sum = static_cast<double>(bias[i % N]) + static_cast<double>(residual[i]);
-      for (int64_t k = 0; k < K; ++k) sum += static_cast<double>(x[i / N * K + k]) * static_cast<double>(w[i % N * K + k]);
+      for (int64_t k = 0; k < K; ++k)
+        sum += static_cast<double>(x[i / N * K + k]) * static_cast<double>(w[i % N * K + k]);
       expected[static_cast<size_t>(i)] = sum;
     }
     each_cpu_body(gemm_forward, [&](auto run, const std::string&) {
@@ -34,7 +36,8 @@ TEST(GemmForward, IsTheProductInDouble) {
 
 [[maybe_unused]] const bool forward_case = op_cases().add("gemm_forward", [] {
   for (const auto& [M, N, K] : shapes) {
-    const Floats x = normals({M, K}, 11, 1, 3), w = normals({N, K}, 12, 1, 1), bias = normals({N}, 13), residual = normals({M, N}, 14, 1, 2);
+    const Floats x = normals({M, K}, 11, 1, 3), w = normals({N, K}, 12, 1, 1), bias = normals({N}, 13),
+                 residual = normals({M, N}, 14, 1, 2);
     Floats y = poisoned({M, N}, 5);
     expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, bias, residual);
     expect_bodies_agree(gemm_forward, {&y}, {0, 0}, y, x, w, bias, {});
@@ -80,7 +83,8 @@ TEST(GemmForward, RefusesShapesThatDisagree) {
 [[maybe_unused]] const bool input_case = op_cases().add("gemm_backward_input", [] {
   for (const auto& [M, N, K] : shapes) {
     Floats dx = poisoned({M, K}, 4);
-    expect_bodies_agree(gemm_backward_input, {&dx}, {1e-4, 1e-4}, dx, normals({M, N}, 3, 1, 2), normals({N, K}, 2, 1, 1));
+    expect_bodies_agree(gemm_backward_input, {&dx}, {1e-4, 1e-4}, dx, normals({M, N}, 3, 1, 2),
+                        normals({N, K}, 2, 1, 1));
   }
 });
 

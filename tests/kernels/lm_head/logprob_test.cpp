@@ -19,16 +19,16 @@ constexpr Shape shapes[] = {{1, 1, 1}, {0, 7, 3}, {1, 33, 5}, {5, 1024, 8}, {7, 
 // The head in double, from the formulas of kernels/lm_head/logprob.h.
 struct Reference {
   std::vector<double> logp, lse, entropy, dhidden, dw;
-  Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature, const Floats* dlogp = nullptr,
-            const Floats* dentropy = nullptr, float z_loss = 0) {
+  Reference(const Floats& hidden, const Floats& w, const Ids& targets, float inv_temperature,
+            const Floats* dlogp = nullptr, const Floats* dentropy = nullptr, float z_loss = 0) {
     const int64_t R = targets.size(), D = w.tensor().dim(1), V = w.tensor().dim(0);
     dhidden.resize(static_cast<size_t>(R * D)), dw.resize(static_cast<size_t>(V * D));
     for (int64_t r = 0; r < R; ++r) {
       std::vector<double> z(static_cast<size_t>(V));
       for (int64_t v = 0; v < V; ++v)
         for (int64_t d = 0; d < D; ++d)
-          z[static_cast<size_t>(v)] +=
-              static_cast<double>(hidden[r * D + d]) * static_cast<double>(w[v * D + d]) * static_cast<double>(inv_temperature);
+          z[static_cast<size_t>(v)] += static_cast<double>(hidden[r * D + d]) * static_cast<double>(w[v * D + d]) *
+                                       static_cast<double>(inv_temperature);
       const double max = *std::max_element(z.begin(), z.end());
       double sum = 0, mean = 0;
       for (const double x : z) sum += std::exp(x - max);
@@ -37,12 +37,16 @@ struct Reference {
       entropy.push_back(lse.back() - mean);
       logp.push_back(z[static_cast<size_t>(targets[r])] - lse.back());
       for (int64_t v = 0; dlogp && v < V; ++v) {
-        const double log_p = z[static_cast<size_t>(v)] - lse.back(), p = std::exp(log_p), g = static_cast<double>((*dlogp)[r]);
-        double dz = g * ((v == targets[r] ? 1 : 0) - p) + 2 * static_cast<double>(z_loss) * std::fabs(g) * lse.back() * p;
+        const double log_p = z[static_cast<size_t>(v)] - lse.back(), p = std::exp(log_p),
+                     g = static_cast<double>((*dlogp)[r]);
+        double dz =
+            g * ((v == targets[r] ? 1 : 0) - p) + 2 * static_cast<double>(z_loss) * std::fabs(g) * lse.back() * p;
         if (dentropy) dz -= static_cast<double>((*dentropy)[r]) * p * (log_p + entropy.back());
         for (int64_t d = 0; d < D; ++d) {
-          dhidden[static_cast<size_t>(r * D + d)] += dz * static_cast<double>(inv_temperature) * static_cast<double>(w[v * D + d]);
-          dw[static_cast<size_t>(v * D + d)] += dz * static_cast<double>(inv_temperature) * static_cast<double>(hidden[r * D + d]);
+          dhidden[static_cast<size_t>(r * D + d)] +=
+              dz * static_cast<double>(inv_temperature) * static_cast<double>(w[v * D + d]);
+          dw[static_cast<size_t>(v * D + d)] +=
+              dz * static_cast<double>(inv_temperature) * static_cast<double>(hidden[r * D + d]);
         }
       }
     }
@@ -101,7 +105,8 @@ TEST(LogSumExp, EntropyAgreesWithPublishedNumbers) {
   for (size_t r = 0; r < expected.size(); ++r) {
     std::vector<float> row;
     for (size_t v = 0; v < vocabulary; ++v) row.push_back(static_cast<float>(logits[r * vocabulary + v].as_double()));
-    EXPECT_NEAR(log_sum_exp(row.data(), static_cast<int64_t>(vocabulary), 1).entropy(), expected[r].as_double(), 1e-5) << r;
+    EXPECT_NEAR(log_sum_exp(row.data(), static_cast<int64_t>(vocabulary), 1).entropy(), expected[r].as_double(), 1e-5)
+        << r;
   }
 }
 
@@ -124,7 +129,8 @@ TEST(LogprobForward, IsLogSoftmaxInDouble) {
   for (const Shape& s : shapes) {
     const Inputs in(s, 3);
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
-    expect_bodies_agree(logprob_forward, {&logp, &lse, &entropy}, {0, 0}, logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_forward, {&logp, &lse, &entropy}, {0, 0}, logp, lse, entropy, in.hidden, in.w,
+                        in.targets, 0.8f);
     expect_bodies_agree(logprob_forward, {&logp, &lse}, {0, 0}, logp, lse, {}, in.hidden, in.w, in.targets, 0.8f);
   }
 });
@@ -134,7 +140,8 @@ TEST(LogprobForward, RowsDoNotDependOnTheBatch) {
   const Inputs in(s);
   const auto forward = [&](int64_t first, int64_t count) {
     Floats logp = poisoned({count}), lse = poisoned({count}), entropy = poisoned({count});
-    logprob_forward(cpu(), logp, lse, entropy, in.hidden.tensor().rows(first, count), in.w, in.targets.tensor().rows(first, count), 1);
+    logprob_forward(cpu(), logp, lse, entropy, in.hidden.tensor().rows(first, count), in.w,
+                    in.targets.tensor().rows(first, count), 1);
     return std::array{logp, lse, entropy};
   };
   set_num_threads(1);
@@ -145,7 +152,8 @@ TEST(LogprobForward, RowsDoNotDependOnTheBatch) {
       const int64_t first = (count * 31) % (s.R - count + 1);
       const auto part = forward(first, count);
       for (size_t output = 0; output < part.size(); ++output)
-        for (int64_t r = 0; r < count; ++r) ASSERT_TRUE(same_bits(part[output][r], whole[output][first + r])) << count << " rows, output " << output;
+        for (int64_t r = 0; r < count; ++r)
+          ASSERT_TRUE(same_bits(part[output][r], whole[output][first + r])) << count << " rows, output " << output;
     }
   }
 }
@@ -166,18 +174,20 @@ TEST(LogprobForward, RefusesATargetOutsideTheVocabulary) {
     Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
            dw = normals({s.V, s.D}, 6, 1, 2);
     logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, 0.8f);
-    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f}, lse, entropy, in.hidden, in.w,
-                        in.targets, 0.8f);
-    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, {}, 0}, lse, {}, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, in.dentropy, 0.1f},
+                        lse, entropy, in.hidden, in.w, in.targets, 0.8f);
+    expect_bodies_agree(logprob_backward, {&dhidden, &dw}, {1e-4, 1e-4}, dhidden, dw, {in.dlogp, {}, 0}, lse, {},
+                        in.hidden, in.w, in.targets, 0.8f);
   }
 });
 
 [[maybe_unused]] const bool fused_case = op_cases().add("logprob_fused", [] {
   for (const Shape& s : shapes) {
     const Inputs in(s);
-    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw = normals({s.V, s.D}, 6, 1, 2);
-    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw, {in.dlogp, {}, 0.1f}, in.hidden, in.w,
-                        in.targets, 0.8f);
+    Floats logp = poisoned({s.R}), lse = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
+           dw = normals({s.V, s.D}, 6, 1, 2);
+    expect_bodies_agree(logprob_fused, {&logp, &lse, &dhidden, &dw}, {1e-4, 1e-4}, logp, lse, dhidden, dw,
+                        {in.dlogp, {}, 0.1f}, in.hidden, in.w, in.targets, 0.8f);
   }
 });
 
@@ -187,19 +197,23 @@ TEST(LogprobBackward, IsTheGradientInDouble) {
       Inputs in(s);
       if (s.R > 2) in.dlogp[1] = 0, in.dentropy[1] = 0;
       const float inv_temperature = 1.25f, z_loss = 0.3f;
-      const Reference expected(in.hidden, in.w, in.targets, inv_temperature, &in.dlogp, with_entropy ? &in.dentropy : nullptr, z_loss);
+      const Reference expected(in.hidden, in.w, in.targets, inv_temperature, &in.dlogp,
+                               with_entropy ? &in.dentropy : nullptr, z_loss);
       const LogprobGrad grad{in.dlogp, with_entropy ? in.dentropy.tensor() : Tensor(), z_loss};
       Floats logp = poisoned({s.R}), lse = poisoned({s.R}), entropy = poisoned({s.R});
       logprob_forward(cpu(), logp, lse, entropy, in.hidden, in.w, in.targets, inv_temperature);
       const Tolerance tolerance{1e-4, 1e-4};
       each_cpu_body(logprob_backward, [&](auto run, const std::string&) {
         Floats dhidden = poisoned({s.R, s.D}, 1), dw({s.V, s.D}, 0, 2);
-        if (!run(dhidden, dw, grad, lse, with_entropy ? entropy.tensor() : Tensor(), in.hidden, in.w, in.targets, inv_temperature)) return;
+        if (!run(dhidden, dw, grad, lse, with_entropy ? entropy.tensor() : Tensor(), in.hidden, in.w, in.targets,
+                 inv_temperature))
+          return;
         EXPECT_TRUE(close(dhidden, expected.dhidden, tolerance));
         EXPECT_TRUE(close(dw, expected.dw, tolerance));
       });
       each_cpu_body(logprob_fused, [&](auto run, const std::string&) {
-        Floats logp_too = poisoned({s.R}), lse_too = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1), dw({s.V, s.D}, 0, 2);
+        Floats logp_too = poisoned({s.R}), lse_too = poisoned({s.R}), dhidden = poisoned({s.R, s.D}, 1),
+               dw({s.V, s.D}, 0, 2);
         if (!run(logp_too, lse_too, dhidden, dw, grad, in.hidden, in.w, in.targets, inv_temperature)) return;
         EXPECT_TRUE(close(logp_too, logp, {0, 0}));
         EXPECT_TRUE(close(lse_too, lse, {0, 0}));
@@ -226,7 +240,8 @@ TEST(LogprobBackward, IsTheSlopeOfForward) {
   };
   loss();
   Floats dhidden = poisoned({s.R, s.D}), dw({s.V, s.D});
-  logprob_backward(cpu(), dhidden, dw, {in.dlogp, in.dentropy, z_loss}, lse, entropy, in.hidden, in.w, in.targets, 0.9f);
+  logprob_backward(cpu(), dhidden, dw, {in.dlogp, in.dentropy, z_loss}, lse, entropy, in.hidden, in.w, in.targets,
+                   0.9f);
   expect_gradient(loss, in.hidden, dhidden);
   expect_gradient(loss, in.w, dw);
 }

@@ -22,11 +22,13 @@ constexpr std::pair<int64_t, int64_t> shapes[] = {{1, 2}, {0, 8}, {3, 7}, {35, 1
 [[maybe_unused]] const bool backward_case = op_cases().add("layernorm_backward", [] {
   for (const auto& [rows, dim] : shapes) {
     const Floats x = normals({rows, dim}, 1, 1, 3), w = normals({dim}, 2), dy = normals({rows, dim}, 3, 1, 1);
-    Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dw = normals({dim}, 4), db = normals({dim}, 5);
+    Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dw = normals({dim}, 4),
+           db = normals({dim}, 5);
     layernorm_forward(cpu(), y, mean, rstd, x, w, {}, eps);
     for (const bool accumulate : {false, true}) {
       Floats dx = accumulate ? normals({rows, dim}, 6, 1, 2) : poisoned({rows, dim}, 2);
-      expect_bodies_agree(layernorm_backward, {&dx, &dw, &db}, {1e-5, 1e-5}, dx, dw, db, dy, x, mean, rstd, w, accumulate);
+      expect_bodies_agree(layernorm_backward, {&dx, &dw, &db}, {1e-5, 1e-5}, dx, dw, db, dy, x, mean, rstd, w,
+                          accumulate);
     }
   }
 });
@@ -41,7 +43,8 @@ TEST(Layernorm, IsItsFormulaInDouble) {
       double mean = 0, variance = 0;
       for (int64_t i = 0; i < dim; ++i) mean += x[r * dim + i] / static_cast<double>(dim);
       for (int64_t i = 0; i < dim; ++i) variance += std::pow(x[r * dim + i] - mean, 2) / static_cast<double>(dim);
-      for (int64_t i = 0; i < dim; ++i) expected.push_back((x[r * dim + i] - mean) / std::sqrt(variance + double{eps}) * w[i] + b[i]);
+      for (int64_t i = 0; i < dim; ++i)
+        expected.push_back((x[r * dim + i] - mean) / std::sqrt(variance + double{eps}) * w[i] + b[i]);
     }
     each_cpu_body(layernorm_forward, [&](auto run, const std::string&) {
       Floats y = poisoned({rows, dim});
@@ -78,7 +81,8 @@ TEST(Layernorm, BitsDependNeitherOnOtherRowsNorOnThreads) {
   std::vector<Floats> first;
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
-    Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dx = poisoned({rows, dim}), dw({dim}), db({dim});
+    Floats y = poisoned({rows, dim}), mean = poisoned({rows}), rstd = poisoned({rows}), dx = poisoned({rows, dim}),
+           dw({dim}), db({dim});
     layernorm_forward(cpu(), y, mean, rstd, x, w, {}, eps);
     layernorm_backward(cpu(), dx, dw, db, dy, x, mean, rstd, w, false);
     if (first.empty()) first = {y, dx, dw, db};

@@ -106,7 +106,8 @@ TEST(Rmsnorm, MatchesVllm) {
   for (const std::string name : {"rmsnorm_f32_8x128", "rmsnorm_bf16_8x128", "rmsnorm_fused_residual_f32_8x128"}) {
     HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/" + name);
     Floats x({8, 128}), w({128}), y = poisoned({8, 128});
-    const NpyArray in = read_npy(folder / "x.npy"), weight = read_npy(folder / "weight.npy"), expected = read_npy(folder / "out.npy");
+    const NpyArray in = read_npy(folder / "x.npy"), weight = read_npy(folder / "weight.npy"),
+                   expected = read_npy(folder / "out.npy");
     for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(in.values[static_cast<size_t>(i)]);
     for (int64_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(weight.values[static_cast<size_t>(i)]);
     if (name.find("residual") != std::string::npos) {

@@ -14,8 +14,13 @@ namespace hone::test {
 namespace {
 
 constexpr int64_t sizes[] = {0, 1, 33, 40000};
-const AdamwStep adamw{
-    .learning_rate = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f, .correction1 = 0.271f, .correction2 = 0.1426f};
+const AdamwStep adamw{.learning_rate = 1e-2f,
+                      .beta1 = 0.9f,
+                      .beta2 = 0.95f,
+                      .eps = 1e-8f,
+                      .weight_decay = 0.1f,
+                      .correction1 = 0.271f,
+                      .correction2 = 0.1426f};
 
 Floats magnitudes(int64_t count, uint64_t seed) {
   Floats out = normals({count}, seed);
@@ -27,7 +32,11 @@ Floats one(float value) { return Floats({1}, value); }
 // A range with weight decay in two blocks of three, as norms among matrices have it.
 struct Range {
   explicit Range(int64_t count)
-      : value(normals({count}, 1)), grad(normals({count}, 4)), clip(one(0.7f)), rounded({count}), decays((count + 63) / 64) {
+      : value(normals({count}, 1)),
+        grad(normals({count}, 4)),
+        clip(one(0.7f)),
+        rounded({count}),
+        decays((count + 63) / 64) {
     for (size_t b = 0; b < decays.size(); ++b) decays[b] = b % 3 != 1;
   }
   operator ParamRange() const { return {value, rounded, grad, host_view(std::span(decays)), clip}; }
@@ -55,7 +64,8 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
     Range range(n);
     Floats m = normals({n}, 2), v = magnitudes(n, 3);
     expect_bodies_agree(adamw_update, {&range.value, &m, &v}, {0, 0}, range, m, v, adamw);
-    expect_bodies_agree(adamw_update, {&range.value, &m, &v}, {0, 0}, {range.value, {}, range.grad, {}, range.clip}, m, v, adamw);
+    expect_bodies_agree(adamw_update, {&range.value, &m, &v}, {0, 0}, {range.value, {}, range.grad, {}, range.clip}, m,
+                        v, adamw);
   }
 }) && op_cases().add("sgd_update", [] {
   for (const int64_t n : sizes) {
@@ -69,7 +79,8 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
   for (const int64_t n : sizes) {
     Range range(n);
     Floats square = magnitudes(n, 2);
-    expect_bodies_agree(rmsprop_update, {&range.value, &square}, {0, 0}, range, square, RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f});
+    expect_bodies_agree(rmsprop_update, {&range.value, &square}, {0, 0}, range, square,
+                        RmspropStep{.learning_rate = 0.1f, .weight_decay = 0.1f});
   }
 }) && op_cases().add("sum_squares", [] {
   for (const int64_t n : sizes) {
@@ -85,7 +96,8 @@ void expect_nearest(const Numbers<bf16>& rounded, const Floats& value) {
 }) && op_cases().add("clip_factor", [] {
   Floats clip = poisoned({1}), norm = poisoned({1});
   double sum = 16;
-  expect_bodies_agree(clip_factor, {&clip, &norm}, {0, 0}, clip, norm, Tensor(&sum, DType::f64, DeviceKind::cpu, {1}), 1.0f);
+  expect_bodies_agree(clip_factor, {&clip, &norm}, {0, 0}, clip, norm, Tensor(&sum, DType::f64, DeviceKind::cpu, {1}),
+                      1.0f);
 });
 
 }  // namespace
@@ -155,7 +167,8 @@ TEST(Updates, BlocksDecayOneByOneAndTheNearestBf16IsWritten) {
     plain.decays = plain.rounded = {};
     update(plain, 0.1f);
     update(none, 0.0f);
-    for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(same_bits(mixed.value[i], (mixed.decays[static_cast<size_t>(i / 64)] ? all : none).value[i])) << i;
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_TRUE(same_bits(mixed.value[i], (mixed.decays[static_cast<size_t>(i / 64)] ? all : none).value[i])) << i;
     EXPECT_FALSE(close(all.value, none.value, {0, 0}));
     expect_nearest(mixed.rounded, mixed.value);
   };

@@ -15,13 +15,16 @@ TEST(QuantizeRows, IsWithinHalfAStepOfTheRow) {
     for (int64_t i = 0; i < w.size(); ++i) {
       const float scale = q.scales[i / K], number = decoded(format, q.values[i]);
       // A step of int8 is 1; one of e4m3 an eighth of the number's power of two, 2^-9 at least.
-      const float step = format == QuantFormat::int8 ? 1 : std::max(std::exp2(std::floor(std::log2(std::fabs(w[i] / scale)))) / 8, 0x1p-9f);
+      const float step = format == QuantFormat::int8
+                             ? 1
+                             : std::max(std::exp2(std::floor(std::log2(std::fabs(w[i] / scale)))) / 8, 0x1p-9f);
       EXPECT_LE(std::fabs(number - w[i] / scale), step / 2) << i;
     }
     for (int64_t n = 0; n < N; ++n) {
       float most = 0, top = 0;
       for (int64_t k = 0; k < K; ++k)
-        most = std::max(most, std::fabs(w[n * K + k])), top = std::max(top, std::fabs(decoded(format, q.values[n * K + k])));
+        most = std::max(most, std::fabs(w[n * K + k])),
+        top = std::max(top, std::fabs(decoded(format, q.values[n * K + k])));
       EXPECT_EQ(top, format == QuantFormat::int8 ? 127 : 448);
       EXPECT_EQ(q.scales[n], most / top);
     }

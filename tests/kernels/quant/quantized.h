@@ -20,7 +20,8 @@ struct Quantized {
   QuantFormat format;
   Bytes values;
   Floats scales;
-  Quantized(QuantFormat f, int64_t N, int64_t K, int64_t gap = 0) : format(f), values({N, K}, uint8_t{0}, gap), scales({N}) {}
+  Quantized(QuantFormat f, int64_t N, int64_t K, int64_t gap = 0)
+      : format(f), values({N, K}, uint8_t{0}, gap), scales({N}) {}
   // Of w by the specification.
   Quantized(QuantFormat f, const Floats& w, int64_t gap = 0) : Quantized(f, w.tensor().dim(0), w.tensor().dim(1), gap) {
     quantize_rows(cpu(), *this, w);

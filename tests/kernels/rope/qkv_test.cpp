@@ -52,23 +52,29 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
 [[maybe_unused]] const bool added = op_cases().add("qkv_forward", [] {
   for (const Case& c : cases()) {
     Call call(c);
-    Floats cache_k = normals({64, c.shape.num_kv_heads, c.shape.head_dim}, 1), cache_v = normals({64, c.shape.num_kv_heads, c.shape.head_dim}, 2);
+    Floats cache_k = normals({64, c.shape.num_kv_heads, c.shape.head_dim}, 1),
+           cache_v = normals({64, c.shape.num_kv_heads, c.shape.head_dim}, 2);
     Ids slots({c.tokens});
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>(63 - t);
-    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm), rstd = given(c.norms, call.rstd);
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd, call.qkv, call.positions,
-                        call.cos_sin, q_norm, k_norm, c.shape, KvWrite{cache_k, cache_v, slots});
-    expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, q_norm, k_norm,
-                        c.shape, {});
+    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
+                 rstd = given(c.norms, call.rstd);
+    expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd,
+                        call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape,
+                        KvWrite{cache_k, cache_v, slots});
+    expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions,
+                        call.cos_sin, q_norm, k_norm, c.shape, {});
   }
 }) && op_cases().add("qkv_backward", [] {
   for (const Case& c : cases()) {
     Call call(c);
-    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm), rstd = given(c.norms, call.rstd);
+    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
+                 rstd = given(c.norms, call.rstd);
     qkv_forward(cpu(), call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
-    Floats dqkv = normals({c.tokens, c.width()}, 9), dq_norm = normals({c.shape.head_dim}, 10), dk_norm = normals({c.shape.head_dim}, 11);
-    expect_bodies_agree(qkv_backward, {&dqkv, &dq_norm, &dk_norm}, {1e-5, 1e-5}, dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq,
-                        call.dk, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape);
+    Floats dqkv = normals({c.tokens, c.width()}, 9), dq_norm = normals({c.shape.head_dim}, 10),
+           dk_norm = normals({c.shape.head_dim}, 11);
+    expect_bodies_agree(qkv_backward, {&dqkv, &dq_norm, &dk_norm}, {1e-5, 1e-5}, dqkv, given(c.norms, dq_norm),
+                        given(c.norms, dk_norm), call.dq, call.dk, rstd, call.qkv, call.positions, call.cos_sin, q_norm,
+                        k_norm, c.shape);
   }
 });
 
@@ -83,8 +89,8 @@ std::vector<double> expected_head(const Case& c, const Call& call, int64_t t, in
     x[static_cast<size_t>(i)] *= weight[i] / std::sqrt(squares / static_cast<double>(dim) + double{c.shape.norm_eps});
   out = x;
   for (int64_t i = 0; i < half; ++i) {
-    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half)), a = x[static_cast<size_t>(i)],
-                 b = x[static_cast<size_t>(i + half)];
+    const double angle = call.positions[t] * std::pow(100.0, -static_cast<double>(i) / static_cast<double>(half)),
+                 a = x[static_cast<size_t>(i)], b = x[static_cast<size_t>(i + half)];
     out[static_cast<size_t>(i)] = a * std::cos(angle) - b * std::sin(angle);
     out[static_cast<size_t>(i + half)] = b * std::cos(angle) + a * std::sin(angle);
   }
@@ -105,8 +111,8 @@ TEST(Qkv, NormsRotatesAndWritesTheCache) {
       for (int64_t h = 0; h < H + Hk; ++h)
         for (const double x : expected_head(c, call, t, h)) (h < H ? q : k).push_back(x);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
-      run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm), given(c.norms, call.k_norm), c.shape,
-          KvWrite{cache_k, cache_v, slots});
+      run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
+          given(c.norms, call.k_norm), c.shape, KvWrite{cache_k, cache_v, slots});
       EXPECT_TRUE(close(call.q, q, {2e-6, 2e-6}));
       EXPECT_TRUE(close(call.k, k, {2e-6, 2e-6}));
       for (int64_t t = 0; t < c.tokens; ++t)
@@ -128,8 +134,8 @@ TEST(Qkv, WritesACacheInFp8) {
     Ids slots({c.tokens});
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>((5 * t + 1) % 64);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
-      if (!run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm), given(c.norms, call.k_norm), c.shape,
-               KvWrite{cache_k, cache_v, slots, k_scale, v_scale}))
+      if (!run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
+               given(c.norms, call.k_norm), c.shape, KvWrite{cache_k, cache_v, slots, k_scale, v_scale}))
         return;
       Floats k_rows({c.tokens * Hk, d}), v_rows = k_rows;
       for (int64_t i = 0; i < k_rows.size(); ++i) {
@@ -140,7 +146,8 @@ TEST(Qkv, WritesACacheInFp8) {
       for (int64_t row = 0; row < c.tokens * Hk; ++row) {
         const int64_t at = slots[row / Hk] * Hk + row % Hk;
         ASSERT_TRUE(same_bits(k_scale[at], k.scales[row]) && same_bits(v_scale[at], v.scales[row]));
-        for (int64_t i = 0; i < d; ++i) ASSERT_TRUE(cache_k[at * d + i] == k.values[row * d + i] && cache_v[at * d + i] == v.values[row * d + i]);
+        for (int64_t i = 0; i < d; ++i)
+          ASSERT_TRUE(cache_k[at * d + i] == k.values[row * d + i] && cache_v[at * d + i] == v.values[row * d + i]);
       }
       EXPECT_TRUE(cache_k.gaps_intact() && cache_v.gaps_intact() && k_scale.gaps_intact() && v_scale.gaps_intact());
     });
@@ -150,7 +157,8 @@ TEST(Qkv, WritesACacheInFp8) {
 TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
   for (const Case& c : {Case{4, {2, 1, 8, 8, 1e-3f}, true}, Case{3, {2, 2, 6, 4, 0}, false}}) {
     Call call(c);
-    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm), rstd = given(c.norms, call.rstd);
+    const Tensor q_norm = given(c.norms, call.q_norm), k_norm = given(c.norms, call.k_norm),
+                 rstd = given(c.norms, call.rstd);
     const auto loss = [&] {
       qkv_forward(cpu(), call.q, call.k, rstd, call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape, {});
       double sum = 0;
@@ -163,8 +171,8 @@ TEST(Qkv, GradientsAreFiniteDifferencesAndLeaveTheValuesAlone) {
     each_cpu_body(qkv_backward, [&](auto run, const std::string&) {
       Floats dqkv({c.tokens, c.width()}), dq_norm({c.shape.head_dim}), dk_norm({c.shape.head_dim});
       const int64_t values = (c.shape.num_heads + c.shape.num_kv_heads) * c.shape.head_dim;
-      run(dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, given(c.norms, kept), call.qkv, call.positions, call.cos_sin,
-          q_norm, k_norm, c.shape);
+      run(dqkv, given(c.norms, dq_norm), given(c.norms, dk_norm), call.dq, call.dk, given(c.norms, kept), call.qkv,
+          call.positions, call.cos_sin, q_norm, k_norm, c.shape);
       for (int64_t i = 0; i < dqkv.size(); ++i) ASSERT_TRUE(i % c.width() < values || dqkv[i] == 0);
       expect_gradient(loss, call.qkv, dqkv);
       if (!c.norms) return;
@@ -180,17 +188,18 @@ TEST(Qkv, BitsDependNeitherOnOtherTokensNorOnThreads) {
   std::vector<Floats> first;
   for (const int threads : {1, 2}) {
     set_num_threads(threads);
-    qkv_forward(cpu(), call.q, call.k, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm, c.shape, {});
+    qkv_forward(cpu(), call.q, call.k, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm,
+                c.shape, {});
     Floats dqkv({70, c.width()}), dq_norm({20}), dk_norm({20});
-    qkv_backward(cpu(), dqkv, dq_norm, dk_norm, call.dq, call.dk, call.rstd, call.qkv, call.positions, call.cos_sin, call.q_norm, call.k_norm,
-                 c.shape);
+    qkv_backward(cpu(), dqkv, dq_norm, dk_norm, call.dq, call.dk, call.rstd, call.qkv, call.positions, call.cos_sin,
+                 call.q_norm, call.k_norm, c.shape);
     const std::vector<Floats> now = {call.q, call.k, dqkv, dq_norm, dk_norm};
     if (first.empty()) first = now;
     for (size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(close(now[i], first[i], {0, 0})) << i;
   }
   Floats q = poisoned({1, 4, 20}), k = poisoned({1, 2, 20});
-  qkv_forward(cpu(), q, k, {}, call.qkv.tensor().rows(41, 1), call.positions.tensor().rows(41, 1), call.cos_sin, call.q_norm, call.k_norm, c.shape,
-              {});
+  qkv_forward(cpu(), q, k, {}, call.qkv.tensor().rows(41, 1), call.positions.tensor().rows(41, 1), call.cos_sin,
+              call.q_norm, call.k_norm, c.shape, {});
   for (int64_t i = 0; i < q.size(); ++i) ASSERT_TRUE(same_bits(q[i], call.q[41 * 80 + i]));
 }
 
@@ -200,7 +209,10 @@ TEST(Qkv, RefusesPositionsAndSlotsOutsideTheirTables) {
   const Floats cache({3, 1, 4});
   Ids slots({2});
   slots[1] = 3;
-  const auto run = [&] { qkv_forward(cpu(), call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, {}, {}, c.shape, {cache, cache, slots}); };
+  const auto run = [&] {
+    qkv_forward(cpu(), call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, {}, {}, c.shape,
+                {cache, cache, slots});
+  };
   EXPECT_THROW(run(), Error);
   slots[1] = 2;
   EXPECT_NO_THROW(run());
@@ -217,7 +229,8 @@ Floats fused(const std::vector<NpyArray>& parts, int64_t tokens, int64_t width) 
     int64_t at = t * width;
     for (const NpyArray& part : parts) {
       const int64_t columns = static_cast<int64_t>(part.values.size()) / tokens;
-      for (int64_t i = 0; i < columns; ++i) out[at++] = static_cast<float>(part.values[static_cast<size_t>(t * columns + i)]);
+      for (int64_t i = 0; i < columns; ++i)
+        out[at++] = static_cast<float>(part.values[static_cast<size_t>(t * columns + i)]);
     }
   }
   return out;
@@ -237,17 +250,30 @@ TEST(Qkv, RotationsMatchVllm) {
     RotaryConfig rotary;
     double tolerance;
   };
-  for (const Golden& g : std::vector<Golden>{
-           {"rope_f32_pos_short", 4, 2, 64, 200000, {.dim = 32}, 1e-5},
-           {"rope_f32_pos_131k", 4, 2, 64, 200000, {.dim = 32}, 2e-2},
-           {"long_rope_llama3_neox_f32_bands", 2, 1, 24, 128, {.dim = 16, .scaling = "llama3", .factor = 4, .original_max_position = 32}, 1e-5},
-           {"long_rope_yarn_neox_f32_truncate", 2, 1, 16, 128, {.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32}, 1e-5}}) {
+  for (const Golden& g :
+       std::vector<Golden>{{"rope_f32_pos_short", 4, 2, 64, 200000, {.dim = 32}, 1e-5},
+                           {"rope_f32_pos_131k", 4, 2, 64, 200000, {.dim = 32}, 2e-2},
+                           {"long_rope_llama3_neox_f32_bands",
+                            2,
+                            1,
+                            24,
+                            128,
+                            {.dim = 16, .scaling = "llama3", .factor = 4, .original_max_position = 32},
+                            1e-5},
+                           {"long_rope_yarn_neox_f32_truncate",
+                            2,
+                            1,
+                            16,
+                            128,
+                            {.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32},
+                            1e-5}}) {
     HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/" + g.name);
     const Ids positions = ids_of(read_npy(folder / "positions.npy"));
     const NpyArray q_in = read_npy(folder / "q_in.npy"), k_in = read_npy(folder / "k_in.npy");
     const int64_t tokens = positions.size(), width = (g.heads + 2 * g.kv_heads) * g.dim;
     const Floats qkv = fused({q_in, k_in, k_in}, tokens, width);
-    Floats cos_sin({g.positions, g.rotary.dim}), q = poisoned({tokens, g.heads, g.dim}), k = poisoned({tokens, g.kv_heads, g.dim});
+    Floats cos_sin({g.positions, g.rotary.dim}), q = poisoned({tokens, g.heads, g.dim}),
+                                                 k = poisoned({tokens, g.kv_heads, g.dim});
     rotary_table(cos_sin, g.rotary);
     qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {g.heads, g.kv_heads, g.dim, g.rotary.dim, 0}, {});
     EXPECT_TRUE(close(q, read_npy(folder / "q_out.npy").values, {g.tolerance, g.tolerance})) << g.name;
@@ -255,17 +281,21 @@ TEST(Qkv, RotationsMatchVllm) {
   }
 }
 
-// Norms (their weights stored as an offset from one), partial rotation and attention in a row, as a Qwen3-Next layer has them.
+// Norms (their weights stored as an offset from one), partial rotation and attention in a row, as a Qwen3-Next layer
+// has them.
 TEST(Qkv, NormRotationAndAttentionMatchVllm) {
   for (const std::string name : {"dense_attention_f32_small", "dense_attention_f32_realdims"}) {
     HONE_SHARED_OR_SKIP(folder, "data/parity/vllmcpp_ops/" + name);
-    const NpyArray q_in = read_npy(folder / "q.npy"), k_in = read_npy(folder / "k.npy"), v_in = read_npy(folder / "v.npy"),
-                   q_weight = read_npy(folder / "q_norm_weight.npy"), k_weight = read_npy(folder / "k_norm_weight.npy");
+    const NpyArray q_in = read_npy(folder / "q.npy"), k_in = read_npy(folder / "k.npy"),
+                   v_in = read_npy(folder / "v.npy"), q_weight = read_npy(folder / "q_norm_weight.npy"),
+                   k_weight = read_npy(folder / "k_norm_weight.npy");
     const Ids positions = ids_of(read_npy(folder / "positions.npy"));
-    const int64_t tokens = positions.size(), heads = q_in.shape[1], kv_heads = k_in.shape[1], dim = q_in.shape[2], rotary = dim == 8 ? 4 : 64;
+    const int64_t tokens = positions.size(), heads = q_in.shape[1], kv_heads = k_in.shape[1], dim = q_in.shape[2],
+                  rotary = dim == 8 ? 4 : 64;
     const double theta = dim == 8 ? 1e4 : 1e7;
     const Floats qkv = fused({q_in, k_in, v_in}, tokens, (heads + 2 * kv_heads) * dim);
-    Floats q_norm({dim}), k_norm({dim}), cos_sin({1000, rotary}), q = poisoned({tokens, heads, dim}), k = poisoned({tokens, kv_heads, dim}), out = q;
+    Floats q_norm({dim}), k_norm({dim}), cos_sin({1000, rotary}), q = poisoned({tokens, heads, dim}),
+                                                                  k = poisoned({tokens, kv_heads, dim}), out = q;
     for (int64_t i = 0; i < dim; ++i)
       q_norm[i] = static_cast<float>(1 + q_weight.values[static_cast<size_t>(i)]),
       k_norm[i] = static_cast<float>(1 + k_weight.values[static_cast<size_t>(i)]);
@@ -274,7 +304,8 @@ TEST(Qkv, NormRotationAndAttentionMatchVllm) {
     Ids offsets({2});
     offsets[1] = static_cast<int32_t>(tokens);
     const Tensor v = qkv.tensor().columns((heads + kv_heads) * dim, kv_heads * dim).view({tokens, kv_heads, dim});
-    attention_forward(cpu(), out, {}, q, k, v, offsets, {.scale = 1 / std::sqrt(static_cast<float>(dim)), .max_length = tokens});
+    attention_forward(cpu(), out, {}, q, k, v, offsets,
+                      {.scale = 1 / std::sqrt(static_cast<float>(dim)), .max_length = tokens});
     EXPECT_TRUE(close(out, read_npy(folder / "attn.npy").values, {2e-4, 2e-4})) << name;
   }
 }
@@ -285,12 +316,15 @@ TEST(Qkv, RotationMatchesAnInterleavedOne) {
   const SafetensorsReader file(path);
   constexpr int64_t batch = 4, length = 12, dim = 64, tokens = batch * length;
   const Floats x = stored(file, "x", {tokens, dim}), expected = stored(file, "expected", {tokens, dim});
-  Floats qkv({tokens, 3 * dim}), cos_sin({length, dim}), q = poisoned({tokens, 1, dim}), k = q, rearranged({tokens, dim});
+  Floats qkv({tokens, 3 * dim}), cos_sin({length, dim}), q = poisoned({tokens, 1, dim}), k = q,
+                                                         rearranged({tokens, dim});
   Ids positions({tokens});
   for (int64_t t = 0; t < tokens; ++t) {
-    std::memcpy(&positions[t], static_cast<const char*>(file.at("positions").data) + t % length * 8, 4);  // the low half of an i64
+    std::memcpy(&positions[t], static_cast<const char*>(file.at("positions").data) + t % length * 8,
+                4);  // the low half of an i64
     for (int64_t i = 0; i < dim; ++i)
-      qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32], rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
+      qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32],
+                        rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
   }
   rotary_table(cos_sin, {.dim = dim});
   qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {1, 1, dim, dim, 0}, {});

@@ -34,14 +34,22 @@ TEST(Rotary, LinearScalingSlowsPositions) {
 }
 
 // The frequency of pair i, read off the table at position 1.
-double frequency(const Floats& table, int64_t dim, int64_t i) { return std::atan2(table[dim + dim / 2 + i], table[dim + i]); }
+double frequency(const Floats& table, int64_t dim, int64_t i) {
+  return std::atan2(table[dim + dim / 2 + i], table[dim + i]);
+}
 
 TEST(Rotary, Llama3KeepsShortWavesAndStretchesLongOnes) {
-  const RotaryConfig plain{.dim = 16, .theta = 10000},
-      scaled{.dim = 16, .theta = 10000, .scaling = "llama3", .factor = 8, .original_max_position = 64, .low_freq_factor = 1, .high_freq_factor = 4};
+  const RotaryConfig plain{.dim = 16, .theta = 10000}, scaled{.dim = 16,
+                                                              .theta = 10000,
+                                                              .scaling = "llama3",
+                                                              .factor = 8,
+                                                              .original_max_position = 64,
+                                                              .low_freq_factor = 1,
+                                                              .high_freq_factor = 4};
   const Floats a = table_of(plain, 2), b = table_of(scaled, 2);
   for (int64_t i = 0; i < 8; ++i) {
-    const double before = frequency(a, 16, i), ratio = frequency(b, 16, i) / before, turns = 64 * before / (2 * std::numbers::pi);
+    const double before = frequency(a, 16, i), ratio = frequency(b, 16, i) / before,
+                 turns = 64 * before / (2 * std::numbers::pi);
     if (turns > 4)
       EXPECT_NEAR(ratio, 1, 1e-5);
     else if (turns < 1)
@@ -70,10 +78,15 @@ TEST(Rotary, RefusesWhatItCannotDo) {
 TEST(Rotary, TablesMatchVllm) {
   HONE_SHARED_OR_SKIP(llama3, "data/parity/vllmcpp_ops/long_rope_llama3_neox_f32_bands/cos_sin_cache.npy");
   HONE_SHARED_OR_SKIP(yarn, "data/parity/vllmcpp_ops/long_rope_yarn_neox_f32_truncate/cos_sin_cache.npy");
-  const RotaryConfig llama3_config{
-      .dim = 16, .scaling = "llama3", .factor = 4, .original_max_position = 32, .low_freq_factor = 1, .high_freq_factor = 4};
+  const RotaryConfig llama3_config{.dim = 16,
+                                   .scaling = "llama3",
+                                   .factor = 4,
+                                   .original_max_position = 32,
+                                   .low_freq_factor = 1,
+                                   .high_freq_factor = 4};
   EXPECT_TRUE(close(table_of(llama3_config, 128), read_npy(llama3).values, {1e-5, 1e-5}));
-  EXPECT_TRUE(close(table_of({.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32}, 128), read_npy(yarn).values, {1e-5, 1e-5}));
+  EXPECT_TRUE(close(table_of({.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32}, 128),
+                    read_npy(yarn).values, {1e-5, 1e-5}));
 }
 
 }  // namespace hone::test

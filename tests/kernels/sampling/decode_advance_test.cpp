@@ -8,8 +8,8 @@ namespace hone::test {
 namespace {
 
 struct Rows {
-  Ids tokens = Ids({3}, 5), positions = Ids({3}), slots = Ids({3}, -1), lengths = Ids({3}), live = Ids({3}, 1), table = Ids({3, 2}), drawn = Ids({4}),
-      ring = Ids({2, 4}, -5), turn = Ids({1}, 3);
+  Ids tokens = Ids({3}, 5), positions = Ids({3}), slots = Ids({3}, -1), lengths = Ids({3}), live = Ids({3}, 1),
+      table = Ids({3, 2}), drawn = Ids({4}), ring = Ids({2, 4}, -5), turn = Ids({1}, 3);
   Numbers<uint8_t> params = Numbers<uint8_t>({3 * static_cast<int64_t>(sizeof(SampleParams))});
   Rows() {
     for (int64_t s = 0; s < 3; ++s) {
@@ -19,7 +19,9 @@ struct Rows {
     }
     live[1] = 0;
   }
-  void set(const SampleParams& one, int64_t s) { std::memcpy(&params[s * static_cast<int64_t>(sizeof one)], &one, sizeof one); }
+  void set(const SampleParams& one, int64_t s) {
+    std::memcpy(&params[s * static_cast<int64_t>(sizeof one)], &one, sizeof one);
+  }
   SampleParams get(int64_t s) const {
     SampleParams one;
     std::memcpy(&one, &params[s * static_cast<int64_t>(sizeof one)], sizeof one);

@@ -97,7 +97,9 @@ TEST(EditLogits, NoEditsChangeNothing) {
 
 TEST(EditLogits, WhatCannotBeIsAnError) {
   Floats logits = three_rows();
-  const auto edit = [&](RowEdits how, LogitEdit one) { edit_logits(cpu(), logits, Table{{how, how, how}, {one, one, one}}.view()); };
+  const auto edit = [&](RowEdits how, LogitEdit one) {
+    edit_logits(cpu(), logits, Table{{how, how, how}, {one, one, one}}.view());
+  };
   EXPECT_THROW(edit({}, {.id = 4}), Error);
   EXPECT_THROW(edit({.repetition_penalty = 0}, {.id = 0}), Error);
   EXPECT_THROW(edit_logits(cpu(), logits, Table{{{}, {}}, {}}.view()), Error);

@@ -14,11 +14,13 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 struct Scores {
   Floats logp, raw_logp, top_logp;
   Ids top_ids;
-  Scores(int64_t S, int64_t n) : logp(poisoned({S})), raw_logp(poisoned({S})), top_logp(poisoned({S, n}, 3)), top_ids({S, n}, -7) {}
+  Scores(int64_t S, int64_t n)
+      : logp(poisoned({S})), raw_logp(poisoned({S})), top_logp(poisoned({S, n}, 3)), top_ids({S, n}, -7) {}
 };
 
 Tensor bytes_of(std::vector<SampleParams>& params) {
-  return Tensor(params.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+  return Tensor(params.data(), DType::u8, DeviceKind::cpu,
+                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
 }
 
 Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<SampleParams> params) {
@@ -45,11 +47,13 @@ Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<Sample
         return static_cast<double>(logits[r * V + id]) / temperature - std::log(sum);
       };
       const float temperature = params[static_cast<size_t>(r)].temperature;
-      EXPECT_NEAR(static_cast<double>(out.logp[r]), log_softmax(ids[r], temperature == 0 ? 1 : static_cast<double>(temperature)), 1e-4);
+      EXPECT_NEAR(static_cast<double>(out.logp[r]),
+                  log_softmax(ids[r], temperature == 0 ? 1 : static_cast<double>(temperature)), 1e-4);
       EXPECT_NEAR(static_cast<double>(out.raw_logp[r]), log_softmax(ids[r], 1), 1e-4);
       std::vector<int32_t> order(static_cast<size_t>(V));
       std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return logits[r * V + a] > logits[r * V + b]; });
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int32_t a, int32_t b) { return logits[r * V + a] > logits[r * V + b]; });
       for (int64_t i = 0; i < n; ++i) {
         EXPECT_EQ(out.top_ids[r * n + i], order[static_cast<size_t>(i)]) << "row " << r << " place " << i;
         EXPECT_NEAR(static_cast<double>(out.top_logp[r * n + i]), log_softmax(order[static_cast<size_t>(i)], 1), 1e-4);
@@ -63,7 +67,8 @@ TEST(ScoreRows, HasTheBitsOfSampleRows) {
   const int64_t S = 9, V = 5001;
   const Floats logits = normals({S, V}, 8, 2);
   std::vector<SampleParams> params(S);
-  for (size_t r = 0; r < params.size(); ++r) params[r] = {.temperature = std::array{0.0f, 1.0f, 1.1f}[r % 3], .position = r};
+  for (size_t r = 0; r < params.size(); ++r)
+    params[r] = {.temperature = std::array{0.0f, 1.0f, 1.1f}[r % 3], .position = r};
   Ids ids({S});
   Floats logp = poisoned({S}), truncated_logp = poisoned({S}), raw_logp = poisoned({S});
   sample_rows(cpu(), ids, logp, truncated_logp, raw_logp, logits, bytes_of(params));

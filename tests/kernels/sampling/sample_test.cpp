@@ -16,11 +16,13 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 struct Outputs {
   Ids ids;
   Floats logp, truncated_logp, raw_logp;
-  explicit Outputs(int64_t S) : ids({S}, -1), logp(poisoned({S})), truncated_logp(poisoned({S})), raw_logp(poisoned({S})) {}
+  explicit Outputs(int64_t S)
+      : ids({S}, -1), logp(poisoned({S})), truncated_logp(poisoned({S})), raw_logp(poisoned({S})) {}
 };
 
 Tensor bytes_of(std::vector<SampleParams>& params) {
-  return Tensor(params.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+  return Tensor(params.data(), DType::u8, DeviceKind::cpu,
+                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
 }
 
 Outputs sample(const Tensor& logits, std::vector<SampleParams> params) {
@@ -53,7 +55,8 @@ std::vector<SampleParams> varied_params(int64_t count) {
 // The probabilities that truncation leaves, by the words of kernels/sampling/sample.h.
 std::map<int32_t, double> distribution(const Floats& logits, const SampleParams& p) {
   std::vector<std::pair<double, int32_t>> order;  // (-weight, id)
-  for (int32_t v = 0; v < logits.size(); ++v) order.emplace_back(-std::exp(static_cast<double>(logits[v]) / static_cast<double>(p.temperature)), v);
+  for (int32_t v = 0; v < logits.size(); ++v)
+    order.emplace_back(-std::exp(static_cast<double>(logits[v]) / static_cast<double>(p.temperature)), v);
   std::sort(order.begin(), order.end());
   if (p.top_k > 0 && static_cast<size_t>(p.top_k) < order.size()) order.resize(static_cast<size_t>(p.top_k));
   const auto mass = [&] {
@@ -87,7 +90,8 @@ std::map<int32_t, double> distribution(const Floats& logits, const SampleParams&
       std::map<std::string, Outputs> found;
       each_cpu_body(sample_rows, [&](auto run, const std::string& name) {
         Outputs out(S);
-        if (run(out.ids, out.logp, out.truncated_logp, out.raw_logp, logits, bytes_of(params))) found.emplace(name, out);
+        if (run(out.ids, out.logp, out.truncated_logp, out.raw_logp, logits, bytes_of(params)))
+          found.emplace(name, out);
       });
       ASSERT_TRUE(found.contains("specification"));
       for (const auto& [name, out] : found) {
@@ -102,10 +106,12 @@ TEST(SampleRows, FrequenciesAreTheProbabilities) {
   const int64_t draws = 20000;
   Floats rows({draws, 12});
   for (int64_t i = 0; i < rows.size(); ++i) rows[i] = logits[i % 12];
-  for (const SampleParams& p : {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
-                                SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
+  for (const SampleParams& p :
+       {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
+        SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
     std::vector<SampleParams> params(static_cast<size_t>(draws), p);
-    for (int64_t i = 0; i < draws; ++i) params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
+    for (int64_t i = 0; i < draws; ++i)
+      params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
     const Outputs out = sample(rows, params);
     const std::map<int32_t, double> expected = distribution(logits, p);
     std::map<int32_t, int64_t> counts;
@@ -120,7 +126,8 @@ TEST(SampleRows, FrequenciesAreTheProbabilities) {
       chi_square += difference * difference / mean;
     }
     // Above this once in ten thousand, for up to 11 degrees of freedom.
-    EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p << ", min_p " << p.min_p;
+    EXPECT_LT(chi_square, 37.4) << "temperature " << p.temperature << ", top_k " << p.top_k << ", top_p " << p.top_p
+                                << ", min_p " << p.min_p;
   }
 }
 

@@ -21,9 +21,11 @@ class AdapterTest : public testing::Test {
   fs::path copy_of(const std::string& name) {
     const fs::path out = folder_.path() / name;
     fs::create_directories(out);
-    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"}) fs::copy_file(golden / name / file, out / file);
+    for (const char* file : {"adapter_config.json", "adapter_model.safetensors"})
+      fs::copy_file(golden / name / file, out / file);
     const SafetensorsReader results(golden / name / "results.safetensors");
-    save_model(context_, *golden_model(context_, parse_json(results.metadata().at("config"), name), DType::f32), out / "base", DType::f32);
+    save_model(context_, *golden_model(context_, parse_json(results.metadata().at("config"), name), DType::f32),
+               out / "base", DType::f32);
     return out;
   }
   std::string refusal(const fs::path& folder, const LoadOptions& options = {}) {
@@ -46,7 +48,8 @@ TEST_F(AdapterTest, LogitsAndGradientsAreThoseOfPeft) {
   for (const char* name : adapters) {
     const fs::path folder = copy_of(name);
     const Golden::Errors errors =
-        Golden(context_, std::string(name) + "/results", DType::f32, load_model(context_, folder, {.gradients = true})).errors();
+        Golden(context_, std::string(name) + "/results", DType::f32, load_model(context_, folder, {.gradients = true}))
+            .errors();
     EXPECT_LE(errors.logits, 1e-4) << name;
     EXPECT_LE(errors.gradients, 1e-4) << name << ": " << errors.worst;
     EXPECT_FALSE(errors.worst.empty());
@@ -72,7 +75,8 @@ TEST_F(AdapterTest, SavesWhatPeftSaved) {
       EXPECT_EQ(value.dump(), peft.at(key).dump()) << key;
     }
     EXPECT_TRUE(fs::path(mine.at("base_model_name_or_path").as_string()).is_absolute());
-    EXPECT_EQ(download(context_, load_model(context_, again)->flat_values()), download(context_, load_model(context_, folder)->flat_values()));
+    EXPECT_EQ(download(context_, load_model(context_, again)->flat_values()),
+              download(context_, load_model(context_, folder)->flat_values()));
   }
 }
 
@@ -87,7 +91,8 @@ TEST_F(AdapterTest, MergesAsPeftDoes) {
       if (!key.starts_with("merged.")) continue;
       const Tensor expected = results.at(key), actual = file.at(key.substr(7));
       ASSERT_TRUE(std::ranges::equal(actual.dims(), expected.dims())) << key;
-      for (int64_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual.ptr<float>()[i], expected.ptr<float>()[i], 1e-5) << key;
+      for (int64_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(actual.ptr<float>()[i], expected.ptr<float>()[i], 1e-5) << key;
       ++compared;
     }
     EXPECT_GT(compared, 0);
@@ -110,7 +115,8 @@ TEST_F(AdapterTest, AnExportedModelHasItsStopsAndItsValueHead) {
 
 TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
   const fs::path folder = copy_of("lora_llama");
-  const LoraConfig same{.r = 4, .lora_alpha = 6, .lora_dropout = 0.25, .use_rslora = true, .target_modules = {"all-linear"}};
+  const LoraConfig same{
+      .r = 4, .lora_alpha = 6, .lora_dropout = 0.25, .use_rslora = true, .target_modules = {"all-linear"}};
   const auto model = load_model(context_, folder, {.lora = same});
   EXPECT_EQ(model->lora()->config.lora_dropout, 0.25);  // training's, not the weights'
   LoraConfig other = same;
@@ -123,7 +129,8 @@ TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
 TEST_F(AdapterTest, ABaseGetsNewAdaptersOfTheSeed) {
   const fs::path base = copy_of("lora_llama") / "base";
   const auto values = [&](uint64_t seed) {
-    return download(context_, load_model(context_, base, {.gradients = true, .lora = {.r = 2}, .seed = seed})->flat_values());
+    return download(context_,
+                    load_model(context_, base, {.gradients = true, .lora = {.r = 2}, .seed = seed})->flat_values());
   };
   EXPECT_EQ(values(3), values(3));
   EXPECT_NE(values(3), values(4));

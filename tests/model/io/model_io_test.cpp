@@ -43,7 +43,9 @@ class ModelIoTest : public testing::Test {
     for (const auto& [name, stored] : store) tensors.push_back({name, view(stored)});
     write_safetensors(folder() / "model.safetensors", tensors, {}, max_shard_bytes);
   }
-  static Tensor view(const Stored& stored) { return Tensor(const_cast<char*>(stored.bytes.data()), stored.dtype, DeviceKind::cpu, stored.shape); }
+  static Tensor view(const Stored& stored) {
+    return Tensor(const_cast<char*>(stored.bytes.data()), stored.dtype, DeviceKind::cpu, stored.shape);
+  }
   void edit_config(const JsonObject& changes) {
     const auto path = folder() / "config.json";
     write_file_atomic(path, with(parse_json(read_file(path), "config.json"), changes).dump());
@@ -110,7 +112,8 @@ TEST_F(ModelIoTest, TiedHeadInTheFileMustBeTheEmbedding) {
   ASSERT_EQ(store.count("lm_head.weight"), 0u);
   store["lm_head.weight"] = store["model.embed_tokens.weight"];
   write(store);
-  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()),
+            download(context_, model->flat_values()));
   store["lm_head.weight"].bytes[2] ^= 1;
   write(store);
   EXPECT_PRED2(says, refusal(), "lm_head.weight differs from model.embed_tokens.weight");
@@ -120,7 +123,8 @@ TEST_F(ModelIoTest, ShardsAreOneModel) {
   const auto model = save("qwen3");
   write(read(), 2048);
   ASSERT_TRUE(std::filesystem::exists(folder() / "model.safetensors.index.json"));
-  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()),
+            download(context_, model->flat_values()));
 }
 
 TEST_F(ModelIoTest, BaseModelNamesAndOldBuffersAreRead) {
@@ -130,7 +134,8 @@ TEST_F(ModelIoTest, BaseModelNamesAndOldBuffersAreRead) {
   bare["h.0.attn.bias"] = {std::vector<char>(16), DType::f32, {1, 1, 2, 2}};
   bare["h.1.attn.masked_bias"] = {std::vector<char>(4), DType::f32, {1}};
   write(bare);
-  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()), download(context_, model->flat_values()));
+  EXPECT_EQ(download(context_, load_model(context_, folder())->flat_values()),
+            download(context_, model->flat_values()));
 }
 
 // The file's numbers, cast to f32, are the weights.
@@ -180,7 +185,8 @@ TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
   std::ofstream(folder() / "config.json") << "{}";
   EXPECT_PRED2(says, refusal(), "no model_type; known model families: gpt2");
   std::ofstream(folder() / "config.json") << R"({"model_type": "lama"})";
-  EXPECT_PRED2(says, refusal(), "unknown model_type 'lama'; did you mean 'llama'?; known: gpt2, llama, mistral, qwen2, qwen3");
+  EXPECT_PRED2(says, refusal(),
+               "unknown model_type 'lama'; did you mean 'llama'?; known: gpt2, llama, mistral, qwen2, qwen3");
   std::ofstream(folder() / "config.json") << "{";
   EXPECT_PRED2(says, refusal(), "config.json");
   EXPECT_THROW(load_model(context_, folder() / "absent"), Error);
@@ -188,7 +194,8 @@ TEST_F(ModelIoTest, SomethingElseThanAModelFolder) {
 
 TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   const auto llama = [](const JsonObject& changes) { return refusal_of(with(tiny_config("llama"), changes)); };
-  EXPECT_PRED2(says, llama({{"hidden_act", "relu"}}), "test.json: hidden_act 'relu' is not supported; supported: silu, swish");
+  EXPECT_PRED2(says, llama({{"hidden_act", "relu"}}),
+               "test.json: hidden_act 'relu' is not supported; supported: silu, swish");
   EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"rope_type", "longrope"}}}}),
                "rope_scaling.rope_type 'longrope' is not supported; supported: default, ");
   EXPECT_PRED2(says, llama({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor");
@@ -199,22 +206,33 @@ TEST_F(ModelIoTest, WhatAFamilyDoesNotDoIsRefusedByName) {
   EXPECT_PRED2(says, llama({{"num_hidden_layers", 1000000}}), "num_hidden_layers is 1000000, wants 1 to 4096");
   EXPECT_PRED2(says, llama({{"rope_theta", -1.0}}), "rope_theta is -1, wants a positive number");
   EXPECT_PRED2(says, llama({{"rope_scaling", 4}}), "rope_scaling is a JSON");
-  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 0.5}}}}), "rope_scaling.factor is 0.5, wants 1 or more");
-  EXPECT_PRED2(says, llama({{"num_key_value_heads", 3}}), "num_attention_heads 4 is not a multiple of num_key_value_heads 3");
+  EXPECT_PRED2(says, llama({{"rope_scaling", JsonObject{{"type", "linear"}, {"factor", 0.5}}}}),
+               "rope_scaling.factor is 0.5, wants 1 or more");
+  EXPECT_PRED2(says, llama({{"num_key_value_heads", 3}}),
+               "num_attention_heads 4 is not a multiple of num_key_value_heads 3");
   EXPECT_PRED2(says, llama({{"head_dim", 7}}), "head_dim is 7");
-  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"activation_function", "gelu"}})), "activation_function 'gelu'");
-  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"scale_attn_by_inverse_layer_idx", true}})), "scale_attn_by_inverse_layer_idx = true");
-  EXPECT_PRED2(says, refusal_of(with(tiny_config("mistral"), {{"layer_types", JsonArray{"chunked_attention", "full_attention"}}})),
-               "chunked_attention");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"activation_function", "gelu"}})),
+               "activation_function 'gelu'");
+  EXPECT_PRED2(says, refusal_of(with(tiny_config("gpt2"), {{"scale_attn_by_inverse_layer_idx", true}})),
+               "scale_attn_by_inverse_layer_idx = true");
+  EXPECT_PRED2(
+      says,
+      refusal_of(with(tiny_config("mistral"), {{"layer_types", JsonArray{"chunked_attention", "full_attention"}}})),
+      "chunked_attention");
 }
 
 // The same model, as transformers 4 and as 5 write its positions and dtype.
 TEST_F(ModelIoTest, BothSpellingsOfPositions) {
-  const JsonObject scaling{
-      {"rope_type", "llama3"}, {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const JsonObject scaling{{"rope_type", "llama3"},
+                           {"factor", 8.0},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0},
+                           {"original_max_position_embeddings", 16}};
   Json five_parameters = scaling;
   five_parameters.set("rope_theta", 500.0);
-  const auto four = make_tiny(context_, with(tiny_config("llama"), {{"rope_theta", 500.0}, {"rope_scaling", scaling}, {"torch_dtype", "float32"}}));
+  const auto four = make_tiny(
+      context_,
+      with(tiny_config("llama"), {{"rope_theta", 500.0}, {"rope_scaling", scaling}, {"torch_dtype", "float32"}}));
   Json five_config = with(tiny_config("llama"), {{"rope_parameters", five_parameters}, {"dtype", "float32"}});
   std::erase_if(five_config.object_ref(), [](const auto& member) { return member.first == "rope_theta"; });
   const auto five = make_tiny(context_, five_config);
@@ -246,10 +264,13 @@ TEST_F(ModelIoTest, SavedConfigSaysEverythingThatWasRead) {
 
 // Up to max_position_embeddings, beyond which hone does not go, dynamic scaling is none.
 TEST_F(ModelIoTest, DynamicPositionsAreThePlainOnes) {
-  const auto dynamic = make_tiny(context_, with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "dynamic"}, {"factor", 2.0}}}}), false);
+  const auto dynamic = make_tiny(
+      context_, with(tiny_config("llama"), {{"rope_scaling", JsonObject{{"type", "dynamic"}, {"factor", 2.0}}}}),
+      false);
   const std::vector<int32_t> ids = random_tokens(40, 19, 1);
   const std::vector<BatchPart> parts{{ids}};
-  EXPECT_EQ(hidden_of(context_, *dynamic, parts), hidden_of(context_, *make_tiny(context_, tiny_config("llama"), false), parts));
+  EXPECT_EQ(hidden_of(context_, *dynamic, parts),
+            hidden_of(context_, *make_tiny(context_, tiny_config("llama"), false), parts));
   EXPECT_EQ(dynamic->config().at("rope_scaling").at("rope_type").as_string(), "dynamic");
 }
 
@@ -259,7 +280,8 @@ TEST_F(ModelIoTest, TokenizerOfAnotherModel) {
   const auto characters = [&](int count) {
     JsonArray ords;
     for (int i = 0; i < count; ++i) ords.emplace_back('a' + i);
-    write_file_atomic(other.path() / "tokenizer_config.json", Json(JsonObject{{"char_ords", ords}, {"model_max_length", 40}}).dump());
+    write_file_atomic(other.path() / "tokenizer_config.json",
+                      Json(JsonObject{{"char_ords", ords}, {"model_max_length", 40}}).dump());
     return Tokenizer::load(other.path());
   };
   EXPECT_NO_THROW(check_tokenizer(*model, characters(10)));

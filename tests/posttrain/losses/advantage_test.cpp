@@ -51,7 +51,8 @@ TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
   std::vector<Group> groups = make_groups(rewards, 4);
   groups[0].samples[2].judged = false;
   EXPECT_EQ(judged(groups[0]).rewards, (std::vector<double>{1, 3, 5}));
-  EXPECT_EQ(judged(groups), (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
+  EXPECT_EQ(judged(groups),
+            (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
   credit_groups(groups, {.scale = RewardScale::batch, .eps = 1});
   EXPECT_EQ(groups[0].samples[0].advantage[0], static_cast<float>(-2 / 3.0));
   EXPECT_EQ(groups[0].samples[1].advantage[0], 0);
@@ -111,7 +112,8 @@ TEST(EstimateAdvantages, IsTheDiscountedSumOfTemporalDifferences) {
   for (size_t t = 0; t < 4; ++t) {
     double expected = 0;
     for (size_t k = t; k < 4; ++k)
-      expected += std::pow(gamma * lambda, static_cast<double>(k - t)) * (rewards[k] + (k < 3 ? gamma * values[k + 1] : 0) - values[k]);
+      expected += std::pow(gamma * lambda, static_cast<double>(k - t)) *
+                  (rewards[k] + (k < 3 ? gamma * values[k + 1] : 0) - values[k]);
     EXPECT_NEAR(advantages[t], expected, 1e-14);
   }
 }

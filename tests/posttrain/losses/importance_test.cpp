@@ -35,7 +35,8 @@ TEST(ImportanceMode, OffPolicyRepliesAreScoredByWhatLearnsFromThem) {
 
 TEST(ImportanceMode, WeightsOfTheTokensThatTheSameWeightsDrewAreOne) {
   const std::vector<int32_t> offsets = {0, 4};
-  const std::vector<float> old_logp = {0, -0.7f, -1.25f, -2.5f}, behavior_logp = {0, -0.7f, -1.25f, -3}, mask = {0, 1, 1, 1};
+  const std::vector<float> old_logp = {0, -0.7f, -1.25f, -2.5f}, behavior_logp = {0, -0.7f, -1.25f, -3},
+                           mask = {0, 1, 1, 1};
   TokenBatch batch;
   batch.offsets = offsets, batch.old_logp = old_logp, batch.behavior_logp = behavior_logp, batch.mask = mask;
   ImportanceCorrection correction;

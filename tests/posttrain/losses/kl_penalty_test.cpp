@@ -46,10 +46,13 @@ TEST(KlPenalty, ChargesEveryTokenAndPaysTheRewardOnTheLast) {
 }
 
 TEST(KlPenalty, EstimatesAsAsked) {
-  for (const auto& [estimator, kl] : {std::pair{"k1", 0.5}, std::pair{"k2", 0.125}, std::pair{"k3", std::exp(-0.5) - 0.5}}) {
+  for (const auto& [estimator, kl] :
+       {std::pair{"k1", 0.5}, std::pair{"k2", 0.125}, std::pair{"k3", std::exp(-0.5) - 0.5}}) {
     std::vector<Group> batch = groups();
     MetricSums metrics;
-    EXPECT_NEAR(make(concat("kl_coef = 1\nkl_estimator = '", estimator, "'")).sequence_rewards(batch, metrics)[1], 2 - kl, 1e-12) << estimator;
+    EXPECT_NEAR(make(concat("kl_coef = 1\nkl_estimator = '", estimator, "'")).sequence_rewards(batch, metrics)[1],
+                2 - kl, 1e-12)
+        << estimator;
   }
 }
 

@@ -18,7 +18,8 @@ using test::Rows, test::nested;
 // Ratios on both sides of every clip, a masked token, one-token replies.
 const Rows logp = {{-1.5, -0.5, -2.25, -0.125}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-0.5, -0.75}};
 const Rows old_logp = {{-1.25, -0.75, -2.25, -3.0}, {-1.5, -1.125}, {-2.0, -0.25, -0.75, -1.0}, {-2.5}, {-0.25, -2.5}};
-const Rows behavior_logp = {{-1.75, -0.5, -2.0, -4.5}, {-1.5, -1.75}, {-2.25, -0.5, -0.25, -1.5}, {-1.5}, {-0.375, -2.0}};
+const Rows behavior_logp = {
+    {-1.75, -0.5, -2.0, -4.5}, {-1.5, -1.75}, {-2.25, -0.5, -0.25, -1.5}, {-1.5}, {-0.375, -2.0}};
 const Rows reference_logp = {{-1.0, -1.0, -2.0, -0.5}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75}, {-0.5, -1.5}};
 const Rows entropy = {{0.5, 1, 1.5, 2}, {0.25, 0.75}, {1, 1, 1.25, 0.5}, {2}, {0.125, 1}};
 const Rows mask = {{0, 1, 1, 1}, {1, 1}, {1, 1, 0, 1}, {1}, {1, 1}};
@@ -105,8 +106,8 @@ double expected_loss(const Settings& s) {
 }
 
 std::string name_of(const Settings& s) {
-  return concat(s.loss_type, " ", s.level, " ", s.correction, " ", s.kl, " delta ", s.delta, " beta ", s.beta, " entropy ", s.entropy_coef,
-                " KL by ratio ", s.kl_by_ratio);
+  return concat(s.loss_type, " ", s.level, " ", s.correction, " ", s.kl, " delta ", s.delta, " beta ", s.beta,
+                " entropy ", s.entropy_coef, " KL by ratio ", s.kl_by_ratio);
 }
 
 TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
@@ -114,7 +115,12 @@ TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
     for (const char* level : {"token", "sequence", "trajectory"})
       for (const char* correction : {"none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"})
         for (const double delta : {0.0, 1.75}) {
-          Settings s{.loss_type = loss_type, .level = level, .correction = correction, .delta = delta, .beta = 0.05, .clip_min = 0.5};
+          Settings s{.loss_type = loss_type,
+                     .level = level,
+                     .correction = correction,
+                     .delta = delta,
+                     .beta = 0.05,
+                     .clip_min = 0.5};
           if (s.loss_type.starts_with("cispo")) s.delta = 0;
           if (s.loss_type == "cispo") s.epsilon_high = 1.5;
           s.clip_max = 1.5;
@@ -123,7 +129,8 @@ TEST(PolicyLoss, FollowsTheFormulasUnderEverySetting) {
   for (const char* kl : {"k1", "k2", "k3"})
     for (const char* level : {"token", "sequence", "trajectory"})
       for (const bool by_ratio : {false, true}) {
-        const Settings s{.level = level, .kl = kl, .beta = 0.4, .entropy_coef = by_ratio ? 0.02 : 0, .kl_by_ratio = by_ratio};
+        const Settings s{
+            .level = level, .kl = kl, .beta = 0.4, .entropy_coef = by_ratio ? 0.02 : 0, .kl_by_ratio = by_ratio};
         EXPECT_NEAR(run(s).at("loss").as_double(), expected_loss(s), 1e-6) << name_of(s);
       }
 }
@@ -135,7 +142,8 @@ TEST(PolicyLoss, CispoKeepsAGradientForEveryToken) {
   for (size_t i = 0; i < mask.size(); ++i)
     for (size_t t = 0; t < mask[i].size(); ++t) {
       const double ratio = std::exp(logp[i][t] - old_logp[i][t]);
-      EXPECT_NEAR(out.at("grad").as_array()[i].as_array()[t].as_double(), -mask[i][t] * std::min(ratio, 1.5) * advantages[i] / 11, 1e-6);
+      EXPECT_NEAR(out.at("grad").as_array()[i].as_array()[t].as_double(),
+                  -mask[i][t] * std::min(ratio, 1.5) * advantages[i] / 11, 1e-6);
       clipped += mask[i][t] * (ratio > 1.5 && advantages[i] > 0) / 11;
     }
   EXPECT_NEAR(out.at("metrics").at("cispo_clip_ratio").as_double(), clipped, 1e-12);
@@ -146,19 +154,21 @@ TEST(PolicyLoss, MetricsAreTrls) {
   const Settings s{.correction = "token_truncate", .delta = 1.5, .beta = 0.1};
   const Json out = run(s);
   const auto metric = [&](const char* name) { return out.at("metrics").at(name).as_double(); };
-  double low = 0, high = 0, dual = 0, kl = 0, bits = 0, weights = 0, difference = 0, largest_difference = 0, low_min = 1, high_max = 0, heaviest = 0,
-         lightest = 9;
+  double low = 0, high = 0, dual = 0, kl = 0, bits = 0, weights = 0, difference = 0, largest_difference = 0,
+         low_min = 1, high_max = 0, heaviest = 0, lightest = 9;
   for (size_t i = 0; i < mask.size(); ++i) {
     double own_low = 0, own_high = 0;
     for (size_t t = 0; t < mask[i].size(); ++t) {
       if (mask[i][t] == 0) continue;
-      const double r = std::exp(logp[i][t] - old_logp[i][t]), w = std::min(std::exp(old_logp[i][t] - behavior_logp[i][t]), 3.0);
+      const double r = std::exp(logp[i][t] - old_logp[i][t]),
+                   w = std::min(std::exp(old_logp[i][t] - behavior_logp[i][t]), 3.0);
       own_low += r < 0.8 && advantages[i] < 0;
       own_high += r > 1.3 && advantages[i] > 0;
       dual += (r > 1.5 && advantages[i] < 0) / 11.0;
       const double d = logp[i][t] - reference_logp[i][t], gap = std::abs(old_logp[i][t] - behavior_logp[i][t]);
       kl += (std::exp(-d) + d - 1) / 11, bits += entropy[i][t] / 11, weights += w / 11, difference += gap / 11;
-      heaviest = std::max(heaviest, w), lightest = std::min(lightest, w), largest_difference = std::max(largest_difference, gap);
+      heaviest = std::max(heaviest, w), lightest = std::min(lightest, w),
+      largest_difference = std::max(largest_difference, gap);
     }
     low += own_low / 11, high += own_high / 11;
     low_min = std::min(low_min, own_low / num_tokens(i)), high_max = std::max(high_max, own_high / num_tokens(i));
@@ -213,7 +223,9 @@ TEST(PolicyLoss, ACorrectionNeedsBothLogProbs) {
 TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
   const auto message = [](JsonObject config) -> std::string {
     try {
-      evaluate_objective("grpo", JsonObject{{"logp", nested(logp)}, {"advantages", Json::array(advantages)}, {"config", config}}, "x.json");
+      evaluate_objective(
+          "grpo", JsonObject{{"logp", nested(logp)}, {"advantages", Json::array(advantages)}, {"config", config}},
+          "x.json");
     } catch (const Error& error) {
       return error.what();
     }
@@ -221,7 +233,8 @@ TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
   };
   EXPECT_NE(message({{"loss_type", "cispo"}}).find("epsilon_high"), std::string::npos);
   EXPECT_NE(message({{"delta", 1.1}}).find("above 1 + the upper clip"), std::string::npos);
-  EXPECT_NE(message({{"loss_type", "cispo_relative"}, {"delta", 3}}).find("bounds its ratio already"), std::string::npos);
+  EXPECT_NE(message({{"loss_type", "cispo_relative"}, {"delta", 3}}).find("bounds its ratio already"),
+            std::string::npos);
   EXPECT_NE(message({{"loss_type", "dr_grpo"}}).find("dr_grpo needs a length"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_level", "sequences"}}).find("did you mean 'sequence'"), std::string::npos);
   EXPECT_NE(message({{"importance_sampling_clip_max", 0.5}}).find("importance_sampling_clip_max"), std::string::npos);
@@ -267,14 +280,20 @@ TEST(PolicyLoss, AgreesWithPublishedNumbers) {
   };
   const Json& section = all.at("compute_policy_gradient_loss");
   const Json& inputs = section.at("inputs");
-  const auto evaluate = [&](const Json& logp_rows, const Json& old_rows, const Json& mask_rows, const Json& a, JsonObject config) {
+  const auto evaluate = [&](const Json& logp_rows, const Json& old_rows, const Json& mask_rows, const Json& a,
+                            JsonObject config) {
     return evaluate_objective("grpo",
-                              JsonObject{{"logp", logp_rows}, {"old_logp", old_rows}, {"mask", mask_rows}, {"advantages", a}, {"config", config}},
+                              JsonObject{{"logp", logp_rows},
+                                         {"old_logp", old_rows},
+                                         {"mask", mask_rows},
+                                         {"advantages", a},
+                                         {"config", config}},
                               path.string())
         .at("loss")
         .as_double();
   };
-  const Json policy = rows(inputs.at("policy_log_probs")), old = rows(inputs.at("old_log_probs")), response = rows(inputs.at("response_mask"));
+  const Json policy = rows(inputs.at("policy_log_probs")), old = rows(inputs.at("old_log_probs")),
+             response = rows(inputs.at("response_mask"));
   const Json& a = inputs.at("raw_rewards_or_advantages").at("data");
   const double cliprange = inputs.at("cliprange").as_double();
   for (const auto& [name, level] : {std::pair{"gspo", "sequence"}, std::pair{"grpo", "token"}}) {
@@ -283,15 +302,19 @@ TEST(PolicyLoss, AgreesWithPublishedNumbers) {
       const double m = inputs.at("response_mask").at("data").as_array()[i].as_double();
       expected += m * section.at("cases").at(name).at("data").as_array()[i].as_double(), tokens += m;
     }
-    EXPECT_NEAR(evaluate(policy, old, response, a, {{"epsilon", cliprange}, {"importance_sampling_level", level}}), expected / tokens, 1e-5) << name;
+    EXPECT_NEAR(evaluate(policy, old, response, a, {{"epsilon", cliprange}, {"importance_sampling_level", level}}),
+                expected / tokens, 1e-5)
+        << name;
   }
   // A token's loss is -A exp(0) with logp = old: advantages a token give any losses we like.
   const Json& sums = all.at("aggregate_loss_across_microbatch");
   JsonArray negated(2, JsonArray{});
   for (size_t i = 0; i < 20; ++i)
-    negated[i / 10].array_ref().push_back(-sums.at("inputs").at("per_token_policy_gradient_loss").at("data").as_array()[i].as_double());
+    negated[i / 10].array_ref().push_back(
+        -sums.at("inputs").at("per_token_policy_gradient_loss").at("data").as_array()[i].as_double());
   const Json losses(negated), sum_mask = rows(sums.at("inputs").at("mask"));
-  EXPECT_NEAR(evaluate(policy, policy, sum_mask, losses, {{"loss_type", "grpo"}}), sums.at("cases").at("sequence").as_double(), 1e-5);
+  EXPECT_NEAR(evaluate(policy, policy, sum_mask, losses, {{"loss_type", "grpo"}}),
+              sums.at("cases").at("sequence").as_double(), 1e-5);
   // There the constant divides the sum over the batch; here a mean over its two sequences.
   EXPECT_NEAR(2 * evaluate(policy, policy, sum_mask, losses, {{"loss_type", "dr_grpo"}, {"max_completion_length", 42}}),
               sums.at("cases").at("constant(42)").as_double(), 1e-5);

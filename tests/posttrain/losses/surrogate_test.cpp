@@ -79,7 +79,8 @@ TEST(SamplingDifference, CountsMaskedTokensOnly) {
   batch.logp = logp, batch.behavior_logp = behavior, batch.mask = mask;
   MetricSums sums;
   add_sampling_difference(batch, sums);
-  EXPECT_EQ(sums.means(), (Metrics{{"sampling/sampling_logp_difference/max", 0.5}, {"sampling/sampling_logp_difference/mean", 0.25}}));
+  EXPECT_EQ(sums.means(), (Metrics{{"sampling/sampling_logp_difference/max", 0.5},
+                                   {"sampling/sampling_logp_difference/mean", 0.25}}));
 }
 
 // Against what the learner computed before its epochs, where that is known.
@@ -101,14 +102,16 @@ TEST(ClippedSurrogate, AgreesWithPublishedTokenLosses) {
   const Json& inputs = section.at("inputs");
   const JsonArray advantages = data(inputs.at("raw_rewards_or_advantages")), logp = data(inputs.at("policy_log_probs")),
                   old_logp = data(inputs.at("old_log_probs"));
-  const JsonArray free_loss = data(section.at("cases").at("noclip")), clipped_loss = data(section.at("cases").at("grpo"));
+  const JsonArray free_loss = data(section.at("cases").at("noclip")),
+                  clipped_loss = data(section.at("cases").at("grpo"));
   const double cliprange = inputs.at("cliprange").as_double();
   ASSERT_EQ(logp.size(), 20u);
   for (size_t i = 0; i < logp.size(); ++i) {
     const LogRatio ratio = log_ratio(logp[i].as_double(), old_logp[i].as_double());
     const double advantage = advantages[i / 10].as_double();
     EXPECT_NEAR(clipped_surrogate(ratio, 0, advantage, {.low = 1, .high = 1e9}).loss, free_loss[i].as_double(), 1e-5);
-    EXPECT_NEAR(clipped_surrogate(ratio, 0, advantage, {.low = cliprange, .high = cliprange}).loss, clipped_loss[i].as_double(), 1e-5);
+    EXPECT_NEAR(clipped_surrogate(ratio, 0, advantage, {.low = cliprange, .high = cliprange}).loss,
+                clipped_loss[i].as_double(), 1e-5);
   }
 }
 

@@ -18,12 +18,14 @@ namespace {
 using test::Rows, test::nested;
 
 const Rows logp = {{-1.5, -0.5, -2.25}, {-0.75, -1.0}, {-3.0, -0.25, -0.5, -1.25}, {-2.0}, {-1.0, -0.5}, {-0.25, -1.5}};
-const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75}, {-1.5, -0.25}, {-0.5, -1.0}};
+const Rows reference_logp = {{-1.0, -1.0, -2.0}, {-0.5, -1.25}, {-2.5, -0.5, -0.5, -1.5}, {-1.75},
+                             {-1.5, -0.25},      {-0.5, -1.0}};
 const Rows mask = {{0, 1, 1}, {1, 1}, {1, 1, 0, 1}, {1}, {0, 1}, {1, 1}};
 const std::vector<double> rewards = {1, 0, 0.5, 0.25, 0.75, 2};  // two groups of three
 
 // Advantages that an objective gives, [sequence][token]; tokens of a sequence that share one are told once.
-Rows advantages_of(const char* objective, JsonObject config, const std::vector<double>& of_rewards = rewards, size_t group_size = 3) {
+Rows advantages_of(const char* objective, JsonObject config, const std::vector<double>& of_rewards = rewards,
+                   size_t group_size = 3) {
   const Json out = evaluate_objective(objective,
                                       JsonObject{{"logp", nested(logp)},
                                                  {"behavior_logp", nested(logp)},
@@ -37,7 +39,8 @@ Rows advantages_of(const char* objective, JsonObject config, const std::vector<d
   for (size_t s = 0; s < mask.size(); ++s) {
     const Json& given = out.at("advantages").as_array()[s];
     std::vector<double>& row = all.emplace_back(mask[s].size());
-    for (size_t t = 0; t < row.size(); ++t) row[t] = mask[s][t] * (given.is_array() ? given.as_array()[t].as_double() : given.as_double());
+    for (size_t t = 0; t < row.size(); ++t)
+      row[t] = mask[s][t] * (given.is_array() ? given.as_array()[t].as_double() : given.as_double());
   }
   return all;
 }
@@ -52,11 +55,14 @@ double deviation(std::span<const double> values) {
   for (const double v : values) squares += std::pow(v - mean(values), 2);
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
-std::span<const double> group_of(const std::vector<double>& values, size_t s) { return std::span(values).subspan(s / 3 * 3, 3); }
+std::span<const double> group_of(const std::vector<double>& values, size_t s) {
+  return std::span(values).subspan(s / 3 * 3, 3);
+}
 
 void expect_rows(const Rows& got, const std::function<double(size_t s, size_t t)>& expected) {
   for (size_t s = 0; s < mask.size(); ++s)
-    for (size_t t = 0; t < mask[s].size(); ++t) EXPECT_NEAR(got[s][t], mask[s][t] * expected(s, t), 1e-5) << s << "," << t;
+    for (size_t t = 0; t < mask[s].size(); ++t)
+      EXPECT_NEAR(got[s][t], mask[s][t] * expected(s, t), 1e-5) << s << "," << t;
 }
 
 double kl(size_t s, const std::string& estimator) {
@@ -70,12 +76,15 @@ double kl(size_t s, const std::string& estimator) {
 
 TEST(Credit, GrpoScalesByGroupBatchOrNothing) {
   for (const double eps : {1e-4, 1e-6}) {
-    expect_rows(advantages_of("grpo", {{"advantage_eps", eps}}),
-                [&](size_t s, size_t) { return (rewards[s] - mean(group_of(rewards, s))) / (deviation(group_of(rewards, s)) + eps); });
-    expect_rows(advantages_of("grpo", {{"advantage_eps", eps}, {"scale_rewards", "batch"}}),
-                [&](size_t s, size_t) { return (rewards[s] - mean(group_of(rewards, s))) / (deviation(rewards) + eps); });
+    expect_rows(advantages_of("grpo", {{"advantage_eps", eps}}), [&](size_t s, size_t) {
+      return (rewards[s] - mean(group_of(rewards, s))) / (deviation(group_of(rewards, s)) + eps);
+    });
+    expect_rows(advantages_of("grpo", {{"advantage_eps", eps}, {"scale_rewards", "batch"}}), [&](size_t s, size_t) {
+      return (rewards[s] - mean(group_of(rewards, s))) / (deviation(rewards) + eps);
+    });
   }
-  expect_rows(advantages_of("grpo", {{"scale_rewards", "none"}}), [&](size_t s, size_t) { return rewards[s] - mean(group_of(rewards, s)); });
+  expect_rows(advantages_of("grpo", {{"scale_rewards", "none"}}),
+              [&](size_t s, size_t) { return rewards[s] - mean(group_of(rewards, s)); });
 }
 
 TEST(Credit, RlooIsAboveTheMeanOfTheOthers) {
@@ -89,8 +98,9 @@ TEST(Credit, RlooIsAboveTheMeanOfTheOthers) {
       expect_rows(advantages_of("rloo", config), [&](size_t s, size_t) { return advantages[s]; });
       JsonObject normalized = config;
       normalized.emplace_back("normalize_advantages", true);
-      expect_rows(advantages_of("rloo", normalized),
-                  [&](size_t s, size_t) { return (advantages[s] - mean(advantages)) / (deviation(advantages) + 1e-4); });
+      expect_rows(advantages_of("rloo", normalized), [&](size_t s, size_t) {
+        return (advantages[s] - mean(advantages)) / (deviation(advantages) + 1e-4);
+      });
     }
   // A reply by itself has no others.
   for (const std::vector<double>& row : advantages_of("rloo", {{"beta", 0}}, rewards, 1))
@@ -119,17 +129,23 @@ TEST(Credit, ReinforcePlusPlusWhitensOverTokens) {
     for (size_t s = 0; s < mask.size(); ++s)
       for (size_t t = 0; t < mask[s].size(); ++t)
         if (mask[s][t] != 0) all.push_back(raw(s, t));
-    expect_rows(got, [&](size_t s, size_t t) { return (raw(s, t) - mean(all)) / std::sqrt(std::pow(deviation(all), 2) + 1e-8); });
+    expect_rows(got, [&](size_t s, size_t t) {
+      return (raw(s, t) - mean(all)) / std::sqrt(std::pow(deviation(all), 2) + 1e-8);
+    });
   };
-  check(advantages_of("reinforce_plus_plus", {{"kl_coef", kl_coef}, {"gamma", gamma}}), [&](size_t s, size_t t) { return returns[s][t]; });
+  check(advantages_of("reinforce_plus_plus", {{"kl_coef", kl_coef}, {"gamma", gamma}}),
+        [&](size_t s, size_t t) { return returns[s][t]; });
   check(advantages_of("reinforce_plus_plus", {{"kl_coef", kl_coef}, {"kl_estimator", "k2"}, {"baseline", true}}),
         [&](size_t s, size_t) { return totals[s] - mean(group_of(totals, s)); });
 }
 
 TEST(Credit, MaxRlDividesByThePassRate) {
-  expect_rows(advantages_of("maxrl", {}),
-              [&](size_t s, size_t) { return (rewards[s] - mean(group_of(rewards, s))) / (mean(group_of(rewards, s)) + 1e-6); });
-  expect_rows(advantages_of("maxrl", {}, {0, 0, 0, 1, 0, 0}), [&](size_t s, size_t) { return s == 3 ? 2 / (1 + 3e-6) : s > 3 ? -1 : 0; });
+  expect_rows(advantages_of("maxrl", {}), [&](size_t s, size_t) {
+    return (rewards[s] - mean(group_of(rewards, s))) / (mean(group_of(rewards, s)) + 1e-6);
+  });
+  expect_rows(advantages_of("maxrl", {}, {0, 0, 0, 1, 0, 0}), [&](size_t s, size_t) {
+    return s == 3 ? 2 / (1 + 3e-6) : s > 3 ? -1 : 0;
+  });
   EXPECT_THROW(advantages_of("maxrl", {}, {-1, 0, 0, 1, 0, 0}), Error);
 }
 
@@ -156,9 +172,11 @@ TEST(Credit, RftLearnsTheBestOfEachGroupAlone) {
   };
   expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 0.0}}), in({0, 5}));
   expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.0}}), in({0, 2, 4, 5}));
-  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.75}}), in({0, 4, 5}));                  // and good enough
-  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 1.0}}, {1, 1, 1, 0, 1, 1}), in({0, 4}));  // of equal ones the first
-  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"weight", "reward"}}), [](size_t s, size_t) { return s == 0 || s == 5 ? rewards[s] : 0; });
+  expect_rows(advantages_of("rft", {{"best_of_n", 2}, {"threshold", 0.75}}), in({0, 4, 5}));  // and good enough
+  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"threshold", 1.0}}, {1, 1, 1, 0, 1, 1}),
+              in({0, 4}));  // of equal ones the first
+  expect_rows(advantages_of("rft", {{"best_of_n", 1}, {"weight", "reward"}}),
+              [](size_t s, size_t) { return s == 0 || s == 5 ? rewards[s] : 0; });
 }
 
 TEST(Credit, EqualRewardsAreWorthExactlyNothing) {
@@ -183,7 +201,8 @@ TEST(Credit, AgreesWithPublishedNumbers) {
                                                    {"config", std::move(config)}},
                                         path.string());
     const JsonArray& expected = section.at("cases").at(name).as_array();
-    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(out.at("advantages").as_array()[i].as_double(), expected[i].as_double(), 1e-5) << name;
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(out.at("advantages").as_array()[i].as_double(), expected[i].as_double(), 1e-5) << name;
   };
   check("grpo(baseline=mean,norm=std)", "grpo", {{"advantage_eps", eps}});
   check("dr_grpo(mean,none)", "grpo", {{"scale_rewards", "none"}});

@@ -1,5 +1,5 @@
-// Every model family, whole and with adapters, under every objective: the gradient that the trainer leaves in the model is the step loss's own, seen
-// along its direction.
+// Every model family, whole and with adapters, under every objective: the gradient that the trainer leaves in the model
+// is the step loss's own, seen along its direction.
 #include <cmath>
 
 #include "tests/train/rig.h"
@@ -21,7 +21,8 @@ std::vector<Sample> full_samples(Rig& rig) {
     Sample& sample = samples[s];
     const size_t n = sample.tokens.size();
     sample.behavior_logp = sample.reference_logp = scores[s].logp;
-    for (size_t t = 0; t < n; ++t) sample.behavior_logp[t] += 0.05f, sample.reference_logp[t] -= 0.3f * static_cast<float>(s + 1);
+    for (size_t t = 0; t < n; ++t)
+      sample.behavior_logp[t] += 0.05f, sample.reference_logp[t] -= 0.3f * static_cast<float>(s + 1);
     sample.advantage.assign(n, 0.5f + static_cast<float>(s)), sample.returns.assign(n, 0.5f), sample.value.assign(n, 0);
   }
   return samples;
@@ -80,15 +81,19 @@ TEST_P(ObjectiveOnAModel, CuttingAStepIntoMicroBatchesChangesItsGradientByRoundi
     grads.emplace_back(grad.begin(), grad.end());
   }
   EXPECT_NEAR(losses[0], losses[1], 1e-9 * (1 + std::abs(losses[0])));
-  for (size_t i = 0; i < grads[0].size(); ++i) ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6 + 1e-5 * std::abs(grads[0][i])) << i;
+  for (size_t i = 0; i < grads[0].size(); ++i)
+    ASSERT_NEAR(grads[0][i], grads[1][i], 1e-6 + 1e-5 * std::abs(grads[0][i])) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, ObjectiveOnAModel, testing::ValuesIn(objectives().names()), [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, ObjectiveOnAModel, testing::ValuesIn(objectives().names()),
+                         [](const auto& param) { return param.param; });
 
 INSTANTIATE_TEST_SUITE_P(Registries, FamilyObjective,
-                         testing::Combine(testing::ValuesIn(families().names()), testing::ValuesIn(objectives().names()), testing::Bool()),
+                         testing::Combine(testing::ValuesIn(families().names()),
+                                          testing::ValuesIn(objectives().names()), testing::Bool()),
                          [](const auto& test) {
-                           return std::get<0>(test.param) + "_" + std::get<1>(test.param) + (std::get<2>(test.param) ? "_lora" : "");
+                           return std::get<0>(test.param) + "_" + std::get<1>(test.param) +
+                                  (std::get<2>(test.param) ? "_lora" : "");
                          });
 
 }  // namespace

@@ -24,13 +24,17 @@ Json nested(const Rows& rows) {
 }
 
 Json input(JsonObject more = {}) {
-  Json out =
-      JsonObject{{"logp", nested(logp)}, {"behavior_logp", nested(old_logp)}, {"reference_logp", nested(reference_logp)}, {"mask", nested(mask)}};
+  Json out = JsonObject{{"logp", nested(logp)},
+                        {"behavior_logp", nested(old_logp)},
+                        {"reference_logp", nested(reference_logp)},
+                        {"mask", nested(mask)}};
   for (auto& [key, value] : more) out.set(key, std::move(value));
   return out;
 }
 
-double grad_at(const Json& out, size_t s, size_t t) { return out.at("grad").as_array().at(s).as_array().at(t).as_double(); }
+double grad_at(const Json& out, size_t s, size_t t) {
+  return out.at("grad").as_array().at(s).as_array().at(t).as_double();
+}
 
 TEST(ObjectiveJson, SftIsTheMeanNegativeLogLikelihood) {
   const Json out = evaluate_objective("sft", input(), "x.json");
@@ -53,19 +57,21 @@ class ObjectiveJsonGrpo : public testing::TestWithParam<GrpoCase> {};
 TEST_P(ObjectiveJsonGrpo, FollowsTheFormula) {
   const std::vector<double> rewards = {1, 0, 0.5, 0.25};
   const double low = 0.1, high = 0.3, beta = 0.05;
-  const Json out = evaluate_objective(
-      "grpo",
-      input({{"rewards", Json::array(rewards)},
-             {"group_size", 2},
-             {"config",
-              JsonObject{
-                  {"epsilon", low}, {"epsilon_high", high}, {"beta", beta}, {"loss_type", GetParam().loss_type}, {"max_completion_length", 16}}}}),
-      "x.json");
+  const Json out = evaluate_objective("grpo",
+                                      input({{"rewards", Json::array(rewards)},
+                                             {"group_size", 2},
+                                             {"config", JsonObject{{"epsilon", low},
+                                                                   {"epsilon_high", high},
+                                                                   {"beta", beta},
+                                                                   {"loss_type", GetParam().loss_type},
+                                                                   {"max_completion_length", 16}}}}),
+                                      "x.json");
   double all_tokens = 0, loss = 0, kl = 0;
   for (const auto& row : mask)
     for (const double m : row) all_tokens += m;
   for (size_t s = 0; s < logp.size(); ++s) {
-    const double a = rewards[s / 2 * 2], b = rewards[s / 2 * 2 + 1], mean = (a + b) / 2, deviation = std::abs(a - b) / std::sqrt(2.0);
+    const double a = rewards[s / 2 * 2], b = rewards[s / 2 * 2 + 1], mean = (a + b) / 2,
+                 deviation = std::abs(a - b) / std::sqrt(2.0);
     const double advantage = (rewards[s] - mean) / (deviation + 1e-4);
     EXPECT_NEAR(out.at("advantages").as_array().at(s).as_double(), advantage, 1e-6);
     double sequence_tokens = 0;
@@ -80,7 +86,8 @@ TEST_P(ObjectiveJsonGrpo, FollowsTheFormula) {
       const double free = ratio * advantage, kept = std::clamp(ratio, 1 - low, 1 + high) * advantage;
       loss += weight * (-std::min(free, kept) + beta * (std::exp(q) - q - 1));
       kl += (std::exp(q) - q - 1) / all_tokens;
-      EXPECT_NEAR(grad_at(out, s, t), weight * ((free <= kept ? -free : 0) + beta * (1 - std::exp(q))), 1e-6) << s << "," << t;
+      EXPECT_NEAR(grad_at(out, s, t), weight * ((free <= kept ? -free : 0) + beta * (1 - std::exp(q))), 1e-6)
+          << s << "," << t;
     }
   }
   EXPECT_NEAR(out.at("loss").as_double(), loss, 1e-6);
@@ -88,12 +95,13 @@ TEST_P(ObjectiveJsonGrpo, FollowsTheFormula) {
   EXPECT_NEAR(out.at("metrics").at("sampling/sampling_logp_difference/max").as_double(), 1.0, 1e-12);
 }
 
-INSTANTIATE_TEST_SUITE_P(LossTypes, ObjectiveJsonGrpo,
-                         testing::Values(GrpoCase{"dapo", [](double, double all, double) { return 1 / all; }},
-                                         GrpoCase{"bnpo", [](double, double all, double) { return 1 / all; }},
-                                         GrpoCase{"grpo", [](double own, double, double sequences) { return 1 / own / sequences; }},
-                                         GrpoCase{"dr_grpo", [](double, double, double sequences) { return 1 / (16 * sequences); }}),
-                         [](const auto& param) { return param.param.loss_type; });
+INSTANTIATE_TEST_SUITE_P(
+    LossTypes, ObjectiveJsonGrpo,
+    testing::Values(GrpoCase{"dapo", [](double, double all, double) { return 1 / all; }},
+                    GrpoCase{"bnpo", [](double, double all, double) { return 1 / all; }},
+                    GrpoCase{"grpo", [](double own, double, double sequences) { return 1 / own / sequences; }},
+                    GrpoCase{"dr_grpo", [](double, double, double sequences) { return 1 / (16 * sequences); }}),
+    [](const auto& param) { return param.param.loss_type; });
 
 TEST(ObjectiveJson, WithoutOldLogProbsThePolicyIsTheSampler) {
   Json on_policy = JsonObject{{"logp", nested(logp)}, {"advantages", Json::array(std::vector<double>{1, -1, 2, 0})}};
@@ -106,12 +114,13 @@ TEST(ObjectiveJson, PpoMakesAdvantagesAndReturnsFromRewardsAndValues) {
   const Rows value = {{0, 0.5, 0.25}, {0.1, 0.2}, {0, 0.5, 0, -0.5}, {1}};
   const double kl_coef = 0.1, gamma = 0.9, lam = 0.8;
   const std::vector<double> rewards = {1, 0, -1, 0.5};
-  const Json out =
-      evaluate_objective("ppo",
-                         input({{"value", nested(value)},
-                                {"rewards", Json::array(rewards)},
-                                {"config", JsonObject{{"kl_coef", kl_coef}, {"gamma", gamma}, {"lam", lam}, {"whiten_advantages", false}}}}),
-                         "x.json");
+  const Json out = evaluate_objective(
+      "ppo",
+      input(
+          {{"value", nested(value)},
+           {"rewards", Json::array(rewards)},
+           {"config", JsonObject{{"kl_coef", kl_coef}, {"gamma", gamma}, {"lam", lam}, {"whiten_advantages", false}}}}),
+      "x.json");
   double loss = 0;
   for (size_t s = 0; s < logp.size(); ++s) {
     std::vector<size_t> steps;
@@ -120,7 +129,8 @@ TEST(ObjectiveJson, PpoMakesAdvantagesAndReturnsFromRewardsAndValues) {
     double carried = 0, next_value = 0;
     for (size_t i = steps.size(); i-- > 0;) {
       const size_t t = steps[i];
-      const double reward = -kl_coef * (old_logp[s][t] - reference_logp[s][t]) + (i + 1 == steps.size() ? rewards[s] : 0);
+      const double reward =
+          -kl_coef * (old_logp[s][t] - reference_logp[s][t]) + (i + 1 == steps.size() ? rewards[s] : 0);
       carried = reward + gamma * next_value - value[s][t] + gamma * lam * carried;
       next_value = value[s][t];
       const double ratio = std::exp(logp[s][t] - old_logp[s][t]);
@@ -155,7 +165,9 @@ TEST(ObjectiveJson, BadInputIsNamed) {
   expect("dpo", JsonObject{{"logp", nested(logp)}}, "reference_logp");
   expect("dpo", JsonObject{{"logp", nested({{-1}})}, {"reference_logp", nested({{-1}})}}, "pairs");
   expect("sft", JsonObject{{"logp", JsonArray{JsonArray{nullptr, -1}}}}, "logp[0][0]");
-  EXPECT_EQ(message("sft", JsonObject{{"logp", JsonArray{JsonArray{nullptr, -1}}}, {"mask", JsonArray{JsonArray{0, 1}}}}), "");
+  EXPECT_EQ(
+      message("sft", JsonObject{{"logp", JsonArray{JsonArray{nullptr, -1}}}, {"mask", JsonArray{JsonArray{0, 1}}}}),
+      "");
 }
 
 }  // namespace

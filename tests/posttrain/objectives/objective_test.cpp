@@ -1,5 +1,5 @@
-// The contract of every registered objective, as it is and under other settings: its gradient is its loss's, masked-out tokens do not count, and
-// splitting a step changes nothing.
+// The contract of every registered objective, as it is and under other settings: its gradient is its loss's, masked-out
+// tokens do not count, and splitting a step changes nothing.
 #include "train/objective.h"
 
 #include <gtest/gtest.h>
@@ -39,23 +39,32 @@ const std::map<std::string, std::vector<Setting>> settings = {
       {"sums", "loss_type = 'seq-mean-token-sum'\nadvantage_eps = 1e-6"},
       {"clip_higher_dual_clip", "epsilon_high = 0.28\ndelta = 1.35"},
       {"gspo", "importance_sampling_level = 'sequence'\nloss_type = 'grpo'\nepsilon = 3e-2\nepsilon_high = 4e-2"},
-      {"gspo_dual_clip_kl", "importance_sampling_level = 'sequence'\nepsilon = 0.05\ndelta = 1.1\nbeta = 0.1\nkl_loss_type = 'k2'"},
+      {"gspo_dual_clip_kl",
+       "importance_sampling_level = 'sequence'\nepsilon = 0.05\ndelta = 1.1\nbeta = 0.1\nkl_loss_type = 'k2'"},
       {"kl_by_ratio", "beta = 0.2\nuse_bias_correction_kl = true"},
-      {"gspo_kl_by_ratio", "importance_sampling_level = 'sequence'\nepsilon = 0.05\nbeta = 0.2\nuse_bias_correction_kl = true"},
+      {"gspo_kl_by_ratio",
+       "importance_sampling_level = 'sequence'\nepsilon = 0.05\nbeta = 0.2\nuse_bias_correction_kl = true"},
       {"cispo", "loss_type = 'cispo'\nepsilon_high = 1.2", true},
       {"cispo_relative", "loss_type = 'cispo_relative'", true},
       {"token_truncate", "importance_sampling_mode = 'token_truncate'\nimportance_sampling_clip_max = 1.25"},
-      {"token_mask", "importance_sampling_mode = 'token_mask'\nimportance_sampling_clip_max = 1.25\nimportance_sampling_clip_min = 0.75"},
+      {"token_mask",
+       "importance_sampling_mode = 'token_mask'\nimportance_sampling_clip_max = 1.25\nimportance_sampling_clip_min = "
+       "0.75"},
       {"sequence_truncate", "importance_sampling_mode = 'sequence_truncate'\nloss_type = 'grpo'\nbeta = 0.1"},
       {"sequence_mask", "importance_sampling_mode = 'sequence_mask'\nimportance_sampling_clip_max = 1.5"},
-      {"k1_entropy_truncation", "beta = 0.1\nkl_loss_type = 'k1'\nentropy_coef = 0.01\nmask_truncated_completions = true"}}},
-    {"rloo", {{"tokens", "importance_sampling_level = 'token'\nloss_type = 'dapo'\nnormalize_advantages = true\nbeta = 0"}}},
-    {"reinforce_plus_plus", {{"baseline", "baseline = true\nkl_coef = 0.1\nkl_estimator = 'k2'"}, {"discounted", "gamma = 0.9\nkl_loss_coef = 0.1"}}},
+      {"k1_entropy_truncation",
+       "beta = 0.1\nkl_loss_type = 'k1'\nentropy_coef = 0.01\nmask_truncated_completions = true"}}},
+    {"rloo",
+     {{"tokens", "importance_sampling_level = 'token'\nloss_type = 'dapo'\nnormalize_advantages = true\nbeta = 0"}}},
+    {"reinforce_plus_plus",
+     {{"baseline", "baseline = true\nkl_coef = 0.1\nkl_estimator = 'k2'"},
+      {"discounted", "gamma = 0.9\nkl_loss_coef = 0.1"}}},
     {"maxrl", {{"sequence_means", "loss_type = 'grpo'"}}},
     {"rft", {{"reward", "weight = 'reward'"}}},
     {"ppo",
      {{"all_of_it",
-       "kl_coef = 0.1\nkl_estimator = 'k3'\nkl_ctrl = 'adaptive'\nkl_loss_coef = 0.1\nkl_loss_type = 'k2'\nentropy_coef = 0.01\ndelta = 1.3\n"
+       "kl_coef = 0.1\nkl_estimator = 'k3'\nkl_ctrl = 'adaptive'\nkl_loss_coef = 0.1\nkl_loss_type = "
+       "'k2'\nentropy_coef = 0.01\ndelta = 1.3\n"
        "whiten_rewards = true\nloss_type = 'grpo'\ncliprange_value = 0.1\nvf_coef = 0.5"},
       {"no_reference", "kl_coef = 0\nwhiten_advantages = false\nimportance_sampling_mode = 'token_truncate'"}}},
 };
@@ -64,7 +73,9 @@ struct Variant {
   std::string objective;
   Setting setting;
 };
-void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.objective << " with " << variant.setting.toml; }
+void PrintTo(const Variant& variant, std::ostream* out) {
+  *out << variant.objective << " with " << variant.setting.toml;
+}
 
 std::vector<Variant> variants() {
   std::vector<Variant> out;
@@ -87,14 +98,17 @@ TEST(Objectives, SettingsAreOfRegisteredOnes) {
   for (const auto& [name, unused] : settings) EXPECT_TRUE(objectives().contains(name)) << name;
 }
 
-// Random sequences with every column an objective may ask for. Values are multiples of 2^-12, so that a finite difference perturbs them exactly.
+// Random sequences with every column an objective may ask for. Values are multiples of 2^-12, so that a finite
+// difference perturbs them exactly.
 struct Columns {
   std::vector<int32_t> offsets{0};
   std::vector<float> logp, old_logp, behavior_logp, reference_logp, advantage, mask, entropy, value, old_value, returns;
 
   explicit Columns(std::span<const int> lengths, uint64_t seed = 1) {
     Rng rng(seed);
-    const auto draw = [&](double low, double high) { return static_cast<float>(std::round((low + (high - low) * rng.uniform()) * 4096) / 4096); };
+    const auto draw = [&](double low, double high) {
+      return static_cast<float>(std::round((low + (high - low) * rng.uniform()) * 4096) / 4096);
+    };
     for (const int length : lengths) {
       const float sequence_advantage = draw(-2, 2);
       for (int t = 0; t < length; ++t) {
@@ -116,7 +130,8 @@ struct Columns {
   double count(Per per) const {
     double sum = 0;
     for (size_t s = 0; s + 1 < offsets.size(); ++s)
-      sum += count_of(per, std::span(mask).subspan(static_cast<size_t>(offsets[s]), static_cast<size_t>(offsets[s + 1] - offsets[s])));
+      sum += count_of(per, std::span(mask).subspan(static_cast<size_t>(offsets[s]),
+                                                   static_cast<size_t>(offsets[s + 1] - offsets[s])));
     return sum;
   }
   // Sequences [begin, end), with their offsets from 0.
@@ -124,7 +139,8 @@ struct Columns {
     part_offsets.clear();
     for (size_t s = begin; s <= end; ++s) part_offsets.push_back(offsets[s] - offsets[begin]);
     const auto part = [&](const std::vector<float>& c) {
-      return std::span<const float>(c).subspan(static_cast<size_t>(offsets[begin]), static_cast<size_t>(part_offsets.back()));
+      return std::span<const float>(c).subspan(static_cast<size_t>(offsets[begin]),
+                                               static_cast<size_t>(part_offsets.back()));
     };
     return {.offsets = part_offsets,
             .logp = part(logp),
@@ -148,7 +164,8 @@ struct Evaluated {
 };
 
 // Of sequences [begin, end); metrics are added to.
-Evaluated evaluate(const Objective& objective, const Columns& columns, size_t begin, size_t end, double scale, MetricSums metrics = {}) {
+Evaluated evaluate(const Objective& objective, const Columns& columns, size_t begin, size_t end, double scale,
+                   MetricSums metrics = {}) {
   std::vector<int32_t> offsets;
   const TokenBatch batch = columns.batch(begin, end, offsets, scale);
   check_batch(objective.needs(), batch);
@@ -216,7 +233,8 @@ TEST_P(ObjectiveContract, MaskedOutTokensDoNotCount) {
     EXPECT_EQ(before.entropy[t], 0) << t;
     EXPECT_EQ(before.value[t], 0) << t;
     columns.logp[t] = -50, columns.old_logp[t] = 3, columns.behavior_logp[t] = 5, columns.reference_logp[t] = -7;
-    columns.value[t] = 99, columns.entropy[t] = 12, columns.advantage[t] = 40, columns.returns[t] = -60, columns.old_value[t] = 7;
+    columns.value[t] = 99, columns.entropy[t] = 12, columns.advantage[t] = 40, columns.returns[t] = -60,
+    columns.old_value[t] = 7;
   }
   const Evaluated after = evaluate(*objective_, columns);
   EXPECT_EQ(before.loss, after.loss);
@@ -297,7 +315,8 @@ std::vector<Group> make_groups(std::span<const int> completion_lengths, double r
 
 TEST_P(ObjectiveContract, CreditIsFiniteForEqualRewardsAndOneTokenCompletions) {
   for (const double reward_step : {0.0, 0.25})
-    for (const std::vector<int>& completions : {std::vector<int>{1, 1, 1}, std::vector<int>{4, 1, 0}, std::vector<int>{3}}) {
+    for (const std::vector<int>& completions :
+         {std::vector<int>{1, 1, 1}, std::vector<int>{4, 1, 0}, std::vector<int>{3}}) {
       std::vector<Group> groups = make_groups(completions, reward_step);
       MetricSums metrics;
       objective_->credit(groups, metrics);
@@ -336,7 +355,8 @@ TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
                                .old_value = sample.value,
                                .returns = sample.returns};
         EXPECT_EQ(objective_->loss(batch, {.logp = grad, .entropy = grad_entropy, .value = grad_value}, unused), 0);
-        for (const std::vector<float>& column : {grad, grad_entropy, grad_value}) EXPECT_EQ(column, std::vector<float>(n));
+        for (const std::vector<float>& column : {grad, grad_entropy, grad_value})
+          EXPECT_EQ(column, std::vector<float>(n));
       }
   }
 }

@@ -25,7 +25,8 @@ const std::vector<double> rewards = {1, 0, -1, 0.5};
 constexpr double num_tokens = 8;
 
 struct Settings {
-  double gamma = 1, lam = 0.95, cliprange = 0.2, cliprange_value = 0.2, vf_coef = 0.1, kl_coef = 0.05, kl_loss_coef = 0, entropy_coef = 0, delta = 0;
+  double gamma = 1, lam = 0.95, cliprange = 0.2, cliprange_value = 0.2, vf_coef = 0.1, kl_coef = 0.05, kl_loss_coef = 0,
+         entropy_coef = 0, delta = 0;
   bool whiten_rewards = false, whiten_advantages = true;
   std::string kl_estimator = "k1", kl_loss_type = "k3", loss_type = "dapo";
 };
@@ -60,7 +61,9 @@ Json run(const Settings& s) {
                             "x.json");
 }
 
-double kl(double d, const std::string& estimator) { return estimator == "k1" ? d : estimator == "k2" ? d * d / 2 : std::exp(-d) - 1 + d; }
+double kl(double d, const std::string& estimator) {
+  return estimator == "k1" ? d : estimator == "k2" ? d * d / 2 : std::exp(-d) - 1 + d;
+}
 
 void whiten(std::vector<double>& values, bool centred) {
   double mean = 0, squares = 0;
@@ -83,7 +86,9 @@ std::vector<Token> credited(const Settings& s) {
     for (const double m : mask[i]) own += m;
     for (size_t t = 0; t < mask[i].size(); ++t)
       if (mask[i][t] != 0) {
-        out.push_back({.s = i, .t = t, .weight = s.loss_type == "grpo" ? 1 / own / static_cast<double>(mask.size()) : 1 / num_tokens});
+        out.push_back({.s = i,
+                       .t = t,
+                       .weight = s.loss_type == "grpo" ? 1 / own / static_cast<double>(mask.size()) : 1 / num_tokens});
         paid.push_back(-s.kl_coef * kl(old_logp[i][t] - reference_logp[i][t], s.kl_estimator));
       }
     paid.back() += rewards[i];
@@ -110,7 +115,13 @@ const Settings settings[] = {
     {.kl_coef = 0.3, .whiten_rewards = true, .kl_estimator = "k2", .loss_type = "grpo"},
     {.cliprange = 0.5, .cliprange_value = 0.05, .kl_estimator = "k3"},
     {.kl_coef = 0, .kl_loss_coef = 0.2, .entropy_coef = 0.02, .delta = 1.5, .kl_loss_type = "k1"},
-    {.lam = 1, .kl_loss_coef = 0.1, .delta = 1.25, .whiten_rewards = true, .whiten_advantages = false, .kl_loss_type = "k2", .loss_type = "grpo"},
+    {.lam = 1,
+     .kl_loss_coef = 0.1,
+     .delta = 1.25,
+     .whiten_rewards = true,
+     .whiten_advantages = false,
+     .kl_loss_type = "k2",
+     .loss_type = "grpo"},
 };
 
 class Ppo : public testing::TestWithParam<Settings> {};
@@ -120,7 +131,8 @@ TEST_P(Ppo, FollowsItsFormulas) {
   const Json out = run(s);
   const auto at = [&](const char* field, const Token& token) {
     const Json& row = out.at(field).as_array().at(token.s);
-    return row.is_array() ? row.as_array().at(token.t).as_double() : row.as_double();  // an advantage that a reply's tokens share is told once
+    return row.is_array() ? row.as_array().at(token.t).as_double()
+                          : row.as_double();  // an advantage that a reply's tokens share is told once
   };
   double loss = 0;
   for (const Token& token : credited(s)) {
@@ -130,9 +142,12 @@ TEST_P(Ppo, FollowsItsFormulas) {
     double policy = std::max(-r * a, -std::min(std::max(r, 1 - s.cliprange), 1 + s.cliprange) * a);
     if (s.delta > 0 && a < 0) policy = std::min(policy, -s.delta * a);
     const double low = old_value[i][t] - s.cliprange_value, high = old_value[i][t] + s.cliprange_value;
-    const double free = std::pow(value[i][t] - target, 2), kept = std::pow(std::min(std::max(value[i][t], low), high) - target, 2);
-    loss += weight * (policy + s.kl_loss_coef * kl(d, s.kl_loss_type) - s.entropy_coef * entropy[i][t] + s.vf_coef * 0.5 * std::max(free, kept));
-    EXPECT_NEAR(at("grad_value", token), free >= kept ? weight * s.vf_coef * (value[i][t] - target) : 0, 1e-5) << i << "," << t;
+    const double free = std::pow(value[i][t] - target, 2),
+                 kept = std::pow(std::min(std::max(value[i][t], low), high) - target, 2);
+    loss += weight * (policy + s.kl_loss_coef * kl(d, s.kl_loss_type) - s.entropy_coef * entropy[i][t] +
+                      s.vf_coef * 0.5 * std::max(free, kept));
+    EXPECT_NEAR(at("grad_value", token), free >= kept ? weight * s.vf_coef * (value[i][t] - target) : 0, 1e-5)
+        << i << "," << t;
     EXPECT_NEAR(at("grad_entropy", token), -weight * s.entropy_coef, 1e-6);
   }
   EXPECT_NEAR(out.at("loss").as_double(), loss, 1e-6);
@@ -149,8 +164,10 @@ TEST(Ppo, MetricsAreTrls) {
     const auto [i, t, a, target, weight] = token;
     const double d = logp[i][t] - old_logp[i][t], r = std::exp(d);
     policy += std::max(-r * a, -std::min(std::max(r, 0.8), 1.2) * a) / num_tokens;
-    const double kept = std::min(std::max(value[i][t], old_value[i][t] - 0.2), old_value[i][t] + 0.2) - target, error = value[i][t] - target;
-    errors += 0.5 * std::max(error * error, kept * kept) / num_tokens, clipped += (kept * kept > error * error) / num_tokens;
+    const double kept = std::min(std::max(value[i][t], old_value[i][t] - 0.2), old_value[i][t] + 0.2) - target,
+                 error = value[i][t] - target;
+    errors += 0.5 * std::max(error * error, kept * kept) / num_tokens,
+        clipped += (kept * kept > error * error) / num_tokens;
     ratio += r / num_tokens, approx_kl += 0.5 * d * d / num_tokens;
     cost += (old_logp[i][t] - reference_logp[i][t]) / static_cast<double>(rewards.size());
   }
@@ -168,7 +185,8 @@ TEST(Ppo, MetricsAreTrls) {
 }
 
 TEST(Ppo, NeedsValues) {
-  const Json in = JsonObject{{"logp", nested(logp)}, {"rewards", Json::array(rewards)}, {"config", JsonObject{{"kl_coef", 0}}}};
+  const Json in =
+      JsonObject{{"logp", nested(logp)}, {"rewards", Json::array(rewards)}, {"config", JsonObject{{"kl_coef", 0}}}};
   EXPECT_THROW(evaluate_objective("ppo", in, "x.json"), Error);
 }
 

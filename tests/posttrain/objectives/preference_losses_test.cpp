@@ -24,7 +24,8 @@ Json nested(const Rows& rows) {
 }
 
 Json evaluate(std::string_view name, const Rows& at, JsonObject config, JsonObject more = {}) {
-  Json input = JsonObject{{"logp", nested(at)}, {"reference_logp", nested(reference)}, {"mask", nested(mask)}, {"config", config}};
+  Json input = JsonObject{
+      {"logp", nested(at)}, {"reference_logp", nested(reference)}, {"mask", nested(mask)}, {"config", config}};
   for (auto& [key, value] : more) input.set(key, std::move(value));
   return evaluate_objective(name, input, "x.json");
 }
@@ -78,40 +79,49 @@ TEST_P(DpoLoss, FollowsItsFormula) {
   };
   const auto ratio = [&](const Rows& at, size_t s) { return reply_of(at, s) - reply_of(reference, s); };
   const auto loss = [&](const Rows& at) {
-    return 0.5 * (c.loss(ratio(at, 0) - ratio(at, 1), beta, c.label_smoothing) + c.loss(ratio(at, 2) - ratio(at, 3), beta, c.label_smoothing));
+    return 0.5 * (c.loss(ratio(at, 0) - ratio(at, 1), beta, c.label_smoothing) +
+                  c.loss(ratio(at, 2) - ratio(at, 3), beta, c.label_smoothing));
   };
-  const Json out =
-      evaluate("dpo", logp, {{"beta", beta}, {"loss_type", c.loss_type}, {"label_smoothing", c.label_smoothing}, {"ld_alpha", c.ld_alpha}});
+  const Json out = evaluate(
+      "dpo", logp,
+      {{"beta", beta}, {"loss_type", c.loss_type}, {"label_smoothing", c.label_smoothing}, {"ld_alpha", c.ld_alpha}});
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-9);
   expect_gradient(out, loss);
-  const double chosen = beta * (ratio(logp, 0) + ratio(logp, 2)) / 2, rejected = beta * (ratio(logp, 1) + ratio(logp, 3)) / 2;
+  const double chosen = beta * (ratio(logp, 0) + ratio(logp, 2)) / 2,
+               rejected = beta * (ratio(logp, 1) + ratio(logp, 3)) / 2;
   EXPECT_NEAR(metric(out, "rewards/chosen"), chosen, 1e-9);
   EXPECT_NEAR(metric(out, "rewards/rejected"), rejected, 1e-9);
   EXPECT_NEAR(metric(out, "rewards/margins"), chosen - rejected, 1e-9);
-  EXPECT_EQ(metric(out, "rewards/accuracies"), ((ratio(logp, 0) > ratio(logp, 1)) + (ratio(logp, 2) > ratio(logp, 3))) / 2.0);
+  EXPECT_EQ(metric(out, "rewards/accuracies"),
+            ((ratio(logp, 0) > ratio(logp, 1)) + (ratio(logp, 2) > ratio(logp, 3))) / 2.0);
   EXPECT_NEAR(metric(out, "logps/chosen"), (reply_of(logp, 0) + reply_of(logp, 2)) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "logps/rejected"), (reply_of(logp, 1) + reply_of(logp, 3)) / 2, 1e-9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, DpoLoss,
-                         testing::Values(DpoCase{"sigmoid", 0, 1, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                                         DpoCase{"sigmoid", 0.2, 1, false,
-                                                 [](double d, double beta, double e) {
-                                                   return -(1 - e) * log_sigmoid(beta * d) - e * log_sigmoid(-beta * d);
-                                                 }},
-                                         DpoCase{"sigmoid", 0, 0.25, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                                         DpoCase{"sigmoid_norm", 0, 1, true, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
-                                         DpoCase{"robust", 0.2, 1, false,
-                                                 [](double d, double beta, double e) {
-                                                   return (-(1 - e) * log_sigmoid(beta * d) + e * log_sigmoid(-beta * d)) / (1 - 2 * e);
-                                                 }},
-                                         DpoCase{"hinge", 0, 1, false, [](double d, double beta, double) { return std::max(0.0, 1 - beta * d); }},
-                                         DpoCase{"ipo", 0, 1, true, [](double d, double beta, double) { return std::pow(d - 1 / (2 * beta), 2); }}),
-                         [](const auto& c) { return std::string(c.param.loss_type) + std::to_string(c.index); });
+INSTANTIATE_TEST_SUITE_P(
+    Types, DpoLoss,
+    testing::Values(
+        DpoCase{"sigmoid", 0, 1, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+        DpoCase{"sigmoid", 0.2, 1, false,
+                [](double d, double beta, double e) {
+                  return -(1 - e) * log_sigmoid(beta * d) - e * log_sigmoid(-beta * d);
+                }},
+        DpoCase{"sigmoid", 0, 0.25, false, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+        DpoCase{"sigmoid_norm", 0, 1, true, [](double d, double beta, double) { return -log_sigmoid(beta * d); }},
+        DpoCase{"robust", 0.2, 1, false,
+                [](double d, double beta, double e) {
+                  return (-(1 - e) * log_sigmoid(beta * d) + e * log_sigmoid(-beta * d)) / (1 - 2 * e);
+                }},
+        DpoCase{"hinge", 0, 1, false, [](double d, double beta, double) { return std::max(0.0, 1 - beta * d); }},
+        DpoCase{"ipo", 0, 1, true, [](double d, double beta, double) { return std::pow(d - 1 / (2 * beta), 2); }}),
+    [](const auto& c) { return std::string(c.param.loss_type) + std::to_string(c.index); });
 
 TEST(DpoLossAt, EqualLogProbsIsWhereTheModelKnowsNothing) {
-  for (const auto& [loss_type, expected] :
-       {std::pair{"sigmoid", std::log(2)}, {"sigmoid_norm", std::log(2)}, {"robust", std::log(2)}, {"hinge", 1.0}, {"ipo", 25.0}}) {
+  for (const auto& [loss_type, expected] : {std::pair{"sigmoid", std::log(2)},
+                                            {"sigmoid_norm", std::log(2)},
+                                            {"robust", std::log(2)},
+                                            {"hinge", 1.0},
+                                            {"ipo", 25.0}}) {
     const Json out = evaluate("dpo", reference, {{"loss_type", loss_type}});
     EXPECT_NEAR(out.at("loss").as_double(), expected, 1e-9) << loss_type;
     EXPECT_EQ(metric(out, "rewards/accuracies"), 0) << loss_type;
@@ -155,13 +165,17 @@ TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
     const double p = std::exp(sum_of(at, s) / tokens_of(s));
     return std::log(p / (1 - p));
   };
-  const auto pair = [&](const Rows& at, size_t s) { return -sum_of(at, s) / tokens_of(s) - beta * log_sigmoid(odds(at, s) - odds(at, s + 1)); };
+  const auto pair = [&](const Rows& at, size_t s) {
+    return -sum_of(at, s) / tokens_of(s) - beta * log_sigmoid(odds(at, s) - odds(at, s + 1));
+  };
   const auto loss = [&](const Rows& at) { return (pair(at, 0) + pair(at, 2)) / 2; };
   const Json out = evaluate("orpo", logp, {{"beta", beta}});
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-9);
   expect_gradient(out, loss);
-  EXPECT_NEAR(metric(out, "log_odds_chosen"), (odds(logp, 0) - odds(logp, 1) + odds(logp, 2) - odds(logp, 3)) / 2, 1e-9);
-  EXPECT_NEAR(metric(out, "log_odds_ratio"), (log_sigmoid(odds(logp, 0) - odds(logp, 1)) + log_sigmoid(odds(logp, 2) - odds(logp, 3))) / 2, 1e-9);
+  EXPECT_NEAR(metric(out, "log_odds_chosen"), (odds(logp, 0) - odds(logp, 1) + odds(logp, 2) - odds(logp, 3)) / 2,
+              1e-9);
+  EXPECT_NEAR(metric(out, "log_odds_ratio"),
+              (log_sigmoid(odds(logp, 0) - odds(logp, 1)) + log_sigmoid(odds(logp, 2) - odds(logp, 3))) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "nll_loss"), -(sum_of(logp, 0) / 2 + sum_of(logp, 2) / 2) / 2, 1e-9);
   EXPECT_FALSE(objectives().at("orpo")()->needs().reference);
 }
@@ -179,7 +193,9 @@ Json kto(const Rows& at, double kl, JsonObject config) {
   Rows column;
   for (const auto& row : logp) column.emplace_back(row.size(), kl);
   return evaluate("kto", at, std::move(config),
-                  {{"advantages", Json::array(std::vector<double>{1, -1, -1, 1})}, {"old_value", nested(column)}, {"value", nested(column)}});
+                  {{"advantages", Json::array(std::vector<double>{1, -1, -1, 1})},
+                   {"old_value", nested(column)},
+                   {"value", nested(column)}});
 }
 
 TEST(KtoLoss, FollowsItsFormula) {
@@ -189,7 +205,8 @@ TEST(KtoLoss, FollowsItsFormula) {
   const auto good = [&](const Rows& at, size_t s) { return desirable * (1 - sigmoid(beta * (ratio(at, s) - kl))); };
   const auto bad = [&](const Rows& at, size_t s) { return undesirable * (1 - sigmoid(beta * (kl - ratio(at, s)))); };
   const auto loss = [&](const Rows& at) { return (good(at, 0) + bad(at, 1) + bad(at, 2) + good(at, 3)) / 4; };
-  const Json out = kto(logp, kl, {{"beta", beta}, {"desirable_weight", desirable}, {"undesirable_weight", undesirable}});
+  const Json out =
+      kto(logp, kl, {{"beta", beta}, {"desirable_weight", desirable}, {"undesirable_weight", undesirable}});
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-7);
   expect_gradient(out, loss);
   EXPECT_NEAR(metric(out, "rewards/chosen"), beta * (ratio(logp, 0) + ratio(logp, 3)) / 2, 1e-9);
@@ -199,7 +216,8 @@ TEST(KtoLoss, FollowsItsFormula) {
 }
 
 TEST(KtoLoss, AtTheReferenceEveryReplyCostsHalfItsWeight) {
-  EXPECT_NEAR(kto(reference, 0, {{"desirable_weight", 1.0}, {"undesirable_weight", 3.0}}).at("loss").as_double(), 1.0, 1e-9);
+  EXPECT_NEAR(kto(reference, 0, {{"desirable_weight", 1.0}, {"undesirable_weight", 3.0}}).at("loss").as_double(), 1.0,
+              1e-9);
 }
 
 Sample scored(std::vector<float> policy, std::vector<float> of_reference, double reward) {
@@ -230,7 +248,8 @@ TEST(SftLoss, DftWeighsATokenByItsProbabilityAndHasNoGradientThroughIt) {
   const Json out = evaluate("sft", logp, {{"loss_type", "dft"}});
   double loss = 0, tokens = 0;
   for (size_t s = 0; s < logp.size(); ++s)
-    for (size_t t = 0; t < logp[s].size(); ++t) loss -= mask[s][t] * std::exp(logp[s][t]) * logp[s][t], tokens += mask[s][t];
+    for (size_t t = 0; t < logp[s].size(); ++t)
+      loss -= mask[s][t] * std::exp(logp[s][t]) * logp[s][t], tokens += mask[s][t];
   EXPECT_NEAR(out.at("loss").as_double(), loss / tokens, 1e-9);
   EXPECT_NEAR(out.at("grad").as_array()[2].as_array()[3].as_double(), -std::exp(-1.25) / tokens, 1e-7);
   EXPECT_EQ(out.at("grad").as_array()[2].as_array()[2].as_double(), 0);

@@ -63,7 +63,8 @@ TEST(Trainer, TheCriticLearnsWhatStatesAreWorth) {
   const auto error = [&] {
     double sum = 0;
     for (const Sample& sample : make_experience(rig.trainer))
-      for (size_t t = 0; t < sample.tokens.size(); ++t) sum += sample.mask[t] * std::pow(sample.value[t] - sample.returns[t], 2);
+      for (size_t t = 0; t < sample.tokens.size(); ++t)
+        sum += sample.mask[t] * std::pow(sample.value[t] - sample.returns[t], 2);
     return sum;
   };
   const double before = error();
@@ -94,7 +95,9 @@ TEST(Trainer, ALossThatIsNotFiniteStopsWithTheBatchSavedAndTheWeightsUntouched) 
   EXPECT_EQ(before, weights_of(*rig.model));
   EXPECT_EQ(rig.trainer.steps_done(), 0);
   std::vector<int64_t> lengths_saved;
-  read_jsonl(dump, [&](const Json& row, int64_t) { lengths_saved.push_back(static_cast<int64_t>(row.at("tokens").as_array().size())); });
+  read_jsonl(dump, [&](const Json& row, int64_t) {
+    lengths_saved.push_back(static_cast<int64_t>(row.at("tokens").as_array().size()));
+  });
   EXPECT_EQ(lengths_saved, (std::vector<int64_t>{7, 12, 3, 9}));
   samples[1].advantage[5] = 0;
   EXPECT_TRUE(std::isfinite(rig.trainer.step(pointers(samples), *make("grpo"), 0.01).loss));

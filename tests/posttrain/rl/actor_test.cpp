@@ -65,7 +65,9 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
       EXPECT_EQ(sample.versions, std::vector<int64_t>(sample.tokens.size(), 4));
       EXPECT_EQ(sample.reward, static_cast<double>(sample.completion.ids.size()));
       EXPECT_EQ(sample.reward_parts.at("seen"), 1);
-      const TokenScores scores = score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7}).front();
+      const TokenScores scores =
+          score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7})
+              .front();
       for (size_t t = 0; t < sample.tokens.size(); ++t) {
         EXPECT_EQ(sample.mask[t], t < prompt ? 0 : 1);
         EXPECT_EQ(sample.behavior_logp[t], t < prompt ? 0 : scores.logp[t]);
@@ -76,19 +78,21 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
 
 TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
   const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<Sampling>(); };
-  // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more to what is left.
+  // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more
+  // to what is left.
   config.sampling = settings("top_k = 1\nmax_tokens = 5");
   for (const Group& group : actor().gather(asked, 0))
     for (const Sample& sample : group.samples)
       for (const float logp : sample.behavior_logp) EXPECT_EQ(logp, 0);
-  for (const char* text : {"top_k = 3\nmax_tokens = 5\ntemperature = 0.7", "top_p = 0.5\nmax_tokens = 5", "min_p = 0.5\nmax_tokens = 5",
-                           "min_tokens = 5\nmax_tokens = 5"}) {
+  for (const char* text : {"top_k = 3\nmax_tokens = 5\ntemperature = 0.7", "top_p = 0.5\nmax_tokens = 5",
+                           "min_p = 0.5\nmax_tokens = 5", "min_tokens = 5\nmax_tokens = 5"}) {
     config.sampling = settings(text);
     double above = 0;
     for (const Group& group : actor().gather(asked, 0))
       for (const Sample& sample : group.samples) {
         const std::vector<std::vector<int32_t>> sequences = {sample.tokens};
-        const TokenScores own = score_sequences(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
+        const TokenScores own =
+            score_sequences(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
         for (size_t t = 0; t < sample.tokens.size(); ++t) {
           if (sample.mask[t] == 0) continue;
           EXPECT_GE(sample.behavior_logp[t], own.logp[t] - 1e-5f) << text;
@@ -98,18 +102,22 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
     EXPECT_GT(above, 0.1) << text;
   }
   Reply reply{.ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
-  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp, (std::vector<float>{0, -0.5f, 0}));
-  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp, (std::vector<float>{0, -1, -2}));
+  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp,
+            (std::vector<float>{0, -0.5f, 0}));
+  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp,
+            (std::vector<float>{0, -1, -2}));
   reply.truncated_logp.clear();
-  EXPECT_THROW(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error) << "a worker that does not say";
+  EXPECT_THROW(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error)
+      << "a worker that does not say";
 }
 
 // The template's end of turn is not the tokenizer's eos, and rows of messages need no chat format in the recipe.
 TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
-  const Tokenizer chat = ChatTokenizer{.chat_template =
-                                           "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
-                                           "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"}
-                             .make();
+  const Tokenizer chat =
+      ChatTokenizer{.chat_template =
+                        "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
+                        "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}"}
+          .make();
   const int32_t end = *chat.find("<|im_end|>");
   const std::unique_ptr<Model> talker = character_model(context, chat);
   LocalSampler own(context, *talker, chat, {});
@@ -189,7 +197,8 @@ TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
   LocalSampler other(context, *model, tokenizer, {});
   const std::vector<Group> groups = actor().gather(asked, 0), fresh = Actor(other, tokenizer, config).gather(asked, 0);
   for (size_t g = 0; g < groups.size(); ++g)
-    for (size_t i = 0; i < groups[g].samples.size(); ++i) EXPECT_EQ(groups[g].samples[i].behavior_logp, fresh[g].samples[i].behavior_logp);
+    for (size_t i = 0; i < groups[g].samples.size(); ++i)
+      EXPECT_EQ(groups[g].samples[i].behavior_logp, fresh[g].samples[i].behavior_logp);
 }
 
 }  // namespace

@@ -49,7 +49,10 @@ TEST_F(CurriculumTest, TheRunningRateForgets) {
 TEST_F(CurriculumTest, MetricsCountThePools) {
   EXPECT_EQ(curriculum.metrics(), (Metrics{{"curriculum/active", 4}, {"curriculum/easy", 0}, {"curriculum/hard", 0}}));
   record(0, 0.9), record(1, 0.1), record(2, 0.5);
-  EXPECT_EQ(curriculum.metrics(), (Metrics{{"curriculum/active", 2}, {"curriculum/easy", 1}, {"curriculum/hard", 1}, {"curriculum/pass_rate", 0.5}}));
+  EXPECT_EQ(
+      curriculum.metrics(),
+      (Metrics{
+          {"curriculum/active", 2}, {"curriculum/easy", 1}, {"curriculum/hard", 1}, {"curriculum/pass_rate", 0.5}}));
 }
 
 TEST_F(CurriculumTest, WhereAllAreSetAsideTheyComeBackTogether) {
@@ -85,7 +88,8 @@ TEST_F(CurriculumTest, WithoutOneTheOrderIsAsItIs) {
 }
 
 TEST(CurriculumConfig, RefusesWhatCannotBe) {
-  for (const char* wrong : {"revisit_epochs = -1", "easy = 1.5", "easy = 0.1\nhard = 0.1", "hard = -0.1", "smoothing = 1.0"})
+  for (const char* wrong :
+       {"revisit_epochs = -1", "easy = 1.5", "easy = 0.1\nhard = 0.1", "hard = -0.1", "smoothing = 1.0"})
     EXPECT_THROW(Config::from_text(wrong, "test").as<CurriculumConfig>(), Error) << wrong;
 }
 

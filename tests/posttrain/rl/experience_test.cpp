@@ -103,8 +103,9 @@ TEST(Experience, MoreUpdatesThanSamplesLeavesNoneEmpty) {
 TEST(Experience, MetricsAreOverRepliesAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
-  EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0), 1e-12);  // of {0, 1, 10} as TRL: over all completions
-  EXPECT_DOUBLE_EQ(metrics.at("reward_group_std"), std::sqrt(0.5) / 2);              // of {0, 1}; a group of one has none
+  EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0),
+              1e-12);                                                    // of {0, 1, 10} as TRL: over all completions
+  EXPECT_DOUBLE_EQ(metrics.at("reward_group_std"), std::sqrt(0.5) / 2);  // of {0, 1}; a group of one has none
   EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0.5);
   EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 4.0 / 3);
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_length"), 1);
@@ -114,12 +115,14 @@ TEST(Experience, MetricsAreOverRepliesAndGroups) {
   EXPECT_DOUBLE_EQ(metrics.at("completions/min_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("completions/max_terminated_length"), 2);
   EXPECT_DOUBLE_EQ(metrics.at("rewards/part/mean"), 11.0 / 6);
-  EXPECT_NEAR(metrics.at("rewards/part/std"), std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
+  EXPECT_NEAR(metrics.at("rewards/part/std"),
+              std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
 }
 
 TEST(Experience, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
   const Metrics metrics = make({1, 1}).metrics();
-  for (const char* name : {"mean", "min", "max"}) EXPECT_EQ(metrics.at(concat("completions/", name, "_terminated_length")), 0) << name;
+  for (const char* name : {"mean", "min", "max"})
+    EXPECT_EQ(metrics.at(concat("completions/", name, "_terminated_length")), 0) << name;
   EXPECT_EQ(metrics.at("completions/clipped_ratio"), 1);
   EXPECT_EQ(metrics.at("frac_reward_zero_std"), 1);
 }
@@ -180,7 +183,10 @@ class OldLogp : public ::testing::Test {
     }
   }
   std::vector<float> learners(const Sample& sample) {
-    return score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = temperature}).front().logp;
+    return score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens},
+                           {.temperature = temperature})
+        .front()
+        .logp;
   }
 
   TemporaryFolder folder;

@@ -9,7 +9,9 @@ namespace {
 
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override { return {.score = static_cast<double>(completion.ids.size())}; }
+  Score score(const Task&, const Completion& completion) const override {
+    return {.score = static_cast<double>(completion.ids.size())};
+  }
 };
 
 class GatherAll : public ::testing::Test {
@@ -19,7 +21,8 @@ class GatherAll : public ::testing::Test {
     config.sampling.max_tokens = 3;
     config.reward.reward = std::make_shared<Length>();
     for (int i = 0; i < 300; ++i)
-      tasks.push_back({.id = std::to_string(i), .prompt = std::to_string(i % 7), .messages = {}, .answer = {}, .columns = {}});
+      tasks.push_back(
+          {.id = std::to_string(i), .prompt = std::to_string(i % 7), .messages = {}, .answer = {}, .columns = {}});
   }
   // The replies, task by task.
   std::vector<std::vector<std::string>> replies(std::span<const Task> asked, std::span<const uint64_t> ids) {
@@ -29,7 +32,8 @@ class GatherAll : public ::testing::Test {
     gather_all(actor, asked, ids, "test", [&](size_t i, const Group& group) {
       EXPECT_EQ(i, out.size());
       EXPECT_EQ(group.task.id, asked[i].id);
-      for (const Sample& sample : group.samples) (out.size() == i ? out.emplace_back() : out.back()).push_back(sample.completion.text);
+      for (const Sample& sample : group.samples)
+        (out.size() == i ? out.emplace_back() : out.back()).push_back(sample.completion.text);
     });
     return out;
   }

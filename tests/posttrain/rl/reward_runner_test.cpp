@@ -125,7 +125,9 @@ TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   reward->say = [](const Task&, const Completion& c) {
     if (c.text == "1") return Score{.score = 5, .skipped = true};
     if (c.text == "22") return Score{.score = 7, .note = "no answer", .failed = true};
-    if (c.text == "23") return Score{.score = 7, .note = "x: no answer", .failed = true, .parts = {{"y", 2}}, .failed_parts = {"x", "x/z"}};
+    if (c.text == "23")
+      return Score{
+          .score = 7, .note = "x: no answer", .failed = true, .parts = {{"y", 2}}, .failed_parts = {"x", "x/z"}};
     return number_of(c);
   };
   judge(0.1);
@@ -147,7 +149,8 @@ TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
     return std::stoi(c.text) % 4 == 3 ? Score{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
-  EXPECT_EQ(error_of(0.2), "reward scripted: 6 of 24 replies could not be judged, max_failure_rate is 0.2; t0: the service is down");
+  EXPECT_EQ(error_of(0.2),
+            "reward scripted: 6 of 24 replies could not be judged, max_failure_rate is 0.2; t0: the service is down");
   EXPECT_NE(error_of(0), "");
 }
 
@@ -189,7 +192,9 @@ TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
 
 TEST_F(JudgeTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-    reward->say = [wrong](const Task& task, const Completion& c) { return task.id == "t3" ? Score{.score = wrong} : number_of(c); };
+    reward->say = [wrong](const Task& task, const Completion& c) {
+      return task.id == "t3" ? Score{.score = wrong} : number_of(c);
+    };
     try {
       judge();
       FAIL() << "no error";

@@ -33,8 +33,9 @@ std::string log_of(const std::vector<std::vector<Group>>& steps) {
 }
 
 TEST(RewardWatch, SaysOnceThatNoGroupsRewardsDiffer) {
-  const std::string log = log_of({groups_of({{1, 1}, {0, 0}}, 0), groups_of({{1, 1}, {0, 0}}, 1), groups_of({{0, 0}, {1, 1}}, 0),
-                                  groups_of({{0, 0}, {1, 1}}, 1), groups_of({{0, 0}, {1, 1}}, 0)});
+  const std::string log =
+      log_of({groups_of({{1, 1}, {0, 0}}, 0), groups_of({{1, 1}, {0, 0}}, 1), groups_of({{0, 0}, {1, 1}}, 0),
+              groups_of({{0, 0}, {1, 1}}, 1), groups_of({{0, 0}, {1, 1}}, 0)});
   EXPECT_EQ(count_of(log, "every group had zero variance"), 1u) << log;
   EXPECT_EQ(count_of(log, "never varies"), 0u) << log;
 }
@@ -51,7 +52,9 @@ TEST(RewardWatch, IsSilentWhereRewardsTellCompletionsApart) {
   // Two steps in a row are chance; a step that differs begins the count again; a group of one has nothing to compare.
   const std::vector<Group> flat = groups_of({{1, 1}, {0, 0}}, 0), differs = groups_of({{1, 0}, {0, 0}}, 1);
   EXPECT_EQ(log_of({flat, flat, differs, flat, flat, differs}), "");
-  EXPECT_EQ(log_of({groups_of({{1}, {0}}, 0), groups_of({{1}, {0}}, 1), groups_of({{1}, {0}}, 0), groups_of({{1}, {0}}, 1)}), "");
+  EXPECT_EQ(
+      log_of({groups_of({{1}, {0}}, 0), groups_of({{1}, {0}}, 1), groups_of({{1}, {0}}, 0), groups_of({{1}, {0}}, 1)}),
+      "");
 }
 
 TEST(RewardWatch, UnjudgedCompletionsCountForNothing) {

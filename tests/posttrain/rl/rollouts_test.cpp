@@ -18,11 +18,12 @@ namespace {
 
 // What the sampler of a test does, and what it saw.
 struct Script {
-  std::atomic<int64_t> tokens = 6;                                            // of a reply; one is written each step()
-  uint64_t delays = 0;                                                        // a seed of pauses; 0: none
-  std::function<int64_t(uint64_t id, int64_t version)> version_of = nullptr;  // that draws a token, where it is not the newest
-  int64_t fail_at = -1;                                                       // step() throws in this version
-  std::atomic<int64_t> most_requests{0};                                      // at once
+  std::atomic<int64_t> tokens = 6;  // of a reply; one is written each step()
+  uint64_t delays = 0;              // a seed of pauses; 0: none
+  std::function<int64_t(uint64_t id, int64_t version)> version_of =
+      nullptr;                            // that draws a token, where it is not the newest
+  int64_t fail_at = -1;                   // step() throws in this version
+  std::atomic<int64_t> most_requests{0};  // at once
   std::atomic<bool> made_elsewhere{false};
 };
 
@@ -102,7 +103,8 @@ class RolloutsTest : public ::testing::Test {
 
   // Rounds, and what they are made into. The learner pauses between steps.
   struct Run {
-    Run(RolloutsTest& test, const RolloutsConfig& config, uint64_t pauses = 0, const std::string& settings = "prompts_per_step = 3")
+    Run(RolloutsTest& test, const RolloutsConfig& config, uint64_t pauses = 0,
+        const std::string& settings = "prompts_per_step = 3")
         : delays(pauses),
           rounds(Config::from_text(settings, "test").as<RoundConfig>(), test.tasks, 7),
           rollouts(config, test.actor, test.tokenizer, rounds, num_steps,
@@ -132,8 +134,10 @@ class RolloutsTest : public ::testing::Test {
       out += group.task.id + group.task.rendered + ":";
       for (const Sample& sample : group.samples) {
         for (const int32_t id : sample.tokens) out += concat(id, " ");
-        for (size_t t = 0; t < sample.tokens.size(); ++t) out += concat(sample.mask[t], sample.behavior_logp[t], "@", sample.versions[t], " ");
-        out += concat(sample.reward, sample.judged, sample.weight_version, sample.completion.ids.size(), sample.completion.text, ";");
+        for (size_t t = 0; t < sample.tokens.size(); ++t)
+          out += concat(sample.mask[t], sample.behavior_logp[t], "@", sample.versions[t], " ");
+        out += concat(sample.reward, sample.judged, sample.weight_version, sample.completion.ids.size(),
+                      sample.completion.text, ";");
       }
     }
     return out;
@@ -150,7 +154,8 @@ class RolloutsTest : public ::testing::Test {
     }
     return out;
   }
-  std::vector<std::string> run(const RolloutsConfig& config, uint64_t delays = 0, const std::string& settings = "prompts_per_step = 3") {
+  std::vector<std::string> run(const RolloutsConfig& config, uint64_t delays = 0,
+                               const std::string& settings = "prompts_per_step = 3") {
     script.delays = delays, reward->delays = delays, oldest = 0;
     Run one(*this, config, delays, settings);
     return steps_of(one, 0, Run::num_steps);
@@ -193,7 +198,8 @@ TEST_F(RolloutsTest, ByTheDeterministicClockARoundHasOneVersionAndTheTimingChang
       Run one(*this, with(k), 0, settings);
       for (int64_t step = 0; step < Run::num_steps; ++step)
         for (const Group& group : one.next(step).groups)
-          for (const Sample& sample : group.samples) EXPECT_EQ(sample.versions, std::vector(sample.tokens.size(), std::max<int64_t>(0, step - k)));
+          for (const Sample& sample : group.samples)
+            EXPECT_EQ(sample.versions, std::vector(sample.tokens.size(), std::max<int64_t>(0, step - k)));
       EXPECT_TRUE(script.made_elsewhere);
       const std::vector<std::string> expected = run(with(k), 0, settings);
       for (const uint64_t delays : {1, 2}) EXPECT_EQ(run(with(k), delays, settings), expected) << delays;
@@ -211,7 +217,8 @@ TEST_F(RolloutsTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOld) {
     script.most_requests = 0;
     double mixed = 0;
     for (const uint64_t delays : {1, 2}) {
-      for (const char* settings : {"prompts_per_step = 3", changing}) EXPECT_EQ(run(with(k, false), delays, settings).size(), 9u);
+      for (const char* settings : {"prompts_per_step = 3", changing})
+        EXPECT_EQ(run(with(k, false), delays, settings).size(), 9u);
       EXPECT_LE(oldest, k);
       Run one(*this, with(k, false), delays);
       for (int64_t step = 0; step < Run::num_steps; ++step) {
@@ -219,7 +226,8 @@ TEST_F(RolloutsTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOld) {
         mixed += metrics.at("staleness/partial_ratio");
         EXPECT_LE(metrics.at("queue/rounds"), k);
         EXPECT_LE(metrics.at("queue/replies"), 2 * 3 * (k + 1));
-        for (const char* share : {"learner/idle_ratio", "rollout/idle_ratio"}) EXPECT_TRUE(metrics.at(share) >= 0 && metrics.at(share) <= 1) << share;
+        for (const char* share : {"learner/idle_ratio", "rollout/idle_ratio"})
+          EXPECT_TRUE(metrics.at(share) >= 0 && metrics.at(share) <= 1) << share;
       }
     }
     EXPECT_GT(mixed, 0);
@@ -328,7 +336,9 @@ TEST_F(RolloutsTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   const std::vector<std::string> whole = run(with(1));
   std::map<uint64_t, int> times;
   std::set<uint64_t> lagging = {10, 16};  // of rounds 3 and 5: their worker has old weights at first
-  script.version_of = [&](uint64_t id, int64_t version) { return lagging.contains(id) && ++times[id] <= 7 ? version - 2 : version; };
+  script.version_of = [&](uint64_t id, int64_t version) {
+    return lagging.contains(id) && ++times[id] <= 7 ? version - 2 : version;
+  };
   Run one(*this, with(1));
   double dropped = 0;
   std::vector<std::string> got;

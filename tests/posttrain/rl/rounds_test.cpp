@@ -15,7 +15,9 @@ class RoundsTest : public ::testing::Test {
   RoundsTest() : tasks(10) {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i);
   }
-  Rounds make(const std::string& settings = "") const { return Rounds(Config::from_text(settings, "test").as<RoundConfig>(), tasks, 7); }
+  Rounds make(const std::string& settings = "") const {
+    return Rounds(Config::from_text(settings, "test").as<RoundConfig>(), tasks, 7);
+  }
 
   // Groups of two replies; those of the tasks in `solved` are both right, of the others one is.
   std::vector<Group> judge(const Rounds& rounds, const std::vector<Asked>& asked) {
@@ -38,7 +40,8 @@ class RoundsTest : public ::testing::Test {
   std::vector<std::string> next(Rounds& rounds) {
     metrics.clear();
     Round round;
-    for (std::vector<Asked> asked = rounds.ask(round); !asked.empty(); asked = rounds.ask(round)) rounds.take(round, judge(rounds, asked));
+    for (std::vector<Asked> asked = rounds.ask(round); !asked.empty(); asked = rounds.ask(round))
+      rounds.take(round, judge(rounds, asked));
     std::vector<std::string> out;
     for (const Group& group : rounds.finish(std::move(round), metrics)) out.push_back(group.task.id);
     return out;
@@ -65,7 +68,8 @@ TEST_F(RoundsTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
   Rounds rounds = make("prompts_per_step = 4");
   solved = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};  // equal rewards are no matter here
   for (std::ptrdiff_t round = 0; round < 5; ++round) EXPECT_EQ(next(rounds), slice(order(), 4 * round, 4 * round + 4));
-  for (uint64_t round = 0; round < 5; ++round) EXPECT_EQ(ids[round], (std::vector<uint64_t>{4 * round, 4 * round + 1, 4 * round + 2, 4 * round + 3}));
+  for (uint64_t round = 0; round < 5; ++round)
+    EXPECT_EQ(ids[round], (std::vector<uint64_t>{4 * round, 4 * round + 1, 4 * round + 2, 4 * round + 3}));
   EXPECT_TRUE(metrics.empty());
 }
 
@@ -74,7 +78,8 @@ TEST_F(RoundsTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
   solved = {in_order[1], in_order[2], in_order[4]};
   Rounds rounds = make("prompts_per_step = 4\nfilter_groups = { enable = true }");
   EXPECT_EQ(next(rounds), (std::vector<std::string>{in_order[0], in_order[3], in_order[5], in_order[6]}));
-  EXPECT_EQ(batches, (std::vector<std::vector<std::string>>{slice(in_order, 0, 4), slice(in_order, 4, 6), slice(in_order, 6, 7)}));
+  EXPECT_EQ(batches, (std::vector<std::vector<std::string>>{slice(in_order, 0, 4), slice(in_order, 4, 6),
+                                                            slice(in_order, 6, 7)}));
   EXPECT_EQ(ids, (std::vector<std::vector<uint64_t>>{{0, 1, 2, 3}, {4, 5}, {6}}));
   EXPECT_EQ(metrics.at("filter_groups/num_gen_batches"), 3);
   EXPECT_DOUBLE_EQ(metrics.at("filter_groups/kept_ratio"), 4.0 / 7);
@@ -95,7 +100,8 @@ TEST_F(RoundsTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
 }
 
 TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
-  Rounds rounds = make("prompts_per_step = 2\nfilter_groups = { enable = true, metric = 'format', max_num_gen_batches = 3 }");
+  Rounds rounds =
+      make("prompts_per_step = 2\nfilter_groups = { enable = true, metric = 'format', max_num_gen_batches = 3 }");
   next(rounds);
   EXPECT_EQ(batches.size(), 3u);
   EXPECT_EQ(metrics.at("filter_groups/kept_ratio"), 0);
@@ -137,7 +143,8 @@ TEST_F(RoundsTest, WhatTheCurriculumSetsAsideIsNotAsked) {
 }
 
 TEST_F(RoundsTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
-  const std::string settings = "prompts_per_step = 3\nfilter_groups = { enable = true }\ncurriculum = { revisit_epochs = 2 }";
+  const std::string settings =
+      "prompts_per_step = 3\nfilter_groups = { enable = true }\ncurriculum = { revisit_epochs = 2 }";
   solved = {order()[0]};
   Rounds rounds = make(settings), fresh = make(settings);
   Round late, behind;  // of the first, the second batch fails; the second is on its way by then
@@ -189,7 +196,8 @@ TEST_F(RoundsTest, AStateThatAsksForATaskThatIsNotThereIsRefused) {
 
 TEST_F(RoundsTest, GoOnFromTheirState) {
   const std::string settings =
-      "prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }\ncurriculum = { revisit_epochs = 2 }";
+      "prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }\ncurriculum = { revisit_epochs "
+      "= 2 }";
   solved = {"2", "5", "6"};
   Rounds whole = make(settings), resumed = make(settings);
   for (int i = 0; i < 5; ++i) next(whole);

@@ -62,7 +62,8 @@ TEST_F(WeightQueueTest, OfAdaptersTheyAloneAreCopied) {
   const std::unique_ptr<Model> copy = copy_of(*model);
   EXPECT_LT(model->trained_values().size(), model->flat_values().size() / 2);
   EXPECT_EQ(model->trained_values().data, model->adapter_params().front()->value.data);
-  const std::vector<float> base(copy->base_params().front()->value.as<float>().begin(), copy->base_params().front()->value.as<float>().end());
+  const std::vector<float> base(copy->base_params().front()->value.as<float>().begin(),
+                                copy->base_params().front()->value.as<float>().end());
   WeightQueue queue(context, *model, WeightQueue::Keep::all);
   push(queue, 7);
   queue.pop(7, context, *copy);
@@ -88,8 +89,8 @@ TEST_F(WeightQueueTest, NoCopyIsEverTornWhileTheLearnerGoesOn) {
   }
 }
 
-// Replies of a replica are those of the version that was published, whatever the learner's weights are by then; of one that was published in the
-// middle, the tokens from there on.
+// Replies of a replica are those of the version that was published, whatever the learner's weights are by then; of one
+// that was published in the middle, the tokens from there on.
 TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
   const TemporaryFolder folder;
   const Tokenizer tokenizer = character_tokenizer(folder.path());
@@ -114,10 +115,16 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
   replica.publish(0);
   const std::vector<int32_t> prompt = {3, 4, 5};
   std::vector<Reply> replies;
-  Request request{.prompt = prompt, .n = 3, .id = 1, .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+  Request request{.prompt = prompt,
+                  .n = 3,
+                  .id = 1,
+                  .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   replica.submit(request, [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
   // While this prompt is computed, a token at a time, a step is a pass.
-  replica.submit({.prompt = std::vector<int32_t>(38, 3), .n = 1, .id = 2, .sampling = {.max_tokens = 1, .stop = {}, .stop_ids = {}}},
+  replica.submit({.prompt = std::vector<int32_t>(38, 3),
+                  .n = 1,
+                  .id = 2,
+                  .sampling = {.max_tokens = 1, .stop = {}, .stop_ids = {}}},
                  [](uint64_t, std::vector<Reply>) {});
   for (int i = 0; i < 8; ++i) replica.step();
   replica.publish(1);
@@ -129,7 +136,8 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
     tokens.insert(tokens.end(), reply.ids.begin(), reply.ids.end());
     int64_t of_version[2] = {0, 0};
     for (size_t v = 0; v < 2; ++v) {
-      const TokenScores scores = score_sequences(context, *versions[v], std::vector<std::vector<int32_t>>{tokens}, {.temperature = 1}).front();
+      const TokenScores scores =
+          score_sequences(context, *versions[v], std::vector<std::vector<int32_t>>{tokens}, {.temperature = 1}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         if (reply.versions[t] == static_cast<int64_t>(v)) {
           EXPECT_EQ(reply.logp[t], scores.logp[prompt.size() + t]) << t;

@@ -1,4 +1,5 @@
-// Which answer a statement gives: a number that merely stands inside of a wrong answer is never paid, one value with words around it is.
+// Which answer a statement gives: a number that merely stands inside of a wrong answer is never paid, one value with
+// words around it is.
 #include <string>
 #include <vector>
 
@@ -23,9 +24,13 @@ void expect_scores(const std::string& spec, const std::vector<StatementCase>& ca
   const auto reward = make_reward(spec);
   for (const StatementCase& one : cases) {
     const Task task{.id = "t", .prompt = "", .messages = {}, .answer = one.reference, .columns = {}};
-    const auto score = [&](const std::string& text) { return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score; };
-    for (const std::string& text : one.paid) EXPECT_EQ(score(text), 1) << spec << ": " << one.reference << " | " << text;
-    for (const std::string& text : one.unpaid) EXPECT_EQ(score(text), 0) << spec << ": " << one.reference << " | " << text;
+    const auto score = [&](const std::string& text) {
+      return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score;
+    };
+    for (const std::string& text : one.paid)
+      EXPECT_EQ(score(text), 1) << spec << ": " << one.reference << " | " << text;
+    for (const std::string& text : one.unpaid)
+      EXPECT_EQ(score(text), 0) << spec << ": " << one.reference << " | " << text;
   }
 }
 
@@ -177,14 +182,16 @@ TEST(AnswerStatement, OneValueWithWordsAroundItIsTheAnswer) { expect_scores("mat
 
 TEST(AnswerStatement, NumbersInsideOfMathAnswersAreNotPaid) {
   HONE_SHARED_OR_SKIP(path, "data/eval/math_test.jsonl.gz");
-  const std::vector<std::pair<std::string, std::string>> frames = {{"So the answer is ", "."}, {"The answer is ", "."}, {"#### ", ""},
-                                                                   {"Therefore, ", ""},        {"Answer: ", ""},        {"**", "**"}};
+  const std::vector<std::pair<std::string, std::string>> frames = {
+      {"So the answer is ", "."}, {"The answer is ", "."}, {"#### ", ""},
+      {"Therefore, ", ""},        {"Answer: ", ""},        {"**", "**"}};
   int answers = 0;
   std::vector<int> right(frames.size()), wrong(frames.size());
   read_jsonl(path, [&](const Json& row, int64_t) {
     const std::string& answer = row.at("answer").as_string();
     const size_t digit = answer.find_first_of("0123456789");
-    const auto number = digit == std::string::npos ? std::nullopt : first_number(std::string_view(answer).substr(digit));
+    const auto number =
+        digit == std::string::npos ? std::nullopt : first_number(std::string_view(answer).substr(digit));
     if (!number || answer.find_first_not_of("-0123456789") == std::string::npos) return;
     ++answers;
     const bool itself = math_equal(number->digits, answer);  // "$18.00" and "12\\text{ cm}" are that number
@@ -207,58 +214,63 @@ TEST(AnswerStatement, NumbersInsideOfMathAnswersAreNotPaid) {
 }
 
 TEST(AnswerStatement, NumberReadsOneNumberOrNone) {
-  expect_scores("number", {
-                              {"2",
-                               {"It is 2.", "(2)", "$2$", "\\boxed{2}", "4/2", "#### 2 apples"},
-                               {"5/2",
-                                "So 5/2.",
-                                "#### 5/2",
-                                "\\frac{5}{2}",
-                                "$\\frac{5}{2}$",
-                                "10^2",
-                                "x^2",
-                                "x_2",
-                                "1-2",
-                                "1 - 2",
-                                "1:02",
-                                "2:1",
-                                "3 1/2",
-                                "(1, 2)",
-                                "1,2",
-                                "1 or 2",
-                                "1 to 2",
-                                "v1.2",
-                                "1.2.2",
-                                "2x",
-                                "5 * 2",
-                                "\\sqrt{2}",
-                                "2^10",
-                                "The answer is 2 or 3",
-                                "The answer is not 2",
-                                "The answer is 2/3",
-                                "2 million",
-                                "2e3",
-                                "1/1/2"}},
-                              {"2.5", {"5/2", "#### 5/2", "The answer is 5/2.", "2 1/2", "\\frac{5}{2}", "$2.50", "5 / 2", "10/4"}, {"5", "2"}},
-                              {"5/2", {"2.5", "5/2"}, {"5", "2", "5/3"}},
-                              {"1/3", {"1/3", "2/6", "\\frac{1}{3}"}, {"0.3", "1", "3"}},
-                              {"-1/3", {"-1/3", "-\\frac{1}{3}"}, {"1/3"}},
-                              {"72",
-                               {"Natalia sold 48+24 = 72 clips altogether.", "9 * 8 = $<<9*8=72>>72", "#### 72", "72!", "It is **72**.",
-                                "72 clips (48 in April, 24 in May)", "x = 72", "$x = 72$", "$72 \\text{ clips}$", "72%"},
-                               {"48 + 72", "72/5"}},
-                              {"1024", {"2^10 = 1024"}, {"2^10", "1,024.5"}},
-                              {"-3", {"-3", "x = -3", "minus 3"}, {"5-3", "3"}},
-                              {"-1800000000", {"A: -1.8 billion", "-1.8e9"}, {"-1.8"}},
-                              {"100000", {"1e5", "100,000", "0.1 million"}, {"1", "5", "1e4"}},
-                          });
+  expect_scores(
+      "number",
+      {
+          {"2",
+           {"It is 2.", "(2)", "$2$", "\\boxed{2}", "4/2", "#### 2 apples"},
+           {"5/2",
+            "So 5/2.",
+            "#### 5/2",
+            "\\frac{5}{2}",
+            "$\\frac{5}{2}$",
+            "10^2",
+            "x^2",
+            "x_2",
+            "1-2",
+            "1 - 2",
+            "1:02",
+            "2:1",
+            "3 1/2",
+            "(1, 2)",
+            "1,2",
+            "1 or 2",
+            "1 to 2",
+            "v1.2",
+            "1.2.2",
+            "2x",
+            "5 * 2",
+            "\\sqrt{2}",
+            "2^10",
+            "The answer is 2 or 3",
+            "The answer is not 2",
+            "The answer is 2/3",
+            "2 million",
+            "2e3",
+            "1/1/2"}},
+          {"2.5",
+           {"5/2", "#### 5/2", "The answer is 5/2.", "2 1/2", "\\frac{5}{2}", "$2.50", "5 / 2", "10/4"},
+           {"5", "2"}},
+          {"5/2", {"2.5", "5/2"}, {"5", "2", "5/3"}},
+          {"1/3", {"1/3", "2/6", "\\frac{1}{3}"}, {"0.3", "1", "3"}},
+          {"-1/3", {"-1/3", "-\\frac{1}{3}"}, {"1/3"}},
+          {"72",
+           {"Natalia sold 48+24 = 72 clips altogether.", "9 * 8 = $<<9*8=72>>72", "#### 72", "72!", "It is **72**.",
+            "72 clips (48 in April, 24 in May)", "x = 72", "$x = 72$", "$72 \\text{ clips}$", "72%"},
+           {"48 + 72", "72/5"}},
+          {"1024", {"2^10 = 1024"}, {"2^10", "1,024.5"}},
+          {"-3", {"-3", "x = -3", "minus 3"}, {"5-3", "3"}},
+          {"-1800000000", {"A: -1.8 billion", "-1.8e9"}, {"-1.8"}},
+          {"100000", {"1e5", "100,000", "0.1 million"}, {"1", "5", "1e4"}},
+      });
 }
 
 TEST(AnswerStatement, ChoiceIsOneDecidedLetter) {
   expect_scores("choice", {
                               {"A",
-                               {"A", "(A)", "A.", "The answer is A.", "The answer is A, not B.", "A is correct.", "Answer: A",
-                                "The answer is A because B is too small.", "B is wrong. The answer is A.", "The answer is (A) rather than (B)."},
+                               {"A", "(A)", "A.", "The answer is A.", "The answer is A, not B.", "A is correct.",
+                                "Answer: A", "The answer is A because B is too small.", "B is wrong. The answer is A.",
+                                "The answer is (A) rather than (B)."},
                                {"(A), (B), (C) or (D)",
                                 "A or B",
                                 "A and C",
@@ -342,8 +354,8 @@ TEST(AnswerStatement, ChoiceIsOneDecidedLetter) {
                                 "B must be the answer.",
                                 "<think>A</think>\nB",
                                 "The answer is $\\text{B}$."},
-                               {"Because", "The answer is Boron", "B-vitamins", "The answer is A. B is wrong.", "B is not the answer.",
-                                "Option B is incorrect.", "", "I would not choose B."}},
+                               {"Because", "The answer is Boron", "B-vitamins", "The answer is A. B is wrong.",
+                                "B is not the answer.", "Option B is incorrect.", "", "I would not choose B."}},
                           });
 }
 
@@ -379,20 +391,27 @@ TEST(AnswerStatement, AnAnswerThatIsTakenBackDeniedOrAskedForIsNotPaid) {
                                          "If she sells 9 at $2, the answer is 18."};
   for (const char* reward : {"math", "number"}) expect_scores(reward, {{"18", kept, taken_back}});
   expect_scores("math",
-                {{"18", {"答案是18", "答案：18"}, {"y = 17 when x = 18", "答案不是18", "Let x = 18.", "If the answer is 18, then we are lost."}}});
-  expect_scores("number", {{"18",
-                            {"\\[ \\boxed{18} \\]", "The answer is $\\boxed{18}$ dollars", "$9\\times 2=\\boxed{18}$.", "$\\boxed{18}.$",
-                             "\\boxed{x=18}", "\\boxed{18 clips}", "\\boxed{18 cm}", "or $x=\\boxed{18}$, which 3 checks show.",
-                             "The answer is $\\mathbf{18}$.", "The answer isn't 17, it's 18."},
-                            {"The answer isn't 18, it's 17.", "half of 18", "twice 18", "18 squared", "18 dozen", "more than 18", "18 or more",
-                             "18 and a half", "20 minus 18", "18 is incorrect", "Neither 17 nor 18", "x = 18 is not a solution", "perhaps 18",
-                             "\\boxed{17} or \\boxed{18}", "\\boxed{17}, not 18", "\\boxed{18, 17}", "\\boxed{18 of 20}", "\\boxed{9 \\cdot 18}"}}});
-  expect_scores("choice", {{"A",
-                            {"The answer is B. Wait, it is A.", "I'd say A.", "答案是A", "答案：A", "It's not B, so the answer is A."},
-                            {"The answer is A. Wait, it is B.", "The answer is A? No, B.", "A... no, B", "Is it A?", "If A is correct then B",
-                             "A is correct and so is B", "The wrong answer is A", "The incorrect option is A", "Suppose A is correct. Then",
-                             "If the answer is A, then", "A is partially correct", "A is the worst answer", "A is correct only if x > 0",
-                             "It is unclear whether A is correct", "Nobody thinks A is correct."}}});
+                {{"18",
+                  {"答案是18", "答案：18"},
+                  {"y = 17 when x = 18", "答案不是18", "Let x = 18.", "If the answer is 18, then we are lost."}}});
+  expect_scores(
+      "number",
+      {{"18",
+        {"\\[ \\boxed{18} \\]", "The answer is $\\boxed{18}$ dollars", "$9\\times 2=\\boxed{18}$.", "$\\boxed{18}.$",
+         "\\boxed{x=18}", "\\boxed{18 clips}", "\\boxed{18 cm}", "or $x=\\boxed{18}$, which 3 checks show.",
+         "The answer is $\\mathbf{18}$.", "The answer isn't 17, it's 18."},
+        {"The answer isn't 18, it's 17.", "half of 18", "twice 18", "18 squared", "18 dozen", "more than 18",
+         "18 or more", "18 and a half", "20 minus 18", "18 is incorrect", "Neither 17 nor 18",
+         "x = 18 is not a solution", "perhaps 18", "\\boxed{17} or \\boxed{18}", "\\boxed{17}, not 18",
+         "\\boxed{18, 17}", "\\boxed{18 of 20}", "\\boxed{9 \\cdot 18}"}}});
+  expect_scores(
+      "choice",
+      {{"A",
+        {"The answer is B. Wait, it is A.", "I'd say A.", "答案是A", "答案：A", "It's not B, so the answer is A."},
+        {"The answer is A. Wait, it is B.", "The answer is A? No, B.", "A... no, B", "Is it A?",
+         "If A is correct then B", "A is correct and so is B", "The wrong answer is A", "The incorrect option is A",
+         "Suppose A is correct. Then", "If the answer is A, then", "A is partially correct", "A is the worst answer",
+         "A is correct only if x > 0", "It is unclear whether A is correct", "Nobody thinks A is correct."}}});
 }
 
 }  // namespace hone

@@ -49,8 +49,8 @@ TEST(NumberText, ValuesAreExact) {
   EXPECT_EQ(value("25e-4"), "0.0025");
   EXPECT_EQ(value("3 + 4 = 7"), "7");
   EXPECT_EQ(value("-$18.50"), "-18.5");
-  for (const char* none :
-       {"1/0", "1/2/3", "2^10", "3-4", "10:30", "2x", "(1, 2)", "1,2", "1.2.3", "x", "", "1e", "1e99999", "\\frac12", "\\frac{1}", "\\sqrt{2}", "--"})
+  for (const char* none : {"1/0", "1/2/3", "2^10", "3-4", "10:30", "2x", "(1, 2)", "1,2", "1.2.3", "x", "", "1e",
+                           "1e99999", "\\frac12", "\\frac{1}", "\\sqrt{2}", "--"})
     EXPECT_EQ(value(none), "none") << none;
   EXPECT_EQ(number_value("1/3")->value, 1.0 / 3);
 }

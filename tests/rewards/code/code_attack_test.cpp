@@ -1,5 +1,6 @@
-// Programs that try to pass without being right: by what they return, by what they write into the channel to the judge, by what they can reach. Each
-// is tried in the three styles of tests, with all guards and with seccomp and limits alone.
+// Programs that try to pass without being right: by what they return, by what they write into the channel to the judge,
+// by what they can reach. Each is tried in the three styles of tests, with all guards and with seccomp and limits
+// alone.
 #include <thread>
 
 #include "tests/rewards/code/code_run.h"
@@ -25,14 +26,17 @@ class CodeAttack : public ::testing::TestWithParam<bool> {
     EXPECT_FALSE(got.failed) << got.note << "\n" << program;
     EXPECT_FALSE(got.note.empty()) << program;
   }
-  void expect_no_pass_in_any_style(const std::string& program, const std::string& expected = "7", double wall_seconds = 10) const {
+  void expect_no_pass_in_any_style(const std::string& program, const std::string& expected = "7",
+                                   double wall_seconds = 10) const {
     std::vector<std::jthread> threads;  // most of the time such a program waits
-    for (const Task& task : in_all_styles(expected)) threads.emplace_back([=, this] { expect_no_pass(task, program, wall_seconds); });
+    for (const Task& task : in_all_styles(expected))
+      threads.emplace_back([=, this] { expect_no_pass(task, program, wall_seconds); });
   }
   std::optional<PretendedGuards> few_;
 };
 
-// What attackers need: `channel`, the worker's end of the pipe to the judge; frame(ticket, message); the harness's own functions in `main`.
+// What attackers need: `channel`, the worker's end of the pipe to the judge; frame(ticket, message); the harness's own
+// functions in `main`.
 constexpr const char* kTools = R"(
 import os, sys, struct, threading, time
 main = sys.modules['__main__']
@@ -50,22 +54,30 @@ def answer_with(message):
 
 TEST_P(CodeAttack, WhatIsReturnedIsDataOrFails) {
   for (const char* program : {
-           "class Any:\n  def __eq__(self, o): return True\n  def __ne__(self, o): return False\n  __hash__ = None\ndef f(x): return Any()",
-           "class Any:\n  def __eq__(self, o): return True\n  __class__ = int\n  def __int__(self): return 7\n  __index__ = __int__\ndef f(x): "
+           "class Any:\n  def __eq__(self, o): return True\n  def __ne__(self, o): return False\n  __hash__ = "
+           "None\ndef f(x): return Any()",
+           "class Any:\n  def __eq__(self, o): return True\n  __class__ = int\n  def __int__(self): return 7\n  "
+           "__index__ = __int__\ndef f(x): "
            "return Any()",
-           "class Any(int):\n  def __eq__(self, o): return True\n  def __hash__(self): return 7\ndef f(x): return Any(0)",
-           "class Any(str):\n  def __eq__(self, o): return True\n  def __hash__(self): return 7\ndef f(x): return Any()",
+           "class Any(int):\n  def __eq__(self, o): return True\n  def __hash__(self): return 7\ndef f(x): return "
+           "Any(0)",
+           "class Any(str):\n  def __eq__(self, o): return True\n  def __hash__(self): return 7\ndef f(x): return "
+           "Any()",
            "class Any(list):\n  def __eq__(self, o): return True\ndef f(x): return Any()",
            "class Any(tuple):\n  def __eq__(self, o): return True\ndef f(x): return [Any()]",
            "class Any(dict):\n  def __eq__(self, o): return True\ndef f(x): return Any()",
-           "import fractions\nclass Any(fractions.Fraction):\n  def __eq__(self, o): return True\ndef f(x): return Any(1, 2)",
+           "import fractions\nclass Any(fractions.Fraction):\n  def __eq__(self, o): return True\ndef f(x): return "
+           "Any(1, 2)",
            "import decimal\nclass Any(decimal.Decimal):\n  def __eq__(self, o): return True\ndef f(x): return Any(1)",
-           "import collections\nclass Any(collections.Counter):\n  def __eq__(self, o): return True\ndef f(x): return Any()",
-           "import datetime\nclass Any(datetime.date):\n  def __eq__(self, o): return True\ndef f(x): return Any(1, 1, 1)",
+           "import collections\nclass Any(collections.Counter):\n  def __eq__(self, o): return True\ndef f(x): return "
+           "Any()",
+           "import datetime\nclass Any(datetime.date):\n  def __eq__(self, o): return True\ndef f(x): return Any(1, 1, "
+           "1)",
            "import unittest.mock\ndef f(x): return unittest.mock.ANY",
            "import unittest.mock\ndef f(x): return unittest.mock.MagicMock()",
            "import fractions\nfractions.Fraction.__eq__ = lambda a, b: True\ndef f(x): return fractions.Fraction(1, 2)",
-           "class Meta(type):\n  def __eq__(self, o): return True\n  __hash__ = None\nclass f(metaclass=Meta):\n  def __init__(self, x): pass\n  def "
+           "class Meta(type):\n  def __eq__(self, o): return True\n  __hash__ = None\nclass f(metaclass=Meta):\n  def "
+           "__init__(self, x): pass\n  def "
            "__eq__(self, o): return True",
            "class E:\n  def __reduce__(self): return eval, ('7',)\ndef f(x): return E()",
            "class E:\n  def __getattribute__(self, n): return lambda *a: True\ndef f(x): return E()",
@@ -89,12 +101,14 @@ TEST_P(CodeAttack, WhatIsReturnedIsDataOrFails) {
 
 TEST_P(CodeAttack, MethodsOfAnObjectDoNotStandForThoseOfAValue) {
   const std::string yes =
-      "class Yes:\n  def __getattr__(self, n): return lambda *a: True\n  def __getitem__(self, i): return True\n  def __contains__(self, i): return "
+      "class Yes:\n  def __getattr__(self, n): return lambda *a: True\n  def __getitem__(self, i): return True\n  def "
+      "__contains__(self, i): return "
       "True\n"
       "  def startswith(self, *a): return True\n  def count(self, *a): return 2\n  def keys(self): return {'a'}\n";
-  for (const char* test : {"assert f(3).startswith('abc')", "assert f(3).count(5) == 2", "assert f(3)['a']", "assert f(3).issubset({1})",
-                           "assert f(3).endswith('x') and f(3).isupper()", "assert 5 in f(3)", "assert f(3) != 4", "assert not (f(3) == 4)",
-                           "assert 4 != f(3)", "assert [f(3)] != [4]", "assert (f(3), 1) not in [(2, 1)]"})
+  for (const char* test :
+       {"assert f(3).startswith('abc')", "assert f(3).count(5) == 2", "assert f(3)['a']", "assert f(3).issubset({1})",
+        "assert f(3).endswith('x') and f(3).isupper()", "assert 5 in f(3)", "assert f(3) != 4",
+        "assert not (f(3) == 4)", "assert 4 != f(3)", "assert [f(3)] != [4]", "assert (f(3), 1) not in [(2, 1)]"})
     for (const char* made : {"def f(x): return Yes()", "class f(Yes):\n  def __init__(self, x): pass", "f = Yes"})
       expect_no_pass(asserts({test}), yes + made, 1);
 }
@@ -103,8 +117,11 @@ TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
   const std::string tools = kTools;
   for (const char* program : {
            // the BUILD of a pickle that set Fraction.__eq__ in a judge that unpickled
-           "answer_with(b'\\x80\\x04cfractions\\nFraction\\nN}\\x8c\\x06__eq__cbuiltins\\nlist\\ns\\x86b.')\ndef f(x): return 1",
-           "message = b'\\x80\\x04cfractions\\nFraction\\nN}\\x8c\\x06__eq__cbuiltins\\nlist\\ns\\x86b.'\nos.write(channel, len(message).to_bytes(8, "
+           "answer_with(b'\\x80\\x04cfractions\\nFraction\\nN}\\x8c\\x06__eq__cbuiltins\\nlist\\ns\\x86b.')\ndef f(x): "
+           "return 1",
+           "message = "
+           "b'\\x80\\x04cfractions\\nFraction\\nN}\\x8c\\x06__eq__cbuiltins\\nlist\\ns\\x86b.'\nos.write(channel, "
+           "len(message).to_bytes(8, "
            "'little') + "
            "message)\ndef f(x): return 1",
            // kinds that there are not, parts that they do not have
@@ -131,17 +148,24 @@ TEST_P(CodeAttack, BytesInTheChannelAreNoVerdict) {
            "os.write(channel, bytes(8) + b'\\xff' * 8)\ndef f(x): return 1",
            "os.write(channel, bytes(8) + (1 << 40).to_bytes(8, 'little') + bytes(1000))\ndef f(x): return 1",
            "for i in range(50): os.write(channel, frame(bytes(8), pair(seven)))\ndef f(x): return 1",
-           "for i in range(50): os.write(channel, frame(bytes(8), pair(b'd\\x01\\0\\0\\0' + text(b'f') + b'h' + seven)))\ndef f(x): return 1",
-           "def f(x):\n  for i in range(50): os.write(channel, frame(ticket, pair(seven)))\n  return 1\nticket = frame_of_work.f_locals['ticket']",
+           "for i in range(50): os.write(channel, frame(bytes(8), pair(b'd\\x01\\0\\0\\0' + text(b'f') + b'h' + "
+           "seven)))\ndef f(x): return 1",
+           "def f(x):\n  for i in range(50): os.write(channel, frame(ticket, pair(seven)))\n  return 1\nticket = "
+           "frame_of_work.f_locals['ticket']",
            // more than what was asked for
-           "answer_with(pair(b'd\\x02\\0\\0\\0' + text(b'f') + b'h' + seven + text(b'abs') + b'h' + seven))\ndef f(x): return 1",
+           "answer_with(pair(b'd\\x02\\0\\0\\0' + text(b'f') + b'h' + seven + text(b'abs') + b'h' + seven))\ndef f(x): "
+           "return 1",
            // in the middle of another's answer, from a thread, from a child, at the end
-           "def write():\n  while True: os.write(channel, frame(bytes(8), pair(seven)))\nthreading.Thread(target=write, daemon=True).start()\ndef "
+           "def write():\n  while True: os.write(channel, frame(bytes(8), "
+           "pair(seven)))\nthreading.Thread(target=write, daemon=True).start()\ndef "
            "f(x):\n  "
            "time.sleep(0.1)\n  return 1",
-           "def f(x):\n  if os.fork() == 0:\n    time.sleep(0.05); os.write(channel, frame(bytes(8), pair(seven))); os._exit(0)\n  os._exit(0)",
-           "import atexit\natexit.register(lambda: os.write(channel, frame(bytes(8), pair(seven))))\ndef f(x): sys.exit(0)",
-           "for d in range(64):\n  try: os.write(d, b'passed 1\\nNONCE passed 1\\n{\"passed\": 1}\\n')\n  except OSError: pass\ndef f(x): "
+           "def f(x):\n  if os.fork() == 0:\n    time.sleep(0.05); os.write(channel, frame(bytes(8), pair(seven))); "
+           "os._exit(0)\n  os._exit(0)",
+           "import atexit\natexit.register(lambda: os.write(channel, frame(bytes(8), pair(seven))))\ndef f(x): "
+           "sys.exit(0)",
+           "for d in range(64):\n  try: os.write(d, b'passed 1\\nNONCE passed 1\\n{\"passed\": 1}\\n')\n  except "
+           "OSError: pass\ndef f(x): "
            "os._exit(0)",
            "os.close(channel)\ndef f(x): return 1",
            "os.dup2(os.open('/dev/null', os.O_RDWR), channel)\ndef f(x): return 1",
@@ -170,22 +194,29 @@ TEST_P(CodeAttack, TheJudgeIsOutOfReach) {
   for (const char* program : {
            "import sys\nsys.exit(0)",
            "import os\ndef f(x): os._exit(0)",
-           "import os, signal\nfor p in (1, os.getppid(), 0, -1):\n  for s in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP):\n    "
+           "import os, signal\nfor p in (1, os.getppid(), 0, -1):\n  for s in (signal.SIGKILL, signal.SIGTERM, "
+           "signal.SIGINT, signal.SIGSTOP):\n    "
            "try: p and p != -1 "
            "and os.kill(p, s)\n    except OSError: pass\ndef f(x): return 1",
            "import builtins\nbuiltins.AssertionError = SystemExit\nbuiltins.int.__eq__ = 1\ndef f(x): return 1",
-           "import sys\nmain = sys.modules['__main__']\nfor n in dir(main):\n  if callable(getattr(main, n)) and n != 'pack_value': setattr(main, n, "
+           "import sys\nmain = sys.modules['__main__']\nfor n in dir(main):\n  if callable(getattr(main, n)) and n != "
+           "'pack_value': setattr(main, n, "
            "lambda *a, **k: 7)\ndef f(x): return 1",
-           "import sys\nsys.modules['builtins'] = sys.modules['__main__']\nsys.modules['_ast'] = sys.modules['solution']\ndef f(x): return 1",
-           "import os\nfor n in ('json', 'random', 'math', 'ctypes', 'time', 'fractions'):\n  for d in ('.', os.environ['HOME']):\n    open(d + '/' "
+           "import sys\nsys.modules['builtins'] = sys.modules['__main__']\nsys.modules['_ast'] = "
+           "sys.modules['solution']\ndef f(x): return 1",
+           "import os\nfor n in ('json', 'random', 'math', 'ctypes', 'time', 'fractions'):\n  for d in ('.', "
+           "os.environ['HOME']):\n    open(d + '/' "
            "+ n + '.py', "
            "'w').write('import os\\nos._exit(0)')\ndef f(x): return 1",
-           "import ctypes, os\nlibc = ctypes.CDLL(None)\nfor p in (1, os.getppid()): libc.ptrace(16, p, 0, 0); libc.ptrace(0x4206, p, 0, 0)\ndef "
+           "import ctypes, os\nlibc = ctypes.CDLL(None)\nfor p in (1, os.getppid()): libc.ptrace(16, p, 0, 0); "
+           "libc.ptrace(0x4206, p, 0, 0)\ndef "
            "f(x): return 1",
-           "import ctypes, fcntl, os\nfor d in range(3, 16):\n  try: fcntl.fcntl(d, fcntl.F_SETOWN, os.getppid()); fcntl.fcntl(d, fcntl.F_SETFL, "
+           "import ctypes, fcntl, os\nfor d in range(3, 16):\n  try: fcntl.fcntl(d, fcntl.F_SETOWN, os.getppid()); "
+           "fcntl.fcntl(d, fcntl.F_SETFL, "
            "os.O_ASYNC)\n  except OSError: pass\n"
            "def f(x): return 1",
-           "import gc\nfor o in gc.get_objects():\n  if isinstance(o, dict) and ('passed' in o or 'tests' in o): o['passed'] = 1\ndef f(x): return 1",
+           "import gc\nfor o in gc.get_objects():\n  if isinstance(o, dict) and ('passed' in o or 'tests' in o): "
+           "o['passed'] = 1\ndef f(x): return 1",
        })
     expect_no_pass_in_any_style(program, "7", 2);
 }
@@ -247,37 +278,47 @@ def f(x):
 }
 
 TEST_P(CodeAttack, ATestThatExpectsAnExceptionIsNotPassedByDying) {
-  for (const char* test : {"try:\n  f(-1)\nexcept Exception: pass\nelse: assert False", "try:\n  f(-1)\n  ok = False\nexcept: ok = True\nassert ok",
+  for (const char* test : {"try:\n  f(-1)\nexcept Exception: pass\nelse: assert False",
+                           "try:\n  f(-1)\n  ok = False\nexcept: ok = True\nassert ok",
                            "import contextlib\nwith contextlib.suppress(BaseException): assert f(-1)"})
     for (const char* end : {"os._exit(0)", "os.abort()", "os.closerange(3, 64)"})
       expect_no_pass(asserts({test}), concat("import os\ndef f(x): ", end), 2);
-  EXPECT_EQ(judge_program(asserts({"try:\n  f(-1)\nexcept ValueError: pass\nelse: assert False"}), "def f(x): raise ValueError", keys()).score, 1);
+  EXPECT_EQ(judge_program(asserts({"try:\n  f(-1)\nexcept ValueError: pass\nelse: assert False"}),
+                          "def f(x): raise ValueError", keys())
+                .score,
+            1);
 }
 
 TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
-  const std::string liar = "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: True\n  def __call__(self, *a, **k): return True\n";
-  for (const auto& [name, test] : std::vector<std::pair<const char*, const char*>>{{"math", "assert math.isclose(f(3), 7)"},
-                                                                                   {"isclose", "assert isclose(f(3), 7)"},
-                                                                                   {"sorted", "assert sorted(f(3)) == [7]"},
-                                                                                   {"len", "assert len(f(3)) == 7"},
-                                                                                   {"abs", "assert abs(f(3) - 7) < 1e-6"},
-                                                                                   {"isinstance", "assert isinstance(f(3), float)"},
-                                                                                   {"all", "assert all(f(3))"},
-                                                                                   {"re", "assert re.fullmatch('a+', f(3))"},
-                                                                                   {"np", "assert np.allclose(f(3), 7)"},
-                                                                                   {"close", "assert close(f(3), 7)"},
-                                                                                   {"close", "got = f(3)\nassert close(got, 7)"},
-                                                                                   {"set", "assert set(f(3)) == {7}"},
-                                                                                   {"Counter", "assert Counter(f(3)) == {7: 1}"},
-                                                                                   {"__builtins__", "assert abs(f(3)) == 7"},
-                                                                                   {"eval", "assert eval('f(3) == 7')"},
-                                                                                   {"__import__", "import math\nassert math.sqrt(f(3)) == 7"}}) {
+  const std::string liar =
+      "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: True\n  def __call__(self, *a, **k): return "
+      "True\n";
+  for (const auto& [name, test] :
+       std::vector<std::pair<const char*, const char*>>{{"math", "assert math.isclose(f(3), 7)"},
+                                                        {"isclose", "assert isclose(f(3), 7)"},
+                                                        {"sorted", "assert sorted(f(3)) == [7]"},
+                                                        {"len", "assert len(f(3)) == 7"},
+                                                        {"abs", "assert abs(f(3) - 7) < 1e-6"},
+                                                        {"isinstance", "assert isinstance(f(3), float)"},
+                                                        {"all", "assert all(f(3))"},
+                                                        {"re", "assert re.fullmatch('a+', f(3))"},
+                                                        {"np", "assert np.allclose(f(3), 7)"},
+                                                        {"close", "assert close(f(3), 7)"},
+                                                        {"close", "got = f(3)\nassert close(got, 7)"},
+                                                        {"set", "assert set(f(3)) == {7}"},
+                                                        {"Counter", "assert Counter(f(3)) == {7: 1}"},
+                                                        {"__builtins__", "assert abs(f(3)) == 7"},
+                                                        {"eval", "assert eval('f(3) == 7')"},
+                                                        {"__import__", "import math\nassert math.sqrt(f(3)) == 7"}}) {
     const std::string program = concat(liar, name, " = Liar()\ndef f(x): return 1\n");
     expect_no_pass(asserts({test}), program);
-    expect_no_pass(task_of(JsonObject{{"code", "import math\ndef f(x): return 7"}, {"test_list", JsonArray{test}}}), program);
+    expect_no_pass(task_of(JsonObject{{"code", "import math\ndef f(x): return 7"}, {"test_list", JsonArray{test}}}),
+                   program);
     std::string body = test;
     for (size_t at = 0; (at = body.find('\n', at)) != std::string::npos;) body.replace(at, 1, "\n  "), at += 3;
-    expect_no_pass(task_of(JsonObject{{"prompt", "def f(x):\n"}, {"entry_point", "f"}, {"test", concat("def check(f):\n  ", body)}}), program);
+    expect_no_pass(task_of(JsonObject{
+                       {"prompt", "def f(x):\n"}, {"entry_point", "f"}, {"test", concat("def check(f):\n  ", body)}}),
+                   program);
   }
   // They are the library's, and what the reference solution imports.
   EXPECT_EQ(judge_program(asserts({"assert isclose(f(3), math.sqrt(49))"}), "def f(x): return 7", keys()).score, 1);
@@ -288,14 +329,18 @@ TEST_P(CodeAttack, NamesThatATestDoesNotImportAreNeverTheProgram) {
             1);
   EXPECT_EQ(judge_program(asserts({"assert gcd(4, 6) == 2"}), "def gcd(a, b): return 2", keys()).score, 1);
   EXPECT_EQ(judge_program(asserts({"assert total([Pair(1, 2)]) == 3"}),
-                          "class Pair:\n  def __init__(self, a, b): self.a, self.b = a, b\ndef total(p): return sum(x.a + x.b for x in p)", keys())
+                          "class Pair:\n  def __init__(self, a, b): self.a, self.b = a, b\ndef total(p): return "
+                          "sum(x.a + x.b for x in p)",
+                          keys())
                 .score,
             1);
 }
 
 TEST_P(CodeAttack, OfTwoNamesThatMeetNeitherIsTheProgram) {
   // One states the verdict on the other's result, however the test takes it, or is told what is expected.
-  const std::string liar = "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: SAID\n  def __call__(self, *a, **k): return SAID\n";
+  const std::string liar =
+      "class Liar:\n  def __getattr__(self, n): return lambda *a, **k: SAID\n  def __call__(self, *a, **k): return "
+      "SAID\n";
   for (const auto& [name, test] : std::vector<std::pair<const char*, const char*>>{
            {"same", "assert same(f(3), 7) == True"},
            {"same", "assert same(f(3), 7) and True"},
@@ -334,18 +379,22 @@ TEST_P(CodeAttack, OfTwoNamesThatMeetNeitherIsTheProgram) {
            {"assert add(add(1, 2), 3) == 6"},
        })
     EXPECT_EQ(judge_program(asserts(tests), two, keys()).score, 1) << tests[0];
-  EXPECT_EQ(judge_program(task_of(JsonObject{{"code", two}, {"test_list", JsonArray{"assert sub(add(1, 2), 2) == 1"}}}), two, keys()).score, 1);
+  EXPECT_EQ(judge_program(task_of(JsonObject{{"code", two}, {"test_list", JsonArray{"assert sub(add(1, 2), 2) == 1"}}}),
+                          two, keys())
+                .score,
+            1);
 }
 
 TEST_P(CodeAttack, TextThatATestEvaluatesNamesNothing) {
   const Task task = asserts({"assert eval(f(3)) == 7"});
-  for (const char* text :
-       {"__import__('os')._exit(0)", "[c for c in ().__class__.__base__.__subclasses__()]", "f(3)", "(lambda: 7)()", "f'{7}'", "9**9**9**9"})
+  for (const char* text : {"__import__('os')._exit(0)", "[c for c in ().__class__.__base__.__subclasses__()]", "f(3)",
+                           "(lambda: 7)()", "f'{7}'", "9**9**9**9"})
     expect_no_pass(task, concat("def f(x): return ", Json(text).dump()), 2);
   EXPECT_EQ(judge_program(task, "def f(x): return '(1 + 2.5) * 2'", keys()).score, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Guards, CodeAttack, ::testing::Bool(), [](const auto& one) { return one.param ? "All" : "WithoutNamespaces"; });
+INSTANTIATE_TEST_SUITE_P(Guards, CodeAttack, ::testing::Bool(),
+                         [](const auto& one) { return one.param ? "All" : "WithoutNamespaces"; });
 
 }  // namespace
 }  // namespace hone::test

@@ -1,4 +1,5 @@
-// What a judged program does to be a nuisance gives score 0; the judge's own trouble is a failed score that names the task.
+// What a judged program does to be a nuisance gives score 0; the judge's own trouble is a failed score that names the
+// task.
 #include <fstream>
 
 #include "core/io/jsonl.h"
@@ -45,7 +46,10 @@ TEST_F(CodeReward, AnExceptionsTextGivesZeroWhateverItsCharacters) {
         EXPECT_FALSE(got.failed) << got.note << "\n" << program;
         EXPECT_FALSE(got.note.empty()) << program;
         EXPECT_LT(got.note.size(), 400u);
-        EXPECT_EQ(std::count_if(got.note.begin(), got.note.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }), 0) << program;
+        EXPECT_EQ(
+            std::count_if(got.note.begin(), got.note.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }),
+            0)
+            << program;
         EXPECT_EQ(parse_json(Json(got.note).dump(), "note").is_string(), true);
       }
     }
@@ -72,7 +76,9 @@ TEST_F(CodeReward, TheJudgesOwnTroubleIsAFailedScoreThatNamesTheTask) {
   const Task task = asserts({"assert f(3) == 7"});
   expect_failed(judge(task, "def f(x): return 7", ", python = '/bin/false'"), "python could not judge: exit code 1");
   expect_failed(judge(asserts({"assert f(3) == 7", "assert f(3) =="}), "def f(x): return 7"), "test 2 is not Python");
-  expect_failed(judge(task_of(R"({"test_list": ["assert f(3) == 7"], "test_setup_code": "def"})"), "def f(x): return 7"), "setup is not Python");
+  expect_failed(
+      judge(task_of(R"({"test_list": ["assert f(3) == 7"], "test_setup_code": "def"})"), "def f(x): return 7"),
+      "setup is not Python");
   std::vector<std::string> many(200, "assert f(3) == 7");
   expect_failed(judge(asserts(many), "def f(x): return 7", ", sandbox = {output_kb = 1}"), "output_kb");
   // A guard that is gone when it is needed.
@@ -89,11 +95,14 @@ TEST_F(CodeReward, TheCommandWritesEveryRowWhateverAProgramRaises) {
   const std::string in = folder.path() / "rows.jsonl";
   std::ofstream file(in);
   for (const std::string& raise : kOddRaises)
-    file << Json(JsonObject{{"completion", "def f(x):\n  " + raise}, {"test_list", JsonArray{"assert f(3) == 7"}}}).dump() << "\n";
+    file << Json(JsonObject{{"completion", "def f(x):\n  " + raise}, {"test_list", JsonArray{"assert f(3) == 7"}}})
+                .dump()
+         << "\n";
   file << R"({"completion": "def f(x): return 7", "test_list": ["assert f(3) == 7"]})"
        << "\n";
   file.close();
-  const Finished done = run_hone({"reward", "--reward", "{kind = 'code', sandbox = {wall_seconds = 1}}", "--in", in, "--json"});
+  const Finished done =
+      run_hone({"reward", "--reward", "{kind = 'code', sandbox = {wall_seconds = 1}}", "--in", in, "--json"});
   EXPECT_EQ(done.code, 0) << done.err;
   std::ofstream(folder.path() / "out.jsonl") << done.out;
   double sum = 0;

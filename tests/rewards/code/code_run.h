@@ -15,7 +15,9 @@ inline Task task_of(Json row, const std::string& answer = "") {
   return {.id = "rows.jsonl:1", .prompt = {}, .messages = {}, .answer = answer, .columns = std::move(row)};
 }
 inline Task task_of(const char* row, const std::string& answer = "") { return task_of(parse_json(row, "row"), answer); }
-inline Task asserts(const std::vector<std::string>& tests) { return task_of(JsonObject{{"test_list", Json::array(tests)}}); }
+inline Task asserts(const std::vector<std::string>& tests) {
+  return task_of(JsonObject{{"test_list", Json::array(tests)}});
+}
 
 inline Score judge_program(const Task& task, const std::string& program, const std::string& keys = "") {
   return make_reward("{kind = 'code'" + keys + "}")->score(task, {.ids = {}, .text = program, .finish_reason = "stop"});
@@ -27,7 +29,9 @@ inline std::vector<Task> in_all_styles(const std::string& expected) {
                              {"entry_point", "f"},
                              {"test", "def check(candidate):\n    assert candidate(3) == " + expected + "\n"}}),
           asserts({"assert f(3) == " + expected}),
-          task_of(JsonObject{{"fn_name", "f"}, {"inputs", JsonArray{JsonArray{3}}}, {"outputs", JsonArray{parse_json(expected, "expected")}}})};
+          task_of(JsonObject{{"fn_name", "f"},
+                             {"inputs", JsonArray{JsonArray{3}}},
+                             {"outputs", JsonArray{parse_json(expected, "expected")}}})};
 }
 
 class CodeReward : public ::testing::Test {
@@ -36,7 +40,9 @@ class CodeReward : public ::testing::Test {
     if (const std::string refusal = Sandbox({}).refusal(); !refusal.empty()) GTEST_SKIP() << refusal;
     if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "no /usr/bin/python3";
   }
-  static Score judge(const Task& task, const std::string& program, const std::string& keys = "") { return judge_program(task, program, keys); }
+  static Score judge(const Task& task, const std::string& program, const std::string& keys = "") {
+    return judge_program(task, program, keys);
+  }
   static void expect(const Task& task, const std::string& program, double score, const std::string& note) {
     const Score got = judge(task, program);
     EXPECT_EQ(got.score, score) << program << "\n" << got.note;

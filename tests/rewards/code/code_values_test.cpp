@@ -1,4 +1,5 @@
-// The format between judge and worker: what it says arrives, and bytes that anybody wrote are refused or are plain values.
+// The format between judge and worker: what it says arrives, and bytes that anybody wrote are refused or are plain
+// values.
 #include "rewards/code/code_harness.h"
 #include "tests/rewards/code/code_run.h"
 
@@ -13,7 +14,8 @@ namespace {
 std::string run_after_values(const std::string& script) {
   SandboxConfig config;
   config.memory_mb = 2048;
-  const SandboxOutcome outcome = Sandbox(config).run({.command = {"/usr/bin/python3", "-s", "-B", "-c", concat(code_values(), script)}});
+  const SandboxOutcome outcome =
+      Sandbox(config).run({.command = {"/usr/bin/python3", "-s", "-B", "-c", concat(code_values(), script)}});
   const auto* done = std::get_if<SandboxFinished>(&outcome);
   if (!done) return std::get<SandboxRefused>(outcome).reason;
   return done->out + done->err;
@@ -93,7 +95,8 @@ TEST(CodeHarness, AJobIsWrittenInTheSameFormat) {
 }
 
 TEST(CodeHarness, AReportIsReadFromLinesThatBeginWithTheNonce) {
-  const HarnessReport over = read_harness_report("x passed 9 no\nN test 0\nN test 1\nN passed 1 wrong answer\nnothing", "N");
+  const HarnessReport over =
+      read_harness_report("x passed 9 no\nN test 0\nN test 1\nN passed 1 wrong answer\nnothing", "N");
   EXPECT_EQ(over.test, 1);
   EXPECT_EQ(over.passed, 1);
   EXPECT_EQ(over.note, "wrong answer");

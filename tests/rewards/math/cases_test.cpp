@@ -1,4 +1,5 @@
-// What people and models write for one answer: each line is a reference, completions that say the same, completions that do not.
+// What people and models write for one answer: each line is a reference, completions that say the same, completions
+// that do not.
 #include <string>
 #include <vector>
 
@@ -208,7 +209,9 @@ TEST(MathCases, SpellingsOfOneAnswer) {
   const auto reward = make_reward("math");
   for (const Case& one : cases) {
     const Task task{.id = "t", .prompt = "", .messages = {}, .answer = one.reference, .columns = {}};
-    const auto score = [&](const std::string& text) { return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score; };
+    const auto score = [&](const std::string& text) {
+      return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score;
+    };
     for (const std::string& text : one.same) EXPECT_EQ(score(text), 1) << one.reference << " | " << text;
     for (const std::string& text : one.different) EXPECT_EQ(score(text), 0) << one.reference << " | " << text;
   }

@@ -1,4 +1,5 @@
-// Unequal is never taken for equal: crafted congruences, domains of variables, complex numbers, bases, units. And equal stays equal.
+// Unequal is never taken for equal: crafted congruences, domains of variables, complex numbers, bases, units. And equal
+// stays equal.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -49,8 +50,9 @@ TEST(MathEquality, ACongruentNumberIsNotEqual) {
 
 TEST(MathEquality, NumbersCongruentModuloManyKnownPrimesAreNotEqual) {
   // Remainders modulo any known primes can be had together (the Chinese remainder theorem).
-  const cpp_int primes[] = {(cpp_int(1) << 61) - 1, (cpp_int(1) << 31) - 1,  cpp_int(1000000007),     cpp_int(998244353),
-                            (cpp_int(1) << 89) - 1, (cpp_int(1) << 127) - 1, (cpp_int(1) << 64) - 59, (cpp_int(1) << 63) - 25};
+  const cpp_int primes[] = {(cpp_int(1) << 61) - 1,  (cpp_int(1) << 31) - 1, cpp_int(1000000007),
+                            cpp_int(998244353),      (cpp_int(1) << 89) - 1, (cpp_int(1) << 127) - 1,
+                            (cpp_int(1) << 64) - 59, (cpp_int(1) << 63) - 25};
   cpp_int product = 1;
   for (const cpp_int& prime : primes) {
     product *= prime;
@@ -81,7 +83,8 @@ TEST(MathEquality, UnequalNumbersAreNeverEqual) {
     for (size_t i = 1; i < digits; ++i) number += static_cast<char>('0' + rng.next() % 10);
     std::string other = number;
     other.back() = other.back() == '9' ? '0' : static_cast<char>(other.back() + 1);
-    for (const char* form : {"", "x+", "|-1|", "\\frac{1}{7}+", "(-1)"}) EXPECT_FALSE(math_equal(form + number, form + other)) << form << number;
+    for (const char* form : {"", "x+", "|-1|", "\\frac{1}{7}+", "(-1)"})
+      EXPECT_FALSE(math_equal(form + number, form + other)) << form << number;
     EXPECT_FALSE(math_equal("|" + number + "|", "|" + other + "|")) << number;
     EXPECT_FALSE(math_equal("x = " + number, "x = " + other)) << number;
     EXPECT_FALSE(math_equal("y = " + number + "x", "y = " + other + "x")) << number;

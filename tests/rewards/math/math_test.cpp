@@ -9,8 +9,8 @@
 namespace hone {
 
 TEST(MathEqual, FormsOfOneNumber) {
-  for (const char* answer : {"1/2", "0.5", "\\frac12", "\\dfrac{1}{2}", ".50", "2/4", "x = 0.5", "50\\%", "\\frac{\\sqrt{4}}{4}", "2^{-1}",
-                             "0.5\\text{ cm}", "\\sin(\\pi/6)"})
+  for (const char* answer : {"1/2", "0.5", "\\frac12", "\\dfrac{1}{2}", ".50", "2/4", "x = 0.5", "50\\%",
+                             "\\frac{\\sqrt{4}}{4}", "2^{-1}", "0.5\\text{ cm}", "\\sin(\\pi/6)"})
     EXPECT_TRUE(math_equal("\\frac{1}{2}", answer)) << answer;
   for (const char* answer : {"2", "1/3", "0.51", "-1/2", "", "x", "\\frac{1}{2", "1:2", "(1,2)", "\\frac{1}{2}x"})
     EXPECT_FALSE(math_equal("\\frac{1}{2}", answer)) << answer;

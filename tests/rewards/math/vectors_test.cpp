@@ -11,7 +11,8 @@
 
 namespace hone {
 
-static bool judge(const std::string& reference, const std::string& completion, const MathPolicy& policy = {}, const MathSources& sources = {}) {
+static bool judge(const std::string& reference, const std::string& completion, const MathPolicy& policy = {},
+                  const MathSources& sources = {}) {
   const std::string expected = extract_reference(reference);
   for (const std::string& reading : extract_answer(completion, sources))
     if (math_equal(expected, reading, policy)) return true;
@@ -23,7 +24,9 @@ TEST(MathVectors, CasesOfMathVerify) {
   const Json cases = parse_json(read_file(path), path.string());
   int right[3] = {}, count[3] = {};
   for (const Json& one : cases.at("cases").as_array()) {
-    const auto flag = [&](const char* key, bool otherwise) { return one.find(key) ? one.at(key).as_bool() : otherwise; };
+    const auto flag = [&](const char* key, bool otherwise) {
+      return one.find(key) ? one.at(key).as_bool() : otherwise;
+    };
     const MathPolicy policy{.precision = one.find("precision") ? static_cast<int>(one.at("precision").as_int()) : 6,
                             .any_names = !flag("strict", true),
                             .inequality_for_interval = flag("allow_set_relation_comp", false)};
@@ -31,13 +34,15 @@ TEST(MathVectors, CasesOfMathVerify) {
     if (one.at("extract").is_string())
       sources = {};
     else
-      for (const Json& name : one.at("extract").as_array()) (name.as_string() == "latex" ? sources.latex : sources.expression) = true;
+      for (const Json& name : one.at("extract").as_array())
+        (name.as_string() == "latex" ? sources.latex : sources.expression) = true;
     const int64_t tier = one.at("tier").as_int();
     const bool equal = judge(one.at("gold").as_string(), one.at("answer").as_string(), policy, sources);
     ++count[tier];
     right[tier] += equal == one.at("equal").as_bool();
     // A wrong answer is never taken for a right one.
-    EXPECT_TRUE(!equal || one.at("equal").as_bool()) << one.at("gold").as_string() << " | " << one.at("answer").as_string();
+    EXPECT_TRUE(!equal || one.at("equal").as_bool())
+        << one.at("gold").as_string() << " | " << one.at("answer").as_string();
   }
   EXPECT_EQ(count[1], 70);
   EXPECT_EQ(right[1], count[1]);
@@ -52,7 +57,8 @@ TEST(MathVectors, EveryGsm8kAnswerEqualsItself) {
   read_jsonl(path, [&](const Json& row, int64_t) {
     const std::string &answer = row.at("answer").as_string(), &last = row.at("final").as_string();
     ++rows;
-    if (judge(answer, answer) && judge(last, answer) && judge(answer, "So the answer is $" + last + ".") && judge(last, "\\boxed{" + last + "}"))
+    if (judge(answer, answer) && judge(last, answer) && judge(answer, "So the answer is $" + last + ".") &&
+        judge(last, "\\boxed{" + last + "}"))
       ++right;
     if (last != before && judge(last, "The answer is " + before)) ++wrong_accepted;
     before = last;
@@ -68,7 +74,11 @@ TEST(MathVectors, FiftyThousandJudgementsASecondOnOneCore) {
   std::vector<Task> tasks;
   std::vector<Completion> completions;
   read_jsonl(path, [&](const Json& row, int64_t line) {
-    tasks.push_back({.id = std::to_string(line), .prompt = "", .messages = {}, .answer = row.at("final").as_string(), .columns = {}});
+    tasks.push_back({.id = std::to_string(line),
+                     .prompt = "",
+                     .messages = {},
+                     .answer = row.at("final").as_string(),
+                     .columns = {}});
     completions.push_back({.ids = {}, .text = row.at("answer").as_string(), .finish_reason = "stop"});
   });
   const auto thread_seconds = [] {
@@ -101,7 +111,8 @@ TEST(MathVectors, MathAnswersEqualThemselves) {
       boxed += judge(answer, "We find $\\boxed{" + answer + "}$.");
       from_solution += judge(answer, row.at("solution").as_string());
       // Written a little differently, so that it takes reading and not just comparing letters.
-      read += math_equal(answer + " + 0 - 0", answer) || math_equal("x = " + answer, answer) || math_equal("\\{" + answer + "\\}", answer);
+      read += math_equal(answer + " + 0 - 0", answer) || math_equal("x = " + answer, answer) ||
+              math_equal("\\{" + answer + "\\}", answer);
       wrong_accepted += other_form != before && math_equal(before, answer);
       // One digit off, which may not be a unit's exponent.
       std::string off = answer;

@@ -44,7 +44,9 @@ TEST(PluginHttp, PostsOpenRlhfsPayload) {
   const auto plugin = reward(server.url(), "headers = ['Authorization: Bearer ${HONE_TEST_TOKEN}']");
   Task task{.id = "t", .prompt = "p?", .messages = {}, .answer = "l", .columns = {}};
   const std::vector<Score> scores = score(*plugin, {"a", "b", "c"}, task);
-  EXPECT_EQ(got, parse_json(R"({"query": ["p?a", "p?b", "p?c"], "prompts": ["p?", "p?", "p?"], "labels": ["l", "l", "l"]})", "expected"));
+  EXPECT_EQ(got,
+            parse_json(R"({"query": ["p?a", "p?b", "p?c"], "prompts": ["p?", "p?", "p?"], "labels": ["l", "l", "l"]})",
+                       "expected"));
   EXPECT_NE(head.find("Authorization: Bearer secret"), std::string::npos);
   EXPECT_EQ(scores[0].score, 1);
   EXPECT_TRUE(scores[1].skipped);

@@ -50,7 +50,9 @@ TEST(PluginLibrary, TheExampleScoresByCloseness) {
 }
 
 TEST(PluginLibrary, WhatIsNoLibraryOfThisVersionIsRefusedByName) {
-  const auto names = [](const std::string& message, const char* word) { return message.find(word) != std::string::npos; };
+  const auto names = [](const std::string& message, const char* word) {
+    return message.find(word) != std::string::npos;
+  };
   EXPECT_TRUE(names(error_of("{kind = 'library'}"), "path"));
   EXPECT_TRUE(names(error_of("{kind = 'library', path = '/nowhere/x.so'}"), "/nowhere/x.so"));
   EXPECT_TRUE(names(error_of("{kind = 'library', path = 'x.so'}"), "./x.so"));
@@ -83,7 +85,11 @@ TEST(PluginLibrary, WhatBreaksHasFailedAndSaysWhy) {
 }
 
 TEST(PluginLibrary, GetsAllThereIsOfATaskAndACompletion) {
-  Task task{.id = "", .prompt = "p\n", .messages = {{.role = "user", .content = "m", .extra = {}}}, .answer = "a", .columns = JsonObject{{"k", 1}}};
+  Task task{.id = "",
+            .prompt = "p\n",
+            .messages = {{.role = "user", .content = "m", .extra = {}}},
+            .answer = "a",
+            .columns = JsonObject{{"k", 1}}};
   EXPECT_EQ(score_of("\"what it got\"", task, {.ids = {42}, .text = "c", .finish_reason = "length"}).note,
             "p |[{\"role\": \"user\", \"content\": \"m\"}]|a|{\"k\": 1}|c|length|42");
   EXPECT_EQ(score_of("\"what it got\"").note, "||||||-1");

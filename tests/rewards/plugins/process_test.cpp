@@ -1,4 +1,5 @@
-// Processes as rewards, well-behaved and not. The ill-behaved are shell scripts: they count their requests from 0, the greeting, by themselves.
+// Processes as rewards, well-behaved and not. The ill-behaved are shell scripts: they count their requests from 0, the
+// greeting, by themselves.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -20,7 +21,8 @@ constexpr const char* greeting = "read -r line; echo '{\"id\": 0, \"protocol\": 
 class PluginProcess : public ::testing::Test {
  protected:
   // A reward whose processes run the script after the greeting; further keys of its table.
-  std::shared_ptr<const Reward> reward(const std::string& script, const std::string& keys = "retries = 0", bool greets = true) {
+  std::shared_ptr<const Reward> reward(const std::string& script, const std::string& keys = "retries = 0",
+                                       bool greets = true) {
     const std::string path = (folder.path() / ("plugin" + std::to_string(++scripts) + ".sh")).string();
     std::ofstream(path) << "cd " << folder.path().string() << "\n" << (greets ? greeting : "") << script;
     return make_reward("{kind = 'process', command = ['sh', '" + path + "']" + (keys.empty() ? "" : ", " + keys) + "}");
@@ -60,7 +62,9 @@ class PluginProcess : public ::testing::Test {
     }
     return false;
   }
-  void expect_contains(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
+  void expect_contains(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 
   TemporaryFolder folder;
   int scripts = 0;
@@ -101,12 +105,16 @@ TEST_F(PluginProcess, OneThatHangsIsKilledWithItsChildren) {
 
 TEST_F(PluginProcess, OneThatNeverGreetsIsNotWaitedForLonger) {
   EXPECT_EQ(failure(*reward("sleep 1000\n", "retries = 0, start_timeout = 0.2", false)), "it did not answer in time");
-  expect_contains(failure(*reward("read -r line; echo '{\"id\": 0, \"protocol\": 2}'\nread -r line\n", "retries = 0", false)),
-                  "it speaks protocol 2");
-  expect_contains(failure(*reward("read -r line; echo '{\"id\": 0, \"error\": \"no model\"}'\nread -r line\n", "retries = 0", false)), "no model");
+  expect_contains(
+      failure(*reward("read -r line; echo '{\"id\": 0, \"protocol\": 2}'\nread -r line\n", "retries = 0", false)),
+      "it speaks protocol 2");
+  expect_contains(failure(*reward("read -r line; echo '{\"id\": 0, \"error\": \"no model\"}'\nread -r line\n",
+                                  "retries = 0", false)),
+                  "no model");
   EXPECT_THROW(make_reward("{kind = 'process'}"), Error);
   EXPECT_THROW(make_reward("{kind = 'process', command = ['sh'], options = '{'}"), Error);
-  expect_contains(failure(*make_reward("{kind = 'process', command = ['no-such-program'], retries = 0}")), "no-such-program: cannot be started");
+  expect_contains(failure(*make_reward("{kind = 'process', command = ['no-such-program'], retries = 0}")),
+                  "no-such-program: cannot be started");
 }
 
 TEST_F(PluginProcess, WhatEndsOrSaysSomethingElseHasFailed) {
@@ -119,17 +127,21 @@ TEST_F(PluginProcess, WhatEndsOrSaysSomethingElseHasFailed) {
            {"read -r line; echo '{\"id\": 0, \"scores\": [1]}'\nread -r line\n", "its answer is not to request 1"},
            {"read -r line; echo '[1]'; read -r line\n", "its answer is not to request 1"},
            {"read -r line; echo '{\"id\": 1}'; read -r line\n", "its answer has no scores"},
-           {"read -r line; echo '{\"id\": 1, \"scores\": []}'; read -r line\n", "its answer has 0 scores for 1 completions"},
-           {"read -r line; echo '{\"id\": 1, \"scores\": [1, 2]}'; read -r line\n", "its answer has 2 scores for 1 completions"},
+           {"read -r line; echo '{\"id\": 1, \"scores\": []}'; read -r line\n",
+            "its answer has 0 scores for 1 completions"},
+           {"read -r line; echo '{\"id\": 1, \"scores\": [1, 2]}'; read -r line\n",
+            "its answer has 2 scores for 1 completions"},
            {"read -r line; echo '{\"id\": 1, \"scores\": [NaN]}'; read -r line\n", "its answer is not JSON"},
            {"read -r line; echo '{\"id\": 1, \"scores\": [1e999]}'; read -r line\n", ""},
            {"read -r line; echo '{\"id\": 1, \"error\": \"out of luck\"}'; read -r line\n", "out of luck"},
-           {"read -r line; printf '{\"id\": 1, \"scores\": [1]}\\n{\"id\": 2, \"scores\": [1]}\\n'; read -r line\n", "more than one line"}})
+           {"read -r line; printf '{\"id\": 1, \"scores\": [1]}\\n{\"id\": 2, \"scores\": [1]}\\n'; read -r line\n",
+            "more than one line"}})
     expect_contains(failure(*reward(script)), why);
 }
 
 TEST_F(PluginProcess, MegabytesOfOutputAreCutShort) {
-  expect_contains(failure(*reward("read -r line; head -c 80000000 /dev/zero | tr '\\0' x; sleep 1000\n")), "its answer is longer than");
+  expect_contains(failure(*reward("read -r line; head -c 80000000 /dev/zero | tr '\\0' x; sleep 1000\n")),
+                  "its answer is longer than");
 }
 
 TEST_F(PluginProcess, FullPipesBlockNobody) {
@@ -217,8 +229,9 @@ while read -r line; do n=$((n + 1)); echo "{\"id\": $n, \"scores\": [1]}"; done
 
 TEST_F(PluginProcess, NothingOutlivesItsReward) {
   {
-    const auto plugin =
-        reward("echo $$ >> pids; sleep 1000 & echo $! >> pids; read -r line; echo '{\"id\": 1, \"scores\": [1]}'\nread -r line; sleep 1000\n");
+    const auto plugin = reward(
+        "echo $$ >> pids; sleep 1000 & echo $! >> pids; read -r line; echo '{\"id\": 1, \"scores\": [1]}'\nread -r "
+        "line; sleep 1000\n");
     EXPECT_EQ(score(*plugin, {"a"})[0].score, 1);
   }
   const std::vector<pid_t> pids = pids_of("pids");
@@ -229,10 +242,14 @@ TEST_F(PluginProcess, NothingOutlivesItsReward) {
 TEST_F(PluginProcess, APartThatFailsFailsTheSumAndOneThatSkipsIsLeftOut) {
   const auto sum_with = [&](const std::string& scores) {
     const std::string path = (folder.path() / "part.sh").string();
-    std::ofstream(path) << greeting << "read -r line; echo '{\"id\": 1, \"scores\": [" << scores << "]}'\nread -r line\n";
+    std::ofstream(path) << greeting << "read -r line; echo '{\"id\": 1, \"scores\": [" << scores
+                        << "]}'\nread -r line\n";
     const auto both = make_reward(
-        "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'process', name = 'outside', command = ['sh', '" + path + "']}]}");
-    return both->score({.id = "t", .prompt = "", .messages = {}, .answer = "a", .columns = {}}, {.ids = {}, .text = "a", .finish_reason = "stop"});
+        "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'process', name = 'outside', command = "
+        "['sh', '" +
+        path + "']}]}");
+    return both->score({.id = "t", .prompt = "", .messages = {}, .answer = "a", .columns = {}},
+                       {.ids = {}, .text = "a", .finish_reason = "stop"});
   };
   EXPECT_EQ(sum_with("0.5").score, 2.5);
   const Score skipped = sum_with("null");

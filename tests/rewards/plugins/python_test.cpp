@@ -65,8 +65,8 @@ class PluginPython : public ::testing::Test {
     std::ofstream(folder.path() / "beside.py") << "three = 3.0\n";
   }
   std::shared_ptr<const Reward> reward(const std::string& function, const std::string& file = "rewards.py") const {
-    return make_reward("{kind = 'python', retries = 0, workers = 1, file = '" + (folder.path() / file).string() + "', function = '" + function +
-                       "'}");
+    return make_reward("{kind = 'python', retries = 0, workers = 1, file = '" + (folder.path() / file).string() +
+                       "', function = '" + function + "'}");
   }
   std::vector<Score> score(const Reward& reward, const std::vector<std::string>& texts) const {
     std::vector<Completion> completions;
@@ -86,10 +86,16 @@ class PluginPython : public ::testing::Test {
     std::getline(in, line);
     return line;
   }
-  static void expect_contains(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
+  static void expect_contains(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 
   TemporaryFolder folder;
-  Task task{.id = "t", .prompt = "ask", .messages = {}, .answer = "2", .columns = JsonObject{{"level", "hard"}, {"prompt", "ask"}, {"topic", 1}}};
+  Task task{.id = "t",
+            .prompt = "ask",
+            .messages = {},
+            .answer = "2",
+            .columns = JsonObject{{"level", "hard"}, {"prompt", "ask"}, {"topic", 1}}};
 };
 
 TEST_F(PluginPython, IsCalledAsTrlCallsIt) {
@@ -100,7 +106,9 @@ TEST_F(PluginPython, IsCalledAsTrlCallsIt) {
 TEST_F(PluginPython, AConversationIsListsOfMessages) {
   task.messages = {{.role = "system", .content = "s", .extra = {}}, {.role = "user", .content = "u", .extra = {}}};
   EXPECT_EQ(score(*reward("shows"), {"x"})[0].score, 2);
-  expect_contains(seen(), "([[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'u'}]], [[{'role': 'assistant', 'content': 'x'}]], ");
+  expect_contains(seen(),
+                  "([[{'role': 'system', 'content': 's'}, {'role': 'user', 'content': 'u'}]], [[{'role': 'assistant', "
+                  "'content': 'x'}]], ");
 }
 
 TEST_F(PluginPython, PrintsDoNotReachTheAnswersAndRequestsAreNotTheFunctionsToRead) {
@@ -126,7 +134,9 @@ TEST_F(PluginPython, WithoutKeywordArgumentsAFunctionGetsThoseItNames) {
   EXPECT_EQ(scores[1].score, 1);
 }
 
-TEST_F(PluginPython, AnythingThatCanBeIteratedIsAListOfScores) { EXPECT_EQ(score(*reward("gives"), {"1", "2", "3"})[2].score, 3); }
+TEST_F(PluginPython, AnythingThatCanBeIteratedIsAListOfScores) {
+  EXPECT_EQ(score(*reward("gives"), {"1", "2", "3"})[2].score, 3);
+}
 
 TEST_F(PluginPython, WhatAFunctionGetsWrongIsSaid) {
   expect_contains(failure("short"), "it returned 1 scores for 2 completions");
@@ -143,8 +153,8 @@ TEST_F(PluginPython, WhatAFunctionGetsWrongIsSaid) {
 }
 
 TEST_F(PluginPython, AFileWithOneFunctionNeedsNoName) {
-  std::ofstream(folder.path() / "one.py")
-      << "import math\nfrom os.path import join\ndef reward(completions, **columns):\n  return [math.pi] * len(completions)\n";
+  std::ofstream(folder.path() / "one.py") << "import math\nfrom os.path import join\ndef reward(completions, "
+                                             "**columns):\n  return [math.pi] * len(completions)\n";
   EXPECT_EQ(score(*reward("", "one.py"), {"a"})[0].score, 3.141592653589793);
 }
 
@@ -154,7 +164,10 @@ TEST_F(PluginPython, TheExamplesScoreTextsAndConversations) {
   EXPECT_EQ(score(*number, {"it is 2", "3"})[0].score, 1);
   task.messages = {{.role = "user", .content = "u", .extra = {}}};
   EXPECT_EQ(score(*number, {"it is 2", "3"})[1].score, 0);
-  EXPECT_EQ(score(*make_reward("{kind = 'python', function = 'brevity', file = '" + file + "'}"), {std::string(50, 'x')})[0].score, 0.75);
+  EXPECT_EQ(
+      score(*make_reward("{kind = 'python', function = 'brevity', file = '" + file + "'}"), {std::string(50, 'x')})[0]
+          .score,
+      0.75);
 }
 
 }  // namespace

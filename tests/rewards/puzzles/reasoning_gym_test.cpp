@@ -10,12 +10,14 @@
 
 namespace hone {
 
-static double score_of(const std::string& family, const std::string& metadata, const std::string& reference, const std::string& answer,
-                       const std::string& spec = "reasoning_gym") {
+static double score_of(const std::string& family, const std::string& metadata, const std::string& reference,
+                       const std::string& answer, const std::string& spec = "reasoning_gym") {
   Task task{.id = "t", .prompt = "", .messages = {}, .answer = reference, .columns = {}};
   task.columns.set("task", family);
   task.columns.set("metadata", parse_json(metadata, "metadata"));
-  return make_reward(spec)->score(task, {.ids = {}, .text = "<answer>" + answer + "</answer>", .finish_reason = "stop"}).score;
+  return make_reward(spec)
+      ->score(task, {.ids = {}, .text = "<answer>" + answer + "</answer>", .finish_reason = "stop"})
+      .score;
 }
 
 TEST(ReasoningGym, GridsFollowTheirRules) {
@@ -25,7 +27,8 @@ TEST(ReasoningGym, GridsFollowTheirRules) {
   EXPECT_EQ(score_of("kakurasu", kakurasu, "", "1 0"), 0);
   const std::string queens = R"({"puzzle": [["_","_","_","_"],["_","_","_","Q"],["_","_","_","_"],["_","_","_","_"]]})";
   EXPECT_EQ(score_of("n_queens", queens, "", "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ Q _"), 1);
-  EXPECT_EQ(score_of("n_queens", queens, "", "_ _ Q _\nQ _ _ _\n_ _ _ Q\n_ Q _ _"), 0);  // the queen that was there is gone
+  EXPECT_EQ(score_of("n_queens", queens, "", "_ _ Q _\nQ _ _ _\n_ _ _ Q\n_ Q _ _"),
+            0);  // the queen that was there is gone
   EXPECT_EQ(score_of("n_queens", queens, "", "Q _ _ _\n_ _ _ Q\n_ Q _ _\n_ _ Q _"), 0);  // two on a diagonal
   EXPECT_EQ(score_of("n_queens", queens, "", "_ Q _ _\n_ _ _ Q\nQ _ _ _\n_ _ _ _"), 0);
   const std::string futoshiki = R"({"puzzle": [[0,0],[0,0]], "constraints": [[0,0,0,1,"<"]]})";
@@ -43,14 +46,17 @@ TEST(ReasoningGym, MovesArePlayedOut) {
   EXPECT_EQ(score_of("jugs", jugs, "", "fill B"), 0);
   const std::string hanoi = R"({"num_disks": 2, "num_pegs": 3, "start_peg": 1, "target_peg": 3, "solution_length": 3})";
   EXPECT_EQ(
-      score_of("tower_of_hanoi", hanoi, "", "Move disk 1 from Peg 1 to Peg 2\nMove disk 2 from Peg 1 to Peg 3\nMove disk 1 from Peg 2 to Peg 3"), 1);
-  EXPECT_EQ(
       score_of("tower_of_hanoi", hanoi, "",
-               "Move disk 1 from Peg 1 to Peg 3\nMove disk 1 from Peg 3 to Peg 2\nMove disk 2 from Peg 1 to Peg 3\nMove disk 1 from Peg 2 to Peg 3"),
-      0.75);
+               "Move disk 1 from Peg 1 to Peg 2\nMove disk 2 from Peg 1 to Peg 3\nMove disk 1 from Peg 2 to Peg 3"),
+      1);
+  EXPECT_EQ(score_of("tower_of_hanoi", hanoi, "",
+                     "Move disk 1 from Peg 1 to Peg 3\nMove disk 1 from Peg 3 to Peg 2\nMove disk 2 from Peg 1 to Peg "
+                     "3\nMove disk 1 from Peg 2 to Peg 3"),
+            0.75);
   EXPECT_EQ(score_of("tower_of_hanoi", hanoi, "", "Move disk 2 from Peg 1 to Peg 3"), 0);
   EXPECT_EQ(score_of("tower_of_hanoi", hanoi, "", "Move disk 1 from Peg 1 to Peg 9"), 0);
-  EXPECT_EQ(score_of("tower_of_hanoi", hanoi, "", "Move disk 1 from Peg 1 to Peg 3\nMove disk 2 from Peg 1 to Peg 3"), 0);
+  EXPECT_EQ(score_of("tower_of_hanoi", hanoi, "", "Move disk 1 from Peg 1 to Peg 3\nMove disk 2 from Peg 1 to Peg 3"),
+            0);
   const std::string path = R"({"matrix": [["*","O"],["O","#"]], "solution": ["right", "down"]})";
   EXPECT_EQ(score_of("shortest_path", path, "right down", "down right"), 1);
   EXPECT_EQ(score_of("shortest_path", path, "right down", "right left right down"), 0.5);
@@ -58,8 +64,10 @@ TEST(ReasoningGym, MovesArePlayedOut) {
   EXPECT_EQ(score_of("shortest_path", path, "right down", "right"), 0);
   EXPECT_EQ(score_of("shortest_path", path, "right down", "infeasible"), 0);
   EXPECT_EQ(score_of("shortest_path", R"({"matrix": [["*","X","#"]], "solution": []})", "infeasible", "infeasible"), 1);
-  EXPECT_EQ(score_of("shortest_path", R"({"matrix": [["*","X","#"]], "solution": []})", "infeasible", "right right"), 0);
-  const std::string knights = R"({"board": {"A1": ["B3"], "B3": ["A1", "C1"], "C1": ["B3"]}, "pieces": {"A1": "w", "B3": null, "C1": "B"},
+  EXPECT_EQ(score_of("shortest_path", R"({"matrix": [["*","X","#"]], "solution": []})", "infeasible", "right right"),
+            0);
+  const std::string knights =
+      R"({"board": {"A1": ["B3"], "B3": ["A1", "C1"], "C1": ["B3"]}, "pieces": {"A1": "w", "B3": null, "C1": "B"},
                                   "start_turn": "w", "is_possible": false, "solution": null})";
   EXPECT_EQ(score_of("knight_swap", knights, "", "No"), 1);
   EXPECT_EQ(score_of("knight_swap", knights, "", R"(["w,A1,B3"])"), 0);
@@ -125,7 +133,8 @@ TEST(ReasoningGym, AFamilyNobodyKnowsIsJudgedByItsText) {
 // A right answer to a row whose reference is null.
 static std::string solution(const Json& row) {
   const Json& metadata = row.at("metadata");
-  return row.at("task").as_string() == "graph_color" ? metadata.at("possible_answer").dump() : metadata.at("example_answer").as_string();
+  return row.at("task").as_string() == "graph_color" ? metadata.at("possible_answer").dump()
+                                                     : metadata.at("example_answer").as_string();
 }
 
 TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
@@ -138,8 +147,14 @@ TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
     read_jsonl(path, [&](const Json& row, int64_t line) {
       const std::string& family = row.at("task").as_string();
       const std::string answer = row.at("answer").is_null() ? solution(row) : row.at("answer").as_string();
-      const Task task{.id = std::to_string(line), .prompt = "", .messages = {}, .answer = row.at("answer").is_null() ? "" : answer, .columns = row};
-      const auto score = [&](const std::string& text) { return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score; };
+      const Task task{.id = std::to_string(line),
+                      .prompt = "",
+                      .messages = {},
+                      .answer = row.at("answer").is_null() ? "" : answer,
+                      .columns = row};
+      const auto score = [&](const std::string& text) {
+        return reward->score(task, {.ids = {}, .text = text, .finish_reason = "stop"}).score;
+      };
       ++rows[family];
       // What the generator falls back to need not follow from the premises.
       const double own = score("<think>hm</think>\n<answer>" + answer + "</answer>");
@@ -147,7 +162,8 @@ TEST(ReasoningGym, EveryPublishedAnswerIsRightAndItsNeighboursAreNot) {
         ++logic_fallback;
       else
         EXPECT_EQ(own, 1) << row.dump();
-      if (family == family_before && before != answer && score("<answer>" + before + "</answer>") == 1) ++wrong_accepted[family];
+      if (family == family_before && before != answer && score("<answer>" + before + "</answer>") == 1)
+        ++wrong_accepted[family];
       before = answer;
       family_before = family;
     });
@@ -168,18 +184,39 @@ TEST(ReasoningGym, HostileAnswersOfEveryFamilyAreJudgedInTime) {
     const std::string& family = row.at("task").as_string();
     if (!puzzle_judges().contains(family) && family != "ab") return;  // the others are judged as ab is
     if (!judged.insert(family).second) return;
-    const Task task{
-        .id = family, .prompt = "", .messages = {}, .answer = row.at("answer").is_null() ? "" : row.at("answer").as_string(), .columns = row};
-    for (const char* unit :
-         {"[",       "{", "(",   "¬", "P∨", "\"",   "1 ",          "1\n", ",", "CARD,", "Q ", "up ", "Move disk 1 from Peg 1 to Peg 2\n",
-          "\\frac{", "9", "1e9", "=", "×",  "\xff", "[\"fill A\","}) {
+    const Task task{.id = family,
+                    .prompt = "",
+                    .messages = {},
+                    .answer = row.at("answer").is_null() ? "" : row.at("answer").as_string(),
+                    .columns = row};
+    for (const char* unit : {"[",
+                             "{",
+                             "(",
+                             "¬",
+                             "P∨",
+                             "\"",
+                             "1 ",
+                             "1\n",
+                             ",",
+                             "CARD,",
+                             "Q ",
+                             "up ",
+                             "Move disk 1 from Peg 1 to Peg 2\n",
+                             "\\frac{",
+                             "9",
+                             "1e9",
+                             "=",
+                             "×",
+                             "\xff",
+                             "[\"fill A\","}) {
       std::string text = "<answer>";
       while (text.size() < longest_puzzle_answer - 64) text += unit;
       const auto begin = std::chrono::steady_clock::now();
       const double score = reward->score(task, {.ids = {}, .text = text, .finish_reason = "length"}).score;
       EXPECT_LT(score, 1) << family << " " << unit;
       EXPECT_GE(score, 0) << family << " " << unit;
-      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0) << family << " " << unit;
+      EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 1.0)
+          << family << " " << unit;
     }
   });
   for (const std::string& family : puzzle_judges().names()) EXPECT_TRUE(judged.contains(family)) << family;

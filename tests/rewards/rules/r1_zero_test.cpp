@@ -29,14 +29,21 @@ TEST(R1Zero, GradesAsTheReferenceGraderDid) {
   int judged = 0;
   for (const Json& one : cases.at("answers").as_array()) {
     const std::string& answer = one.at("answer").as_string();
-    EXPECT_EQ(grade(*tagged, "r </think> <answer> " + answer + " </answer>", one.at("ground_truth")), expected(one, "r1_zero")) << one.dump();
-    EXPECT_EQ(grade(*boxed, "\\boxed{" + answer + "}", one.at("ground_truth")), expected(one, "question_only_boxed")) << one.dump();
+    EXPECT_EQ(grade(*tagged, "r </think> <answer> " + answer + " </answer>", one.at("ground_truth")),
+              expected(one, "r1_zero"))
+        << one.dump();
+    EXPECT_EQ(grade(*boxed, "\\boxed{" + answer + "}", one.at("ground_truth")), expected(one, "question_only_boxed"))
+        << one.dump();
     ++judged;
   }
   for (const Json& one : cases.at("formats").as_array())
-    EXPECT_EQ(grade(*tagged, one.at("response").as_string(), one.at("ground_truth")), expected(one, "r1_zero")) << one.dump(), ++judged;
+    EXPECT_EQ(grade(*tagged, one.at("response").as_string(), one.at("ground_truth")), expected(one, "r1_zero"))
+        << one.dump(),
+        ++judged;
   for (const Json& one : cases.at("question_only").as_array())
-    EXPECT_EQ(grade(*boxed, one.at("response").as_string(), one.at("ground_truth")), expected(one, "question_only")) << one.dump(), ++judged;
+    EXPECT_EQ(grade(*boxed, one.at("response").as_string(), one.at("ground_truth")), expected(one, "question_only"))
+        << one.dump(),
+        ++judged;
   const Json& list = cases.at("list_ground_truth");
   EXPECT_EQ(grade(*tagged, list.at("response").as_string(), list.at("ground_truth")), expected(list, "r1_zero"));
   EXPECT_GT(judged, 100);

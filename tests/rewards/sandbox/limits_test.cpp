@@ -25,7 +25,8 @@ TEST_P(SandboxLimits, ASleepEndsWithTheWallClock) {
 TEST_P(SandboxLimits, IgnoredSignalsDoNotHelp) {
   config.wall_seconds = 0.5;
   const SandboxFinished done = run_python(
-      "import signal, time\nfor s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, ValueError): pass\n"
+      "import signal, time\nfor s in range(1, 65):\n  try: signal.signal(s, signal.SIG_IGN)\n  except (OSError, "
+      "ValueError): pass\n"
       "print('deaf', flush=True)\ntime.sleep(20)");
   EXPECT_EQ(done.how, How::wall_clock) << describe(done);
   EXPECT_EQ(done.out, "deaf\n");
@@ -40,7 +41,8 @@ TEST_P(SandboxLimits, TenGigabytesAreRefused) {
 TEST_P(SandboxLimits, MemoryOfAllProcessesIsAddedUp) {
   config.memory_mb = 200;
   const SandboxFinished done = run_python(
-      "import os, time\nfor i in range(6):\n  if os.fork() == 0:\n    b = bytearray(80 << 20)\n    time.sleep(10)\n    os._exit(0)\ntime.sleep(10)");
+      "import os, time\nfor i in range(6):\n  if os.fork() == 0:\n    b = bytearray(80 << 20)\n    time.sleep(10)\n    "
+      "os._exit(0)\ntime.sleep(10)");
   EXPECT_EQ(done.how, How::memory) << describe(done);
   EXPECT_GT(done.peak_memory, int64_t{200} << 20);
   EXPECT_LT(done.seconds, 15);
@@ -50,13 +52,16 @@ TEST_P(SandboxLimits, AForkBombStaysSmallAndIsGoneAfterwards) {
   config.wall_seconds = 2;
   config.processes = 20;
   const std::string word = "bomb" + marker();
-  // Each fork leaves both sides one fewer, and each process ends by its alarm: 256 of them for 4 seconds, were there no limit.
+  // Each fork leaves both sides one fewer, and each process ends by its alarm: 256 of them for 4 seconds, were there no
+  // limit.
   const std::string code =
       "import os, signal, time\n"
-      "def fork():\n  try: child = os.fork()\n  except OSError: return None\n  if child == 0: signal.alarm(4)\n  return child\n"
+      "def fork():\n  try: child = os.fork()\n  except OSError: return None\n  if child == 0: signal.alarm(4)\n  "
+      "return child\n"
       "n = 0\nwhile n < 40:\n  child = fork()\n  if child == 0: os._exit(0)\n  if child is None: break\n  n += 1\n"
       "print(n < 20, flush=True)\nif n >= 20: os._exit(1)\nfor i in range(n): os.wait()\n"
-      "left = 8\nend = time.time() + 4\nwhile left and time.time() < end:\n  if fork() is not None: left -= 1\ntime.sleep(4)";
+      "left = 8\nend = time.time() + 4\nwhile left and time.time() < end:\n  if fork() is not None: left -= "
+      "1\ntime.sleep(4)";
   const SandboxFinished done = run({.command = {python, "-B", "-c", code, word}});
   EXPECT_EQ(done.out, "True\n") << describe(done) << done.err;
   EXPECT_TRUE(soon_none(word));
@@ -65,7 +70,8 @@ TEST_P(SandboxLimits, AForkBombStaysSmallAndIsGoneAfterwards) {
 TEST_P(SandboxLimits, ThreadsCountAsProcesses) {
   config.processes = 20;
   expect_output(
-      "import threading, time, os\nn = 0\ntry:\n  while n < 100:\n    threading.Thread(target=time.sleep, args=(10,), daemon=True).start(); n += 1\n"
+      "import threading, time, os\nn = 0\ntry:\n  while n < 100:\n    threading.Thread(target=time.sleep, args=(10,), "
+      "daemon=True).start(); n += 1\n"
       "except RuntimeError: pass\nprint(n < 20, flush=True)\nos._exit(0)",
       "True\n");
 }
@@ -84,10 +90,13 @@ TEST_P(SandboxLimits, FilesAndDescriptorsAreBounded) {
   config.scratch_mb = 4;
   config.open_files = 32;
   expect_output(
-      "try:\n  with open('big', 'wb') as f:\n    for i in range(64): f.write(bytes(1 << 20)); f.flush()\nexcept OSError: print('no')\n"
+      "try:\n  with open('big', 'wb') as f:\n    for i in range(64): f.write(bytes(1 << 20)); f.flush()\nexcept "
+      "OSError: print('no')\n"
       "import os; print(os.path.getsize('big') <= 4 << 20)",
       "no\nTrue\n");
-  expect_output("kept = []\ntry:\n  for i in range(100): kept.append(open('/dev/null'))\nexcept OSError: print(len(kept) < 32)", "True\n");
+  expect_output(
+      "kept = []\ntry:\n  for i in range(100): kept.append(open('/dev/null'))\nexcept OSError: print(len(kept) < 32)",
+      "True\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Guards, SandboxLimits, ::testing::Bool(), guards_of);

@@ -1,6 +1,7 @@
 #pragma once
-// Runs small hostile programs in the sandbox, with all guards (parameter true) and with seccomp and limits alone, as on a machine without namespaces.
-// Each program is harmless where a guard fails: it ends by itself and takes no more than the machine can give.
+// Runs small hostile programs in the sandbox, with all guards (parameter true) and with seccomp and limits alone, as on
+// a machine without namespaces. Each program is harmless where a guard fails: it ends by itself and takes no more than
+// the machine can give.
 #include <unistd.h>
 
 #include <chrono>
@@ -53,7 +54,8 @@ class SandboxRun : public ::testing::TestWithParam<bool> {
     for (size_t i = 0; i < guard_kinds().size(); ++i) {
       const bool wanted = all_guards() || guard_kinds()[i].flag == &Guards::seccomp;
       if (wanted && !(available_guards().guards.*guard_kinds()[i].flag))
-        GTEST_SKIP() << "this machine has no guard '" << guard_kinds()[i].name << "': " << available_guards().why_not[i];
+        GTEST_SKIP() << "this machine has no guard '" << guard_kinds()[i].name
+                     << "': " << available_guards().why_not[i];
     }
     // Scratch folders of the host go into a folder of this test's.
     fs::permissions(temporary.path(), fs::perms::all);
@@ -89,6 +91,8 @@ class SandboxRun : public ::testing::TestWithParam<bool> {
   SandboxConfig config;
 };
 
-inline std::string guards_of(const ::testing::TestParamInfo<bool>& one) { return one.param ? "All" : "WithoutNamespaces"; }
+inline std::string guards_of(const ::testing::TestParamInfo<bool>& one) {
+  return one.param ? "All" : "WithoutNamespaces";
+}
 
 }  // namespace hone::test

@@ -15,10 +15,11 @@ class SandboxRuns : public SandboxRun {};
 
 TEST_P(SandboxRuns, AnHonestProgramHasItsFilesItsInputAndACleanEnvironment) {
   ::setenv("HONE_TEST_SECRET", "31415", 1);
-  const SandboxFinished done = run({.command = {"/bin/sh", "-c", "cat data; cat; echo oops >&2; touch made && ls; env; exit 3"},
-                                    .files = {{"data", "given\n"}},
-                                    .input = "asked\n",
-                                    .environment = {"MORE=1"}});
+  const SandboxFinished done =
+      run({.command = {"/bin/sh", "-c", "cat data; cat; echo oops >&2; touch made && ls; env; exit 3"},
+           .files = {{"data", "given\n"}},
+           .input = "asked\n",
+           .environment = {"MORE=1"}});
   EXPECT_EQ(done.how, How::exited);
   EXPECT_EQ(done.code, 3);
   EXPECT_TRUE(done.out.starts_with("given\nasked\ndata\nmade\n")) << done.out;
@@ -31,24 +32,28 @@ TEST_P(SandboxRuns, AnHonestProgramHasItsFilesItsInputAndACleanEnvironment) {
 
 TEST_P(SandboxRuns, NoOrphanSurvives) {
   const std::string word = marker();
-  const SandboxFinished done =
-      run({.command = {python, "-B", "-c",
-                       "import os, sys\nif os.fork() == 0:\n  try: os.setsid()\n  except OSError: pass\n  if os.fork() == 0:\n    "
-                       "os.execv('/bin/sleep', ['sleep', sys.argv[1]])\n  os._exit(0)\nos.wait()\nprint('left')",
-                       word}});
+  const SandboxFinished done = run(
+      {.command = {
+           python, "-B", "-c",
+           "import os, sys\nif os.fork() == 0:\n  try: os.setsid()\n  except OSError: pass\n  if os.fork() == 0:\n    "
+           "os.execv('/bin/sleep', ['sleep', sys.argv[1]])\n  os._exit(0)\nos.wait()\nprint('left')",
+           word}});
   EXPECT_EQ(done.how, How::exited) << describe(done);
   EXPECT_EQ(done.out, "left\n") << done.err;
   EXPECT_TRUE(all_guards() ? processes_named(word) == 0 : soon_none(word));
 }
 
 TEST_P(SandboxRuns, ZombiesAreNoTrouble) {
-  expect_output("import os, time\nfor i in range(20):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(0.1)\nprint('done')", "done\n");
+  expect_output(
+      "import os, time\nfor i in range(20):\n  if os.fork() == 0: os._exit(0)\ntime.sleep(0.1)\nprint('done')",
+      "done\n");
 }
 
 TEST_P(SandboxRuns, NothingOfTheParentsStaysOpen) {
   const int leaked = ::open("/etc/hostname", O_RDONLY);  // without close-on-exec
   expect_output(
-      "import os\nopen_ones = []\nfor d in range(3, 2000):\n  try: os.fstat(d); open_ones.append(d)\n  except OSError: pass\nprint(open_ones)",
+      "import os\nopen_ones = []\nfor d in range(3, 2000):\n  try: os.fstat(d); open_ones.append(d)\n  except OSError: "
+      "pass\nprint(open_ones)",
       "[]\n");
   ::close(leaked);
   // Its own it may close and abuse.
@@ -58,7 +63,9 @@ TEST_P(SandboxRuns, NothingOfTheParentsStaysOpen) {
 }
 
 TEST_P(SandboxRuns, HundredsOfFoldersDeepAreClearedAway) {
-  expect_output("import os\nfor i in range(300):\n  os.mkdir('d' * 200); os.chdir('d' * 200)\nos.chmod('.', 0)\nprint('deep')", "deep\n");
+  expect_output(
+      "import os\nfor i in range(300):\n  os.mkdir('d' * 200); os.chdir('d' * 200)\nos.chmod('.', 0)\nprint('deep')",
+      "deep\n");
   EXPECT_TRUE(fs::is_empty(temporary.path()));
 }
 
@@ -66,7 +73,8 @@ TEST_P(SandboxRuns, LinksOutOfTheScratchFolderAreNotFollowedWhenItIsCleared) {
   const TemporaryFolder folder;
   fs::permissions(folder.path(), fs::perms::all);
   std::ofstream(folder.path() / "precious") << "kept";
-  const SandboxFinished done = run({.command = {"/bin/sh", "-c", "ln -s \"$0\" link; ln -s \"$0/precious\" file; ls", folder.path().string()}});
+  const SandboxFinished done =
+      run({.command = {"/bin/sh", "-c", "ln -s \"$0\" link; ln -s \"$0/precious\" file; ls", folder.path().string()}});
   EXPECT_EQ(done.out, "file\nlink\n") << done.err;
   EXPECT_TRUE(fs::exists(folder.path() / "precious"));
 }
@@ -79,7 +87,8 @@ TEST_P(SandboxRuns, ADeadParentTakesItsProgramsAlong) {
     run({.command = {"/bin/sleep", word}});
     ::_exit(0);
   }
-  for (int i = 0; i < 500 && processes_named(word) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int i = 0; i < 500 && processes_named(word) == 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(processes_named(word), 1);
   ::kill(parent, SIGKILL);
   ::waitpid(parent, nullptr, 0);
@@ -87,7 +96,9 @@ TEST_P(SandboxRuns, ADeadParentTakesItsProgramsAlong) {
 }
 
 TEST_P(SandboxRuns, ManyAtOnceKeepApartAndLeaveNothingOpen) {
-  const auto open_descriptors = [] { return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator()); };
+  const auto open_descriptors = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
   run({.command = {"/bin/true"}});
   const auto before = open_descriptors();
   std::vector<std::thread> threads;
@@ -95,7 +106,8 @@ TEST_P(SandboxRuns, ManyAtOnceKeepApartAndLeaveNothingOpen) {
   for (size_t t = 0; t < outs.size(); ++t)
     threads.emplace_back([&, t] {
       for (size_t i = 0; i < outs[t].size(); ++i)
-        outs[t][i] = run({.command = {"/bin/sh", "-c", "cat > f; cat f; echo $0", concat(t)}, .input = concat(i, " ")}).out;
+        outs[t][i] =
+            run({.command = {"/bin/sh", "-c", "cat > f; cat f; echo $0", concat(t)}, .input = concat(i, " ")}).out;
     });
   for (std::thread& thread : threads) thread.join();
   for (size_t t = 0; t < outs.size(); ++t)
@@ -143,10 +155,12 @@ TEST(SandboxRefusal, AMissingGuardIsNamedUnlessItIsAllowed) {
 TEST(SandboxRefusal, WhatCannotStartSaysWhy) {
   if (!Sandbox({}).refusal().empty()) GTEST_SKIP() << Sandbox({}).refusal();
   const auto reason = [](const SandboxJob& job) { return std::get<SandboxRefused>(Sandbox({}).run(job)).reason; };
-  EXPECT_EQ(reason({.command = {"/usr/bin/no-such-program"}}), "execve /usr/bin/no-such-program: No such file or directory");
+  EXPECT_EQ(reason({.command = {"/usr/bin/no-such-program"}}),
+            "execve /usr/bin/no-such-program: No such file or directory");
   EXPECT_NE(reason({.command = {"true"}}).find("absolute"), std::string::npos);
   EXPECT_NE(reason({.command = {"/bin/true"}, .files = {{"../x", ""}}}).find("../x"), std::string::npos);
-  EXPECT_NE(reason({.command = {"/bin/true"}, .files = {{"big", std::string(size_t{80} << 20, 'x')}}}).find("write big: No space"),
+  EXPECT_NE(reason({.command = {"/bin/true"}, .files = {{"big", std::string(size_t{80} << 20, 'x')}}})
+                .find("write big: No space"),
             std::string::npos);
   SandboxConfig wrong;
   for (const char* path : {"relative", "/tmp/x", "/no/such/path", "/usr/../etc", "/"}) {

@@ -118,11 +118,14 @@ TEST_F(KvCacheTest, PlanesInFp8HaveScales) {
   const int64_t slots = (3 + 1) * 4, heads = shape().num_kv_heads, dim = shape().head_dim;
   EXPECT_EQ(planes.bytes(), static_cast<size_t>(2 * shape().num_blocks * slots * heads * (dim + 4)));
   const KvView view = planes.view();
-  for (const auto* all : {&view.k, &view.v, &view.k_scale, &view.v_scale}) ASSERT_EQ(std::ssize(*all), shape().num_blocks);
+  for (const auto* all : {&view.k, &view.v, &view.k_scale, &view.v_scale})
+    ASSERT_EQ(std::ssize(*all), shape().num_blocks);
   for (size_t i = 0; i < view.k.size(); ++i)
     for (int64_t at = 0; at < 3 * heads; ++at) {
-      view.k[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 1), view.v[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 2);
-      view.k_scale[i].row<float>(4)[at] = 0.5f + static_cast<float>(at), view.v_scale[i].row<float>(4)[at] = 0.25f + static_cast<float>(at);
+      view.k[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 1),
+                                     view.v[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 2);
+      view.k_scale[i].row<float>(4)[at] = 0.5f + static_cast<float>(at),
+      view.v_scale[i].row<float>(4)[at] = 0.25f + static_cast<float>(at);
     }
   planes.copy(2, 1, 3);
   for (size_t i = 0; i < view.k.size(); ++i)
@@ -134,7 +137,9 @@ TEST_F(KvCacheTest, PlanesInFp8HaveScales) {
     }
 }
 
-TEST_F(KvCacheTest, OneThatHoldsNoBlockIsAnError) { EXPECT_THROW(KvCache(context, shape(), DType::f32, 16, 15), Error); }
+TEST_F(KvCacheTest, OneThatHoldsNoBlockIsAnError) {
+  EXPECT_THROW(KvCache(context, shape(), DType::f32, 16, 15), Error);
+}
 
 }  // namespace
 }  // namespace hone

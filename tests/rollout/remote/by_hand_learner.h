@@ -13,7 +13,8 @@ class Learner {
   // The answer to a message with its digest.
   HttpAnswer post(const std::string& what, const std::string& body, const std::string& more_headers = "") {
     const HttpAnswer answer = http_.post(
-        "/v1/worker/" + what, body, concat(digest_header, ": ", base64(sha256(body)), "\r\n", session_header, ": ", session, "\r\n", more_headers));
+        "/v1/worker/" + what, body,
+        concat(digest_header, ": ", base64(sha256(body)), "\r\n", session_header, ": ", session, "\r\n", more_headers));
     EXPECT_TRUE(answer.status != 200 || answer.headers.at(digest_header) == base64(sha256(answer.body))) << what;
     return answer;
   }
@@ -22,7 +23,8 @@ class Learner {
     EXPECT_EQ(answer.status, 200) << what << ": " << answer.body;
     return parse_json(answer.body, what);
   }
-  void refused(const std::string& what, const std::string& body, int status, const std::string& code, const std::string& more_headers = "") {
+  void refused(const std::string& what, const std::string& body, int status, const std::string& code,
+               const std::string& more_headers = "") {
     const HttpAnswer answer = post(what, body, more_headers);
     EXPECT_EQ(answer.status, status) << what << ": " << answer.body;
     const Json error = parse_json(answer.body, what).at("error");
@@ -47,7 +49,8 @@ class Learner {
     return Json(JsonObject{{"version", image.version()}, {"landed", false}, {"digests", digests}}).dump();
   }
   void send(const WeightImage& image, int64_t block) {
-    ask("weights", std::string(image.blocks()[static_cast<size_t>(block)].bytes), concat(block_header, ": ", block, "\r\n"));
+    ask("weights", std::string(image.blocks()[static_cast<size_t>(block)].bytes),
+        concat(block_header, ": ", block, "\r\n"));
   }
   void bring(const WeightImage& image) {
     for (const int64_t block : commit(image)) send(image, block);

@@ -41,7 +41,9 @@ TEST_F(DispatcherTest, WithoutAnyWorkerItGivesUpAndNamesWhatEachLastSaid) {
   const Stopwatch since;
   const std::string failure = failure_of(*dispatcher, 10);
   EXPECT_NE(failure.find("0.3 seconds"), std::string::npos) << failure;
-  EXPECT_TRUE(failure.ends_with("; http://worker-0: it broke; http://worker-1: connection refused; http://worker-2: no answer yet")) << failure;
+  EXPECT_TRUE(failure.ends_with(
+      "; http://worker-0: it broke; http://worker-1: connection refused; http://worker-2: no answer yet"))
+      << failure;
   EXPECT_GT(since.seconds(), 0.2);
   EXPECT_LT(since.seconds(), 3);
 }
@@ -124,14 +126,17 @@ TEST_F(DispatcherTest, SettlesOnceEachWorkerHasJoinedOrFailedTo) {
   EXPECT_TRUE(soon([&] { return settled.load(); }));
 }
 
-// A worker as a random walk: joins, takes what it is told, finishes some of it, is lost, and now and then answers what it was asked before that.
+// A worker as a random walk: joins, takes what it is told, finishes some of it, is lost, and now and then answers what
+// it was asked before that.
 TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
   log::set_level(log::Level::error);
   for (uint64_t schedule = 0; schedule < 200; ++schedule) {
     SCOPED_TRACE(schedule);
     Rng random(31, schedule);
     const size_t num_workers = 1 + random.below(4);
-    make(num_workers, {.tokens_at_once = 20 + static_cast<int64_t>(random.below(100)), .timeout = 1000, .shortest_usual = schedule % 2 ? 0 : 2.0});
+    make(num_workers, {.tokens_at_once = 20 + static_cast<int64_t>(random.below(100)),
+                       .timeout = 1000,
+                       .shortest_usual = schedule % 2 ? 0 : 2.0});
     answers.clear();
     int64_t version = 0;
     dispatcher->publish(weights(version));
@@ -148,7 +153,8 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
     const auto act = [&](size_t i, uint64_t choice) {
       Walker& walker = walkers[i];
       if (!walker.alive) {
-        if (choice < 50) dispatcher->joined(i), walker = {.alive = true, .version = -1, .has = {}, .had = std::move(walker.had)};
+        if (choice < 50)
+          dispatcher->joined(i), walker = {.alive = true, .version = -1, .has = {}, .had = std::move(walker.had)};
         return;
       }
       if (choice < 4) {
@@ -169,7 +175,8 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
         const uint64_t late = walker.had[random.below(walker.had.size())];
         if (!walker.has.contains(late)) finish(i, late, n_of.at(late), walker.version);
       } else if (!walker.has.empty()) {
-        const uint64_t ticket = *std::next(walker.has.begin(), static_cast<std::ptrdiff_t>(random.below(walker.has.size())));
+        const uint64_t ticket =
+            *std::next(walker.has.begin(), static_cast<std::ptrdiff_t>(random.below(walker.has.size())));
         walker.has.erase(ticket);
         finish(i, ticket, n_of.at(ticket), walker.version);
       }
@@ -202,7 +209,8 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
     }
     ASSERT_FALSE(left);
     for (const auto& [ticket, n] : n_of)
-      ASSERT_EQ(answers[answer_of.at(ticket)].size(), cancelled.contains(ticket) ? 0u : static_cast<size_t>(n)) << ticket;
+      ASSERT_EQ(answers[answer_of.at(ticket)].size(), cancelled.contains(ticket) ? 0u : static_cast<size_t>(n))
+          << ticket;
     for (size_t i = 0; i < num_workers; ++i) EXPECT_EQ(look(i, walkers[i].version).tokens, 0);
   }
   log::set_level(log::Level::info);

@@ -15,7 +15,8 @@ TEST_F(DispatcherTest, ARequestGoesToTheWorkerWithTheFewestTokensToWrite) {
   make(3);
   dispatcher->publish(weights(0));
   for (size_t i = 0; i < 3; ++i) dispatcher->joined(i);
-  const uint64_t longest = ask(100), middle = ask(50), shortest = ask(10), second = ask(30), third = ask(5), fourth = ask(100);
+  const uint64_t longest = ask(100), middle = ask(50), shortest = ask(10), second = ask(30), third = ask(5),
+                 fourth = ask(100);
   for (size_t i = 0; i < 3; ++i) look(i);
   EXPECT_EQ(told[0], Tickets{longest});
   EXPECT_EQ(told[1], (Tickets{middle}));

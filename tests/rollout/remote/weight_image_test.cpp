@@ -24,7 +24,8 @@ TEST(WeightLayoutTest, BlocksFollowEachOtherAndNoneHasBothParts) {
         EXPECT_GT(bytes, 0);
         EXPECT_LE(bytes, block);
         end = offset + bytes;
-        EXPECT_EQ(end <= frozen, i < layout.num_frozen()) << "frozen " << frozen << ", trained " << trained << ", block " << i;
+        EXPECT_EQ(end <= frozen, i < layout.num_frozen())
+            << "frozen " << frozen << ", trained " << trained << ", block " << i;
         EXPECT_TRUE(end <= frozen || offset >= frozen);
       }
       EXPECT_EQ(end, frozen + trained);
@@ -33,7 +34,9 @@ TEST(WeightLayoutTest, BlocksFollowEachOtherAndNoneHasBothParts) {
 
 class WeightImageTest : public ::testing::Test {
  protected:
-  static Tensor as_bytes(const Tensor& values) { return {values.data, DType::u8, values.device, {static_cast<int64_t>(values.bytes())}}; }
+  static Tensor as_bytes(const Tensor& values) {
+    return {values.data, DType::u8, values.device, {static_cast<int64_t>(values.bytes())}};
+  }
   std::shared_ptr<const Buffer> copy_of(const Tensor& values) {
     auto out = std::make_shared<Buffer>(*device, values.bytes());
     std::memcpy(out->data(), values.data, values.bytes());
@@ -54,7 +57,8 @@ class WeightImageTest : public ::testing::Test {
 TEST_F(WeightImageTest, BlocksAreTheValuesWithTheirDigests) {
   for (const int64_t size : {int64_t{1}, block, block + 1, 2 * block + 4097}) {
     Buffer values(*device, static_cast<size_t>(size));
-    for (int64_t i = 0; i < size; ++i) static_cast<unsigned char*>(values.data())[i] = static_cast<unsigned char>(i * 7 + i / block);
+    for (int64_t i = 0; i < size; ++i)
+      static_cast<unsigned char*>(values.data())[i] = static_cast<unsigned char>(i * 7 + i / block);
     const Tensor tensor(values.data(), DType::u8, DeviceKind::cpu, {size});
     const WeightBlocks blocks(*device, tensor);
     EXPECT_EQ(std::ssize(blocks.blocks()), (size + block - 1) / block);
@@ -70,7 +74,8 @@ TEST_F(WeightImageTest, OfAWholeModelEverythingIsTrained) {
   const WeightLayout layout = WeightLayout::of(*model);
   EXPECT_EQ(layout.frozen_bytes, 0);
   EXPECT_EQ(layout.trained_bytes, static_cast<int64_t>(model->flat_values().bytes()));
-  const auto none = std::make_shared<WeightBlocks>(*device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
+  const auto none = std::make_shared<WeightBlocks>(
+      *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
   EXPECT_TRUE(none->blocks().empty());
   const WeightImage image(3, *device, copy_of(model->flat_values()), none, host);
   EXPECT_EQ(image.version(), 3);
@@ -84,12 +89,14 @@ TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersio
   EXPECT_GT(layout.frozen_bytes, layout.trained_bytes);
   EXPECT_GT(layout.trained_bytes, 0);
   const Tensor all = model->flat_values();
-  const auto frozen = std::make_shared<WeightBlocks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
+  const auto frozen =
+      std::make_shared<WeightBlocks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
   const WeightImage before(0, *device, copy_of(model->trained_values()), frozen, host);
   const std::vector<WeightBlocks::Block> old = before.blocks();
   ASSERT_EQ(std::ssize(old), layout.num_blocks());
   EXPECT_TRUE(joined(old) == text_of(all));
-  for (int64_t i = 0; i < layout.num_blocks(); ++i) EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.block(i).bytes);
+  for (int64_t i = 0; i < layout.num_blocks(); ++i)
+    EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.block(i).bytes);
   for (float& value : model->trained_values().as<float>()) value += 1;
   const WeightImage after(1, *device, copy_of(model->trained_values()), frozen, host);
   const std::vector<WeightBlocks::Block> now = after.blocks();
@@ -102,7 +109,8 @@ TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersio
 
 TEST_F(WeightImageTest, ThreadsThatAskAtOnceGetTheSameBlocks) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
-  const auto none = std::make_shared<WeightBlocks>(*device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
+  const auto none = std::make_shared<WeightBlocks>(
+      *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
   const WeightImage image(0, *device, copy_of(model->flat_values()), none, host);
   std::vector<std::vector<WeightBlocks::Block>> got(4);
   {

@@ -1,4 +1,5 @@
-// What a worker may claim: one that says what no engine says, or that gets nowhere, is dropped, and its requests go to others.
+// What a worker may claim: one that says what no engine says, or that gets nowhere, is dropped, and its requests go to
+// others.
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -19,16 +20,21 @@ class WorkerClaimsTest : public WorkerFixture {
    public:
     using Change = std::function<void(WorkerReport&)>;
     Liar(WorkerClaimsTest& test, Change change)
-        : test_(test), change_(std::move(change)), server_([this](const ReceivedRequest& request) { return answer(request); }) {}
+        : test_(test),
+          change_(std::move(change)),
+          server_([this](const ReceivedRequest& request) { return answer(request); }) {}
     int64_t port() const { return std::stoll(parse_url(server_.url()).port); }
     std::atomic<int> joined = 0, asked = 0;
 
    private:
     std::string answer(const ReceivedRequest& request) {
-      const auto is = [&](const char* what) { return request.head.find(concat("/v1/worker/", what, " ")) != std::string::npos; };
+      const auto is = [&](const char* what) {
+        return request.head.find(concat("/v1/worker/", what, " ")) != std::string::npos;
+      };
       Json body = JsonObject{};
       if (is("join")) {
-        body = JsonObject{{"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
+        body = JsonObject{
+            {"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
         computed_ = 0;
       } else if (is("commit")) {
         body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};

@@ -28,7 +28,8 @@ class WorkerFixture : public ::testing::Test {
   // Values of one block and some, or of more.
   void use_blocks(int64_t count, int64_t intermediate_size) {
     Json config = tiny.model->config();
-    for (const auto& [name, value] : {std::pair{"hidden_size", int64_t{256}}, {"intermediate_size", intermediate_size}, {"head_dim", int64_t{64}}})
+    for (const auto& [name, value] :
+         {std::pair{"hidden_size", int64_t{256}}, {"intermediate_size", intermediate_size}, {"head_dim", int64_t{64}}})
       config.set(name, value);
     use(config);
     ASSERT_EQ(WeightLayout::of(*model).num_blocks(), count);
@@ -50,7 +51,11 @@ class WorkerFixture : public ::testing::Test {
   static std::string url(int64_t port) { return concat("http://127.0.0.1:", port); }
 
   WorkerSetup setup(const std::string& run = "/run") const {
-    WorkerSetup out{.run = run, .model = model->config(), .lora = {}, .engine = engine, .tokenizer = tokenizer_files(tiny.tokenizer)};
+    WorkerSetup out{.run = run,
+                    .model = model->config(),
+                    .lora = {},
+                    .engine = engine,
+                    .tokenizer = tokenizer_files(tiny.tokenizer)};
     if (model->lora()) out.lora = model->lora()->config;
     return out;
   }
@@ -59,10 +64,13 @@ class WorkerFixture : public ::testing::Test {
     auto bytes = std::make_shared<Buffer>(*device, trained.bytes());
     std::memcpy(bytes->data(), trained.data, trained.bytes());
     const Tensor frozen(all.data, DType::u8, all.device, {WeightLayout::of(*model).frozen_bytes});
-    return std::make_shared<const WeightImage>(version, *device, bytes, std::make_shared<WeightBlocks>(*device, frozen), host);
+    return std::make_shared<const WeightImage>(version, *device, bytes, std::make_shared<WeightBlocks>(*device, frozen),
+                                               host);
   }
-  std::unique_ptr<WorkerPool> pool(const std::vector<int64_t>& ports, double timeout = 20, const std::string& key_file = "") {
-    WorkerPoolConfig config{.workers = {}, .worker_key_file = key_file, .worker_timeout = timeout, .weight_transport = transport};
+  std::unique_ptr<WorkerPool> pool(const std::vector<int64_t>& ports, double timeout = 20,
+                                   const std::string& key_file = "") {
+    WorkerPoolConfig config{
+        .workers = {}, .worker_key_file = key_file, .worker_timeout = timeout, .weight_transport = transport};
     for (const int64_t port : ports) config.workers.push_back(url(port));
     return std::make_unique<WorkerPool>(config, setup(), *device, [this](int64_t version) { return image(version); });
   }

@@ -1,4 +1,5 @@
-// How weights reach the workers of a pool: over a link between devices, or streamed; and what happens where that breaks.
+// How weights reach the workers of a pool: over a link between devices, or streamed; and what happens where that
+// breaks.
 #include "rollout/remote/worker_link.h"
 
 #include <gtest/gtest.h>
@@ -143,13 +144,15 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree
   LocalLinks::fault = LinkFault::loses;
   from->publish(0);
   ASSERT_TRUE(soon([] { return LocalLinks::waiting == 1; }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
   EXPECT_EQ(LocalLinks::waiting, 1);
   const Stopwatch since;
   from.reset();
   EXPECT_LT(since.seconds(), 3);
   EXPECT_TRUE(soon([] { return LocalLinks::waiting == 0; }, 2));
-  EXPECT_TRUE(soon([&] { return parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null(); }, 1));
+  EXPECT_TRUE(
+      soon([&] { return parse_json(HttpClient(workers[0]->port()).get("/health").body, "").at("run").is_null(); }, 1));
 }
 
 TEST_F(WorkerLinkTest, WhatDidNotLandIsStreamed) {

@@ -74,13 +74,19 @@ WorkerReport report() {
   Reply failed;
   failed.finish_reason = "the prompt has 9 tokens, 4 fit";
   failed.failed = true;
-  out.finished = {{.ticket = 1, .replies = {odd_reply(), failed}}, {.ticket = std::numeric_limits<uint64_t>::max() / 2, .replies = {}}};
+  out.finished = {{.ticket = 1, .replies = {odd_reply(), failed}},
+                  {.ticket = std::numeric_limits<uint64_t>::max() / 2, .replies = {}}};
   return out;
 }
 
 WorkerTurn turn() {
   WorkerTurn out{.number = 5, .wait = 0.05, .version = 9, .submit = {}, .cancel = {4, 1}};
-  Request request{.prompt = {5, 0, 61}, .n = 3, .id = 0xfedcba9876543210, .sampling = {}, .top_logprobs = 4, .prompt_logprobs = true};
+  Request request{.prompt = {5, 0, 61},
+                  .n = 3,
+                  .id = 0xfedcba9876543210,
+                  .sampling = {},
+                  .top_logprobs = 4,
+                  .prompt_logprobs = true};
   Sampling& sampling = request.sampling;
   sampling.temperature = 0.1 + 0.2;
   sampling.top_p = 0.7, sampling.min_p = 1e-3, sampling.top_k = 12;
@@ -104,7 +110,8 @@ WorkerSetup setup() {
   out.dtype = DType::bf16;
   out.device = DeviceKind::cuda;
   out.numerics = Numerics::fast;
-  out.engine = {.kv_block_size = 4, .kv_cache_tokens = 99, .max_batch_tokens = 7, .max_sequences = 3, .prefix_caching = false};
+  out.engine = {
+      .kv_block_size = 4, .kv_cache_tokens = 99, .max_batch_tokens = 7, .max_sequences = 3, .prefix_caching = false};
   out.engine.speculative.method = "ngram";
   out.tokenizer = {{"a.json", no_utf8}, {"empty", ""}};
   return out;
@@ -119,7 +126,8 @@ TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
   for (size_t i = 0; i < back.finished.size(); ++i) {
     EXPECT_EQ(back.finished[i].ticket, there.finished[i].ticket);
     ASSERT_EQ(back.finished[i].replies.size(), there.finished[i].replies.size());
-    for (size_t r = 0; r < back.finished[i].replies.size(); ++r) expect_bits(back.finished[i].replies[r], there.finished[i].replies[r]);
+    for (size_t r = 0; r < back.finished[i].replies.size(); ++r)
+      expect_bits(back.finished[i].replies[r], there.finished[i].replies[r]);
   }
 }
 
@@ -169,7 +177,8 @@ TEST(WorkerMessagesTest, ATokenizerArrivesWithItsStopsAndItsSpelling) {
 TEST(WorkerMessagesTest, AnotherProtocolIsRefusedByName) {
   Json json = setup().to_json();
   json.set("protocol", 2);
-  EXPECT_EQ(error_of([&] { WorkerSetup::parse(json); }), "the learner speaks protocol 2, this worker 1: both must be the same hone");
+  EXPECT_EQ(error_of([&] { WorkerSetup::parse(json); }),
+            "the learner speaks protocol 2, this worker 1: both must be the same hone");
 }
 
 TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
@@ -191,12 +200,17 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
   check(turn().to_json(), [](const Json& json) { WorkerTurn::parse(json); });
   check(report().to_json(), [](const Json& json) { WorkerReport::parse(json); });
   check(report().to_json().at("finished").as_array()[0].at("replies").as_array()[0], [](const Json& json) {
-    WorkerReport::parse(JsonObject{
-        {"turn", 1}, {"version", 0}, {"computed_tokens", 0}, {"finished", JsonArray{JsonObject{{"ticket", 1}, {"replies", JsonArray{json}}}}}});
+    WorkerReport::parse(JsonObject{{"turn", 1},
+                                   {"version", 0},
+                                   {"computed_tokens", 0},
+                                   {"finished", JsonArray{JsonObject{{"ticket", 1}, {"replies", JsonArray{json}}}}}});
   });
   check(turn().to_json().at("submit").as_array()[0].at("request"), [](const Json& json) {
-    WorkerTurn::parse(JsonObject{
-        {"turn", 1}, {"wait", 0}, {"version", 0}, {"submit", JsonArray{JsonObject{{"ticket", 1}, {"request", json}}}}, {"cancel", JsonArray{}}});
+    WorkerTurn::parse(JsonObject{{"turn", 1},
+                                 {"wait", 0},
+                                 {"version", 0},
+                                 {"submit", JsonArray{JsonObject{{"ticket", 1}, {"request", json}}}},
+                                 {"cancel", JsonArray{}}});
   });
 }
 
@@ -222,9 +236,12 @@ TEST(WorkerMessagesTest, AColumnOfHalfANumberIsRefused) {
     Json json = report().to_json();
     Json& reply = json.object_ref().back().second.array_ref()[0].object_ref().back().second.array_ref()[0];
     reply.set(column, "AAAAAAA=");  // five bytes
-    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos) << column;
+    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos)
+        << column;
     reply.set(column, "AAAA*A==");
-    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": this is no base64")), std::string::npos) << column;
+    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": this is no base64")),
+              std::string::npos)
+        << column;
   }
 }
 
@@ -246,7 +263,8 @@ TEST(WorkerMessagesTest, DigestsOfAnotherLengthAreRefused) {
 
 // Text with bytes replaced, cut out and doubled: whatever comes of it, it is a value or an Error.
 TEST(WorkerMessagesTest, SpoiltTextIsAnErrorOrAValue) {
-  const std::string pieces[] = {"0", "-1", "1e99", "9223372036854775807", "null", "[]", "{}", "\"", ",", "\"AAAA\"", "true", "=", "\\u0000"};
+  const std::string pieces[] = {
+      "0", "-1", "1e99", "9223372036854775807", "null", "[]", "{}", "\"", ",", "\"AAAA\"", "true", "=", "\\u0000"};
   int64_t errors = 0, values = 0;
   const auto spoil = [&](const std::string& text, uint64_t stream, const auto& parse) {
     for (uint64_t round = 0; round < 1500; ++round) {

@@ -13,7 +13,8 @@ using WorkerTest = WorkerFixture;
 TEST_F(WorkerTest, ASessionThatHasEndedIsRefused) {
   start();
   Learner learner(workers[0]->port());
-  for (const char* what : {"turn", "commit", "weights", "link", "receive"}) learner.refused(what, "{}", 409, "unknown_session");
+  for (const char* what : {"turn", "commit", "weights", "link", "receive"})
+    learner.refused(what, "{}", 409, "unknown_session");
   learner.join(setup());
   const std::string before = learner.session;
   learner.join(setup());
@@ -65,7 +66,8 @@ TEST_F(WorkerTest, WithoutAKeyNothingIsSaid) {
   start({.api_key_file = keys});
   const std::string join = setup().to_json().dump();
   for (const char* header : {"", "Authorization: Bearer open\r\n", "Authorization: sesame\r\n"})
-    Learner(workers[0]->port()).refused("join", join, 401, "invalid_api_key", header);  // before the body is read, which ends the connection
+    Learner(workers[0]->port())
+        .refused("join", join, 401, "invalid_api_key", header);  // before the body is read, which ends the connection
   EXPECT_EQ(Learner(workers[0]->port()).post("join", join, "Authorization: Bearer sesame\r\n").status, 200);
   HttpClient other(workers[0]->port());
   EXPECT_EQ(other.get("/health").status, 200);
@@ -81,7 +83,9 @@ TEST_F(WorkerTest, WithoutAKeyNothingIsSaid) {
     generate(*from, requests(1));
     ADD_FAILURE() << "a wrong key opens it";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find(concat("; ", url(workers[0]->port()), ": a key is needed")), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find(concat("; ", url(workers[0]->port()), ": a key is needed")),
+              std::string::npos)
+        << error.what();
   }
 }
 
@@ -97,7 +101,8 @@ TEST_F(WorkerTest, ABodyThatIsNotItsDigestsIsRefusedAndChangesNothing) {
   for (const std::string& digest : {base64(sha256("other")), std::string("AAAA"), std::string()}) {
     const std::string header = digest.empty() ? "" : concat(digest_header, ": ", digest, "\r\n");
     const HttpAnswer answer =
-        client.post("/v1/worker/weights", bytes, concat(header, session_header, ": ", learner.session, "\r\n", block_header, ": 0\r\n"));
+        client.post("/v1/worker/weights", bytes,
+                    concat(header, session_header, ": ", learner.session, "\r\n", block_header, ": 0\r\n"));
     EXPECT_EQ(answer.status, 400);
     EXPECT_EQ(parse_json(answer.body, "").at("error").at("code").as_string(), "damaged");
   }
@@ -139,7 +144,8 @@ TEST_F(WorkerTest, WhateverItIsSentTheNextOneIsServed) {
       std::string body = text;
       for (uint64_t change = 0; change <= random.below(3) && !body.empty(); ++change) {
         // A number in the place of a whole value, so that no size grows.
-        const size_t at = random.below(body.size()), colon = body.find_first_of(":,[", at), end = body.find_first_of(",]}", colon + 1);
+        const size_t at = random.below(body.size()), colon = body.find_first_of(":,[", at),
+                     end = body.find_first_of(",]}", colon + 1);
         if (random.below(3) == 0 && end != std::string::npos)
           body.replace(colon + 1, end - colon - 1, pieces[random.below(std::size(pieces))]);
         else if (random.below(2) == 0)
@@ -147,10 +153,12 @@ TEST_F(WorkerTest, WhateverItIsSentTheNextOneIsServed) {
         else if (body[at] < '0' || body[at] > '9')
           body[at] = static_cast<char>(random.below(2) ? random.below(256) : '"');
       }
-      const HttpAnswer answer = learner.post(what, body, what == "weights" ? concat(block_header, ": ", random.below(3), "\r\n") : "");
+      const HttpAnswer answer =
+          learner.post(what, body, what == "weights" ? concat(block_header, ": ", random.below(3), "\r\n") : "");
       ASSERT_TRUE(answer.status == 200 || (answer.status >= 400 && answer.status < 500))
           << what << " " << body << " -> " << answer.status << " " << answer.body;
-      if (what == "join" && answer.status == 200) learner.session = parse_json(answer.body, "").at("session").as_string();
+      if (what == "join" && answer.status == 200)
+        learner.session = parse_json(answer.body, "").at("session").as_string();
       if (parse_json(answer.body, "").find("error") && answer.body.find("unknown_session") != std::string::npos) {
         learner.join(setup());
         if (what == "turn") learner.bring(*image(0));
@@ -160,7 +168,8 @@ TEST_F(WorkerTest, WhateverItIsSentTheNextOneIsServed) {
   HttpClient client(workers[0]->port());
   EXPECT_EQ(client.get("/v1/worker/turn").status, 405);
   EXPECT_EQ(client.post("/v1/worker/other", "").status, 404);
-  EXPECT_EQ(HttpClient(workers[0]->port()).post("/v1/worker/weights", std::string((size_t{1} << 20) + 1, 'x')).status, 413);
+  EXPECT_EQ(HttpClient(workers[0]->port()).post("/v1/worker/weights", std::string((size_t{1} << 20) + 1, 'x')).status,
+            413);
   Learner learner(workers[0]->port());
   learner.join(setup());
   learner.bring(*image(0));

@@ -1,4 +1,5 @@
-// A worker on a real socket, asked by a pool or by hand: its replies are the engine's bit for bit, and its weights are whole.
+// A worker on a real socket, asked by a pool or by hand: its replies are the engine's bit for bit, and its weights are
+// whole.
 #include "rollout/remote/worker.h"
 
 #include <chrono>
@@ -18,7 +19,8 @@ using WorkerTest = WorkerFixture;
 TEST_F(WorkerTest, RepliesAreTheEnginesBitForBitWithOneWorkerAndWithThree) {
   for (int i = 0; i < 3; ++i) start();
   const Replies want = expected(requests(), 4);
-  for (const std::vector<int64_t>& ports : {std::vector<int64_t>{workers[0]->port()}, {workers[0]->port(), workers[1]->port(), workers[2]->port()}}) {
+  for (const std::vector<int64_t>& ports :
+       {std::vector<int64_t>{workers[0]->port()}, {workers[0]->port(), workers[1]->port(), workers[2]->port()}}) {
     const auto from = pool(ports);
     from->publish(4);
     EXPECT_EQ(from->version(), 4);
@@ -72,9 +74,11 @@ TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItN
     std::vector<std::vector<int32_t>> text{asked[0].prompt};
     text[0].insert(text[0].end(), reply.ids.begin(), reply.ids.end());
     for (const int64_t version : {0, 1}) {
-      const TokenScores scores = score_sequences(context, version == 0 ? *old : *model, text, {.temperature = 1}).front();
+      const TokenScores scores =
+          score_sequences(context, version == 0 ? *old : *model, text, {.temperature = 1}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
-        ASSERT_TRUE(reply.versions[t] != version || reply.logp[t] == scores.logp[asked[0].prompt.size() + t]) << version << " at " << t;
+        ASSERT_TRUE(reply.versions[t] != version || reply.logp[t] == scores.logp[asked[0].prompt.size() + t])
+            << version << " at " << t;
     }
     EXPECT_TRUE(std::ranges::is_sorted(reply.versions));
     of_both += reply.versions.front() == 0 && reply.versions.back() == 1;
@@ -147,7 +151,8 @@ TEST_F(WorkerTest, TheSameTurnAgainIsAnsweredTheSameAndAsksNothingTwice) {
   const std::string first = learner.post("turn", body).body;
   ASSERT_EQ(WorkerReport::parse(parse_json(first, "")).finished.size(), 1u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(learner.post("turn", body).body, first);
-  const auto computed = static_cast<int64_t>(requests(1)[0].prompt.size()) + 3;  // which the engine counts when its step ends
+  const auto computed =
+      static_cast<int64_t>(requests(1)[0].prompt.size()) + 3;  // which the engine counts when its step ends
   WorkerReport next;
   EXPECT_TRUE(soon([&] {
     next = learner.take(Learner::turn(next.number == 0 ? 2 : next.number + 1, 0));
@@ -176,7 +181,9 @@ TEST_F(WorkerTest, WhatIsCancelledIsNotReported) {
     for (const WorkerReport::Done& done : learner.take(next).finished) reported.push_back(done.ticket);
   }
   EXPECT_EQ(reported, std::vector<uint64_t>{2});
-  EXPECT_TRUE(soon([&] { return HttpClient(workers[0]->port()).get("/metrics").body.find("\nhone_worker_replies 0\n") != std::string::npos; }));
+  EXPECT_TRUE(soon([&] {
+    return HttpClient(workers[0]->port()).get("/metrics").body.find("\nhone_worker_replies 0\n") != std::string::npos;
+  }));
 }
 
 TEST_F(WorkerTest, ARequestThatNeverFitsIsAFailedReplyAsTheEngineSays) {

@@ -15,7 +15,8 @@ namespace {
 
 // A parameter of a few numbers, its gradient set by the test.
 struct Problem {
-  explicit Problem(std::vector<float> start, std::vector<int64_t> shape = {}) : values(std::move(start)), grads(values.size()) {
+  explicit Problem(std::vector<float> start, std::vector<int64_t> shape = {})
+      : values(std::move(start)), grads(values.size()) {
     if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
     param.blocks = {{"w", shape[0]}};
     param.shape = shape;
@@ -49,7 +50,9 @@ TEST(Adamw, FollowsPublishedTraces) {
   const auto optimizer = make("adamw", "weight_decay = 0.01");
   optimizer->attach(problem.context, {&problem.param});
   const auto expect = [&](const Json& rows, double tolerance, int64_t step) {
-    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(problem.values[i], rows.as_array()[i / 3].as_array()[i % 3].as_double(), tolerance) << "step " << step;
+    for (size_t i = 0; i < 6; ++i)
+      EXPECT_NEAR(problem.values[i], rows.as_array()[i / 3].as_array()[i % 3].as_double(), tolerance)
+          << "step " << step;
   };
   const JsonArray& trace = vectors.at("trace_torch(step,W,loss_before_step)").as_array();
   const JsonArray& inputs = vectors.at("x").as_array();
@@ -63,7 +66,8 @@ TEST(Adamw, FollowsPublishedTraces) {
       for (size_t c = 0; c < 3; ++c) problem.grads[3 * r + c] = static_cast<float>(2 * miss * x[c]);
     }
     problem.update(*optimizer, step, 0.001);
-    if (traced < trace.size() && trace[traced].as_array()[0].as_int() == step) expect(trace[traced++].as_array()[1], 2e-6, step);
+    if (traced < trace.size() && trace[traced].as_array()[0].as_int() == step)
+      expect(trace[traced++].as_array()[1], 2e-6, step);
   }
   EXPECT_GT(traced, 3u);
   expect(vectors.at("expected_W_torch"), 1e-5, 1000);
@@ -73,7 +77,8 @@ TEST(Adamw, FollowsPublishedTraces) {
 TEST(Sgd, WithMomentumFollowsItsDefinition) {
   for (const bool nesterov : {false, true}) {
     Problem problem({1});
-    const auto optimizer = make("sgd", nesterov ? "momentum = 0.9\nnesterov = true\nweight_decay = 0.1" : "momentum = 0.9\nweight_decay = 0.1");
+    const auto optimizer = make(
+        "sgd", nesterov ? "momentum = 0.9\nnesterov = true\nweight_decay = 0.1" : "momentum = 0.9\nweight_decay = 0.1");
     optimizer->attach(problem.context, {&problem.param});
     double value = 1, buffer = 0;
     for (int64_t step = 1; step <= 5; ++step) {
@@ -176,7 +181,8 @@ TEST_P(OptimizerContract, FrozenParametersStay) {
 struct Laid {
   explicit Laid(DType dtype) : values(1024), bf16_values(1024), grads(1024) {
     int64_t at = 0;
-    for (const auto& [name, count, decay] : {std::tuple{"a", 100, true}, {"b", 7, false}, {"c", 64, true}, {"d", 130, false}, {"e", 3, true}}) {
+    for (const auto& [name, count, decay] :
+         {std::tuple{"a", 100, true}, {"b", 7, false}, {"c", 64, true}, {"d", 130, false}, {"e", 3, true}}) {
       const std::vector<int64_t> shape = {count};
       params.push_back(std::make_unique<Param>());
       Param& param = *params.back();
@@ -200,7 +206,8 @@ struct Laid {
   // Gradients that depend on the step alone.
   void step(Optimizer& optimizer, int64_t count, double learning_rate) {
     for (const auto& param : params)
-      for (int64_t i = 0; i < param->grad.size(); ++i) param->grad.as<float>()[static_cast<size_t>(i)] = std::cos(static_cast<float>(count * 31 + i));
+      for (int64_t i = 0; i < param->grad.size(); ++i)
+        param->grad.as<float>()[static_cast<size_t>(i)] = std::cos(static_cast<float>(count * 31 + i));
     optimizer.update(context, host_view(std::span(&clip, 1)), count, learning_rate);
   }
   std::vector<float> values;
@@ -235,7 +242,8 @@ TEST_P(OptimizerContract, ParametersInOneRunMoveAsEachAlone) {
     plain->attach(other.context, other.pointers());
     for (int64_t step = 1; step <= 3; ++step) other.step(*plain, step, 0.01);
     const auto at = [](const Param& param, size_t i) { return param.value.as<float>()[i]; };
-    for (size_t p = 0; p < laid.params.size(); ++p) EXPECT_EQ(at(*laid.params[p], 0) == at(*other.params[p], 0), !laid.params[p]->decay) << p;
+    for (size_t p = 0; p < laid.params.size(); ++p)
+      EXPECT_EQ(at(*laid.params[p], 0) == at(*other.params[p], 0), !laid.params[p]->decay) << p;
   }
 }
 
@@ -268,7 +276,8 @@ TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeA
         ++masters;
         const std::span<const float> master = named.tensor.as<float>(), value = fine.params[p]->value.as<float>();
         EXPECT_TRUE(std::ranges::equal(master, value)) << named.name;
-        for (size_t i = 0; i < value.size(); ++i) ASSERT_EQ(coarse.params[p]->value.as<bf16>()[i].bits, to_bf16(value[i]).bits) << named.name;
+        for (size_t i = 0; i < value.size(); ++i)
+          ASSERT_EQ(coarse.params[p]->value.as<bf16>()[i].bits, to_bf16(value[i]).bits) << named.name;
       }
   EXPECT_EQ(masters, fine.params.size());
 }
@@ -301,7 +310,8 @@ TEST_P(OptimizerContract, ValuesOfOtherTypesAreRefused) {
   EXPECT_THROW(make(GetParam().c_str())->attach(laid.context, laid.pointers()), Error);
 }
 
-// Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded up now and then.
+// Steps far below the resolution of bf16 add up in both: in the master, and in moments that are rounded up now and
+// then.
 TEST(Adamw, Bf16MomentsFollowF32OnesOnAverage) {
   Laid fine(DType::bf16), coarse(DType::bf16);
   const auto a = make("adamw"), b = make("adamw", "moments = \"bf16\"");
@@ -315,7 +325,8 @@ TEST(Adamw, Bf16MomentsFollowF32OnesOnAverage) {
     const Tensor &x = states[0].tensors[t].tensor, &y = states[1].tensors[t].tensor;
     if (!states[0].tensors[t].name.starts_with("exp_avg_sq")) continue;
     double sum = 0, error = 0;
-    for (size_t i = 0; i < x.as<float>().size(); ++i) sum += x.as<float>()[i], error += to_float(y.as<bf16>()[i]) - x.as<float>()[i];
+    for (size_t i = 0; i < x.as<float>().size(); ++i)
+      sum += x.as<float>()[i], error += to_float(y.as<bf16>()[i]) - x.as<float>()[i];
     EXPECT_LT(std::fabs(error), 0.03 * sum) << states[0].tensors[t].name;
   }
 }
@@ -325,7 +336,8 @@ TEST(Adamw, MomentsAreF32OrBf16) {
   EXPECT_NO_THROW(make("adamw", "moments = \"bf16\""));
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, OptimizerContract, testing::ValuesIn(optimizers().names()), [](const auto& param) { return param.param; });
+INSTANTIATE_TEST_SUITE_P(Registry, OptimizerContract, testing::ValuesIn(optimizers().names()),
+                         [](const auto& param) { return param.param; });
 
 }  // namespace
 }  // namespace hone

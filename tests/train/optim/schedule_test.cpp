@@ -20,12 +20,15 @@ TEST(Schedule, CosineAgreesWithPublishedNumbers) {
                               .warmup_steps = section.at("warmup_iters").as_int()};
   const JsonArray &steps = section.at("it").as_array(), &expected = section.at("expected").as_array();
   for (size_t i = 0; i < steps.size(); ++i)
-    EXPECT_NEAR(learning_rate_at(config, steps[i].as_int(), section.at("cosine_cycle_iters").as_int()), expected[i].as_double(), 1e-7);
+    EXPECT_NEAR(learning_rate_at(config, steps[i].as_int(), section.at("cosine_cycle_iters").as_int()),
+                expected[i].as_double(), 1e-7);
 }
 
 TEST(Schedule, ShapesAreWhatTheirNamesSay) {
   const auto at = [](const char* type, int64_t step) {
-    return learning_rate_at({.lr_scheduler_type = type, .learning_rate = 2, .min_lr_ratio = 0.5, .warmup_steps = 10, .decay_ratio = 0.3}, step, 110);
+    return learning_rate_at(
+        {.lr_scheduler_type = type, .learning_rate = 2, .min_lr_ratio = 0.5, .warmup_steps = 10, .decay_ratio = 0.3},
+        step, 110);
   };
   for (const std::string& type : schedule_shapes().names()) {
     EXPECT_EQ(at(type.c_str(), 0), 0) << type;
@@ -33,7 +36,8 @@ TEST(Schedule, ShapesAreWhatTheirNamesSay) {
     EXPECT_DOUBLE_EQ(at(type.c_str(), 10), 2) << type;
     EXPECT_NEAR(at(type.c_str(), 110), type == "constant" ? 2 : 1, 1e-12) << type;
     EXPECT_EQ(at(type.c_str(), 110), at(type.c_str(), 500)) << type;
-    for (int64_t step = 10; step < 110; ++step) EXPECT_GE(at(type.c_str(), step), at(type.c_str(), step + 1)) << type << " " << step;
+    for (int64_t step = 10; step < 110; ++step)
+      EXPECT_GE(at(type.c_str(), step), at(type.c_str(), step + 1)) << type << " " << step;
   }
   EXPECT_DOUBLE_EQ(at("linear", 60), 1.5);
   EXPECT_NEAR(at("cosine", 60), 1.5, 1e-12);

@@ -28,7 +28,8 @@ TEST(JinjaGolden, PublishedTemplatesRenderAsTransformersDoes) {
     SCOPED_TRACE(name + " " + row.at("case").as_string());
     const JinjaTemplate chat(read_text(folder / (name + ".jinja")));
     Json variables(JsonObject{});
-    for (const char* key : {"messages", "add_generation_prompt", "bos_token", "eos_token"}) variables.set(key, row.at(key));
+    for (const char* key : {"messages", "add_generation_prompt", "bos_token", "eos_token"})
+      variables.set(key, row.at(key));
     variables.set("tools", nullptr);
     variables.set("documents", nullptr);
     if (row.at("error").is_null()) {

@@ -15,8 +15,11 @@ std::string found(const AddedTokenMatcher& matcher, std::string_view text, bool 
 }
 
 TEST(AddedTokens, LeftmostThenLongest) {
-  const AddedTokenMatcher matcher(
-      {{.id = 1, .content = "<e>"}, {.id = 2, .content = "<e><e>"}, {.id = 3, .content = "e"}, {.id = 4, .content = "<"}, {.id = 5, .content = ""}});
+  const AddedTokenMatcher matcher({{.id = 1, .content = "<e>"},
+                                   {.id = 2, .content = "<e><e>"},
+                                   {.id = 3, .content = "e"},
+                                   {.id = 4, .content = "<"},
+                                   {.id = 5, .content = ""}});
   EXPECT_EQ(found(matcher, "a<e><e><e>b"), "[a]<2><1>[b]");
   EXPECT_EQ(found(matcher, "<<e"), "<4><4><3>");
   EXPECT_EQ(found(matcher, ""), "");
@@ -29,7 +32,8 @@ TEST(AddedTokens, SpecialOnesAreTextOnRequest) {
 }
 
 TEST(AddedTokens, StripsTakeWhiteSpaceAlong) {
-  const AddedTokenMatcher matcher({{.id = 1, .content = "<l>", .lstrip = true}, {.id = 2, .content = "<r>", .rstrip = true}});
+  const AddedTokenMatcher matcher(
+      {{.id = 1, .content = "<l>", .lstrip = true}, {.id = 2, .content = "<r>", .rstrip = true}});
   EXPECT_EQ(found(matcher, "a \u3000<l> b"), "[a]<1>[ b]");
   EXPECT_EQ(found(matcher, "a <r> \n b"), "[a ]<2>[b]");
   EXPECT_EQ(found(matcher, "<r>  <l>"), "<2><1>");

@@ -28,7 +28,8 @@ std::vector<std::string> merged_by_definition(std::vector<std::string> symbols, 
 
 std::vector<std::string> characters(std::string_view word) {
   std::vector<std::string> out;
-  for (size_t at = 0; at < word.size(); at += code_point_at(word, at).length) out.emplace_back(word.substr(at, code_point_at(word, at).length));
+  for (size_t at = 0; at < word.size(); at += code_point_at(word, at).length)
+    out.emplace_back(word.substr(at, code_point_at(word, at).length));
   return out;
 }
 
@@ -36,13 +37,16 @@ std::vector<std::string> characters(std::string_view word) {
 struct RandomBpe {
   std::vector<std::string> spellings;
   std::vector<Bpe::Merge> merges;
-  RandomBpe(std::vector<std::string> alphabet, Rng& rng, int count, bool (*allowed)(const std::string&, const std::string&))
+  RandomBpe(std::vector<std::string> alphabet, Rng& rng, int count,
+            bool (*allowed)(const std::string&, const std::string&))
       : spellings(std::move(alphabet)) {
     std::set<Bpe::Merge> seen;
     std::set<std::string> known(spellings.begin(), spellings.end());
     while (static_cast<int>(merges.size()) < count) {
       const Bpe::Merge merge(spellings[rng.below(spellings.size())], spellings[rng.below(spellings.size())]);
-      if (merge.first.size() + merge.second.size() > 24 || !allowed(merge.first, merge.second) || !seen.insert(merge).second) continue;
+      if (merge.first.size() + merge.second.size() > 24 || !allowed(merge.first, merge.second) ||
+          !seen.insert(merge).second)
+        continue;
       merges.push_back(merge);
       if (known.insert(merge.first + merge.second).second) spellings.push_back(merge.first + merge.second);
     }
@@ -53,7 +57,8 @@ void expect_as_defined(const RandomBpe& random, const std::vector<std::string>& 
   const Bpe bpe(random.spellings, random.merges, {}, "test");
   for (int trial = 0; trial < 300; ++trial) {
     std::string word;
-    for (uint64_t n = 1 + rng.below(trial % 3 == 0 ? 120 : 20); n > 0; --n) word += alphabet[rng.below(alphabet.size())];
+    for (uint64_t n = 1 + rng.below(trial % 3 == 0 ? 120 : 20); n > 0; --n)
+      word += alphabet[rng.below(alphabet.size())];
     std::vector<int32_t> ids;
     bpe.encode(word, ids);
     std::vector<std::string> spelled;
@@ -74,7 +79,9 @@ TEST(Bpe, WordsCutAtSpaceMarksAreMergedByDefinition) {
   const std::vector<std::string> alphabet = {"a", "b", "\u2581"};
   for (uint64_t seed = 0; seed < 8; ++seed) {
     Rng rng(seed);
-    const auto allowed = [](const std::string& left, const std::string& right) { return !right.starts_with("\u2581") || left.ends_with("\u2581"); };
+    const auto allowed = [](const std::string& left, const std::string& right) {
+      return !right.starts_with("\u2581") || left.ends_with("\u2581");
+    };
     expect_as_defined(RandomBpe(alphabet, rng, 30, allowed), alphabet, rng);
   }
 }
@@ -108,7 +115,9 @@ TEST(Bpe, UnknownCharactersAreBytesOrUnkOrFusedUnkOrNothing) {
 TEST(Bpe, AffixesMarkTheInsideAndTheEndOfWords) {
   const std::vector<std::string> spellings = {"a", "##b", "##b</w>", "a##b", "ab</w>", "ab"};
   std::vector<int32_t> ids;
-  Bpe(spellings, {{"a", "##b</w>"}, {"a", "##b"}}, {.continuing_subword_prefix = "##", .end_of_word_suffix = "</w>"}, "test").encode("ab", ids);
+  Bpe(spellings, {{"a", "##b</w>"}, {"a", "##b"}}, {.continuing_subword_prefix = "##", .end_of_word_suffix = "</w>"},
+      "test")
+      .encode("ab", ids);
   EXPECT_EQ(ids, std::vector<int32_t>{4});
 }
 
@@ -142,7 +151,8 @@ TEST(Bpe, ManyThreadsGiveOneResult) {
 
 TEST(Bpe, AWordOfAMillionCharactersIsNotQuadratic) {
   std::vector<int32_t> ids;
-  Bpe({"a", "b", "ab", "aa", "aaaa"}, {{"a", "b"}, {"a", "a"}, {"aa", "aa"}}, {}, "test").encode(std::string(1000000, 'a'), ids);
+  Bpe({"a", "b", "ab", "aa", "aaaa"}, {{"a", "b"}, {"a", "a"}, {"aa", "aa"}}, {}, "test")
+      .encode(std::string(1000000, 'a'), ids);
   EXPECT_EQ(ids, std::vector<int32_t>(250000, 4));
 }
 

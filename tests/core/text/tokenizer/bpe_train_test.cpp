@@ -26,7 +26,8 @@ std::function<bool(std::string&)> each_of(const std::vector<std::string>& texts)
 // Recounts every pair before every merge.
 std::vector<Bpe::Merge> trained_by_definition(const std::vector<std::string>& texts, size_t num_merges) {
   std::map<std::vector<std::string>, int64_t> words;
-  const auto pre_tokenizer = make_pre_tokenizer(parse_json(R"({"type": "ByteLevel", "add_prefix_space": false})", "test"), "test");
+  const auto pre_tokenizer =
+      make_pre_tokenizer(parse_json(R"({"type": "ByteLevel", "add_prefix_space": false})", "test"), "test");
   for (const std::string& text : texts)
     pre_tokenizer->split(text, true, [&](std::string_view word, bool) {
       std::vector<std::string> symbols;
@@ -65,7 +66,8 @@ std::vector<std::string> random_texts(uint64_t seed, int letters) {
   std::vector<std::string> texts(20);
   for (std::string& text : texts)
     for (uint64_t words = 10 + rng.below(20); words > 0; --words) {
-      for (uint64_t n = 1 + rng.below(9); n > 0; --n) text += static_cast<char>('a' + rng.below(static_cast<uint64_t>(letters)));
+      for (uint64_t n = 1 + rng.below(9); n > 0; --n)
+        text += static_cast<char>('a' + rng.below(static_cast<uint64_t>(letters)));
       text += rng.below(5) == 0 ? ", é" : " ";
     }
   return texts;
@@ -119,9 +121,11 @@ TEST(BpeTrain, RarePairsAreLeftAlone) {
 }
 
 TEST(BpeTrain, TheTrainedTokenizerRoundTripsAnyBytes) {
-  const BpeTrainOptions options{.vocab_size = 320, .special_tokens = {"<|end|>"}, .pattern = "\\p{L}+|\\p{N}|[^\\p{L}\\p{N}]+"};
-  const auto tokenizer = Tokenizer::from_json(bpe_tokenizer_json(train_bpe(each_of(random_texts(1, 4)), options), options), "trained",
-                                              JsonObject{{"eos_token", "<|end|>"}});
+  const BpeTrainOptions options{
+      .vocab_size = 320, .special_tokens = {"<|end|>"}, .pattern = "\\p{L}+|\\p{N}|[^\\p{L}\\p{N}]+"};
+  const auto tokenizer =
+      Tokenizer::from_json(bpe_tokenizer_json(train_bpe(each_of(random_texts(1, 4)), options), options), "trained",
+                           JsonObject{{"eos_token", "<|end|>"}});
   EXPECT_EQ(tokenizer.vocab_size(), 320);
   EXPECT_EQ(tokenizer.eos(), 0);
   std::string bytes;

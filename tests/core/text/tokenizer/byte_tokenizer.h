@@ -16,7 +16,8 @@ inline Tokenizer byte_tokenizer() {
     return JsonObject{{"id", id},        {"content", text},     {"single_word", false}, {"lstrip", false},
                       {"rstrip", false}, {"normalized", false}, {"special", true}};
   };
-  const Json byte_level = JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json byte_level =
+      JsonObject{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const Json json = JsonObject{{"version", "1.0"},
                                {"added_tokens", JsonArray{special(256, "<|im_start|>"), special(257, "<|im_end|>")}},
                                {"normalizer", nullptr},

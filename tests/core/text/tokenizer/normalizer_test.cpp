@@ -5,7 +5,9 @@
 namespace hone {
 namespace {
 
-std::string normalized(const std::string& json, const std::string& text) { return make_normalizer(parse_json(json, "test"), "test")->apply(text); }
+std::string normalized(const std::string& json, const std::string& text) {
+  return make_normalizer(parse_json(json, "test"), "test")->apply(text);
+}
 
 TEST(Normalizer, Forms) {
   EXPECT_EQ(normalized(R"({"type": "NFC"})", "e\u0301"), "é");

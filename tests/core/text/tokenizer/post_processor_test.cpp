@@ -21,8 +21,8 @@ TEST(PostProcessor, TemplatesPutIdsAround) {
 }
 
 TEST(PostProcessor, SequencesWrapOutwards) {
-  const DocumentFrame frame =
-      read(R"({"type": "Sequence", "processors": [{"type": "RobertaProcessing", "cls": ["<s>", 1], "sep": ["</s>", 2]}, {"type": "ByteLevel"},
+  const DocumentFrame frame = read(
+      R"({"type": "Sequence", "processors": [{"type": "RobertaProcessing", "cls": ["<s>", 1], "sep": ["</s>", 2]}, {"type": "ByteLevel"},
     {"type": "BertProcessing", "cls": ["[C]", 3], "sep": ["[S]", 4]}]})");
   EXPECT_EQ(frame.before, (Ids{3, 1}));
   EXPECT_EQ(frame.after, (Ids{2, 4}));
@@ -30,11 +30,12 @@ TEST(PostProcessor, SequencesWrapOutwards) {
 }
 
 TEST(PostProcessor, BadOnesAreErrors) {
-  for (const char* text : {R"({"type": "Other"})", R"({"type": "BertProcessing", "cls": ["a"], "sep": ["b", 1]})",
-                           R"({"type": "BertProcessing", "cls": ["a", -1], "sep": ["b", 1]})",
-                           R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}], "special_tokens": {}})",
-                           R"({"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {}}], "special_tokens": {}})",
-                           R"({"type": "TemplateProcessing", "single": [3]})"})
+  for (const char* text :
+       {R"({"type": "Other"})", R"({"type": "BertProcessing", "cls": ["a"], "sep": ["b", 1]})",
+        R"({"type": "BertProcessing", "cls": ["a", -1], "sep": ["b", 1]})",
+        R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}], "special_tokens": {}})",
+        R"({"type": "TemplateProcessing", "single": [{"Sequence": {}}, {"Sequence": {}}], "special_tokens": {}})",
+        R"({"type": "TemplateProcessing", "single": [3]})"})
     EXPECT_THROW(read(text), Error) << text;
 }
 

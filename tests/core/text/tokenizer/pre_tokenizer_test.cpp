@@ -13,11 +13,14 @@ using Strings = std::vector<std::string>;
 
 Strings words(const std::string& json, std::string_view text, bool first = true) {
   Strings out;
-  make_pre_tokenizer(parse_json(json, "test"), "test")->split(text, first, [&](std::string_view word, bool) { out.emplace_back(word); });
+  make_pre_tokenizer(parse_json(json, "test"), "test")->split(text, first, [&](std::string_view word, bool) {
+    out.emplace_back(word);
+  });
   return out;
 }
 Strings split(const std::string& behavior, std::string_view text, bool invert = false) {
-  return words(R"({"type": "Split", "pattern": {"String": "-"}, "behavior": ")" + behavior + R"(", "invert": )" + (invert ? "true}" : "false}"),
+  return words(R"({"type": "Split", "pattern": {"String": "-"}, "behavior": ")" + behavior + R"(", "invert": )" +
+                   (invert ? "true}" : "false}"),
                text);
 }
 
@@ -37,19 +40,22 @@ TEST(PreTokenizer, ByteLevelSpellsBytes) {
             (Strings{"Hi", "Ġyou", "'re", "Ġ12", "Ã©", "ĊĊ", "Ġx"}));
   EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": true})", "Hi"), (Strings{"ĠHi"}));
   EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false})", "a b"), (Strings{"aĠb"}));
-  EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false})", std::string("a\0\xFF", 3)), (Strings{"a", "Āÿ"}));
+  EXPECT_EQ(words(R"({"type": "ByteLevel", "add_prefix_space": false})", std::string("a\0\xFF", 3)),
+            (Strings{"a", "Āÿ"}));
 }
 
 TEST(PreTokenizer, MetaspaceSchemes) {
   const auto metaspace = [](const std::string& scheme, bool cut) {
-    return R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")" + scheme + R"(", "split": )" + (cut ? "true}" : "false}");
+    return R"({"type": "Metaspace", "replacement": "▁", "prepend_scheme": ")" + scheme + R"(", "split": )" +
+           (cut ? "true}" : "false}");
   };
   EXPECT_EQ(words(metaspace("always", true), "a b  c"), (Strings{"▁a", "▁b", "▁", "▁c"}));
   EXPECT_EQ(words(metaspace("always", false), " a b"), (Strings{"▁a▁b"}));
   EXPECT_EQ(words(metaspace("first", false), "a b", true), (Strings{"▁a▁b"}));
   EXPECT_EQ(words(metaspace("first", false), "a b", false), (Strings{"a▁b"}));
   EXPECT_EQ(words(metaspace("never", true), "a b"), (Strings{"a", "▁b"}));
-  EXPECT_EQ(words(R"({"type": "Metaspace", "replacement": "▁", "add_prefix_space": false})", "a b"), (Strings{"a", "▁b"}));
+  EXPECT_EQ(words(R"({"type": "Metaspace", "replacement": "▁", "add_prefix_space": false})", "a b"),
+            (Strings{"a", "▁b"}));
 }
 
 TEST(PreTokenizer, SequencesFeedEachWordOn) {
@@ -71,7 +77,8 @@ TEST(PreTokenizer, DigitsPunctuationAndWhitespace) {
 TEST(PreTokenizer, TheWordsJoinToTheText) {
   const std::string text = "It's 12,345 words\xFF \t\n\n here\u3000日本語's!";
   std::string joined;
-  for (const std::string& word : words(R"({"type": "ByteLevel", "add_prefix_space": false})", text)) joined += unspell_bytes(word).value();
+  for (const std::string& word : words(R"({"type": "ByteLevel", "add_prefix_space": false})", text))
+    joined += unspell_bytes(word).value();
   EXPECT_EQ(joined, text);
 }
 

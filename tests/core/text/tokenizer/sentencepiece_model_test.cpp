@@ -19,21 +19,26 @@ std::string varint(uint64_t value) {
   return out;
 }
 std::string number(uint64_t field, uint64_t value) { return varint(field << 3) + varint(value); }
-std::string bytes(uint64_t field, const std::string& value) { return varint(field << 3 | 2) + varint(value.size()) + value; }
+std::string bytes(uint64_t field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
 std::string real(uint64_t field, float value) {
   std::string out = varint(field << 3 | 5);
   const auto bits = std::bit_cast<uint32_t>(value);
   for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(bits >> shift));
   return out;
 }
-std::string piece(const std::string& text, float score, uint64_t type = 1) { return bytes(1, bytes(1, text) + real(2, score) + number(3, type)); }
+std::string piece(const std::string& text, float score, uint64_t type = 1) {
+  return bytes(1, bytes(1, text) + real(2, score) + number(3, type));
+}
 
 std::string trainer() { return bytes(2, number(3, 2) + number(35, 1)); }
 
 // <unk> <s> </s>, the bytes of é, ▁ a b ab ▁ab ba
 std::string small_model(const std::string& normalizer = number(4, 0)) {
-  return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("<0xC3>", 0, 6) + piece("<0xA9>", 0, 6) + piece("\u2581", -4) +
-         piece("a", -5) + piece("b", -6) + piece("ab", -1) + piece("\u2581ab", -2) + piece("ba", -0.5f) + trainer() + bytes(3, normalizer);
+  return piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + piece("<0xC3>", 0, 6) +
+         piece("<0xA9>", 0, 6) + piece("\u2581", -4) + piece("a", -5) + piece("b", -6) + piece("ab", -1) +
+         piece("\u2581ab", -2) + piece("ba", -0.5f) + trainer() + bytes(3, normalizer);
 }
 
 Tokenizer load(const std::string& model) {

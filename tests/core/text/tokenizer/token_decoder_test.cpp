@@ -35,7 +35,9 @@ TEST(TokenDecoder, MetaspaceDropsTheMarkThatBeganTheText) {
 
 TEST(TokenDecoder, NullJoinsWithSpaces) { EXPECT_EQ(decoded("null", {"a", "b"}), "a b"); }
 
-TEST(TokenDecoder, StripStopTakesFromTheEnd) { EXPECT_EQ(decoded(R"({"type": "Strip", "content": "-", "start": 0, "stop": 2})", {"a---"}), "a-"); }
+TEST(TokenDecoder, StripStopTakesFromTheEnd) {
+  EXPECT_EQ(decoded(R"({"type": "Strip", "content": "-", "start": 0, "stop": 2})", {"a---"}), "a-");
+}
 
 TEST(TokenDecoder, BadOnesAreErrors) {
   EXPECT_THROW(decoded(R"({"type": "Bytes"})", {}), Error);

@@ -10,7 +10,8 @@ namespace hone {
 namespace {
 
 using Ids = std::vector<int32_t>;
-constexpr const char* tiny = R"({"added_tokens": [{"id": 3, "content": "<e>", "special": true}, {"id": 4, "content": "<b>", "special": true}],
+constexpr const char* tiny =
+    R"({"added_tokens": [{"id": 3, "content": "<e>", "special": true}, {"id": 4, "content": "<b>", "special": true}],
   "decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}})";
 
 std::string error_of(const std::filesystem::path& path) {
@@ -49,13 +50,15 @@ TEST(TokenizerFiles, SpecialIdsComeFromTheConfigs) {
 
 TEST(TokenizerFiles, VocabAndMergesAreGpt2) {
   const test::TemporaryFolder folder;
-  write_file_atomic(folder.path() / "vocab.json", R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "model": 4, "char_ords": 5, "<|endoftext|>": 6})");
+  write_file_atomic(folder.path() / "vocab.json",
+                    R"({"a": 0, "b": 1, "ab": 2, "Ġ": 3, "model": 4, "char_ords": 5, "<|endoftext|>": 6})");
   write_file_atomic(folder.path() / "merges.txt", "#version: 0.2\na b\r\n");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   EXPECT_EQ(tokenizer.encode("ab ab<|endoftext|>"), (Ids{2, 3, 2, 6}));
   EXPECT_TRUE(tokenizer.is_special(6));
-  write_file_atomic(folder.path() / "tokenizer_config.json",
-                    R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})");
+  write_file_atomic(
+      folder.path() / "tokenizer_config.json",
+      R"({"tokenizer_class": "GPT2Tokenizer", "added_tokens_decoder": {"7": {"content": "<x>", "special": true}}})");
   EXPECT_EQ(Tokenizer::load(folder.path()).encode("a<x>"), (Ids{0, 7}));
   write_file_atomic(folder.path() / "tokenizer_config.json", R"({"tokenizer_class": "Qwen2Tokenizer"})");
   EXPECT_NE(error_of(folder.path()).find("Qwen2Tokenizer"), std::string::npos);
@@ -65,7 +68,8 @@ TEST(TokenizerFiles, VocabAndMergesAreGpt2) {
 
 TEST(TokenizerFiles, CharacterTablesFollowFourSpecialTokens) {
   const test::TemporaryFolder folder;
-  write_file_atomic(folder.path() / "tokenizer_config.json", R"({"char_ords": [48, 49, 233, 26085], "chat_template": "{{ sep_token }}"})");
+  write_file_atomic(folder.path() / "tokenizer_config.json",
+                    R"({"char_ords": [48, 49, 233, 26085], "chat_template": "{{ sep_token }}"})");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
   EXPECT_EQ(tokenizer.encode("10é日xS"), (Ids{5, 4, 6, 7, 3, 0}));
   EXPECT_EQ(tokenizer.decode(Ids{5, 4, 6, 7, 1, 2}, true), "10é日");
@@ -77,8 +81,8 @@ TEST(TokenizerFiles, CharacterTablesFollowFourSpecialTokens) {
   EXPECT_EQ(again.eos(), 1);
   EXPECT_EQ(again.special_token("sep_token"), "S");
   EXPECT_EQ(again.chat_template(), "{{ sep_token }}");
-  for (const char* bad : {R"({"char_ords": [55296]})", R"({"char_ords": [-1]})", R"({"char_ords": [1114112]})", R"({"char_ords": ["a"]})",
-                          R"({"char_ords": [65, 65]})", R"({"char_ords": [83]})"}) {
+  for (const char* bad : {R"({"char_ords": [55296]})", R"({"char_ords": [-1]})", R"({"char_ords": [1114112]})",
+                          R"({"char_ords": ["a"]})", R"({"char_ords": [65, 65]})", R"({"char_ords": [83]})"}) {
     write_file_atomic(folder.path() / "tokenizer_config.json", bad);
     EXPECT_NE(error_of(folder.path()), "") << bad;
   }

@@ -5,13 +5,16 @@
 namespace hone {
 namespace {
 
-std::string with(const std::string& model, const std::string& rest = "") { return "{" + rest + R"("model": {"type": "BPE", )" + model + "}}"; }
+std::string with(const std::string& model, const std::string& rest = "") {
+  return "{" + rest + R"("model": {"type": "BPE", )" + model + "}}";
+}
 
 TokenizerParts read(const std::string& text) { return read_tokenizer_json(parse_json(text, "t.json"), "t.json"); }
 
 TEST(TokenizerJson, ReadsBothSpellingsOfMerges) {
   for (const char* merges : {R"(["a b", "ab c"])", R"([["a", "b"], ["ab", "c"]])"}) {
-    const auto parts = read(with(R"("vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}, "merges": )" + std::string(merges)));
+    const auto parts =
+        read(with(R"("vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4}, "merges": )" + std::string(merges)));
     std::vector<int32_t> ids;
     parts.model->encode("abcab", ids);
     EXPECT_EQ(ids, (std::vector<int32_t>{4, 3}));
@@ -20,9 +23,9 @@ TEST(TokenizerJson, ReadsBothSpellingsOfMerges) {
 }
 
 TEST(TokenizerJson, WrittenAgainItReadsTheSame) {
-  const std::string good =
-      with(R"("unk_token": "b", "fuse_unk": true, "vocab": {"a": 3, "b": 1, "a b": 7, " b": 5}, "merges": [["a", " b"]])",
-           R"("version": "1.0", "added_tokens": [{"id": 9, "content": "zz", "special": false, "lstrip": true}], "normalizer": {"type": "NFC"}, )");
+  const std::string good = with(
+      R"("unk_token": "b", "fuse_unk": true, "vocab": {"a": 3, "b": 1, "a b": 7, " b": 5}, "merges": [["a", " b"]])",
+      R"("version": "1.0", "added_tokens": [{"id": 9, "content": "zz", "special": false, "lstrip": true}], "normalizer": {"type": "NFC"}, )");
   const Json first = write_tokenizer_json(read(good));
   const Json second = write_tokenizer_json(read_tokenizer_json(first, "again"));
   EXPECT_EQ(first, second);
@@ -38,8 +41,12 @@ struct Bad {
 
 TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
   const std::string vocab = R"("vocab": {"a": 0, "b": 1, "ab": 2}, )";
-  const auto merges = [](const std::string& list) { return R"("vocab": {"a": 0, "b": 1, "ab": 2}, "merges": )" + list; };
-  const auto added = [&](const std::string& list) { return with(vocab + R"("merges": [])", "\"added_tokens\": " + list + ", "); };
+  const auto merges = [](const std::string& list) {
+    return R"("vocab": {"a": 0, "b": 1, "ab": 2}, "merges": )" + list;
+  };
+  const auto added = [&](const std::string& list) {
+    return with(vocab + R"("merges": [])", "\"added_tokens\": " + list + ", ");
+  };
   const std::vector<Bad> all = {
       {"[]", "t.json"},
       {"{}", "model"},
@@ -81,9 +88,12 @@ TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
       {added(R"([{"id": 5, "content": "x"}, {"id": 5, "content": "y"}])"), "which is 'x'"},
       {added(R"([{"id": 5, "content": "x", "special": 1}])"), "added_tokens[0].special"},
       {with(vocab + R"("merges": [])", R"("normalizer": {"type": "Magic"}, )"), "normalizer.type"},
-      {with(vocab + R"("merges": [])", R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}}, )"), "pre_tokenizer.pattern"},
+      {with(vocab + R"("merges": [])", R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}}, )"),
+       "pre_tokenizer.pattern"},
       {with(vocab + R"("merges": [])", R"("decoder": [], )"), "decoder"},
-      {with(vocab + R"("merges": [])", R"("post_processor": {"type": "BertProcessing", "cls": ["x", 77], "sep": ["y", 1]}, )"), "id 77"},
+      {with(vocab + R"("merges": [])",
+            R"("post_processor": {"type": "BertProcessing", "cls": ["x", 77], "sep": ["y", 1]}, )"),
+       "id 77"},
   };
   for (const Bad& bad : all) {
     try {
@@ -116,20 +126,24 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
   std::string replaces, byte_levels;
   for (int i = 0; i < 40; ++i) {
     replaces +=
-        std::string(i ? ", " : "") + R"({"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})";
-    byte_levels += std::string(i ? ", " : "") +
-                   R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
+        std::string(i ? ", " : "") +
+        R"({"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}]})";
+    byte_levels +=
+        std::string(i ? ", " : "") +
+        R"({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})";
   }
-  const auto parts = read(with(R"("vocab": {"a": 0}, "merges": [])", "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + replaces +
-                                                                         "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" +
-                                                                         byte_levels + "]}, "));
+  const auto parts =
+      read(with(R"("vocab": {"a": 0}, "merges": [])",
+                "\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [" + replaces +
+                    "]}, \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [" + byte_levels + "]}, "));
   EXPECT_THROW(parts.normalizer->apply("a"), Error);
   EXPECT_THROW(parts.pre_tokenizer->split(" ", true, [](std::string_view, bool) {}), Error);
 }
 
 TEST(TokenizerJson, CyclicMergesEnd) {
   // Each result is itself part of the other's merge.
-  const auto parts = read(with(R"("vocab": {"a": 0, "aa": 1, "aaa": 2, "aaaa": 3}, "merges": ["aa a", "a aa", "a a", "aaa a", "a aaa", "aa aa"])"));
+  const auto parts = read(with(
+      R"("vocab": {"a": 0, "aa": 1, "aaa": 2, "aaaa": 3}, "merges": ["aa a", "a aa", "a a", "aaa a", "a aaa", "aa aa"])"));
   std::vector<int32_t> ids;
   parts.model->encode(std::string(1001, 'a'), ids);
   size_t letters = 0;

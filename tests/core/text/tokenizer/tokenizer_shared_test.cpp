@@ -20,7 +20,8 @@ std::vector<int32_t> ids_of(const Json& json) {
 
 std::string from_hex(const std::string& hex) {
   std::string out;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) out.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    out.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
   return out;
 }
 
@@ -53,8 +54,9 @@ TEST_P(LlamaCppPairs, EveryTextHasTheReferenceIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, LlamaCppPairs,
-                         testing::Values(Vocabulary{"gpt-2", "gpt2"}, Vocabulary{"gpt-2", "gpt2/vocab.json"}, Vocabulary{"llama-bpe", "llama3"},
-                                         Vocabulary{"qwen2", "qwen2"}, Vocabulary{"deepseek-r1-qwen", "qwen2"}, Vocabulary{"llama-spm", "llama2"},
+                         testing::Values(Vocabulary{"gpt-2", "gpt2"}, Vocabulary{"gpt-2", "gpt2/vocab.json"},
+                                         Vocabulary{"llama-bpe", "llama3"}, Vocabulary{"qwen2", "qwen2"},
+                                         Vocabulary{"deepseek-r1-qwen", "qwen2"}, Vocabulary{"llama-spm", "llama2"},
                                          Vocabulary{"phi-3", "llama2/tokenizer.model"}),
                          [](const auto& given) {
                            std::string name = std::string(given.param.pairs) + "_" + given.param.file;
@@ -103,7 +105,8 @@ TEST(SharedTokenizers, TrainingReproducesTheReferenceMergesAndVocabulary) {
   const Json expected = parse_json(read_file(vectors), "bpe_train_corpus_en.json");
   BpeTrainOptions options;
   options.vocab_size = expected.at("vocab_size").as_int();
-  for (const Json& token : expected.at("special_tokens").as_array()) options.special_tokens.push_back(token.as_string());
+  for (const Json& token : expected.at("special_tokens").as_array())
+    options.special_tokens.push_back(token.as_string());
   for (const std::string& pattern : {std::string(), expected.at("pretokenizer").as_string()}) {
     options.pattern = pattern;
     const BpeTrainResult result = train_bpe(once(read_file(corpus)), options);

@@ -24,11 +24,15 @@ Json byte_level_json() {
     "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<|end|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
     "special_tokens": {"<|end|>": {"ids": [300]}}}})",
       "test");
-  json.set("model",
-           JsonObject{{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", Json::array(std::vector<std::string>{"Ġ t", "h e", "Ġt he", "l l"})}});
+  json.set("model", JsonObject{{"type", "BPE"},
+                               {"vocab", std::move(vocab)},
+                               {"merges", Json::array(std::vector<std::string>{"Ġ t", "h e", "Ġt he", "l l"})}});
   return json;
 }
-Tokenizer byte_level() { return Tokenizer::from_json(byte_level_json(), "test", JsonObject{{"eos_token", "<|end|>"}, {"chat_template", "{{ x }}"}}); }
+Tokenizer byte_level() {
+  return Tokenizer::from_json(byte_level_json(), "test",
+                              JsonObject{{"eos_token", "<|end|>"}, {"chat_template", "{{ x }}"}});
+}
 
 int32_t byte_id(char byte) {
   const auto& order = byte_alphabet().order;
@@ -37,7 +41,8 @@ int32_t byte_id(char byte) {
 
 TEST(Tokenizer, ByteLevelGolden) {
   const Tokenizer tokenizer = byte_level();
-  EXPECT_EQ(tokenizer.encode("the then all"), (Ids{byte_id('t'), 257, 258, byte_id('n'), byte_id(' '), byte_id('a'), 259}));
+  EXPECT_EQ(tokenizer.encode("the then all"),
+            (Ids{byte_id('t'), 257, 258, byte_id('n'), byte_id(' '), byte_id('a'), 259}));
   EXPECT_EQ(tokenizer.encode("e\u0301"), (Ids{byte_id('\xC3'), byte_id('\xA9')}));
   EXPECT_EQ(tokenizer.encode(""), Ids{});
   EXPECT_EQ(tokenizer.vocab_size(), 302);
@@ -72,7 +77,8 @@ TEST(Tokenizer, DecodeUndoesEncodeForAnyBytes) {
     Rng rng(seed);
     std::string text;
     for (uint64_t n = rng.below(60); n > 0; --n)
-      text += rng.below(3) == 0 ? std::string(1, static_cast<char>(rng.below(256))) : std::string(" the é日<|end|>").substr(rng.below(10));
+      text += rng.below(3) == 0 ? std::string(1, static_cast<char>(rng.below(256)))
+                                : std::string(" the é日<|end|>").substr(rng.below(10));
     EXPECT_EQ(tokenizer.decode(tokenizer.encode(text, false)), text);
     std::string pieces;
     for (const int32_t id : tokenizer.encode(text, false)) pieces += tokenizer.token_bytes(id);
@@ -143,8 +149,9 @@ TEST(Tokenizer, ThreadsShareOne) {
 
 TEST(Tokenizer, HostileTextsAreEncodedInTime) {
   const Tokenizer tokenizer = byte_level();
-  for (const std::string& unit : {std::string(" "), std::string("h"), std::string("he"), std::string("\n "), std::string("'"), std::string("\xFF"),
-                                  std::string("a\u0301"), std::string("<|end|")}) {
+  for (const std::string& unit :
+       {std::string(" "), std::string("h"), std::string("he"), std::string("\n "), std::string("'"),
+        std::string("\xFF"), std::string("a\u0301"), std::string("<|end|")}) {
     std::string text;
     while (text.size() < 400000) text += unit;
     EXPECT_GE(tokenizer.encode(text).size(), 100000u) << unit;

@@ -14,7 +14,8 @@ using Matches = std::vector<std::vector<std::string>>;
 
 Matches all(std::string_view pattern, std::string_view text) {
   Matches out;
-  BoundedRegex(pattern).each(text, [&](std::span<const std::string_view> groups) { out.emplace_back(groups.begin(), groups.end()); });
+  BoundedRegex(pattern).each(
+      text, [&](std::span<const std::string_view> groups) { out.emplace_back(groups.begin(), groups.end()); });
   return out;
 }
 

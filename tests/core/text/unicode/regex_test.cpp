@@ -15,7 +15,9 @@ std::vector<std::string> matches(const Regex& regex, std::string_view text) {
   regex.each(text, [&](size_t begin, size_t end) { out.emplace_back(text.substr(begin, end - begin)); });
   return out;
 }
-std::vector<std::string> matches(std::string_view pattern, std::string_view text) { return matches(Regex(pattern, "test"), text); }
+std::vector<std::string> matches(std::string_view pattern, std::string_view text) {
+  return matches(Regex(pattern, "test"), text);
+}
 using Strings = std::vector<std::string>;
 
 TEST(Regex, FindsEveryMatchInOrder) {
@@ -67,7 +69,8 @@ TEST(Regex, ACallbackMayMatchToo) {
   Strings out;
   const std::string text = "ab cd";
   words.each(text, [&](size_t begin, size_t end) {
-    for (std::string& letter : matches(letters, std::string_view(text).substr(begin, end - begin))) out.push_back(std::move(letter));
+    for (std::string& letter : matches(letters, std::string_view(text).substr(begin, end - begin)))
+      out.push_back(std::move(letter));
   });
   EXPECT_EQ(out, (Strings{"a", "b", "c", "d"}));
 }

@@ -17,8 +17,8 @@ TEST(Unicode, EveryCodePointReadsBackFromUtf8) {
 }
 
 TEST(Unicode, OverlongSurrogateCutAndStrayBytesAreOneByteEach) {
-  for (const std::string text : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80",
-                                 "\x80", "\xE2\x82", "\xF0\x9F\x98", "\xFF"}) {
+  for (const std::string text : {"\xC0\x80", "\xC1\xBF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF0\x80\x80\x80",
+                                 "\xF4\x90\x80\x80", "\xF8\x88\x80\x80", "\x80", "\xE2\x82", "\xF0\x9F\x98", "\xFF"}) {
     const CodePoint c = code_point_at(text, 0);
     EXPECT_FALSE(c.valid) << text.size();
     EXPECT_EQ(c.length, 1u);
@@ -36,7 +36,8 @@ TEST(Unicode, SpacesAreTheWhiteSpaceProperty) {
 }
 
 TEST(Unicode, WordCharactersAreLettersMarksNumbersAndConnectors) {
-  EXPECT_TRUE(is_word('a') && is_word('_') && is_word('7') && is_word(U'é') && is_word(U'日') && is_word(0x301) && is_word(0x203F));
+  EXPECT_TRUE(is_word('a') && is_word('_') && is_word('7') && is_word(U'é') && is_word(U'日') && is_word(0x301) &&
+              is_word(0x203F));
   EXPECT_FALSE(is_word(' ') || is_word('-') || is_word(0x1F600) || is_word(0xFFFD));
 }
 
