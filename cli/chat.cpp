@@ -23,7 +23,7 @@ class ChatCommand : public Command {
 
   // The conversation is kept as ids: what the model said is never tokenised again.
   int run() override {
-    require_valid([&](Fields& f) { sampling_.fields(f); });
+    check_options([&](Fields& f) { sampling_.fields(f); });
     model_.open();
     const Tokenizer& tokenizer = model_.tokenizer();
     const ChatFormat format = ChatFormat::make(format_, tokenizer);

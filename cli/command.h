@@ -24,7 +24,7 @@ void require_usage(bool fact, const Words&... words) {
   if (!fact) throw UsageError(concat(words...));
 }
 // A UsageError where the settings, given as options, fail a check of their fields().
-void require_valid(const std::function<void(Fields&)>& fields);
+void check_options(const std::function<void(Fields&)>& fields);
 
 // What a command takes; the parser is CLI11, in main.cpp alone. Names are without dashes ("max-tokens"). Defaults are
 // the variables' values.

@@ -51,14 +51,14 @@ class EvalCommand : public Command {
              "of one pass when replies are drawn; does not change the results");
     a.option("max-sequences", engine_.max_sequences, "replies written at the same time; does not change the results");
     speculative_arguments(a, engine_.speculative);
-    precision_arguments(a, engine_);
+    quantization_arguments(a, engine_);
     a.option("out", out_, "folder for results.json, samples, report.md and report.html");
     a.flag("json", json_, "print a JSON object a task");
     a.flag("compare", compare_, "compare two evaluations of the same rows: folders of --out, or files of samples");
     a.rest("evaluations", compared_, "the two to compare");
   }
   int run() override {
-    require_valid([&](Fields& f) { options_.fields(f), engine_.fields(f); });
+    check_options([&](Fields& f) { options_.fields(f), engine_.fields(f); });
     return compare_ ? compare() : evaluate();
   }
 
@@ -86,7 +86,7 @@ class EvalCommand : public Command {
                         QuantizedModel::Source::shrinks);
       engine.quantization = "none";
     }
-    EvalModel on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};
+    EvalTarget on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};
     std::vector<EvalResult> results;
     for (const EvalTaskSpec& spec : specs) {
       if (specs.size() > 1) log::info("eval: ", spec.name);

@@ -20,13 +20,13 @@ class GenerateCommand : public Command {
     a.option("prompts", prompts_, "JSON Lines of {prompt} or {ids}; - is standard input");
     sampling_arguments(a, sampling_);
     speculative_arguments(a, engine_.speculative);
-    precision_arguments(a, engine_);
+    quantization_arguments(a, engine_);
     a.flag("ignore-eos", sampling_.ignore_eos, "go on past the end-of-sequence token");
     a.flag("logprobs", logprobs_, "add each token's log-probability");
     a.flag("json", json_, "print JSON Lines {prompt_ids, ids, text, finish_reason}");
   }
   int run() override {
-    require_valid([&](Fields& f) { sampling_.fields(f), engine_.fields(f); });
+    check_options([&](Fields& f) { sampling_.fields(f), engine_.fields(f); });
     require_usage(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
     model_.open();
     std::vector<Request> requests;

@@ -17,7 +17,7 @@ Registry<CommandFactory>& commands() {
   return registry;
 }
 
-void require_valid(const std::function<void(Fields&)>& fields) {
+void check_options(const std::function<void(Fields&)>& fields) {
   try {
     check_settings(fields);
   } catch (const Error& error) {

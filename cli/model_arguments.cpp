@@ -5,7 +5,7 @@
 
 namespace hone {
 
-void precision_arguments(Arguments& a, EngineConfig& engine) {
+void quantization_arguments(Arguments& a, EngineConfig& engine) {
   a.option("quantization", engine.quantization,
            "none | int8 | fp8: the blocks' matrices in one byte a number, in the place of the model's own");
   a.option("kv-cache-dtype", engine.kv_cache_dtype, "of keys and values: auto (as the weights) | fp8");

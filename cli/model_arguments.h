@@ -34,7 +34,7 @@ class ModelArguments {
 };
 
 // The options that decide which numbers an engine computes with.
-void precision_arguments(Arguments& a, EngineConfig& engine);
+void quantization_arguments(Arguments& a, EngineConfig& engine);
 // The options that decide how replies are drawn.
 void sampling_arguments(Arguments& a, Sampling& sampling);
 // The options that decide how tokens are guessed ahead; they change no reply.

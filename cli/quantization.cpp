@@ -50,13 +50,13 @@ class QuantizationCommand : public Command {
     for (const Arithmetic& of : arithmetics) {
       EngineConfig config;
       config.quantization = of.quantization, config.kv_cache_dtype = of.kv_cache_dtype;
-      print(of, arithmetic_error(model_.context(), model_.model(), config, sequences));
+      print(of, quantization_error(model_.context(), model_.model(), config, sequences));
     }
     return 0;
   }
 
  private:
-  void print(const Arithmetic& of, const ArithmeticError& error) const {
+  void print(const Arithmetic& of, const QuantizationError& error) const {
     if (json_)
       std::printf("%s\n", Json(JsonObject{{"quantization", of.quantization},
                                           {"kv_cache_dtype", of.kv_cache_dtype},

@@ -27,7 +27,7 @@ class ScoreCommand : public Command {
     std::vector<size_t> prompt_lengths;
     int64_t tokens = 0;
     const auto flush = [&] {
-      const std::vector<TokenScores> scores = score_sequences(model_.context(), model_.model(), sequences, options_);
+      const std::vector<TokenLogprobs> scores = compute_logprobs(model_.context(), model_.model(), sequences, options_);
       for (size_t i = 0; i < rows.size(); ++i)
         out.write(scored(std::move(rows[i]), sequences[i], prompt_lengths[i], scores[i]));
       rows.clear(), sequences.clear(), prompt_lengths.clear();
@@ -60,7 +60,7 @@ class ScoreCommand : public Command {
   }
   // nll sums the tokens after the prompt (after the first token where there is no prompt). A first token has no
   // log-probability: null.
-  static Json scored(Json row, const std::vector<int32_t>& ids, size_t prompt_length, const TokenScores& scores) {
+  static Json scored(Json row, const std::vector<int32_t>& ids, size_t prompt_length, const TokenLogprobs& scores) {
     double nll = 0;
     for (size_t t = std::max<size_t>(prompt_length, 1); t < ids.size(); ++t) nll -= scores.logp[t];
     JsonArray logp = Json::array(scores.logp).as_array(), entropy = Json::array(scores.entropy).as_array();
@@ -72,7 +72,7 @@ class ScoreCommand : public Command {
     return row;
   }
   ModelArguments model_;
-  ScoreOptions options_;
+  LogprobOptions options_;
   std::string in_, out_ = "-";
 };
 

@@ -52,12 +52,12 @@ class ServeCommand : public Command {
     a.option("max-batch-tokens", engine_.max_batch_tokens, "tokens of one forward pass");
     a.option("max-sequences", engine_.max_sequences, "replies written at the same time");
     speculative_arguments(a, engine_.speculative);
-    precision_arguments(a, engine_);
+    quantization_arguments(a, engine_);
   }
 
   int run() override {
-    require_valid([&](Fields& f) { config_.fields(f), engine_.fields(f); });
-    require_valid([&](Fields& f) { config_.http.fields(f); });
+    check_options([&](Fields& f) { config_.fields(f), engine_.fields(f); });
+    check_options([&](Fields& f) { config_.http.fields(f); });
     require_usage(drain_seconds_ >= 0 && drain_seconds_ <= 1e6, "drain-seconds must be in [0, 1e6]");
     install_interrupt_handlers();
     model_.open();

@@ -34,7 +34,7 @@ class WorkerCommand : public Command {
 
   int run() override {
     take_address();
-    require_valid([&](Fields& f) { config_.fields(f), config_.http.fields(f); });
+    check_options([&](Fields& f) { config_.fields(f), config_.http.fields(f); });
     require_usage(is_loopback(config_.http.host) || !config_.api_key_file.empty(),
                   "--listen " + listen_ +
                       " is open to other machines, and who joins says what is computed: --api-key-file is needed");

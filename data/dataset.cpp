@@ -104,7 +104,7 @@ static Sample sample_of_row(const std::string& where, const Make& make) {
   }
 }
 
-Sample SampleReader::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
+Sample SampleBuilder::reply(const RowText& prompt, const RowText& completion, const std::string& where) {
   return sample_of_row(where, [&] {
     if (prompt.messages.empty() && completion.messages.empty()) return encoder_.sample(prompt.text, completion.text);
     return encoder_.sample(
@@ -113,11 +113,11 @@ Sample SampleReader::reply(const RowText& prompt, const RowText& completion, con
   });
 }
 
-Sample SampleReader::conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where) {
+Sample SampleBuilder::conversation(const std::vector<Message>& messages, bool tell_apart, const std::string& where) {
   return sample_of_row(where, [&] { return encoder_.sample(messages, tell_apart ? 0 : messages.size()); });
 }
 
-bool SampleReader::fit(Sample& sample, const std::string& where) const {
+bool SampleBuilder::fit(Sample& sample, const std::string& where) const {
   const auto length = static_cast<int64_t>(sample.tokens.size());
   if (length <= format_.max_length) return true;
   HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
@@ -127,14 +127,14 @@ bool SampleReader::fit(Sample& sample, const std::string& where) const {
   return std::any_of(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; });
 }
 
-bool SampleReader::fit(std::span<Sample> samples, const std::string& where) {
+bool SampleBuilder::fit(std::span<Sample> samples, const std::string& where) {
   bool fits = true;
   for (Sample& sample : samples) fits = fit(sample, where) && fits;
   if (!fits && left_out_++ == 0) first_left_out_ = where;
   return fits;
 }
 
-void SampleReader::report(size_t kept) const {
+void SampleBuilder::report(size_t kept) const {
   HONE_CHECK(kept > 0, "data: every row is longer than max_length = ", format_.max_length,
              " tokens (the first: ", first_left_out_, ")");
   if (left_out_ > 0)
@@ -144,7 +144,7 @@ void SampleReader::report(size_t kept) const {
 
 std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer) {
   std::vector<Sample> out;
-  SampleReader reader(source.sample, tokenizer);
+  SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const Json* messages = row.find("messages");
     const bool partly = messages ? source.assistant_only_loss : source.completion_only_loss;

@@ -42,9 +42,9 @@ struct SampleFormat {
 };
 
 // Makes samples of one data set. Completions end with the tokenizer's eos (or the chat format's end of turn).
-class SampleReader {
+class SampleBuilder {
  public:
-  SampleReader(const SampleFormat& format, const Tokenizer& tokenizer)
+  SampleBuilder(const SampleFormat& format, const Tokenizer& tokenizer)
       : format_(format), encoder_(format.format, tokenizer) {}
   // Mask 1 on the completion. Where either side is messages, a text is the user's, or the assistant's, message. Errors
   // name the row (`where`).

@@ -5,7 +5,7 @@
 
 namespace hone {
 
-void dump_samples(const std::filesystem::path& path, std::span<const Sample* const> samples) {
+void write_samples(const std::filesystem::path& path, std::span<const Sample* const> samples) {
   std::string lines;
   for (const Sample* sample : samples) {
     Json row = JsonObject{};

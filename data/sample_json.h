@@ -7,6 +7,6 @@
 namespace hone {
 
 // Samples as JSON Lines, every column that is there, for someone to look at what broke a step.
-void dump_samples(const std::filesystem::path& path, std::span<const Sample* const> samples);
+void write_samples(const std::filesystem::path& path, std::span<const Sample* const> samples);
 
 }  // namespace hone

@@ -13,7 +13,8 @@ ContinuationEncoder::ContinuationEncoder(const PromptRenderer& renderer, const T
       chat_(renderer.format(), tokenizer),
       longest_(static_cast<size_t>(longest)) {}
 
-Continuation ContinuationEncoder::encode(const EvalDoc& doc, const std::string& tail, const std::string& continuation) {
+Continuation ContinuationEncoder::encode(const EvalExample& doc, const std::string& tail,
+                                         const std::string& continuation) {
   Continuation out;
   Task task = renderer_.task(doc);
   if (!task.messages.empty()) {
@@ -44,10 +45,10 @@ Continuation ContinuationEncoder::encode(const EvalDoc& doc, const std::string& 
   return out;
 }
 
-std::vector<double> log_likelihoods(const EvalModel& on, std::span<const Continuation> continuations) {
+std::vector<double> log_likelihoods(const EvalTarget& on, std::span<const Continuation> continuations) {
   std::vector<std::vector<int32_t>> sequences;
   for (const Continuation& one : continuations) sequences.push_back(one.ids);
-  const std::vector<TokenScores> scores = score_sequences(on.context, on.model, sequences, {});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(on.context, on.model, sequences, {});
   std::vector<double> out(continuations.size());
   for (size_t i = 0; i < out.size(); ++i)
     for (size_t t = continuations[i].first; t < scores[i].logp.size(); ++t) out[i] += scores[i].logp[t];

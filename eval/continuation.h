@@ -26,7 +26,7 @@ class ContinuationEncoder {
   // its EOS, else nothing, and then the first token has no likelihood. Chat: the conversation up to where the reply
   // begins, then the continuation without its leading spaces, encoded by itself. `tail` is more text of the context
   // (the choice that a shared continuation follows).
-  Continuation encode(const EvalDoc& doc, const std::string& tail, const std::string& continuation);
+  Continuation encode(const EvalExample& doc, const std::string& tail, const std::string& continuation);
 
  private:
   const PromptRenderer& renderer_;
@@ -36,6 +36,6 @@ class ContinuationEncoder {
 };
 
 // The sum of log-probabilities of each continuation.
-std::vector<double> log_likelihoods(const EvalModel& on, std::span<const Continuation> continuations);
+std::vector<double> log_likelihoods(const EvalTarget& on, std::span<const Continuation> continuations);
 
 }  // namespace hone

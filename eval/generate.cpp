@@ -58,11 +58,11 @@ class Generate : public EvalTask {
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
     const auto target_of = [&](const Json& row, const std::string& where) {
       return " " + fill_template(answer_, row, where);
     };
-    const std::vector<EvalDoc> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
     EvalRun out;
     std::vector<Task> tasks = fitting_tasks(on, docs, renderer, out);
@@ -75,7 +75,7 @@ class Generate : public EvalTask {
       sample.target = tasks[i].answer;
     }
     ask(on, docs, tasks, greedy, "greedy", out,
-        [&](EvalSample& sample, const Group& group) { take_greedy(sample, group); });
+        [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
     if (options.samples > 0) {
       ActorConfig drawn = greedy;
       drawn.num_generations = options.samples;
@@ -83,7 +83,7 @@ class Generate : public EvalTask {
       drawn.sampling.seed = options.seed;
       out.sampled = "mean@" + std::to_string(options.samples);
       ask(on, docs, tasks, drawn, "sampled", out, [&](EvalSample& sample, const Group& group) {
-        take_drawn(sample, group, *drawn.reward.reward, out.sampled);
+        add_sampled(sample, group, *drawn.reward.reward, out.sampled);
       });
     }
     out.primary = reward_.reward ? "accuracy" : "exact_match," + filters_.front().name;
@@ -100,13 +100,13 @@ class Generate : public EvalTask {
   }
 
   // A prompt that leaves no room for the reply loses its first examples, whole.
-  std::vector<Task> fitting_tasks(const EvalModel& on, const std::vector<EvalDoc>& docs, const PromptRenderer& renderer,
-                                  EvalRun& out) const {
+  std::vector<Task> fitting_tasks(const EvalTarget& on, const std::vector<EvalExample>& docs,
+                                  const PromptRenderer& renderer, EvalRun& out) const {
     PromptEncoder encoder(renderer.format(), on.tokenizer);
     const int64_t room = std::max<int64_t>(1, on.model.shape().max_positions - sampling_.max_tokens);
     std::vector<Task> tasks;
     int64_t cut = 0;
-    for (const EvalDoc& doc : docs) {
+    for (const EvalExample& doc : docs) {
       size_t skipped = 0;
       tasks.push_back(renderer.task(doc));
       while (skipped < doc.shots.size() && static_cast<int64_t>(encoder.prompt(tasks.back()).size()) > room)
@@ -123,15 +123,15 @@ class Generate : public EvalTask {
 
   // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for
   // each.
-  static void ask(EvalModel& on, const std::vector<EvalDoc>& docs, const std::vector<Task>& tasks,
+  static void ask(EvalTarget& on, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
                   const ActorConfig& config, const std::string& how, EvalRun& out,
                   const std::function<void(EvalSample&, const Group&)>& take) {
-    LocalSampler sampler(on.context, on.model, on.tokenizer, on.engine);
+    LocalBackend sampler(on.context, on.model, on.tokenizer, on.engine);
     Actor actor(sampler, on.tokenizer, config);
     std::vector<uint64_t> ids;
-    for (const EvalDoc& doc : docs) ids.push_back(doc.hash);
+    for (const EvalExample& doc : docs) ids.push_back(doc.hash);
     double length = 0, cut = 0, unjudged = 0, count = 0;
-    gather_all(actor, tasks, ids, "eval " + how, [&](size_t i, const Group& group) {
+    collect_all(actor, tasks, ids, "eval " + how, [&](size_t i, const Group& group) {
       take(out.samples[i], group);
       for (const Sample& reply : group.samples) {
         length += static_cast<double>(reply.completion.ids.size());
@@ -153,7 +153,7 @@ class Generate : public EvalTask {
 
   bool right(const Sample& reply) const { return reply.judged && reply.reward >= threshold_; }
 
-  void take_greedy(EvalSample& sample, const Group& group) const {
+  void add_greedy(EvalSample& sample, const Group& group) const {
     const Sample& reply = group.samples.front();
     const std::string& text = reply.completion.text;
     if (reward_.reward) sample.metrics["accuracy"] = {right(reply) ? 1.0 : 0.0};
@@ -178,7 +178,7 @@ class Generate : public EvalTask {
     return out;
   }
 
-  void take_drawn(EvalSample& sample, const Group& group, const Reward& grader, const std::string& mean) const {
+  void add_sampled(EvalSample& sample, const Group& group, const Reward& grader, const std::string& mean) const {
     const auto n = static_cast<int64_t>(group.samples.size());
     const bool votes = grader.reads_answers(group.task);
     const std::vector<std::optional<std::string>> answers =

@@ -18,7 +18,7 @@ class TaskGroup : public EvalTask {
     for (const EvalTaskSpec& spec : load()) spec.task->each_row(row);
   }
 
-  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
     EvalRun out;
     for (const EvalTaskSpec& spec : load()) {
       EvalRun part = spec.task->run(on, options);

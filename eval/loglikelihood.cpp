@@ -25,12 +25,12 @@ class LogLikelihood : public EvalTask {
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
     constexpr size_t at_once = 256;
     const auto target_of = [&](const Json& row, const std::string& where) {
       return fill_template(target_, row, where);
     };
-    const std::vector<EvalDoc> docs = source_.load(options, target_of);
+    const std::vector<EvalExample> docs = source_.load(options, target_of);
     const PromptRenderer renderer(source_, options);
     ContinuationEncoder encoder(renderer, on.tokenizer, on.model.shape().max_positions);
     Engine engine(on.context, on.model, &on.tokenizer, on.engine);

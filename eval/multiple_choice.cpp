@@ -64,8 +64,8 @@ class MultipleChoice : public EvalTask {
   }
   int64_t num_fewshot(const EvalOptions& options) const override { return source_.shots(options); }
 
-  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
-    const std::vector<EvalDoc> docs = source_.load(options, [&](const Json& row, const std::string& where) {
+  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
+    const std::vector<EvalExample> docs = source_.load(options, [&](const Json& row, const std::string& where) {
       const Problem example = problem(row, where);
       return example.choices[example.gold] + example.continuation;
     });
@@ -115,7 +115,7 @@ class MultipleChoice : public EvalTask {
   }
 
  private:
-  static EvalSample judged(const EvalDoc& doc, const Problem& one, const std::vector<double>& logp) {
+  static EvalSample judged(const EvalExample& doc, const Problem& one, const std::vector<double>& logp) {
     EvalSample out = make_sample(doc);
     std::vector<double> a_character, a_byte;
     for (size_t c = 0; c < logp.size(); ++c) {

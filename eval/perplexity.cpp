@@ -32,7 +32,7 @@ double num_words(std::string_view text) {
 // Documents' negative log-likelihoods; scores some thousands of tokens at once.
 class Surprise {
  public:
-  explicit Surprise(EvalModel& on) : on_(on), positions_(static_cast<size_t>(on.model.shape().max_positions)) {}
+  explicit Surprise(EvalTarget& on) : on_(on), positions_(static_cast<size_t>(on.model.shape().max_positions)) {}
 
   // All but the first id count.
   void add(const Ids& ids) {
@@ -49,7 +49,7 @@ class Surprise {
   }
 
   void flush() {
-    const std::vector<TokenScores> scores = score_sequences(on_.context, on_.model, sequences_, {});
+    const std::vector<TokenLogprobs> scores = compute_logprobs(on_.context, on_.model, sequences_, {});
     for (size_t i = 0; i < scores.size(); ++i)
       for (size_t t = windows_[i].first; t < scores[i].logp.size(); ++t) nll[windows_[i].sample] -= scores[i].logp[t];
     windows_.clear(), sequences_.clear();
@@ -59,7 +59,7 @@ class Surprise {
   std::vector<double> nll;  // of each document, once flushed
 
  private:
-  EvalModel& on_;
+  EvalTarget& on_;
   size_t positions_, waiting_ = 0;
   std::vector<Ids> sequences_;
   std::vector<Window> windows_;
@@ -78,18 +78,18 @@ class Perplexity : public EvalTask {
     read_rows(rows_, row);
   }
 
-  EvalRun run(EvalModel& on, const EvalOptions& options) const override {
+  EvalRun run(EvalTarget& on, const EvalOptions& options) const override {
     PromptSource source;
     source.rows = rows_;
     source.prompt = text_;
     EvalOptions plain = options;
     plain.num_fewshot = 0;
-    const std::vector<EvalDoc> docs = source.load(plain, {});
+    const std::vector<EvalExample> docs = source.load(plain, {});
     EvalRun out;
     Surprise surprise(on);
     log::Progress progress("eval", static_cast<int64_t>(docs.size()), "document");
     double predicted = 0;
-    for (const EvalDoc& doc : docs) {
+    for (const EvalExample& doc : docs) {
       Ids ids = document(on.tokenizer, doc.question);
       std::string text = doc.question;
       if (max_length_ > 0 && static_cast<int64_t>(ids.size()) > max_length_) {

@@ -25,7 +25,8 @@ struct Example {
 using Examples = std::map<std::string, std::vector<Example>>;
 
 // `count` of the examples that are not the row itself.
-std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config, const EvalDoc& doc, int64_t count) {
+std::vector<Shot> choose(const std::vector<Example>& all, const FewShot& config, const EvalExample& doc,
+                         int64_t count) {
   std::vector<size_t> order(all.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::vector<Shot> out;
@@ -67,7 +68,7 @@ void PromptSource::fields(Fields& f) {
   f.require("num_fewshot", num_fewshot >= 0 && num_fewshot <= 1024, "num_fewshot must be in [0, 1024]");
 }
 
-std::vector<EvalDoc> PromptSource::load(
+std::vector<EvalExample> PromptSource::load(
     const EvalOptions& options, const std::function<std::string(const Json&, const std::string&)>& target_of) const {
   const auto subtask_of = [&](const Json& row, const std::string& where) {
     return subtask.empty() ? "" : fill_template(subtask, row, where);
@@ -89,9 +90,9 @@ std::vector<EvalDoc> PromptSource::load(
   }
   RowSource source = rows;
   if (options.limit > 0 && (source.limit == 0 || options.limit < source.limit)) source.limit = options.limit;
-  std::vector<EvalDoc> out;
+  std::vector<EvalExample> out;
   read_rows(source, [&](const Json& row, const std::string& where) {
-    EvalDoc doc;
+    EvalExample doc;
     doc.doc_id = static_cast<int64_t>(out.size());
     doc.where = where;
     doc.subtask = subtask_of(row, where);
@@ -107,7 +108,7 @@ std::vector<EvalDoc> PromptSource::load(
   return out;
 }
 
-EvalSample make_sample(const EvalDoc& doc) {
+EvalSample make_sample(const EvalExample& doc) {
   EvalSample out;
   out.doc_id = doc.doc_id;
   out.where = doc.where;
@@ -123,7 +124,7 @@ PromptRenderer::PromptRenderer(const PromptSource& source, const EvalOptions& op
   format_.system.clear();
 }
 
-std::vector<Message> PromptRenderer::messages(const EvalDoc& doc, size_t skipped) const {
+std::vector<Message> PromptRenderer::messages(const EvalExample& doc, size_t skipped) const {
   std::vector<Message> out;
   std::string asked;  // since the assistant's last reply
   for (size_t i = skipped; i < doc.shots.size(); ++i) {
@@ -141,7 +142,7 @@ std::vector<Message> PromptRenderer::messages(const EvalDoc& doc, size_t skipped
   return out;
 }
 
-Task PromptRenderer::task(const EvalDoc& doc, size_t skipped) const {
+Task PromptRenderer::task(const EvalExample& doc, size_t skipped) const {
   Task out;
   out.id = doc.where;
   out.columns = doc.row;

@@ -28,7 +28,7 @@ struct Shot {
   std::string prompt, target;
 };
 
-struct EvalDoc {
+struct EvalExample {
   int64_t doc_id = 0;
   std::string where, subtask;
   uint64_t hash = 0;  // FNV-1a of the row's JSON
@@ -50,14 +50,14 @@ struct PromptSource {
     return options.num_fewshot >= 0 ? options.num_fewshot : num_fewshot;
   }
   // target_of: an example's answer as it follows its prompt, where fewshot.target does not say.
-  std::vector<EvalDoc> load(
+  std::vector<EvalExample> load(
       const EvalOptions& options,
       const std::function<std::string(const Json& row, const std::string& where)>& target_of) const;
 };
 
 // The beginnings of a sample: what it is, and what was asked.
 struct EvalSample;
-EvalSample make_sample(const EvalDoc& doc);
+EvalSample make_sample(const EvalExample& doc);
 
 // Puts a document's parts together. The source and the options must outlive it.
 class PromptRenderer {
@@ -67,12 +67,12 @@ class PromptRenderer {
   const PromptFormat& format() const { return format_; }
   // With the first `skipped` examples left out. In a chat, the task's prompt is the bare question, and messages are
   // what is asked.
-  Task task(const EvalDoc& doc, size_t skipped = 0) const;
+  Task task(const EvalExample& doc, size_t skipped = 0) const;
   // What is asked as a sample shows it: text, or a list of {role, content}.
   static Json shown(const Task& task);
 
  private:
-  std::vector<Message> messages(const EvalDoc& doc, size_t skipped) const;
+  std::vector<Message> messages(const EvalExample& doc, size_t skipped) const;
   const PromptSource& source_;
   bool multiturn_;
   PromptFormat format_;  // chat = "" is plain text; the system message is part of what task() gives

@@ -44,7 +44,7 @@ void EvalTaskSpec::fields(Fields& f) {
   if (task) task->fields(f);
 }
 
-EvalResult EvalTaskSpec::evaluate(EvalModel& on, const EvalOptions& options) const {
+EvalResult EvalTaskSpec::evaluate(EvalTarget& on, const EvalOptions& options) const {
   const Stopwatch watch;
   EvalResult out = summarise(task->run(on, options), options.bootstrap_iters, options.seed);
   out.task = name;

@@ -30,7 +30,7 @@ struct EvalOptions {
 };
 
 // What an evaluation runs on.
-struct EvalModel {
+struct EvalTarget {
   Context& context;
   Model& model;
   const Tokenizer& tokenizer;
@@ -44,7 +44,7 @@ class EvalTask {
   // An Error where this machine cannot run it; run() throws it, too. Reading a task does not ask.
   virtual void check() const {}
   // A sample a problem, in any order; what a sample says depends on its row, the options and the model alone.
-  virtual EvalRun run(EvalModel& on, const EvalOptions& options) const = 0;
+  virtual EvalRun run(EvalTarget& on, const EvalOptions& options) const = 0;
   // The rows that run() reads.
   virtual void each_row(const std::function<void(const Json& row, const std::string& where)>& row) const = 0;
   // Examples before each question.
@@ -60,7 +60,7 @@ struct EvalTaskSpec {
   std::shared_ptr<EvalTask> task;  // made while fields() reads
   void fields(Fields& f);
   // The task on a model, with its figures.
-  EvalResult evaluate(EvalModel& on, const EvalOptions& options) const;
+  EvalResult evaluate(EvalTarget& on, const EvalOptions& options) const;
 };
 
 // A TOML file, or the name of one: NAME.toml in configs/tasks of the working folder, or of the source tree the binary

@@ -9,13 +9,13 @@ Tensor values_of(Tensor qkv, const QkvShape& heads) {
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
 }
 
-KvWrite kv_write(const KvView& kv, int64_t block) {
+KvWriteTarget kv_write(const KvView& kv, int64_t block) {
   const auto plane = static_cast<size_t>(block);
   const auto scale = [plane](const std::vector<Tensor>& planes) { return planes.empty() ? Tensor() : planes[plane]; };
   return {kv.k[plane], kv.v[plane], kv.slots, scale(kv.k_scale), scale(kv.v_scale)};
 }
 
-PagedKv paged(const KvView& kv, const KvWrite& write) {
+PagedKv paged(const KvView& kv, const KvWriteTarget& write) {
   return {write.k, write.v, kv.block_table, kv.lengths, kv.block_size, kv.settled, write.k_scale, write.v_scale};
 }
 
@@ -27,8 +27,8 @@ SelfAttention::Kept SelfAttention::keep(Context& context, Tape* tape, int64_t nu
   const DType dtype = qkv.weight.value.dtype;
   Kept kept;
   kept.qkv = hone::keep(context, tape, dtype, {num_tokens, qkv.num_outputs()});
-  kept.q = keep_cheap(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
-  kept.k = keep_cheap(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
+  kept.q = save_if_all(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
+  kept.k = save_if_all(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
   if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
   kept.mixed = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
   if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
@@ -40,8 +40,8 @@ SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
   kept.lse = tape.pop();
   kept.mixed = tape.pop();
   if (q_norm.value) kept.norm_rstd = tape.pop();
-  kept.k = take_back_cheap(tape);
-  kept.q = take_back_cheap(tape);
+  kept.k = restore_if_all(tape);
+  kept.q = restore_if_all(tape);
   kept.qkv = tape.pop();
   return kept;
 }
@@ -49,7 +49,7 @@ SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
 void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual,
                             const Kept& kept, const KvView* kv, int64_t block) const {
   qkv.forward(context, kept.qkv, x);
-  const KvWrite write = kv ? kv_write(*kv, block) : KvWrite{};
+  const KvWriteTarget write = kv ? kv_write(*kv, block) : KvWriteTarget{};
   qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
               heads, write);
   const AttentionShape shape{scale, window, batch.max_length};
@@ -61,8 +61,8 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
   output.forward(context, out, kept.mixed, residual);
 }
 
-Heads SelfAttention::heads_of(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
-                              int64_t block) const {
+Heads SelfAttention::qkv_projection(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
+                                    int64_t block) const {
   return {q,     before.row_norm(),  qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value,
           heads, kv_write(kv, block)};
 }

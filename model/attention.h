@@ -12,7 +12,7 @@ struct SelfAttention {
   QkvShape heads;
   float scale = 0;     // of q . k
   int64_t window = 0;  // 0 = all earlier tokens
-  Tensor cos_sin;      // rotary_table(); empty without rotary positions
+  Tensor cos_sin;      // rope_table(); empty without rotary positions
   struct Kept {
     Tensor qkv, q, k, norm_rstd, mixed, lse;  // mixed: the heads' outputs side by side
   };
@@ -23,9 +23,9 @@ struct SelfAttention {
   // plane and everything is read from there, with the bits of attention over the packed sequences.
   void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*,
                int64_t block) const;
-  // forward() in two halves for passes that keep nothing, around what project_between does: q and the cache's rows from
-  // x that `before` norms, then mixed from q and the cache.
-  Heads heads_of(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
+  // forward() in two halves for passes that keep nothing, around what decoder_layer_tail does: q and the cache's rows
+  // from x that `before` norms, then mixed from q and the cache.
+  Heads qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
   void attend(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
   void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Kept) const;
   void add_params(std::vector<Param*>& out);

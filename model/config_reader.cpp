@@ -60,7 +60,7 @@ void ConfigReader::accept(const char* key, bool only) {
   require(flag(key, only) == only, key, " = ", only ? "false" : "true", " is not supported");
 }
 
-RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_positions) {
+RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions) {
   config.require(dim % 2 == 0, "head_dim is ", dim, "; rotary positions want an even one");
   const Json* five = config.find("rope_parameters");
   const Json* given = five ? five : config.find("rope_scaling");
@@ -83,13 +83,13 @@ RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_position
     return std::string("default");
   }();
 
-  RotaryConfig out{.dim = dim};
+  RopeConfig out{.dim = dim};
   out.theta = find("rope_theta") ? number("rope_theta", 0) : config.positive("rope_theta", 10000);
   config.require(out.theta > 0, where, ".rope_theta is ", out.theta, ", wants a positive number");
   // Within max_position_embeddings, which no sequence exceeds, "dynamic" changes nothing.
   out.scaling = name == "dynamic" ? "default" : name;
-  config.require(rotary_scalings().find(out.scaling), where, ".rope_type '", name,
-                 "' is not supported; supported: ", join(rotary_scalings().names()), ", dynamic");
+  config.require(rope_scalings().find(out.scaling), where, ".rope_type '", name,
+                 "' is not supported; supported: ", join(rope_scalings().names()), ", dynamic");
   const Json* partial =
       find("partial_rotary_factor") ? find("partial_rotary_factor") : config.find("partial_rotary_factor");
   config.require(!partial || partial->as_double("partial_rotary_factor") == 1,

@@ -42,10 +42,10 @@ class ConfigReader {
 };
 
 // The most blocks that a config.json may ask for: each is made before its tensors are compared with the file's.
-constexpr int64_t max_blocks = 4096;
+constexpr int64_t max_layers = 4096;
 
 // rope_theta and rope_scaling (transformers 4) or rope_parameters (5), for heads of `dim`; both are resolved.
-RotaryConfig read_rotary(ConfigReader& config, int64_t dim, int64_t max_positions);
+RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions);
 
 // For each block how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says
 // "sliding_attention" or, without layer_types, in the blocks from `first_sliding` on.

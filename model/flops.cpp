@@ -2,8 +2,8 @@
 
 namespace hone {
 
-ModelPlan plan_model(Model& model, int64_t context_length) {
-  ModelPlan plan{.params = model.num_params()};
+ModelFlops count_flops(Model& model, int64_t context_length) {
+  ModelFlops plan{.params = model.num_params()};
   const Param* head = &model.head();
   double multiplied = 0, frozen = 0;  // weights that every token meets in a matrix product
   for (const Param* param : model.params()) {
@@ -22,7 +22,7 @@ ModelPlan plan_model(Model& model, int64_t context_length) {
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
   plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_blocks) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;
-  plan.multiplied_params = multiplied;
+  plan.active_params = multiplied;
   plan.causal_train_flops_per_token =
       6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
   return plan;

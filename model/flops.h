@@ -7,15 +7,15 @@
 
 namespace hone {
 
-struct ModelPlan {
+struct ModelFlops {
   int64_t params = 0, trained_params = 0, embedding_params = 0;
   // Multiply-adds counted as two, for one token at the given context length (Chinchilla's appendix F convention:
   // attention included, embedding look-up not). A frozen weight has a gradient of its input, none of its own.
   double forward_flops_per_token = 0, train_flops_per_token = 0;
   // The count that published training speeds use: 6 for each weight that a token is multiplied with, the head once, and
   // causal attention (half of what is above); without norms and biases.
-  double multiplied_params = 0, causal_train_flops_per_token = 0;
+  double active_params = 0, causal_train_flops_per_token = 0;
 };
-ModelPlan plan_model(Model& model, int64_t context_length);
+ModelFlops count_flops(Model& model, int64_t context_length);
 
 }  // namespace hone

@@ -19,7 +19,7 @@ Pass::Pass(Context& context, Model& model, Recompute recompute)
       tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
 
 Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
-                     const std::optional<DropoutDraws>& draws) {
+                     const std::optional<DropoutStream>& draws) {
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);
@@ -35,7 +35,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& nois
   if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
   for (int64_t block = 0; block < model_.shape().num_blocks; ++block) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
-    model_.forward_block(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);
+    model_.forward_layer(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);
     inputs_.push_back(out);
   }
   read_ = push(rows.dim(0));
@@ -64,9 +64,9 @@ void Pass::backward(Tensor dhidden) {
     if (recompute_ == Recompute::block) {
       ScratchScope inner(context_);
       const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
-      model_.forward_block(block, context_, batch_, out, in, &tape_, nullptr);
+      model_.forward_layer(block, context_, batch_, out, in, &tape_, nullptr);
     }
-    model_.backward_block(block, context_, batch_, dx, in, tape_);
+    model_.backward_layer(block, context_, batch_, dx, in, tape_);
     tape_.pop();  // the block's output
   }
   model_.embed_backward(context_, batch_, dx);
@@ -80,7 +80,7 @@ Tensor infer(Context& context, Model& model, const Batch& batch, Tensor rows, co
   ScratchScope scope(context);
   const Tensor x = context.scratch().take(model.dtype(), {batch.num_tokens, width});
   model.embed(context, batch, x);
-  model.infer_blocks(context, batch, x, kv);
+  model.infer_layers(context, batch, x, kv);
   Tensor read = x;
   if (rows) {
     read = context.scratch().take(model.dtype(), {rows.dim(0), width});

@@ -21,7 +21,7 @@ class Pass {
   // head). Valid until backward. `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop
   // inputs as `draws` says, in the backward pass, too; without it they do not.
   Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {},
-                 const std::optional<DropoutDraws>& draws = {});
+                 const std::optional<DropoutStream>& draws = {});
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/lm_head/logprob.h).
   void backward(Tensor dhidden);
   // Room for a forward pass that keeps so much, in one piece; between passes.
@@ -37,7 +37,7 @@ class Pass {
   std::vector<Tensor> inputs_;  // of each block, on the tape; last the output of the last block
   Batch batch_;
   Tensor rows_, read_;  // the rows asked for, and the last output there
-  std::optional<DropoutDraws> draws_;
+  std::optional<DropoutStream> draws_;
 };
 
 // hidden [R, D] of the token rows `rows` (or empty: of every token) without a tape, in context.scratch() (inside the

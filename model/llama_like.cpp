@@ -4,13 +4,13 @@
 
 namespace hone {
 
-DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim) {
-  DecoderConfig out;
+LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, std::optional<int64_t> head_dim) {
+  LlamaLikeConfig out;
   ModelShape& shape = out.shape;
   shape.vocab_size = config.count("vocab_size");
   shape.hidden_size = config.count("hidden_size");
   shape.intermediate_size = config.count("intermediate_size");
-  shape.num_blocks = config.count("num_hidden_layers", std::nullopt, max_blocks);
+  shape.num_blocks = config.count("num_hidden_layers", std::nullopt, max_layers);
   shape.num_heads = config.count("num_attention_heads");
   shape.num_kv_heads = config.count("num_key_value_heads", shape.num_heads);
   shape.max_positions = config.count("max_position_embeddings");
@@ -24,18 +24,18 @@ DecoderConfig read_decoder(ConfigReader& config, const char* architecture, std::
   out.tied = config.flag("tie_word_embeddings", false);
   out.norm_eps = config.positive("rms_norm_eps", 1e-6);
   out.init_std = config.positive("initializer_range", 0.02);
-  out.rotary = read_rotary(config, shape.head_dim, shape.max_positions);
+  out.rotary = read_rope(config, shape.head_dim, shape.max_positions);
   out.windows.assign(static_cast<size_t>(shape.num_blocks), 0);
   config.set("architectures", JsonArray{Json(architecture)});
   return out;
 }
 
-Decoder::Decoder(const DecoderConfig& config) : rotary_(config.rotary) {
+Decoder::Decoder(const LlamaLikeConfig& config) : rotary_(config.rotary) {
   shape_ = config.shape;
   config_ = config.resolved;
   const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_heads * dim,
                 keys = shape_.num_kv_heads * dim;
-  make_ends("model.embed_tokens", config.tied, config.init_std);
+  make_embedding_and_lm_head("model.embed_tokens", config.tied, config.init_std);
   for (int64_t i = 0; i < shape_.num_blocks; ++i) {
     const std::string layer = concat("model.layers.", i, "."), attention = layer + "self_attn.", mlp = layer + "mlp.";
     auto& block = blocks_.emplace_back();
@@ -67,7 +67,7 @@ void Decoder::allocate_tables(Context& context) {
   if (context.kind() != DeviceKind::meta) {
     std::vector<float> host(static_cast<size_t>(positions * dim));
     const Tensor view = host_view(std::span(host)).view({positions, dim});
-    rotary_table(view, rotary_);
+    rope_table(view, rotary_);
     context.copy(table, view);
   }
   for (auto& block : blocks_) block.attention.cos_sin = table;

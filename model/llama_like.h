@@ -6,28 +6,28 @@
 
 namespace hone {
 
-struct DecoderConfig {
+struct LlamaLikeConfig {
   ModelShape shape;
   bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
   double norm_eps = 1e-6, init_std = 0.02;
-  RotaryConfig rotary;
+  RopeConfig rotary;
   std::vector<int64_t> windows;  // of each block, 0 = all earlier tokens
   Json resolved;                 // config.json
 };
 
 // What the families' config.json have in common; biases, norms and windows are left for the family to say.
 // `architecture` is transformers' class; without a head_dim a head has `head_dim` dims, or its share of the width.
-DecoderConfig read_decoder(ConfigReader& config, const char* architecture,
-                           std::optional<int64_t> head_dim = std::nullopt);
+LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
+                                std::optional<int64_t> head_dim = std::nullopt);
 
 class Decoder : public Stack<RmsNorm, GatedMlp> {
  public:
-  explicit Decoder(const DecoderConfig& config);
+  explicit Decoder(const LlamaLikeConfig& config);
 
  private:
   void allocate_tables(Context& context) override;
 
-  RotaryConfig rotary_;
+  RopeConfig rotary_;
   Buffer rotary_bytes_;
 };
 

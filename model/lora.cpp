@@ -14,7 +14,7 @@ namespace hone {
 static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
-  for (const Linear* linear : model.linears())
+  for (const Linear* linear : model.linear_modules())
     for (const Param::Block& block : linear->weight.blocks)
       out.push_back(block.name.substr(0, block.name.size() - end.size()));
   return out;
@@ -157,7 +157,7 @@ void Model::add_lora(const LoraConfig& config) {
   lora_->config.target_modules = name_targets(chosen, modules);
   for (Param* param : base_params()) param->trainable = false;
   size_t next = 0;
-  for (Linear* linear : linears()) {
+  for (Linear* linear : linear_modules()) {
     std::vector<LoraLayer::Block> blocks;
     int64_t row = 0;
     for (const Param::Block& block : linear->weight.blocks) {
@@ -170,20 +170,20 @@ void Model::add_lora(const LoraConfig& config) {
 
 std::vector<Param*> Model::adapter_params() {
   std::vector<Param*> out;
-  for (Linear* linear : linears())
+  for (Linear* linear : linear_modules())
     if (linear->lora) out.insert(out.end(), {&linear->lora->a, &linear->lora->b});
   return out;
 }
 
 void Model::remove_lora() {
-  for (Linear* linear : linears()) linear->lora.reset();
+  for (Linear* linear : linear_modules()) linear->lora.reset();
   for (Param* param : base_params()) param->trainable = true;
   lora_.reset();
 }
 
 void merge_lora(Context& context, Model& model) {
   HONE_CHECK(model.lora(), "lora: the model has no adapters to merge");
-  for (const Linear* linear : model.linears())
+  for (const Linear* linear : model.linear_modules())
     if (linear->lora) linear->lora->merge_into(context, linear->weight.value);
   context.synchronize();  // a product may read its weights ahead of the work queued before it
   model.remove_lora();
@@ -209,7 +209,7 @@ AdapterScope::~AdapterScope() {
   for (size_t i = 0; i < kept_.size(); ++i) params[i]->value = kept_[i];
 }
 
-DropoutScope::DropoutScope(Model& model, const std::optional<DropoutDraws>& draws) : lora_(model.lora()) {
+DropoutScope::DropoutScope(Model& model, const std::optional<DropoutStream>& draws) : lora_(model.lora()) {
   if (lora_) lora_->draws = draws;
 }
 

@@ -17,7 +17,7 @@ namespace hone {
 
 // What dropout's draws depend on besides the seed and the module: the optimizer step, and how many of its tokens came
 // before the micro-batch, so that a token's draws do not depend on how a step is cut.
-struct DropoutDraws {
+struct DropoutStream {
   int64_t step = 0, first_token = 0;
 };
 
@@ -27,7 +27,7 @@ struct Lora {
   std::filesystem::path base;  // the folder of the frozen weights, for adapter_config.json
   uint64_t seed = 0;           // of dropout
   bool enabled = true;
-  std::optional<DropoutDraws> draws;  // in a training pass alone
+  std::optional<DropoutStream> draws;  // in a training pass alone
   bool drops() const { return draws && config.lora_dropout > 0; }
 };
 
@@ -95,7 +95,7 @@ class AdapterScope {
 // While it lives a model with adapters is in training: their dropout draws.
 class DropoutScope {
  public:
-  DropoutScope(Model& model, const std::optional<DropoutDraws>& draws);
+  DropoutScope(Model& model, const std::optional<DropoutStream>& draws);
   ~DropoutScope();
   DropoutScope(const DropoutScope&) = delete;
   DropoutScope& operator=(const DropoutScope&) = delete;

@@ -74,8 +74,8 @@ std::unique_ptr<Model> Model::same_shape() const {
   return out;
 }
 
-void Model::infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
-  for (int64_t block = 0; block < shape().num_blocks; ++block) forward_block(block, context, batch, x, x, nullptr, kv);
+void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
+  for (int64_t block = 0; block < shape().num_blocks; ++block) forward_layer(block, context, batch, x, x, nullptr, kv);
 }
 
 void Model::allocate(Context& context, DType dtype, bool gradients) {
@@ -94,7 +94,7 @@ void Model::allocate(Context& context, DType dtype, bool gradients) {
   allocate_tables(context);
 }
 
-void Model::share_values(Context& context, Model& other) {
+void Model::alias_values(Context& context, Model& other) {
   const std::vector<Param*> own = params(), others = other.params();
   HONE_CHECK(own.size() == others.size(), "model: ", own.size(), " parameters, the other has ", others.size());
   for (size_t i = 0; i < own.size(); ++i) {
@@ -106,7 +106,7 @@ void Model::share_values(Context& context, Model& other) {
   allocate_tables(context);
 }
 
-void Model::drop_values(Context& context, std::span<Param* const> dropped) {
+void Model::free_values(Context& context, std::span<Param* const> dropped) {
   HONE_CHECK(!grads_, "model: one that is trained keeps its values");
   std::vector<Param*> kept = params();
   std::erase_if(kept, [&](Param* param) { return std::ranges::find(dropped, param) != dropped.end(); });
@@ -126,7 +126,7 @@ void Model::drop_values(Context& context, std::span<Param* const> dropped) {
   value_bytes_ = std::move(bytes), values_ = flat;
 }
 
-void Model::initialise(Context& context, uint64_t seed) {
+void Model::initialize(Context& context, uint64_t seed) {
   for (const Param* param : params()) initialise_param(context, *param, seed);
 }
 
@@ -151,7 +151,7 @@ void Model::zero_grad(Context& context) {
   if (grads_) context.zero(grads_);
 }
 
-Tensor Model::trained_values() {
+Tensor Model::trainable_values() {
   if (!lora_) return values_;
   int64_t count = 0;
   for (const Param* param : adapter_params()) count += aligned_count(*param);

@@ -58,18 +58,18 @@ class Model {
   virtual std::vector<Param*> base_params() = 0;  // without adapters
   std::vector<Param*> adapter_params();
   // The matrices of the blocks, in order.
-  virtual std::vector<Linear*> linears() = 0;
+  virtual std::vector<Linear*> linear_modules() = 0;
 
   // x [T, D] is written.
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
   virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
   // out [T, D] is written; it may be x when tape is null. x must stay as it is until the block's backward.
-  virtual void forward_block(int64_t block, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
+  virtual void forward_layer(int64_t block, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
   // Every block's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in
   // fewer ops.
-  virtual void infer_blocks(Context&, const Batch&, Tensor x, const KvView*);
+  virtual void infer_layers(Context&, const Batch&, Tensor x, const KvView*);
   // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same block's forward left it.
-  virtual void backward_block(int64_t block, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
+  virtual void backward_layer(int64_t block, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
   // hidden [R, D] from rows x [R, D] of the last block's output; what the head reads. rstd etc. go to the tape.
   virtual void final_norm(Context&, Tensor hidden, Tensor x, Tape*) = 0;
   // dx [R, D] is written.
@@ -89,15 +89,15 @@ class Model {
   void allocate(Context&, DType dtype, bool gradients);
   // Reads the parameters of a model of the same shape where that one has them, instead of having memory for them; no
   // gradients.
-  void share_values(Context&, Model& other);
+  void alias_values(Context&, Model& other);
   // Gives up the memory of some parameters, whose values have a dtype and nothing else then; the others move to memory
   // of their own. No gradients.
-  void drop_values(Context&, std::span<Param* const> dropped);
+  void free_values(Context&, std::span<Param* const> dropped);
   // Draws every parameter from (seed, its name): the same weights whatever the order or device.
-  void initialise(Context&, uint64_t seed);
+  void initialize(Context&, uint64_t seed);
   void zero_grad(Context&);
   Tensor flat_values() const { return values_; }  // [n], all parameters end to end (each 64-element aligned)
-  Tensor trained_values();                        // what training changes of them: all, or the adapters' end
+  Tensor trainable_values();                      // what training changes of them: all, or the adapters' end
   Tensor flat_grads() const { return grads_; }    // of the trainable ones, in the same way
   DType dtype() const { return values_.dtype; }
   int64_t num_params();

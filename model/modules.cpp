@@ -109,12 +109,12 @@ void LayerNorm::add_params(std::vector<Param*>& out) {
 GatedMlp::Kept GatedMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = gate_up.weight.value.dtype;
   return {hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
-          keep_cheap(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
+          save_if_all(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
 }
 
 GatedMlp::Kept GatedMlp::take_back(Tape& tape) const {
   Kept kept;
-  kept.activated = take_back_cheap(tape);
+  kept.activated = restore_if_all(tape);
   kept.gate_up = tape.pop();
   return kept;
 }
@@ -152,12 +152,12 @@ void GatedMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&
 GeluMlp::Kept GeluMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = up.weight.value.dtype;
   return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}),
-          keep_cheap(context, tape, dtype, {num_tokens, up.num_outputs()})};
+          save_if_all(context, tape, dtype, {num_tokens, up.num_outputs()})};
 }
 
 GeluMlp::Kept GeluMlp::take_back(Tape& tape) const {
   Kept kept;
-  kept.activated = take_back_cheap(tape);
+  kept.activated = restore_if_all(tape);
   kept.up = tape.pop();
   return kept;
 }

@@ -49,7 +49,7 @@ struct RmsNorm {
   struct Kept {
     Tensor rstd;
   };
-  RowNorm row_norm() const { return {weight.value, eps}; }
+  RmsNormWeights row_norm() const { return {weight.value, eps}; }
 
   RmsNorm() = default;
   RmsNorm(const std::string& module, int64_t width, double norm_eps);

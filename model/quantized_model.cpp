@@ -23,7 +23,7 @@ const Registry<QuantFormat>& quant_formats() {
 
 QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after)
     : context_(context), model_(source.same_shape()) {
-  model_->share_values(context, source);
+  model_->alias_values(context, source);
   size_t bytes = 0;
   const auto take = [&](DType dtype, std::span<const int64_t> dims) {
     Tensor out(memory_.data() ? static_cast<char*>(memory_.data()) + bytes : nullptr, dtype, context.kind(), dims);
@@ -32,7 +32,7 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   };
   const auto lay_out = [&] {
     bytes = 0;
-    for (Linear* linear : model_->linears())
+    for (Linear* linear : model_->linear_modules())
       linear->quantized = {take(DType::u8, linear->weight.shape),
                            take(DType::f32, std::span(linear->weight.shape).first(1)), format};
   };
@@ -42,13 +42,13 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   refresh();
   if (after == Source::stays) return;
   std::vector<Param*> copied;
-  for (Linear* linear : source.linears()) copied.push_back(&linear->weight);
-  source.drop_values(context, copied);
-  model_->share_values(context, source);
+  for (Linear* linear : source.linear_modules()) copied.push_back(&linear->weight);
+  source.free_values(context, copied);
+  model_->alias_values(context, source);
 }
 
 void QuantizedModel::refresh() {
-  for (Linear* linear : model_->linears()) {
+  for (Linear* linear : model_->linear_modules()) {
     HONE_CHECK(linear->weight.value, "quantized model: the weights that its copies are of were given up");
     quantize_rows(context_, linear->quantized, linear->weight.value);
   }

@@ -15,7 +15,7 @@ enum class Keep : uint8_t { all, costly };
 class Tape {
  public:
   explicit Tape(Device& device, Keep keep = Keep::all) : arena_(device), keep_(keep) {}
-  bool keeps_cheap() const { return keep_ == Keep::all; }
+  bool saves_all() const { return keep_ == Keep::all; }
   // Room for `bytes` in one piece; the tape is empty.
   void reserve(size_t bytes) { arena_.reserve(bytes); }
 
@@ -56,10 +56,10 @@ class Tape {
 inline Tensor keep(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return tape ? tape->push(dtype, dims) : context.scratch().take(dtype, dims);
 }
-// The same for what backward can make again: take_back_cheap() is empty where the tape does not have it.
-inline Tensor keep_cheap(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
-  return keep(context, tape && tape->keeps_cheap() ? tape : nullptr, dtype, dims);
+// The same for what backward can make again: restore_if_all() is empty where the tape does not have it.
+inline Tensor save_if_all(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
+  return keep(context, tape && tape->saves_all() ? tape : nullptr, dtype, dims);
 }
-inline Tensor take_back_cheap(Tape& tape) { return tape.keeps_cheap() ? tape.pop() : Tensor(); }
+inline Tensor restore_if_all(Tape& tape) { return tape.saves_all() ? tape.pop() : Tensor(); }
 
 }  // namespace hone

@@ -12,7 +12,7 @@ namespace {
 // Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that
 // the last one is not read.
 void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
-                const ScoreOptions& options, std::span<TokenScores> out) {
+                const LogprobOptions& options, std::span<TokenLogprobs> out) {
   ScratchScope scope(context);
   std::vector<BatchPart> parts;
   std::vector<int32_t> rows, targets;
@@ -41,7 +41,7 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
                   upload(context, scratch, std::span<const int32_t>(targets)),
                   inverse_temperature(static_cast<float>(options.temperature)));
 
-  const auto spread = [&](Tensor values, std::vector<float> TokenScores::*member) {
+  const auto spread = [&](Tensor values, std::vector<float> TokenLogprobs::*member) {
     const std::vector<float> host = download(context, values);
     auto from = host.begin();
     for (size_t s = 0; s < sequences.size(); ++s) {
@@ -51,14 +51,15 @@ void score_pack(Context& context, Model& model, std::span<const std::vector<int3
       from += static_cast<std::ptrdiff_t>(to.size() - 1);
     }
   };
-  spread(logp, &TokenScores::logp);
-  if (options.entropy) spread(entropy, &TokenScores::entropy);
+  spread(logp, &TokenLogprobs::logp);
+  if (options.entropy) spread(entropy, &TokenLogprobs::entropy);
 }
 
 }  // namespace
 
-std::vector<TokenScores> score_sequences(Context& context, Model& model,
-                                         std::span<const std::vector<int32_t>> sequences, const ScoreOptions& options) {
+std::vector<TokenLogprobs> compute_logprobs(Context& context, Model& model,
+                                            std::span<const std::vector<int32_t>> sequences,
+                                            const LogprobOptions& options) {
   HONE_CHECK(options.temperature > 0, "temperature is ", options.temperature,
              "; log-probabilities want a positive one");
   for (size_t s = 0; s < sequences.size(); ++s) {
@@ -67,7 +68,7 @@ std::vector<TokenScores> score_sequences(Context& context, Model& model,
                sequences[s].size(), " tokens; the model has ", model.shape().max_positions,
                " positions, and one more token can be predicted");
   }
-  std::vector<TokenScores> out(sequences.size());
+  std::vector<TokenLogprobs> out(sequences.size());
   for (size_t begin = 0; begin < sequences.size();) {
     size_t end = begin;
     int64_t tokens = 0;

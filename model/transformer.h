@@ -10,7 +10,7 @@ namespace hone {
 
 // mid = x + attention(norm(x)); out = mid + mlp(norm(mid)).
 template <class Norm, class Mlp>
-struct PreNormBlock {
+struct DecoderLayer {
   Norm attention_norm;
   SelfAttention attention;
   Norm mlp_norm;
@@ -28,11 +28,11 @@ struct PreNormBlock {
   Kept keep(Context& context, Tape* tape, Tensor x) const {
     const int64_t num_tokens = x.dim(0), width = x.dim(1);
     Kept kept;
-    kept.attention_in = keep_cheap(context, tape, x.dtype, {num_tokens, width});
+    kept.attention_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
     kept.attention_norm = attention_norm.keep(tape, num_tokens);
     kept.attention = attention.keep(context, tape, num_tokens);
     kept.mid = hone::keep(context, tape, x.dtype, {num_tokens, width});
-    kept.mlp_in = keep_cheap(context, tape, x.dtype, {num_tokens, width});
+    kept.mlp_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
     kept.mlp_norm = mlp_norm.keep(tape, num_tokens);
     kept.mlp = mlp.keep(context, tape, num_tokens);
     return kept;
@@ -41,11 +41,11 @@ struct PreNormBlock {
     Kept kept;
     kept.mlp = mlp.take_back(tape);
     kept.mlp_norm = mlp_norm.take_back(tape);
-    kept.mlp_in = take_back_cheap(tape);
+    kept.mlp_in = restore_if_all(tape);
     kept.mid = tape.pop();
     kept.attention = attention.take_back(tape);
     kept.attention_norm = attention_norm.take_back(tape);
-    kept.attention_in = take_back_cheap(tape);
+    kept.attention_in = restore_if_all(tape);
     return kept;
   }
   void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv,
@@ -57,9 +57,9 @@ struct PreNormBlock {
     mlp_norm.forward(context, kept.mlp_in, kept.mid, kept.mlp_norm);
     mlp.forward(context, out, kept.mlp_in, kept.mid, kept.mlp);
   }
-  // Whether project_between and its like do what this block's parts do.
+  // Whether decoder_layer_tail and its like do what this block's parts do.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
-  bool fusible() const {
+  bool can_fuse() const {
     return attention.qkv.plain() && attention.output.plain() && mlp.gate_up.plain() && mlp.down.plain();
   }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
@@ -107,7 +107,7 @@ class Stack : public Model {
     if (!head_.shape.empty()) out.push_back(&head_);
     return out;
   }
-  std::vector<Linear*> linears() override {
+  std::vector<Linear*> linear_modules() override {
     std::vector<Linear*> out;
     for (auto& block : blocks_) block.add_linears(out);
     return out;
@@ -122,18 +122,18 @@ class Stack : public Model {
     if (embedding_.grad) embedding_backward(context, embedding_.grad, dx, batch.tokens);
     if (positions_.grad) embedding_backward(context, positions_.grad, dx, batch.positions);
   }
-  void forward_block(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape,
+  void forward_layer(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape,
                      const KvView* kv) override {
     blocks_[static_cast<size_t>(block)].forward(context, batch, out, x, tape, kv, block);
   }
-  void infer_blocks(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
-    if constexpr (PreNormBlock<Norm, Mlp>::fuses)
+  void infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
+    if constexpr (DecoderLayer<Norm, Mlp>::fuses)
       if (kv && kv->k.front().dtype == x.dtype &&
-          std::ranges::all_of(blocks_, [](const auto& block) { return block.fusible(); }))
+          std::ranges::all_of(blocks_, [](const auto& block) { return block.can_fuse(); }))
         return infer_fused(context, batch, x, *kv);
-    Model::infer_blocks(context, batch, x, kv);
+    Model::infer_layers(context, batch, x, kv);
   }
-  void backward_block(int64_t block, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
+  void backward_layer(int64_t block, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
     blocks_[static_cast<size_t>(block)].backward(context, batch, dx, x, tape);
   }
   void final_norm(Context& context, Tensor hidden, Tensor x, Tape* tape) override {
@@ -144,27 +144,27 @@ class Stack : public Model {
   }
 
  protected:
-  // forward_block() of all blocks with the same bits, from attention to attention.
+  // forward_layer() of all blocks with the same bits, from attention to attention.
   void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const
-      requires(PreNormBlock<Norm, Mlp>::fuses) {
+      requires(DecoderLayer<Norm, Mlp>::fuses) {
     ScratchScope scope(context);
     const QkvShape& heads = blocks_[0].attention.heads;
     const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     const Tensor mixed = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads * heads.head_dim});
-    const auto heads_of = [&](size_t b) {
-      return blocks_[b].attention.heads_of(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b));
+    const auto qkv_projection = [&](size_t b) {
+      return blocks_[b].attention.qkv_projection(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b));
     };
-    project_heads(context, x, heads_of(0));
+    qkv_rope_cache(context, x, qkv_projection(0));
     for (size_t b = 0; b < blocks_.size(); ++b) {
       const auto& block = blocks_[b];
       block.attention.attend(context, batch, mixed, q, kv, static_cast<int64_t>(b));
-      project_between(context, x, mixed, block.attention.output.product(),
-                      {block.mlp_norm.row_norm(), block.mlp.gate_up.product(), block.mlp.down.product()},
-                      b + 1 < blocks_.size() ? heads_of(b + 1) : Heads{});
+      decoder_layer_tail(context, x, mixed, block.attention.output.product(),
+                         {block.mlp_norm.row_norm(), block.mlp.gate_up.product(), block.mlp.down.product()},
+                         b + 1 < blocks_.size() ? qkv_projection(b + 1) : Heads{});
     }
   }
   // `module` is the embedding's Hugging Face name; a tied head has no parameter of its own.
-  void make_ends(const std::string& module, bool tied, double init_std) {
+  void make_embedding_and_lm_head(const std::string& module, bool tied, double init_std) {
     embedding_ = table(module, shape_.vocab_size, init_std);
     embedding_.lookup = true;
     if (!tied) head_ = table("lm_head", shape_.vocab_size, init_std);
@@ -176,7 +176,7 @@ class Stack : public Model {
   ModelShape shape_;
   Json config_;
   Param embedding_, positions_, head_;  // positions_: learned; it and head_ may be without a shape: none
-  std::vector<PreNormBlock<Norm, Mlp>> blocks_;
+  std::vector<DecoderLayer<Norm, Mlp>> blocks_;
   Norm final_norm_;
 };
 

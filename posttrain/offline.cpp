@@ -63,7 +63,7 @@ std::vector<std::string> OfflineTraining::warnings() const {
   return out;
 }
 
-StepShape OfflineTraining::step_shape(int64_t max_length, int64_t samples_of_group) const {
+PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of_group) const {
   return {.sequences = samples_of_group * batch_size_,
           .length = max_length,
           .objective = objective_.made.get(),

@@ -42,7 +42,7 @@ class OfflineTraining {
   // As far as the number of rows tells it: those that are too long may make it fewer.
   int64_t steps(const RowSource& rows) const;
   std::vector<std::string> warnings() const;
-  StepShape step_shape(int64_t max_length, int64_t samples_of_group) const;
+  PlannedStep planned_step(int64_t max_length, int64_t samples_of_group) const;
 
  private:
   int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order) const;

@@ -48,10 +48,10 @@ std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
 PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokenizer, const PairSource& source,
                         const std::function<void(const Json& row)>& row) {
   const std::vector<Task> tasks = load_tasks(source.tasks);
-  LocalSampler sampler(context, model, tokenizer, source.rollout);
+  LocalBackend sampler(context, model, tokenizer, source.rollout);
   Actor actor(sampler, tokenizer, source.actor);
   PairReport out;
-  gather_all(actor, tasks, {}, "pairs", [&](size_t, const Group& group) {
+  collect_all(actor, tasks, {}, "pairs", [&](size_t, const Group& group) {
     ++out.prompts;
     for (const Sample& sample : group.samples) {
       ++out.replies;

@@ -15,7 +15,7 @@ void PreferenceSource::fields(Fields& f) {
   sample.fields(f);
 }
 
-void LabelledSource::fields(Fields& f) {
+void UnpairedSource::fields(Fields& f) {
   rows.fields(f);
   f("prompt", prompt, "template of the prompt; rows with `messages` do not use it");
   f("completion", completion, "template of the completion");
@@ -75,7 +75,7 @@ PairText read_pair(const std::string& prompt, const std::string& chosen, const s
   return out;
 }
 
-Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleReader& reader,
+Group make_group(const RowText& prompt, std::span<const RowText* const> replies, SampleBuilder& reader,
                  const std::string& where) {
   Group out;
   out.task.id = where;
@@ -134,7 +134,7 @@ void add_mismatched(std::vector<Group>& groups, int64_t max_length) {
 
 std::vector<Group> load_preferences(const PreferenceSource& source, const Tokenizer& tokenizer) {
   std::vector<Group> out;
-  SampleReader reader(source.sample, tokenizer);
+  SampleBuilder reader(source.sample, tokenizer);
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
     Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
@@ -145,9 +145,9 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
   return out;
 }
 
-std::vector<Group> load_labelled(const LabelledSource& source, const Tokenizer& tokenizer) {
+std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& tokenizer) {
   std::vector<Group> out;
-  SampleReader reader(source.sample, tokenizer);
+  SampleBuilder reader(source.sample, tokenizer);
   const auto add = [&](const RowText& prompt, const RowText& reply, bool desirable, const std::string& where) {
     Group group = make_group(prompt, std::array{&reply}, reader, where);
     group.samples[0].reward = desirable;

@@ -18,7 +18,7 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
 
 // Replies that are each desirable or not. A row of a pair (chosen and rejected, no label) is two of them. The reply to
 // `messages` is their last one.
-struct LabelledSource {
+struct UnpairedSource {
   RowSource rows;
   std::string prompt = "{prompt}", completion = "{completion}", label = "{label}";
   SampleFormat sample;
@@ -26,6 +26,6 @@ struct LabelledSource {
 };
 // Groups of two samples: the reply, with reward 1 (desirable) or 0; and the same prompt with the reply of the nearest
 // group before it (around the start to the end) that has another prompt, cut to max_length.
-std::vector<Group> load_labelled(const LabelledSource& source, const Tokenizer& tokenizer);
+std::vector<Group> load_unpaired(const UnpairedSource& source, const Tokenizer& tokenizer);
 
 }  // namespace hone

@@ -31,7 +31,7 @@ void Reference::score(std::span<Sample* const> samples) {
   if (!copy_) scope.emplace(model_, adapter_ ? adapter_->values() : std::span<const Tensor>());
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens);
-  std::vector<TokenScores> scores = score_sequences(context_, model_, sequences, {.temperature = temperature_});
+  std::vector<TokenLogprobs> scores = compute_logprobs(context_, model_, sequences, {.temperature = temperature_});
   for (size_t i = 0; i < samples.size(); ++i) samples[i]->reference_logp = std::move(scores[i].logp);
 }
 

@@ -68,7 +68,7 @@ std::vector<double> RewardModel::score(std::span<const std::vector<int32_t>> seq
   return scores;
 }
 
-void score_at_end(Sample& sample) {
+void add_score_position(Sample& sample) {
   HONE_CHECK(!sample.tokens.empty(), "reward model: a sample without tokens has no score");
   sample.mask.assign(sample.tokens.size(), 0);
   sample.tokens.push_back(sample.tokens.back());  // any token: what is read is the state before it

@@ -32,7 +32,7 @@ class RewardModel {
 };
 
 // For training: the sample with one more token, which alone is trained on, so that its value is the score of the text.
-void score_at_end(Sample& sample);
+void add_score_position(Sample& sample);
 
 // Makes a saved model's config.json that of a sequence classifier with one label (its score.weight is save_model's to
 // write).

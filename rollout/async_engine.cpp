@@ -6,10 +6,10 @@
 
 namespace hone {
 
-EngineLoop::EngineLoop(Engine& engine, int64_t max_replies)
+AsyncEngine::AsyncEngine(Engine& engine, int64_t max_replies)
     : engine_(engine), max_replies_(max_replies), thread_([this] { run(); }) {}
 
-EngineLoop::~EngineLoop() {
+AsyncEngine::~AsyncEngine() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -20,7 +20,8 @@ EngineLoop::~EngineLoop() {
   thread_.join();
 }
 
-uint64_t EngineLoop::submit(std::vector<Request> requests, std::shared_ptr<ReplyListener> listener, bool wants_tokens) {
+uint64_t AsyncEngine::submit(std::vector<Request> requests, std::shared_ptr<CompletionListener> listener,
+                             bool wants_tokens) {
   const std::lock_guard lock(mutex_);
   if (!state_.failure.empty()) fail("the engine has stopped: ", state_.failure);
   int64_t replies = 0;
@@ -46,8 +47,8 @@ uint64_t EngineLoop::submit(std::vector<Request> requests, std::shared_ptr<Reply
   return number;
 }
 
-void EngineLoop::cancel(uint64_t number) {
-  std::shared_ptr<ReplyListener> dropped;  // released outside the lock
+void AsyncEngine::cancel(uint64_t number) {
+  std::shared_ptr<CompletionListener> dropped;  // released outside the lock
   const std::lock_guard lock(mutex_);
   const auto found = jobs_.find(number);
   if (found == jobs_.end()) return;
@@ -60,7 +61,7 @@ void EngineLoop::cancel(uint64_t number) {
   arrived_.notify_all();
 }
 
-void EngineLoop::at_rest(std::function<void(Engine&)> action) {
+void AsyncEngine::run_between_steps(std::function<void(Engine&)> action) {
   std::future<void> done;
   {
     const std::lock_guard lock(mutex_);
@@ -77,13 +78,13 @@ void EngineLoop::at_rest(std::function<void(Engine&)> action) {
   }
 }
 
-std::shared_ptr<ReplyListener> EngineLoop::listener_of(uint64_t number) const {
+std::shared_ptr<CompletionListener> AsyncEngine::listener_of(uint64_t number) const {
   const std::lock_guard lock(mutex_);
   const auto found = jobs_.find(number);
   return found == jobs_.end() ? nullptr : found->second.listener;
 }
 
-void EngineLoop::tell(uint64_t number, ReplyListener& listener, const std::function<void()>& call) {
+void AsyncEngine::tell(uint64_t number, CompletionListener& listener, const std::function<void()>& call) {
   try {
     call();
   } catch (const std::exception& error) {
@@ -95,7 +96,7 @@ void EngineLoop::tell(uint64_t number, ReplyListener& listener, const std::funct
 }
 
 // There is nobody left to tell what this throws.
-void EngineLoop::tell_failure(ReplyListener& listener, const std::string& reason) {
+void AsyncEngine::tell_failure(CompletionListener& listener, const std::string& reason) {
   try {
     listener.on_failure(reason);
   } catch (const std::exception& error) {
@@ -104,8 +105,8 @@ void EngineLoop::tell_failure(ReplyListener& listener, const std::string& reason
 }
 
 // Of a job that was cancelled meanwhile nobody is told.
-void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> replies) {
-  std::shared_ptr<ReplyListener> listener;
+void AsyncEngine::finish(uint64_t number, size_t request, std::vector<Reply> replies) {
+  std::shared_ptr<CompletionListener> listener;
   {
     const std::lock_guard lock(mutex_);
     const auto found = jobs_.find(number);
@@ -123,7 +124,7 @@ void EngineLoop::finish(uint64_t number, size_t request, std::vector<Reply> repl
   tell(number, *listener, [&] { listener->on_finish(request, std::move(replies)); });
 }
 
-void EngineLoop::fail_all(const std::string& reason) {
+void AsyncEngine::fail_all(const std::string& reason) {
   log::error("the engine has stopped: ", reason);
   std::map<uint64_t, Job> jobs;
   std::vector<std::packaged_task<void(Engine&)>> actions;  // whoever waits for one is told by its end
@@ -137,7 +138,7 @@ void EngineLoop::fail_all(const std::string& reason) {
   for (const auto& [number, job] : jobs) tell_failure(*job.listener, reason);
 }
 
-void EngineLoop::run() {
+void AsyncEngine::run() {
   try {
     for (bool more = false;;) {
       std::vector<std::packaged_task<void(Engine&)>> actions;
@@ -158,7 +159,7 @@ void EngineLoop::run() {
   }
 }
 
-EngineLoop::State EngineLoop::state() const {
+AsyncEngine::State AsyncEngine::state() const {
   const std::lock_guard lock(mutex_);
   return state_;
 }

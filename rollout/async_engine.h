@@ -1,5 +1,5 @@
 #pragma once
-// EngineLoop: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and
+// AsyncEngine: the one thread that drives an engine, for askers on other threads. It takes so many replies at once and
 // no more.
 #include <condition_variable>
 #include <functional>
@@ -18,30 +18,30 @@ namespace hone {
 
 // Who asked. Called on the engine's thread, which waits meanwhile; `request` counts within one submit(). What a
 // listener throws ends its own job: it is told so by on_failure(), and nobody else notices.
-class ReplyListener {
+class CompletionListener {
  public:
-  virtual ~ReplyListener() = default;
+  virtual ~CompletionListener() = default;
   virtual void on_token(size_t request, int64_t reply, const Reply& written) = 0;
   virtual void on_finish(size_t request, std::vector<Reply> replies) = 0;
   // Instead of what has not finished: the engine failed, or the listener threw this.
   virtual void on_failure(const std::string& reason) = 0;
 };
 
-class EngineLoop {
+class AsyncEngine {
  public:
   // max_replies: waiting or being written at the same time. The engine belongs to the loop from now on.
-  EngineLoop(Engine& engine, int64_t max_replies);
+  AsyncEngine(Engine& engine, int64_t max_replies);
   // Ends after the step under way; what has not finished is dropped.
-  ~EngineLoop();
+  ~AsyncEngine();
 
   // From any thread. 0 where there is no room for all of them; otherwise a number for cancel(). wants_tokens: on_token
   // is called, too.
-  uint64_t submit(std::vector<Request> requests, std::shared_ptr<ReplyListener> listener, bool wants_tokens);
+  uint64_t submit(std::vector<Request> requests, std::shared_ptr<CompletionListener> listener, bool wants_tokens);
   // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing
   // happens if it has finished.
   void cancel(uint64_t job);
   // Does it on the engine's thread, between two steps, and returns once it is done; throws what it threw.
-  void at_rest(std::function<void(Engine&)> action);
+  void run_between_steps(std::function<void(Engine&)> action);
 
   struct State {
     EngineStats engine;   // after the last step
@@ -54,7 +54,7 @@ class EngineLoop {
 
  private:
   struct Job {
-    std::shared_ptr<ReplyListener> listener;
+    std::shared_ptr<CompletionListener> listener;
     std::vector<uint64_t> tickets;
     int64_t replies = 0;
     size_t unfinished = 0;
@@ -62,10 +62,10 @@ class EngineLoop {
   };
   void run();
   void finish(uint64_t number, size_t request, std::vector<Reply> replies);
-  std::shared_ptr<ReplyListener> listener_of(uint64_t number) const;
+  std::shared_ptr<CompletionListener> listener_of(uint64_t number) const;
   // Calls it; what it throws ends the job.
-  void tell(uint64_t number, ReplyListener& listener, const std::function<void()>& call);
-  static void tell_failure(ReplyListener& listener, const std::string& reason);
+  void tell(uint64_t number, CompletionListener& listener, const std::function<void()>& call);
+  static void tell_failure(CompletionListener& listener, const std::string& reason);
   void fail_all(const std::string& reason);
 
   Engine& engine_;

@@ -1,16 +1,16 @@
 #pragma once
-// Sampler: where replies come from, be it the engine beside the learner or workers elsewhere. What a request gets
-// depends on its prompt, sampling, id and the weights alone, not on which sampler, or which worker of several, wrote
-// it.
+// GenerationBackend: where replies come from, be it the engine beside the learner or workers elsewhere. What a request
+// gets depends on its prompt, sampling, id and the weights alone, not on which sampler, or which worker of several,
+// wrote it.
 #include "core/io/metrics.h"
 #include "rollout/engine.h"
 
 namespace hone {
 
 // One thread.
-class Sampler {
+class GenerationBackend {
  public:
-  virtual ~Sampler() = default;
+  virtual ~GenerationBackend() = default;
   // Queues it; on_finish is called once, from step(), unless the request is cancelled first. A request that cannot be
   // served is n failed replies. Returns a ticket for cancel().
   virtual uint64_t submit(Request request, Engine::OnFinish on_finish) = 0;
@@ -28,17 +28,17 @@ class Sampler {
 
 // The engine beside the learner: they share the weights' memory, so that publishing copies none. What the model is
 // changed into between steps is what the next step draws from.
-class LocalSampler final : public Sampler {
+class LocalBackend final : public GenerationBackend {
  public:
   // Everything is the caller's and must outlive it.
-  LocalSampler(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& config)
+  LocalBackend(Context& context, Model& model, const Tokenizer& tokenizer, const EngineConfig& config)
       : engine_(context, model, &tokenizer, config) {}
   uint64_t submit(Request request, Engine::OnFinish on_finish) override {
     return engine_.submit(std::move(request), std::move(on_finish));
   }
   void cancel(uint64_t ticket) override { engine_.cancel(ticket); }
   bool step() override { return engine_.step(); }
-  void publish(int64_t version) override { engine_.weights_changed(version, true); }
+  void publish(int64_t version) override { engine_.set_policy_version(version, true); }
   int64_t version() const override { return engine_.version(); }
   Metrics metrics() override;
 

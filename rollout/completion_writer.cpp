@@ -7,7 +7,7 @@
 
 namespace hone {
 
-Sequence ReplyWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShape& shape) const {
+Sequence CompletionWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShape& shape) const {
   const Request& request = ticket->request;
   std::vector<int32_t>& stops = ticket->stop_ids;
   const auto add = [&](int64_t id) {
@@ -33,7 +33,7 @@ Sequence ReplyWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShape& sh
 }
 
 // Columns that grow from nothing would take memory ten times on their way to a thousand tokens.
-static void make_room(Sequence& sequence) {
+static void allocate_blocks(Sequence& sequence) {
   const auto longest = static_cast<size_t>(std::min<int64_t>(sequence.max_tokens - std::ssize(sequence.tokens), 1024));
   Reply& reply = sequence.result();
   reply.ids.reserve(longest);
@@ -42,10 +42,10 @@ static void make_room(Sequence& sequence) {
   sequence.tokens.reserve(sequence.tokens.size() + longest);
 }
 
-bool ReplyWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
+bool CompletionWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
   const Request& request = sequence.ticket->request;
   Reply& reply = sequence.result();
-  if (reply.ids.empty()) make_room(sequence);
+  if (reply.ids.empty()) allocate_blocks(sequence);
   ++stats_.generated_tokens;
   reply.logp.push_back(drawn.logp[i]);
   reply.truncated_logp.push_back(drawn.truncated_logp[i]);
@@ -59,7 +59,7 @@ bool ReplyWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
   return !sequence.thinking || sequence.written() < request.sampling.thinking_budget || end_thinking(sequence);
 }
 
-bool ReplyWriter::end_thinking(Sequence& sequence) {
+bool CompletionWriter::end_thinking(Sequence& sequence) {
   Reply& reply = sequence.result();
   sequence.thinking = false;
   for (const int32_t id : sequence.ticket->thinking_end) {
@@ -74,7 +74,7 @@ bool ReplyWriter::end_thinking(Sequence& sequence) {
 }
 
 // Adds a token whose log-probs are there to its reply; false when that ends it.
-bool ReplyWriter::append(Sequence& sequence, int32_t id) {
+bool CompletionWriter::append(Sequence& sequence, int32_t id) {
   const Ticket& ticket = *sequence.ticket;
   Reply& reply = sequence.result();
   add_token(sequence, id);
@@ -88,7 +88,7 @@ bool ReplyWriter::append(Sequence& sequence, int32_t id) {
 }
 
 // Reads on in the reply's text: true if that ends it. Thinking may end here, too.
-bool ReplyWriter::ends(Sequence& sequence, int32_t id) const {
+bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
   const Sampling& sampling = sequence.ticket->request.sampling;
   const bool may_end = sequence.written() > sampling.min_tokens;
   if (may_end && std::ranges::binary_search(sequence.ticket->stop_ids, id)) return true;
@@ -107,7 +107,7 @@ bool ReplyWriter::ends(Sequence& sequence, int32_t id) const {
   return false;
 }
 
-void ReplyWriter::close(const Sequence& sequence, bool by_length) const {
+void CompletionWriter::close(const Sequence& sequence, bool by_length) const {
   Reply& reply = sequence.result();
   reply.finish_reason = by_length ? "length" : "stop";
   if (tokenizer_) reply.text = reply_text(*tokenizer_, sequence.ticket->request.sampling, reply.ids, by_length);

@@ -1,14 +1,14 @@
 #pragma once
-// ReplyWriter: adds tokens to replies and knows when one ends. One thread.
+// CompletionWriter: adds tokens to replies and knows when one ends. One thread.
 #include "rollout/sampler.h"
 #include "rollout/sequence.h"
 
 namespace hone {
 
-class ReplyWriter {
+class CompletionWriter {
  public:
   // tokenizer may be null. Counts tokens in stats; version is that of the weights, as it is when a token is added.
-  ReplyWriter(const Tokenizer* tokenizer, EngineStats& stats, const int64_t& version)
+  CompletionWriter(const Tokenizer* tokenizer, EngineStats& stats, const int64_t& version)
       : tokenizer_(tokenizer), stats_(stats), version_(version) {}
 
   // The prompt of a request that was not refused, and what its ticket keeps of the tokenizer's.

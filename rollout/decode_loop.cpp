@@ -10,9 +10,9 @@
 namespace hone {
 namespace {
 
-constexpr auto param_size = static_cast<int64_t>(sizeof(SampleParams)),
-               row_edits_size = static_cast<int64_t>(sizeof(RowEdits)),
-               edit_size = static_cast<int64_t>(sizeof(LogitEdit));
+constexpr auto param_size = static_cast<int64_t>(sizeof(RowSamplingParams)),
+               row_edits_size = static_cast<int64_t>(sizeof(RowPenalties)),
+               edit_size = static_cast<int64_t>(sizeof(LogitAdjustment));
 
 // Batches are filled up to these numbers of rows, and tables to whole multiples of blocks, so that few recordings serve
 // all.
@@ -54,7 +54,7 @@ struct DecodeLoop::Shape {
   Shape(Device& device, Arena& memory, Layout l)
       : layout(l),
         words(memory.take(DType::i32, {l.size()})),
-        drawn(memory.take(DType::i32, {DrawnRows::size(l.rows, l.top)}), l.rows, l.top),
+        drawn(memory.take(DType::i32, {SampledTokenBuffer::size(l.rows, l.top)}), l.rows, l.top),
         to_device(device, words.bytes(), Place::host),
         from_device(device, ring * drawn.all().bytes(), Place::host),
         results{drawn.all(), Tensor(from_device.data(), DType::i32, device.kind(), {ring, drawn.all().size()}),
@@ -73,17 +73,17 @@ struct DecodeLoop::Shape {
 
   Layout layout;
   Tensor words;
-  DrawnRows drawn;
+  SampledTokenBuffer drawn;
   DecodeState state;
-  LogitEdits edits;
+  LogitAdjustments edits;
   Tensor offsets, table;
   Buffer to_device, from_device;  // what the device copies from, and writes to
-  HandOver results;
-  std::unique_ptr<Recording> recording;
+  HostRing results;
+  std::unique_ptr<CapturedGraph> recording;
   Arena::Mark scratch;  // where the recording's temporary memory begins
 };
 
-DecodeLoop::DecodeLoop(Context& context, Model& model, const KvPlanes& planes)
+DecodeLoop::DecodeLoop(Context& context, Model& model, const KvStorage& planes)
     : context_(context), model_(model), planes_(planes), memory_(context.device()), clock_(context) {}
 DecodeLoop::~DecodeLoop() {
   if (current_) context_.synchronize();  // passes write to memory that goes now
@@ -104,7 +104,7 @@ DecodeLoop::Shape& DecodeLoop::shape_for(std::span<const Row> rows) {
   ++blocks;  // the last pass moves the state on, too, maybe to a block that is not there yet
   const Shape::Layout layout{.rows = padded_rows(std::ssize(rows)),
                              .blocks = padded_blocks(static_cast<int64_t>(blocks)),
-                             .edits = edited ? padded_power(static_cast<int64_t>(edits) + most_passes) : 0,
+                             .edits = edited ? padded_power(static_cast<int64_t>(edits) + max_passes) : 0,
                              .top = top > 0 ? std::min(padded_power(top), model_.shape().vocab_size) : 0,
                              .settled = tables.size() == rows.size()};
   std::unique_ptr<Shape>& shape = shapes_[{layout.rows, layout.blocks, layout.edits, layout.top, layout.settled}];
@@ -127,7 +127,7 @@ void DecodeLoop::start(std::span<const Row> rows) {
     words[layout.offsets() + r + 1] = static_cast<int32_t>(r + 1);
     const bool live = r < rows_;
     put(4, live ? 1 : 0);
-    DrawParams draw;
+    SamplingState draw;
     int32_t* const table = words + layout.table() + r * layout.blocks;
     if (live) {
       const Row& row = rows[static_cast<size_t>(r)];
@@ -139,9 +139,9 @@ void DecodeLoop::start(std::span<const Row> rows) {
       draw = row.draw;
       std::copy(row.blocks.begin(), row.blocks.end(), table);
     } else {  // a sequence of one token in the block that no sequence has
-      put(2, planes_.spare_block() * block_size);
+      put(2, planes_.pad_block() * block_size);
       put(3, 1);
-      table[0] = static_cast<int32_t>(planes_.spare_block());
+      table[0] = static_cast<int32_t>(planes_.pad_block());
     }
     put_items(words + layout.params() + r * param_size / 4, &draw.sample, 1);
     if (layout.edits == 0) continue;
@@ -168,15 +168,15 @@ void DecodeLoop::pass(const Shape& shape) {
   view.block_table = shape.table;
   view.settled = shape.layout.settled;
   const Tensor hidden = infer(context_, model_, batch, {}, &view);
-  draw_rows(context_, model_, shape.drawn, hidden, {shape.state.params, shape.edits});
-  if (shape.edits) count_draws(context_, shape.edits, shape.drawn.ids());
+  sample_tokens(context_, model_, shape.drawn, hidden, {shape.state.params, shape.edits});
+  if (shape.edits) count_sampled_tokens(context_, shape.edits, shape.drawn.ids());
   decode_advance(context_, shape.state, shape.drawn.ids(), shape.table, planes_.block_size(), shape.results);
 }
 
 void DecodeLoop::queue() {
   HONE_CHECK(current_ && num_unread() < ring, "decode loop: ", num_unread(), " passes are unread already");
   Shape& shape = *current_;
-  HONE_CHECK(!shape.edits || queued_ < most_passes, "decode loop: no room for what pass ", queued_, " draws");
+  HONE_CHECK(!shape.edits || queued_ < max_passes, "decode loop: no room for what pass ", queued_, " draws");
   const Arena::Mark scratch = context_.scratch().mark();
   clock_.begin();
   if (shape.recording && shape.scratch == scratch) {

@@ -17,17 +17,17 @@ namespace hone {
 
 class DecodeLoop {
  public:
-  DecodeLoop(Context& context, Model& model, const KvPlanes& planes);
+  DecodeLoop(Context& context, Model& model, const KvStorage& planes);
   ~DecodeLoop();
 
   struct Row {
     int32_t token = 0;                // the last one drawn, not yet computed
     int64_t position = 0;             // its
     std::span<const int32_t> blocks;  // of the cache; they hold the positions of every pass that will be queued
-    DrawParams draw;                  // of the first pass's; those after count what was drawn
+    SamplingState draw;               // of the first pass's; those after count what was drawn
   };
   // At most, of one set of sequences whose logits are changed.
-  static constexpr int64_t most_passes = 32;
+  static constexpr int64_t max_passes = 32;
   // A new set of sequences; passes queued before and not read are waited for and dropped. For one pass, rows may also
   // be tokens that follow each other in one sequence, with the same blocks: each sees those before it.
   void start(std::span<const Row> rows);
@@ -48,9 +48,9 @@ class DecodeLoop {
   static constexpr int64_t ring = 2;  // passes queued and not read at most
   Context& context_;
   Model& model_;
-  const KvPlanes& planes_;
+  const KvStorage& planes_;
   Arena memory_;
-  DeviceClock clock_;
+  DeviceTimer clock_;
   std::map<std::tuple<int64_t, int64_t, int64_t, int64_t, bool>, std::unique_ptr<Shape>> shapes_;
   Shape* current_ = nullptr;
   int64_t rows_ = 0, queued_ = 0, read_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// DeviceClock: how long a device works on spans of its queue. One thread.
+// DeviceTimer: how long a device works on spans of its queue. One thread.
 #include <deque>
 #include <memory>
 
@@ -7,9 +7,9 @@
 
 namespace hone {
 
-class DeviceClock {
+class DeviceTimer {
  public:
-  explicit DeviceClock(Context& context) : context_(context) {}
+  explicit DeviceTimer(Context& context) : context_(context) {}
   // What is queued from begin() to end() is a span. One that never ends, for an error, is none.
   void begin() {
     if (!open_.from) open_ = {context_.device().make_event(true), context_.device().make_event(true)};

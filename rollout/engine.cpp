@@ -42,14 +42,14 @@ struct Engine::Impl {
     return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
   }
   bool step();
-  void take_arrivals();
-  bool disturbed();
+  void admit_requests();
+  bool has_pending_input();
   void propose(std::span<Scheduler::Part> parts);
   void decode(std::span<Scheduler::Part> parts);
   void decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended);
-  int64_t passes_ahead(std::span<Scheduler::Part> parts);
+  int64_t num_async_passes(std::span<Scheduler::Part> parts);
   void admit(std::shared_ptr<Ticket> ticket);
-  void fail_ticket(const std::shared_ptr<Ticket>& ticket, const std::string& reason);
+  void fail_request(const std::shared_ptr<Ticket>& ticket, const std::string& reason);
   void tell(Ticket& ticket);
   template <class Action>
   bool guard(const std::shared_ptr<Ticket>& ticket, Action action);
@@ -59,7 +59,7 @@ struct Engine::Impl {
   void isolate(std::span<const Scheduler::Part> parts, const std::exception& error);
   void begin_reply(std::list<Sequence>::iterator prompt, const Drawn& drawn, int64_t reply, size_t row);
   bool write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed);
-  void end_unwritten(std::list<Sequence>::iterator prompt);
+  void finish_scored_prompt(std::list<Sequence>::iterator prompt);
   void end_reply(const std::shared_ptr<Ticket>& ticket);
 
   Context& context;
@@ -70,15 +70,15 @@ struct Engine::Impl {
   KvCache cache;
   Scheduler scheduler;
   DecodeLoop decoding;
-  MixedPass mixed;
+  MixedBatch mixed;
   std::unique_ptr<Proposer> proposer;
   EngineStats stats;
   int64_t version = 0;
-  ReplyWriter writer;
+  CompletionWriter writer;
   std::mutex inbox_mutex;
   std::vector<std::shared_ptr<Ticket>> inbox;
   std::vector<uint64_t> cancelled;
-  bool end_asked = false;
+  bool stop_requested = false;
   std::vector<std::shared_ptr<Ticket>> live;
   uint64_t next_ticket = 1;
   std::exception_ptr asker_error;  // what an on_finish of this step threw
@@ -108,12 +108,12 @@ void Engine::cancel(uint64_t ticket) {
 
 void Engine::end_step() {
   const std::lock_guard lock(impl_->inbox_mutex);
-  impl_->end_asked = true;
+  impl_->stop_requested = true;
 }
 
-void Engine::weights_changed(int64_t version, bool recompute) {
+void Engine::set_policy_version(int64_t version, bool recompute) {
   impl_->version = version;
-  impl_->cache.forget_names();
+  impl_->cache.invalidate_prefix_cache();
   if (impl_->quantized) impl_->quantized->refresh();
   if (recompute) impl_->scheduler.preempt_all();
 }
@@ -123,14 +123,14 @@ int64_t Engine::version() const { return impl_->version; }
 bool Engine::step() {
   const bool more = impl_->step();
   const KvCache& cache = impl_->cache;
-  impl_->stats.held_tokens = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
+  impl_->stats.kv_tokens_used = (cache.num_blocks() - cache.free_blocks()) * cache.block_size();
   const std::lock_guard lock(impl_->inbox_mutex);
-  impl_->end_asked = false;
+  impl_->stop_requested = false;
   return more;
 }
 
 // Its place in the scheduler is free with the next plan.
-void Engine::Impl::fail_ticket(const std::shared_ptr<Ticket>& ticket, const std::string& reason) {
+void Engine::Impl::fail_request(const std::shared_ptr<Ticket>& ticket, const std::string& reason) {
   if (ticket->cancelled) return;
   log::warning("engine: request ", ticket->request.id, " failed: ", reason);
   ticket->cancelled = true;
@@ -159,9 +159,9 @@ bool Engine::Impl::guard(const std::shared_ptr<Ticket>& ticket, Action action) {
     action();
     return true;
   } catch (const std::bad_alloc&) {
-    fail_ticket(ticket, out_of_memory);
+    fail_request(ticket, out_of_memory);
   } catch (const std::exception& error) {
-    fail_ticket(ticket, error.what());
+    fail_request(ticket, error.what());
   }
   return false;
 }
@@ -183,7 +183,7 @@ void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
   scheduler.add(writer.begin(std::move(ticket), model.shape()));
 }
 
-void Engine::Impl::take_arrivals() {
+void Engine::Impl::admit_requests() {
   std::vector<std::shared_ptr<Ticket>> arrived;
   {
     const std::lock_guard lock(inbox_mutex);
@@ -199,14 +199,14 @@ void Engine::Impl::take_arrivals() {
     if (!ticket->cancelled) guard(ticket, [&] { admit(ticket); });
 }
 
-// Whether something waits for take_arrivals(), or somebody for the step's end.
-bool Engine::Impl::disturbed() {
+// Whether something waits for admit_requests(), or somebody for the step's end.
+bool Engine::Impl::has_pending_input() {
   const std::lock_guard lock(inbox_mutex);
-  return !inbox.empty() || !cancelled.empty() || end_asked;
+  return !inbox.empty() || !cancelled.empty() || stop_requested;
 }
 
 // How many tokens the reply can take before something other than a draw is due: its end, or what is forced.
-static int64_t most_draws(const Sequence& sequence) {
+static int64_t max_tokens_before_event(const Sequence& sequence) {
   const int64_t to_end = sequence.max_tokens - static_cast<int64_t>(sequence.tokens.size());
   return sequence.thinking ? std::min(to_end, sequence.ticket->request.sampling.thinking_budget - sequence.written())
                            : to_end;
@@ -221,7 +221,8 @@ void Engine::Impl::propose(std::span<Scheduler::Part> parts) {
   }
   for (Scheduler::Part& part : parts)
     if (part.sequence->parted && part.draws())
-      part.room = std::min({config.speculative.num_speculative_tokens, left / drawing, most_draws(*part.sequence) - 1});
+      part.room = std::min(
+          {config.speculative.num_speculative_tokens, left / drawing, max_tokens_before_event(*part.sequence) - 1});
   scheduler.reserve(parts);
   proposer->propose(parts);
   stats.draft_seconds = proposer->seconds();
@@ -232,10 +233,10 @@ void Engine::Impl::propose(std::span<Scheduler::Part> parts) {
 }
 
 // How many passes can be queued one after the other without looking at what they draw.
-int64_t Engine::Impl::passes_ahead(std::span<Scheduler::Part> parts) {
+int64_t Engine::Impl::num_async_passes(std::span<Scheduler::Part> parts) {
   if (proposer) return 1;
-  int64_t passes = DecodeLoop::most_passes;
-  for (const Scheduler::Part& part : parts) passes = std::min(passes, most_draws(*part.sequence));
+  int64_t passes = DecodeLoop::max_passes;
+  for (const Scheduler::Part& part : parts) passes = std::min(passes, max_tokens_before_event(*part.sequence));
   for (Scheduler::Part& part : parts) part.room = passes - 1;
   return 1 + scheduler.reserve(parts);
 }
@@ -258,16 +259,16 @@ void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
 }
 
 void Engine::Impl::decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended) {
-  const int64_t passes = passes_ahead(parts);
+  const int64_t passes = num_async_passes(parts);
   std::vector<DecodeLoop::Row> rows;
   std::vector<size_t> first_row;
   for (const Scheduler::Part& part : parts) {
     const Sequence& s = *part.sequence;
     first_row.push_back(rows.size());
-    rows.push_back({s.tokens.back(), s.computed, s.blocks, draw_params(s, s.reply)});
+    rows.push_back({s.tokens.back(), s.computed, s.blocks, sampling_state(s, s.reply)});
     for (const int32_t id : part.proposed) {
       const DecodeLoop::Row& last = rows.back();
-      rows.push_back({id, last.position + 1, s.blocks, next_draw(last.draw, id)});
+      rows.push_back({id, last.position + 1, s.blocks, next_sampling_state(last.draw, id)});
     }
   }
   decoding.start(rows);
@@ -286,17 +287,17 @@ void Engine::Impl::decode_passes(std::span<Scheduler::Part> parts, std::vector<b
       ended[i] = !write(*parts[i].sequence, drawn, first_row[i], parts[i].proposed);
       num_ended += ended[i];
     }
-    stop = stop || num_ended > most_ended || disturbed();
+    stop = stop || num_ended > most_ended || has_pending_input();
   }
 }
 
 bool Engine::Impl::step() {
-  take_arrivals();
+  admit_requests();
   bool more = true;
   try {
     more = compute_planned();
   } catch (const std::bad_alloc&) {  // outside of any request's own work: all of them end, and the engine goes on
-    for (const auto& ticket : std::vector(live)) fail_ticket(ticket, out_of_memory);
+    for (const auto& ticket : std::vector(live)) fail_request(ticket, out_of_memory);
   }
   if (asker_error) std::rethrow_exception(std::exchange(asker_error, nullptr));
   return more;
@@ -316,7 +317,7 @@ bool Engine::Impl::compute_planned() {
     decode(parts);
   else
     compute(parts);
-  stats.mixed_seconds = mixed.seconds();
+  stats.prefill_seconds = mixed.seconds();
   stats.decode_seconds = decoding.seconds();
   return true;
 }
@@ -327,7 +328,7 @@ void Engine::Impl::check_model() {
   const std::vector<int32_t> token{0}, last{0};
   const std::vector<BatchPart> part{{token}};
   const Batch batch = pack_batch(context, context.scratch(), part);
-  const std::vector<DrawParams> plain(1);
+  const std::vector<SamplingState> plain(1);
   draw(context, model, infer(context, model, batch, upload(context, context.scratch(), last), nullptr), plain);
 }
 
@@ -342,12 +343,12 @@ void Engine::Impl::isolate(std::span<const Scheduler::Part> parts, const std::ex
   }
   const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   if (!no_memory) check_model();
-  fail_ticket(parts.front().sequence->ticket, no_memory ? out_of_memory : error.what());
+  fail_request(parts.front().sequence->ticket, no_memory ? out_of_memory : error.what());
 }
 
 // One pass over sequences of any kind.
 void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
-  MixedPass::Result result;
+  MixedBatch::Result result;
   try {
     result = mixed.run(parts);
   } catch (const std::exception& error) {
@@ -359,7 +360,7 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
     if (sequence->ticket->cancelled) continue;  // it failed beside another part
     scheduler.advance(*sequence, part.count);
     if (!sequence->parted) stats.prompt_tokens += part.count;
-    if (sequence->remaining() == 0 && sequence->full()) end_unwritten(sequence);
+    if (sequence->remaining() == 0 && sequence->full()) finish_scored_prompt(sequence);
   }
   for (const auto& [part, reply, row] : result.draws) {
     const auto sequence = part->sequence;
@@ -388,21 +389,21 @@ void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const Drawn
 // Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was
 // proposed, and computed, in its place. False when that ends the reply.
 bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed) {
-  const bool foreseen = !proposed.empty() && drawn.ids[i] == proposed.front();
-  stats.accepted_tokens += foreseen;
+  const bool draft_accepted = !proposed.empty() && drawn.ids[i] == proposed.front();
+  stats.accepted_tokens += draft_accepted;
   bool goes_on = false;
   if (!guard(sequence.ticket, [&] { goes_on = writer.accept(sequence, drawn, i); })) return false;
   if (!goes_on) {
     end_reply(sequence.ticket);
     return false;
   }
-  if (!foreseen) return true;
+  if (!draft_accepted) return true;
   scheduler.advance(sequence, 1);
   return write(sequence, drawn, i + 1, proposed.subspan(1));
 }
 
 // A prompt that is scored, and of which nothing is drawn.
-void Engine::Impl::end_unwritten(std::list<Sequence>::iterator prompt) {
+void Engine::Impl::finish_scored_prompt(std::list<Sequence>::iterator prompt) {
   const std::shared_ptr<Ticket> ticket = prompt->ticket;
   for (prompt->reply = 0; prompt->reply < ticket->request.n; ++prompt->reply) {
     if (!guard(ticket, [&] { writer.close(*prompt, true); })) return;

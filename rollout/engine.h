@@ -72,7 +72,7 @@ struct Reply {
   std::vector<std::vector<TokenLogp>>
       top_logprobs;               // of each id the likeliest ones in its place, best first; none where it was forced
   std::vector<bool> forced;       // which ids were put there, not drawn; empty = none
-  std::vector<int64_t> versions;  // of each id: of the weights that drew it (Engine::weights_changed)
+  std::vector<int64_t> versions;  // of each id: of the weights that drew it (Engine::set_policy_version)
   // Of each prompt token, of log_softmax(logits) (a learner's at temperature 1); the first has 0 and none. Empty unless
   // asked for.
   std::vector<float> prompt_logp;
@@ -119,10 +119,10 @@ struct EngineConfig {
 struct EngineStats {
   int64_t prompt_tokens = 0, generated_tokens = 0, forced_tokens = 0, steps = 0, preemptions = 0;
   int64_t shared_prompt_tokens = 0;  // that the replies of a request did not compute again
-  double mixed_seconds = 0,
-         decode_seconds = 0;  // the device's, in passes with prompts or special requests, and in recordings
-  int64_t cached_tokens = 0;  // found in the cache when a request began, or one that was preempted began again
-  int64_t held_tokens = 0;    // now: room in the cache that requests hold
+  double prefill_seconds = 0,
+         decode_seconds = 0;   // the device's, in passes with prompts or special requests, and in recordings
+  int64_t cached_tokens = 0;   // found in the cache when a request began, or one that was preempted began again
+  int64_t kv_tokens_used = 0;  // now: room in the cache that requests hold
   // Guesses (one is several tokens of a reply), their tokens, and those of them that were drawn: 1 + accepted / drafts
   // tokens a guess.
   int64_t drafts = 0, draft_tokens = 0, accepted_tokens = 0;
@@ -131,9 +131,9 @@ struct EngineStats {
 
 class Engine {
  public:
-  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy; weights_changed()
-  // must be told). tokenizer may be null: then no stop strings, and text stays empty. A draft model is loaded here,
-  // into memory of the engine's own.
+  // Reads the model's weights where they are (a learner's update is seen by the next step: no copy;
+  // set_policy_version() must be told). tokenizer may be null: then no stop strings, and text stays empty. A draft
+  // model is loaded here, into memory of the engine's own.
   Engine(Context& context, Model& model, const Tokenizer* tokenizer, const EngineConfig& config);
   ~Engine();
 
@@ -149,7 +149,7 @@ class Engine {
   // Between steps: the weights are this version from now on; before, they were version 0. What is cached of requests
   // before is of other weights and serves none that begins later; quantized weights are made again. Replies being
   // written go on from the keys and values they have; with recompute, these are computed again first.
-  void weights_changed(int64_t version, bool recompute = false);
+  void set_policy_version(int64_t version, bool recompute = false);
   int64_t version() const;
   // One forward pass or, where every running reply is decoding, passes until an eighth of them has ended or something
   // arrives (32 at most); false when nothing is left to do. An Error where the model itself cannot be computed any more

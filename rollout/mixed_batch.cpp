@@ -48,10 +48,10 @@ struct PromptScores {
 
 }  // namespace
 
-MixedPass::Result MixedPass::run(std::span<const Scheduler::Part> parts) {
+MixedBatch::Result MixedBatch::run(std::span<const Scheduler::Part> parts) {
   Result out;
   std::vector<int32_t> rows;  // of the pass: first those drawn from, then those that score prompts
-  std::vector<DrawParams> draws;
+  std::vector<SamplingState> draws;
   PromptScores scores;
   int32_t row = 0;
   for (const Scheduler::Part& part : parts) {
@@ -60,7 +60,7 @@ MixedPass::Result MixedPass::run(std::span<const Scheduler::Part> parts) {
     const int32_t last = row + static_cast<int32_t>(part.count) - 1;
     row += static_cast<int32_t>(part.width());
     if (!part.draws()) continue;
-    const auto draw_after = [&](int32_t at, DrawParams by) {
+    const auto draw_after = [&](int32_t at, SamplingState by) {
       rows.push_back(at);
       draws.push_back(std::move(by));
     };
@@ -68,10 +68,10 @@ MixedPass::Result MixedPass::run(std::span<const Scheduler::Part> parts) {
                   end = sequence.parted ? first + 1 : sequence.ticket->request.n;
     for (int64_t reply = first; reply < end; ++reply) {
       out.draws.push_back({&part, reply, rows.size()});
-      draw_after(last, draw_params(sequence, reply));
+      draw_after(last, sampling_state(sequence, reply));
     }
     for (size_t i = 0; i < part.proposed.size(); ++i)
-      draw_after(last + 1 + static_cast<int32_t>(i), next_draw(draws.back(), part.proposed[i]));
+      draw_after(last + 1 + static_cast<int32_t>(i), next_sampling_state(draws.back(), part.proposed[i]));
   }
   const auto drawn = static_cast<int64_t>(rows.size()), scored = static_cast<int64_t>(scores.rows.size());
   rows.insert(rows.end(), scores.rows.begin(), scores.rows.end());

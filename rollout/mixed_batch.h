@@ -1,5 +1,5 @@
 #pragma once
-// MixedPass: one forward pass over the parts of a plan, prompts' chunks and decodes together, with all that a request
+// MixedBatch: one forward pass over the parts of a plan, prompts' chunks and decodes together, with all that a request
 // may ask for. One thread.
 #include "rollout/device_timer.h"
 #include "rollout/sampler.h"
@@ -7,9 +7,9 @@
 
 namespace hone {
 
-class MixedPass {
+class MixedBatch {
  public:
-  MixedPass(Context& context, Model& model, const KvPlanes& planes)
+  MixedBatch(Context& context, Model& model, const KvStorage& planes)
       : context_(context), model_(model), planes_(planes), staging_(context.device()), clock_(context) {}
 
   // What is drawn of a part whose sequence is all computed now: for its reply, or for each of the replies that begin
@@ -32,9 +32,9 @@ class MixedPass {
  private:
   Context& context_;
   Model& model_;
-  const KvPlanes& planes_;
+  const KvStorage& planes_;
   Arena staging_;
-  DeviceClock clock_;
+  DeviceTimer clock_;
 };
 
 }  // namespace hone

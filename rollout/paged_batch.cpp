@@ -4,8 +4,8 @@
 
 namespace hone {
 
-PagedBatch::PagedBatch(Context& context, Arena& staging, const KvPlanes& planes, std::span<const Scheduler::Part> parts,
-                       int64_t vocab_size)
+PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& planes,
+                       std::span<const Scheduler::Part> parts, int64_t vocab_size)
     : view(planes.view()) {
   const int64_t block_size = planes.block_size();
   size_t widest = 0;  // columns of the table

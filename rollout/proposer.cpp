@@ -8,6 +8,6 @@ Registry<ProposerFactory>& proposers() {
 }
 
 [[maybe_unused]] static const bool added =
-    proposers().add("none", [](const ProposerSetting&) { return std::unique_ptr<Proposer>(); });
+    proposers().add("none", [](const ProposerContext&) { return std::unique_ptr<Proposer>(); });
 
 }  // namespace hone

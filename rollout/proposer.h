@@ -21,7 +21,7 @@ class Proposer {
 };
 
 // What an engine gives its proposer; all of it outlives the proposer.
-struct ProposerSetting {
+struct ProposerContext {
   Context& context;
   Model& model;
   const Tokenizer* tokenizer = nullptr;
@@ -30,7 +30,7 @@ struct ProposerSetting {
 };
 
 // By SpeculativeConfig::method; "none" makes none.
-using ProposerFactory = std::unique_ptr<Proposer> (*)(const ProposerSetting& setting);
+using ProposerFactory = std::unique_ptr<Proposer> (*)(const ProposerContext& setting);
 Registry<ProposerFactory>& proposers();
 
 }  // namespace hone

@@ -63,15 +63,15 @@ class SequenceCache {
  private:
   Context& context_;
   int64_t blocks_;
-  KvPlanes planes_;
+  KvStorage planes_;
 };
 
 constexpr int64_t rows_at_once = 64;
 
 }  // namespace
 
-ArithmeticError arithmetic_error(Context& context, Model& model, const EngineConfig& config,
-                                 std::span<const std::vector<int32_t>> sequences) {
+QuantizationError quantization_error(Context& context, Model& model, const EngineConfig& config,
+                                     std::span<const std::vector<int32_t>> sequences) {
   int64_t longest = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     check_tokens(model, sequences[i], concat("sequence ", i));
@@ -86,7 +86,7 @@ ArithmeticError arithmetic_error(Context& context, Model& model, const EngineCon
     quantized = std::make_unique<QuantizedModel>(context, model, quant_formats().at(config.quantization));
   Model& engine_model = quantized ? quantized->model() : model;
   SequenceCache cache(context, model, config, longest);
-  ArithmeticError out;
+  QuantizationError out;
   double nll = 0, engine_nll = 0;
   for (const std::vector<int32_t>& sequence : sequences) {
     if (sequence.size() < 2) continue;

@@ -9,7 +9,7 @@
 namespace hone {
 
 // Over the tokens of some texts, of which the first has no probability.
-struct ArithmeticError {
+struct QuantizationError {
   int64_t tokens = 0;
   double max_difference = 0, mean_difference = 0;  // |log-prob by the model - by the engine|
   double kl = 0;        // mean over the places of KL(model || engine), of whole distributions at temperature 1
@@ -19,7 +19,7 @@ struct ArithmeticError {
 
 // Each sequence is one pass of both. An empty one, or one longer than the model's positions, is an Error; so are
 // sequences without a second token.
-ArithmeticError arithmetic_error(Context& context, Model& model, const EngineConfig& config,
-                                 std::span<const std::vector<int32_t>> sequences);
+QuantizationError quantization_error(Context& context, Model& model, const EngineConfig& config,
+                                     std::span<const std::vector<int32_t>> sequences);
 
 }  // namespace hone

@@ -41,8 +41,8 @@ std::string request_problem(const Request& request, const RequestLimits& limits)
   const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return "the prompt has no tokens";
   if (request.n <= 0 || request.n > 65536) return concat("n is ", request.n, ", it must be in [1, 65536]");
-  if (request.top_logprobs < 0 || request.top_logprobs > most_top_logprobs)
-    return concat("top_logprobs is ", request.top_logprobs, ", it must be in [0, ", most_top_logprobs, "]");
+  if (request.top_logprobs < 0 || request.top_logprobs > max_top_logprobs)
+    return concat("top_logprobs is ", request.top_logprobs, ", it must be in [0, ", max_top_logprobs, "]");
   const int64_t positions = limits.max_positions;
   if (prompt > positions - std::min<int64_t>(1, request.sampling.max_tokens))
     return concat("the prompt has ", prompt, " tokens, the model takes ", positions, " with the reply");

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t param_size = static_cast<int64_t>(sizeof(SampleParams));
+constexpr int64_t param_size = static_cast<int64_t>(sizeof(RowSamplingParams));
 
 // Calls visit(first, logits of the rows from first) for at most rows_at_once rows of hidden, which bounds the logits'
 // memory.
@@ -33,25 +33,25 @@ Tensor upload_bytes(Context& context, std::span<const T> items) {
 }
 
 // A table as wide as the widest row; none where no logit changes.
-LogitEdits upload_edits(Context& context, std::span<const DrawParams> rows) {
+LogitAdjustments upload_edits(Context& context, std::span<const SamplingState> rows) {
   size_t width = 0;
-  for (const DrawParams& row : rows) width = std::max(width, row.edits.size());
+  for (const SamplingState& row : rows) width = std::max(width, row.edits.size());
   if (width == 0) return {};
-  std::vector<LogitEdit> edits(rows.size() * width);
-  std::vector<RowEdits> how;
+  std::vector<LogitAdjustment> edits(rows.size() * width);
+  std::vector<RowPenalties> how;
   for (size_t r = 0; r < rows.size(); ++r) {
     std::copy(rows[r].edits.begin(), rows[r].edits.end(), edits.begin() + static_cast<std::ptrdiff_t>(r * width));
     how.push_back(rows[r].how);
   }
-  return {upload_bytes(context, std::span<const LogitEdit>(edits)),
-          upload_bytes(context, std::span<const RowEdits>(how))};
+  return {upload_bytes(context, std::span<const LogitAdjustment>(edits)),
+          upload_bytes(context, std::span<const RowPenalties>(how))};
 }
 
-DrawnRows take_rows(Context& context, int64_t S, int64_t top) {
-  return {context.scratch().take(DType::i32, {DrawnRows::size(S, top)}), S, top};
+SampledTokenBuffer take_rows(Context& context, int64_t S, int64_t top) {
+  return {context.scratch().take(DType::i32, {SampledTokenBuffer::size(S, top)}), S, top};
 }
 
-Drawn download_rows(Context& context, const DrawnRows& rows, int64_t count) {
+Drawn download_rows(Context& context, const SampledTokenBuffer& rows, int64_t count) {
   std::vector<int32_t> copy(static_cast<size_t>(rows.all().size()));
   context.copy(host_view(std::span(copy)), rows.all());
   return rows.read(copy.data(), count);
@@ -59,7 +59,7 @@ Drawn download_rows(Context& context, const DrawnRows& rows, int64_t count) {
 
 }  // namespace
 
-Drawn DrawnRows::read(const int32_t* copy, int64_t count) const {
+Drawn SampledTokenBuffer::read(const int32_t* copy, int64_t count) const {
   for (int64_t i = 0; i < count; ++i)
     HONE_CHECK(copy[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
   const auto floats = [&](int64_t column, int64_t first, int64_t amount) {
@@ -81,34 +81,36 @@ Drawn DrawnRows::read(const int32_t* copy, int64_t count) const {
   return out;
 }
 
-void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidden, const DrawTables& tables) {
+void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out, Tensor hidden,
+                   const SamplingTables& tables) {
   const bool edited = static_cast<bool>(tables.edits);
   for_each_block(context, model, hidden, 256, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
     const Tensor params = tables.params.rows(first * param_size, S * param_size);
-    const LogitEdits edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitEdits();
-    if (edited) edit_logits(context, logits, edits);
+    const LogitAdjustments edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitAdjustments();
+    if (edited) apply_logit_processors(context, logits, edits);
     sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()),
                 logits, params);
     if (edited) restore_logits(context, logits, edits);
     if (edited || out.top() > 0)
-      score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits,
-                 slice(out.ids()), params);
+      logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
+                     logits, slice(out.ids()), params);
   });
 }
 
-Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const DrawParams> rows) {
+Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows) {
   ScratchScope scratch(context);
-  std::vector<SampleParams> params;
+  std::vector<RowSamplingParams> params;
   int64_t top = 0;
-  for (const DrawParams& row : rows) {
+  for (const SamplingState& row : rows) {
     params.push_back(row.sample);
     top = std::max(top, row.top_logprobs);
   }
-  const DrawTables tables{upload_bytes(context, std::span<const SampleParams>(params)), upload_edits(context, rows)};
-  const DrawnRows out = take_rows(context, std::ssize(params), std::min(top, model.shape().vocab_size));
-  draw_rows(context, model, out, hidden, tables);
+  const SamplingTables tables{upload_bytes(context, std::span<const RowSamplingParams>(params)),
+                              upload_edits(context, rows)};
+  const SampledTokenBuffer out = take_rows(context, std::ssize(params), std::min(top, model.shape().vocab_size));
+  sample_tokens(context, model, out, hidden, tables);
   return download_rows(context, out, std::ssize(params));
 }
 
@@ -116,16 +118,16 @@ Scored score(Context& context, Model& model, Tensor hidden, std::span<const int3
   ScratchScope scratch(context);
   constexpr int64_t rows_at_once = 64;
   const int64_t count = std::ssize(ids);
-  const std::vector<SampleParams> plain(static_cast<size_t>(std::min(count, rows_at_once)));
+  const std::vector<RowSamplingParams> plain(static_cast<size_t>(std::min(count, rows_at_once)));
   const Tensor params = upload_bytes(context, std::span(plain));
-  const DrawnRows out = take_rows(context, count, std::min(top_logprobs, model.shape().vocab_size));
+  const SampledTokenBuffer out = take_rows(context, count, std::min(top_logprobs, model.shape().vocab_size));
   context.zero(out.all());  // nothing is truncated here
   context.copy(out.ids(), host_view(ids));
   for_each_block(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
-    score_rows(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()), logits,
-               slice(out.ids()), params.rows(0, S * param_size));
+    logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
+                   logits, slice(out.ids()), params.rows(0, S * param_size));
   });
   Drawn scored = download_rows(context, out, count);
   return {std::move(scored.logp), std::move(scored.top_logprobs)};

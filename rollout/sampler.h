@@ -16,12 +16,12 @@ struct Drawn {
 };
 
 // Room on a device for what is drawn of S rows and their `top` likeliest ids, in one piece.
-class DrawnRows {
+class SampledTokenBuffer {
  public:
   // Numbers of such a piece.
   static int64_t size(int64_t S, int64_t top) { return S * (4 + 2 * top); }
   // all: i32 [size(S, top)].
-  DrawnRows(Tensor all, int64_t S, int64_t top) : all_(all), S_(S), top_(top) {}
+  SampledTokenBuffer(Tensor all, int64_t S, int64_t top) : all_(all), S_(S), top_(top) {}
   Tensor all() const { return all_; }
   int64_t top() const { return top_; }
   Tensor ids() const { return part(0, 1, DType::i32); }
@@ -44,17 +44,18 @@ class DrawnRows {
 };
 
 // What rows are drawn by, on the device: of S rows (kernels/sampling/sample.h, logit_processors.h).
-struct DrawTables {
+struct SamplingTables {
   Tensor params;
-  LogitEdits edits{};  // none: no row's logits are changed
+  LogitAdjustments edits{};  // none: no row's logits are changed
 };
 
 // The logits of hidden [S, D], and what is drawn from them: queued, without the host. Edits change what is drawn and
 // truncated_logp only.
-void draw_rows(Context& context, Model& model, const DrawnRows& out, Tensor hidden, const DrawTables& tables);
+void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out, Tensor hidden,
+                   const SamplingTables& tables);
 // The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the
 // result.
-Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const DrawParams> rows);
+Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows);
 
 // What hidden [S, D] says of given ids [S], at temperature 1: logp and the likeliest ids. Waits for the result.
 struct Scored {

@@ -4,7 +4,7 @@
 
 namespace hone {
 
-SampleParams sample_params(const Sequence& sequence, int64_t reply) {
+RowSamplingParams sample_params(const Sequence& sequence, int64_t reply) {
   const Request& request = sequence.ticket->request;
   return {.temperature = static_cast<float>(request.sampling.temperature),
           .top_p = static_cast<float>(request.sampling.top_p),
@@ -19,15 +19,15 @@ static bool has_penalties(const Sampling& sampling) {
   return sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
 }
 
-static LogitEdit& edit_of(DrawParams& draw, int32_t id) {
-  const auto place = std::ranges::find(draw.edits, id, &LogitEdit::id);
-  return place != draw.edits.end() ? *place : draw.edits.emplace_back(LogitEdit{.id = id});
+static LogitAdjustment& edit_of(SamplingState& draw, int32_t id) {
+  const auto place = std::ranges::find(draw.edits, id, &LogitAdjustment::id);
+  return place != draw.edits.end() ? *place : draw.edits.emplace_back(LogitAdjustment{.id = id});
 }
 
-DrawParams draw_params(const Sequence& sequence, int64_t reply) {
+SamplingState sampling_state(const Sequence& sequence, int64_t reply) {
   const Request& request = sequence.ticket->request;
   const Sampling& sampling = request.sampling;
-  DrawParams out{
+  SamplingState out{
       .sample = sample_params(sequence, reply), .how = {}, .edits = {}, .top_logprobs = request.top_logprobs};
   out.how.frequency_penalty = sampling.frequency_penalty;
   out.how.presence_penalty = sampling.presence_penalty;
@@ -42,11 +42,11 @@ DrawParams draw_params(const Sequence& sequence, int64_t reply) {
   return out;
 }
 
-DrawParams next_draw(DrawParams draw, int32_t id) {
+SamplingState next_sampling_state(SamplingState draw, int32_t id) {
   ++draw.sample.position;
   draw.how.stops_after = std::max(draw.how.stops_after - 1, 0);
   if (draw.how.counts == 0) return draw;
-  LogitEdit& edit = edit_of(draw, id);
+  LogitAdjustment& edit = edit_of(draw, id);
   edit.times = std::max(edit.times, 0) + 1;
   return draw;
 }

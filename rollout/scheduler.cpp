@@ -17,7 +17,7 @@ static void reserve_blocks(Sequence& sequence, int64_t more) {
   sequence.blocks.reserve(sequence.blocks.size() + static_cast<size_t>(std::max<int64_t>(more, 0)));
 }
 
-void Scheduler::give_back(Sequence& sequence) {
+void Scheduler::free_blocks_of(Sequence& sequence) {
   // The last first: a block is of no use without those before it.
   for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.release(*block);
   sequence.blocks.clear();
@@ -59,7 +59,7 @@ void Scheduler::drop_cancelled() {
   std::erase_if(waiting_, [](const Sequence& s) { return s.ticket->cancelled; });
   for (auto it = running_.begin(); it != running_.end();) {
     if (it->ticket->cancelled) {
-      give_back(*it);
+      free_blocks_of(*it);
       it = running_.erase(it);
     } else {
       ++it;
@@ -67,12 +67,12 @@ void Scheduler::drop_cancelled() {
   }
 }
 
-bool Scheduler::make_room(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt) {
+bool Scheduler::allocate_blocks(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt) {
   const int64_t wanted = cache_.blocks_for(end) - static_cast<int64_t>(sequence->blocks.size());
   while (cache_.free_blocks() < wanted) {
     const auto youngest = std::prev(running_.end());
     if (!may_preempt || youngest == sequence) return false;
-    give_back(*youngest);
+    free_blocks_of(*youngest);
     waiting_.push_front(std::move(*youngest));
     running_.erase(youngest);
     ++preemptions_;
@@ -93,11 +93,11 @@ std::vector<Scheduler::Part> Scheduler::plan() {
   for (auto it = running_.begin(); it != running_.end() && budget > 0; ++it) {
     const int64_t count = std::min(budget, it->remaining());
     // The oldest always finds room: a request that would not fit alone was refused when it came.
-    if (make_room(it, it->computed + count, true)) {
+    if (allocate_blocks(it, it->computed + count, true)) {
       take(it, count);
       continue;
     }
-    give_back(*it);
+    free_blocks_of(*it);
     waiting_.push_front(std::move(*it));
     running_.erase(it);
     ++preemptions_;
@@ -112,7 +112,7 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
     begin(next);
     if (cache_.free_blocks() < cache_.blocks_for(tokens) - std::ssize(next.blocks) + spare) {
-      give_back(next);
+      free_blocks_of(next);
       break;
     }
     cached_tokens_ += next.computed;
@@ -120,7 +120,7 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     waiting_.pop_front();
     const auto it = std::prev(running_.end());
     const int64_t count = std::min(budget, it->remaining());
-    make_room(it, it->computed + count, false);
+    allocate_blocks(it, it->computed + count, false);
     take(it, count);
   }
   return parts;
@@ -149,13 +149,13 @@ int64_t Scheduler::reserve(std::span<Part> parts) {
 
 void Scheduler::preempt_all() {
   for (; !running_.empty(); running_.pop_back()) {
-    give_back(running_.back());
+    free_blocks_of(running_.back());
     waiting_.push_front(std::move(running_.back()));
   }
 }
 
 void Scheduler::finish(std::list<Sequence>::iterator sequence) {
-  give_back(*sequence);
+  free_blocks_of(*sequence);
   running_.erase(sequence);
 }
 

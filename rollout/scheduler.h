@@ -50,8 +50,8 @@ class Scheduler {
 
  private:
   // Blocks for tokens [0, end) of the sequence, preempting younger ones if allowed. False: there is no room.
-  bool make_room(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt);
-  void give_back(Sequence& sequence);
+  bool allocate_blocks(std::list<Sequence>::iterator sequence, int64_t end, bool may_preempt);
+  void free_blocks_of(Sequence& sequence);
   // Replies that run, or will once the prompts that run are computed.
   int64_t num_replies() const;
   // Shares the named blocks that the sequence, of which nothing is computed, begins with.

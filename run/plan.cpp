@@ -18,13 +18,13 @@
 namespace hone {
 namespace {
 
-std::unique_ptr<Model> shape_only(const std::string& folder) {
+std::unique_ptr<Model> without_weights(const std::string& folder) {
   const std::string path = (base_folder(expand_path(folder)) / "config.json").string();
   return make_model(parse_json(read_file(path), path), path);
 }
 
-std::unique_ptr<Model> shape_only(const Recipe& recipe) {
-  if (!recipe.model.path.empty()) return shape_only(recipe.model.path);
+std::unique_ptr<Model> without_weights(const Recipe& recipe) {
+  if (!recipe.model.path.empty()) return without_weights(recipe.model.path);
   int64_t vocabulary = recipe.tokenizer.empty() ? 0 : Tokenizer::load(expand_path(recipe.tokenizer)).vocab_size();
   for (const StageSpec& spec : recipe.stage)
     if (const int64_t made = spec.stage->vocab_size()) vocabulary = made;
@@ -43,7 +43,7 @@ LoraConfig lora_of(const Recipe& recipe) {
 // Adapters need trained weights below them, and no stage can train those once there are adapters.
 void check_adapters(const Recipe& recipe) {
   if (lora_of(recipe).r == 0) return;
-  shape_only(recipe)->add_lora(lora_of(recipe));
+  without_weights(recipe)->add_lora(lora_of(recipe));
   bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
   for (const StageSpec& spec : recipe.stage) {
     if (!spec.stage->trains()) continue;
@@ -52,7 +52,7 @@ void check_adapters(const Recipe& recipe) {
                ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
     HONE_CHECK(adapts || !adapters, spec.name,
                ": the stage trains whole weights, and the model has adapters by then; merge them first (hone export)");
-    if (spec.stage->passes_model_on()) weights = true, adapters = adapts;
+    if (spec.stage->hands_model_on()) weights = true, adapters = adapts;
   }
 }
 
@@ -67,10 +67,10 @@ std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
 
 // Of the machine's arithmetic, what a training step makes use of: products of large matrices more, norms and attention
 // less.
-constexpr double expected_share = 0.4;
+constexpr double expected_mfu = 0.4;
 
 // A sample with every column an objective may read; the numbers do not matter on the meta device.
-Sample widest_sample(int64_t length) {
+Sample longest_sample(int64_t length) {
   const size_t n = static_cast<size_t>(length);
   Sample out;
   out.tokens.assign(n, 0);
@@ -84,32 +84,32 @@ Sample widest_sample(int64_t length) {
 // The keys and values of every token that an engine caches.
 int64_t kv_cache_bytes(Context& context, const EngineConfig& engine, const ModelShape& shape, DType dtype) {
   return static_cast<int64_t>(
-      KvPlanes(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
+      KvStorage(context, shape, dtype, engine.kv_block_size, engine.kv_cache_tokens / engine.kv_block_size).bytes());
 }
 
 // One step on the meta device: what it takes there is what it takes anywhere.
 // adapted: an earlier stage trained adapters, too.
 Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& shape, const Tokenizer* tokenizer,
                 bool adapted) {
-  const StepShape step = spec.stage->step_shape(shape, tokenizer);
+  const PlannedStep step = spec.stage->planned_step(shape, tokenizer);
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context context(*device);
-  context.stand_for(device_kind(recipe.device));
+  context.plan_for(device_kind(recipe.device));
   context.set_numerics(numerics_of(recipe.numerics));
-  const std::unique_ptr<Model> model = shape_only(recipe);
+  const std::unique_ptr<Model> model = without_weights(recipe);
   if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->adapts()) model->add_lora(lora);
   model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
   const int64_t length = shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length;
-  const Sample sample = widest_sample(length);
+  const Sample sample = longest_sample(length);
   const std::vector<const Sample*> batch(static_cast<size_t>(step.sequences), &sample);
   trainer.step(batch, *step.objective, 0);
-  const bool beside = step.rollout && recipe.rollout.beside_learner();
+  const bool beside = step.rollout && recipe.rollout.shares_learner_device();
   const int64_t kv_bytes =
       beside ? kv_cache_bytes(context, recipe.rollout, shape, recipe.rollout.kv_dtype(model->dtype())) : 0;
   int64_t draft_bytes = 0;
   if (const std::string& folder = recipe.rollout.speculative.model; beside && !folder.empty()) {
-    const std::unique_ptr<Model> draft = shape_only(folder);
+    const std::unique_ptr<Model> draft = without_weights(folder);
     draft->allocate(context, model->dtype(), false);
     draft_bytes = static_cast<int64_t>(draft->flat_values().bytes()) +
                   kv_cache_bytes(context, recipe.rollout, draft->shape(), draft->dtype());
@@ -117,7 +117,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   int64_t quantized_bytes = 0;
   if (const std::string& format = recipe.rollout.quantization; beside && format != "none")
     quantized_bytes = static_cast<int64_t>(QuantizedModel(context, *model, quant_formats().at(format)).bytes());
-  const ModelPlan plan = plan_model(*model, length);
+  const ModelFlops plan = count_flops(*model, length);
   const int64_t weights = static_cast<int64_t>(model->flat_values().bytes()),
                 gradients = static_cast<int64_t>(model->flat_grads().bytes());
   const TrainerMemory memory = trainer.memory();
@@ -129,8 +129,9 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   }
   const int64_t on_their_way =
       step.rollout && !recipe.rollout.pool.workers.empty() ? 2 : 0;  // to workers: what they take, and what is next
-  int64_t weight_copies = (step.kept_versions + on_their_way) * static_cast<int64_t>(model->trained_values().bytes());
-  if (step.kept_versions > 0 && beside) weight_copies += weights;
+  int64_t weight_copies =
+      (step.max_versions_in_flight + on_their_way) * static_cast<int64_t>(model->trainable_values().bytes());
+  if (step.max_versions_in_flight > 0 && beside) weight_copies += weights;
   const int64_t scratch = static_cast<int64_t>(context.scratch().peak_bytes()),
                 tokens = step.updates * step.sequences * length;
   Json bytes = JsonObject{{"weights", weights},
@@ -183,7 +184,7 @@ static void check_parts(const Recipe& recipe) {
     HONE_CHECK(tokenizer || !spec.stage->trains(), spec.name,
                ": there is no tokenizer (give the recipe one, or a tokenizer stage before this one)");
   }
-  shape_only(recipe);
+  without_weights(recipe);
   check_adapters(recipe);
 }
 
@@ -199,7 +200,7 @@ void check_recipe(const Recipe& recipe) {
 }
 
 void add_times(Json& plan, double flops_per_second) {
-  const double rate = expected_share * flops_per_second;
+  const double rate = expected_mfu * flops_per_second;
   plan.set("flops_per_second", rate);
   JsonArray stages = plan.at("stages").as_array();
   for (Json& stage : stages) stage.set("seconds", stage.at("flops").as_double() / rate);
@@ -207,8 +208,8 @@ void add_times(Json& plan, double flops_per_second) {
 }
 
 Json plan_recipe(const Recipe& recipe) {
-  const std::unique_ptr<Model> model = shape_only(recipe);
-  const ModelPlan plan = plan_model(*model, model->shape().max_positions);
+  const std::unique_ptr<Model> model = without_weights(recipe);
+  const ModelFlops plan = count_flops(*model, model->shape().max_positions);
   JsonArray stages;
   bool adapted = starts_from_adapter(recipe);
   std::optional<Tokenizer> tokenizer = present_tokenizer(recipe);
@@ -216,7 +217,7 @@ Json plan_recipe(const Recipe& recipe) {
     if (spec.stage->vocab_size() > 0) tokenizer.reset();
     if (!spec.stage->trains()) continue;
     stages.push_back(plan_stage(recipe, spec, model->shape(), tokenizer ? &*tokenizer : nullptr, adapted));
-    adapted = adapted || (spec.stage->passes_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
+    adapted = adapted || (spec.stage->hands_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
   }
   return JsonObject{{"params", plan.params},
                     {"embedding_params", plan.embedding_params},
@@ -251,7 +252,7 @@ std::string plan_text(const Json& plan) {
         "Times are estimates for updates of full length at %.3g FLOP/s, %.0f%% of this machine's measured arithmetic; "
         "sampling and evaluation are "
         "not counted.\n",
-        rate->as_double(), 100 * expected_share);
+        rate->as_double(), 100 * expected_mfu);
   return out;
 }
 

@@ -43,7 +43,7 @@ struct RolloutConfig : EngineConfig {
   std::string device;  // of an engine that writes replies while the learner learns; empty = the learner's
   WorkerPoolConfig pool;
   // It takes memory of the learner's device.
-  bool beside_learner() const { return device.empty() && pool.workers.empty(); }
+  bool shares_learner_device() const { return device.empty() && pool.workers.empty(); }
   void fields(Fields& f);
 };
 

@@ -38,7 +38,7 @@ static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem
   const int64_t vocabulary = run.tokenizer ? run.tokenizer->vocab_size() : 0;
   std::unique_ptr<Model> model = make_model(run.recipe.model.make_config(vocabulary), run.recipe.model_source());
   model->allocate(run.context, dtype, gradients);
-  model->initialise(run.context, static_cast<uint64_t>(run.recipe.seed));
+  model->initialize(run.context, static_cast<uint64_t>(run.recipe.seed));
   return model;
 }
 
@@ -105,7 +105,7 @@ void run_stage(Run& run, Stage& stage, RunState& state) {
   const Stopwatch watch;
   stage.run(run);
   if (!stage.trains()) run.report.seconds = watch.seconds();
-  if (stage.passes_model_on()) {
+  if (stage.hands_model_on()) {
     run.start_folder = run.checkpoints() / concat("step-", run.report.kept_step);
     if (run.report.kept_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
     if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run);
@@ -125,7 +125,7 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
   log::also_to_file((folder / "hone.log").string());
   Context context(device);
   context.set_numerics(numerics_of(recipe.numerics));
-  RunLog run_log(folder);
+  MetricsLog run_log(folder);
   Run run{.recipe = recipe,
           .folder = folder,
           .device = device,
@@ -148,7 +148,7 @@ std::filesystem::path execute(const Recipe& recipe, Device& device, const std::f
     run.stage_name = recipe.stage[i].name;
     if (run.stage_index < state.stages_done) {
       const Json& done = state.stages.as_array().at(i);
-      if (stage.passes_model_on())
+      if (stage.hands_model_on())
         run.start_folder = run.checkpoints() / concat("step-", done.at("kept_step", "run.json").as_int("kept_step"));
       if (stage.vocab_size() > 0) run.tokenizer = Tokenizer::load(folder / "tokenizer");
       const Json* planned = done.find("planned_steps");  // older runs lack it, and have no epochs

@@ -41,7 +41,7 @@ struct Run {
   std::filesystem::path folder;
   Device& device;
   Context& context;
-  RunLog& log;
+  MetricsLog& log;
   std::optional<Tokenizer> tokenizer;
   std::unique_ptr<Model> model;
 

@@ -10,7 +10,7 @@ std::vector<EvalResult> evaluate(Run& run, int64_t step) {
   const EngineConfig engine = run.recipe.rollout.as_exact();  // the model itself is evaluated
   for (const EvalEntry& entry : run.recipe.eval) {
     const EvalTaskSpec spec = load_eval_task(entry.task);
-    EvalModel on{run.context, *run.model, *run.tokenizer, engine};
+    EvalTarget on{run.context, *run.model, *run.tokenizer, engine};
     EvalResult result = spec.evaluate(on, entry.options);
     result.samples.clear();
     const std::string prefix = "eval/" + spec.name + "/";

@@ -40,7 +40,7 @@ void check_stage(const Json& stage, const StageSpec& spec, const std::string& wh
 void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
   for (size_t i = stages.size(); i-- > 0;) {
     const StageSpec& spec = recipe.stage[i];
-    if (!spec.stage->passes_model_on()) continue;
+    if (!spec.stage->hands_model_on()) continue;
     const int64_t step = stages[i].at("kept_step").as_int();
     const fs::path kept = folder / "checkpoints" / spec.name / concat("step-", step);
     HONE_CHECK(fs::is_directory(kept), path, ": stages[", i, "].kept_step is ", step, ", and there is no checkpoint ",

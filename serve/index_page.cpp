@@ -13,7 +13,7 @@ static std::string hash_source(std::string_view name) {
   return concat("'sha256-", base64(sha256(text)), "'");
 }
 
-HttpReply page_reply() {
+HttpServerResponse index_page_response() {
   static const std::string policy =
       concat("default-src 'none'; script-src ", hash_source("script"), "; style-src ", hash_source("style"),
              "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

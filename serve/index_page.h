@@ -10,6 +10,6 @@ namespace hone {
 std::string_view index_page();
 // The page with a policy (https://www.w3.org/TR/CSP3/) that runs its own script and style, lets it ask this server, and
 // allows nothing else.
-HttpReply page_reply();
+HttpServerResponse index_page_response();
 
 }  // namespace hone

@@ -36,7 +36,7 @@ std::span<const TokenLogp> top_of(const std::vector<std::vector<TokenLogp>>& row
 
 bool is_forced(const Reply& reply, size_t i) { return i < reply.forced.size() && reply.forced[i]; }
 
-Json finish_of(const Reply& reply, const ChoicePart& part) { return part.last ? Json(reply.finish_reason) : Json(); }
+Json finish_of(const Reply& reply, const ChoiceDelta& part) { return part.last ? Json(reply.finish_reason) : Json(); }
 
 // A token with its log-prob as chats have it.
 JsonObject chat_token(const ServedModel& model, int32_t id, Json logp) {
@@ -61,8 +61,8 @@ std::string token_text(const Tokenizer* tokenizer, int32_t id) {
   return out;
 }
 
-LogprobTokens::LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model,
-                             const Reply& reply, const ChoicePart& part)
+LogprobTokens::LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
+                             const Reply& reply, const ChoiceDelta& part)
     : request_(request),
       prompt_(prompt),
       model_(model),
@@ -133,7 +133,8 @@ Json LogprobTokens::json(int64_t& text_offset) const {
   return out;
 }
 
-JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, const ChoicePart& part, bool streamed) {
+JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ChoiceDelta& part,
+                        bool streamed) {
   JsonObject out{{"index", part.index}};
   if (!request.chat) {
     out.emplace_back("text", (request.echo && part.first ? prompt.text : "") + part.text);
@@ -147,8 +148,8 @@ JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, 
   return out;
 }
 
-JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply,
-                       const ChoicePart& part) {
+JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const Reply& reply,
+                       const ChoiceDelta& part) {
   JsonObject out{{"finish_reason", finish_of(reply, part)}};
   if (!request.return_token_ids) return out;
   out.emplace_back("token_ids", Json::array(std::span(reply.ids).subspan(part.begin, part.end - part.begin)));
@@ -156,8 +157,8 @@ JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, c
   return out;
 }
 
-Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
-                 const ChoicePart& part, int64_t& text_offset) {
+Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
+                 const ChoiceDelta& part, int64_t& text_offset) {
   JsonObject out = choice_front(request, prompt, part, true);
   out.emplace_back("logprobs",
                    request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());
@@ -165,13 +166,13 @@ Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const S
   return out;
 }
 
-JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+JsonObject answer_front(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
                         bool streamed) {
   const char* object = !request.chat ? "text_completion" : streamed ? "chat.completion.chunk" : "chat.completion";
   return {{"id", id}, {"object", object}, {"created", created}, {"model", model.names.front()}};
 }
 
-Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+Json event_json(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
                 JsonArray choices, Json usage) {
   JsonObject out = answer_front(request, model, id, created, true);
   out.emplace_back("choices", std::move(choices));

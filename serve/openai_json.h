@@ -11,7 +11,7 @@
 namespace hone {
 
 // A part of one choice's answer.
-struct ChoicePart {
+struct ChoiceDelta {
   int64_t index = 0;
   std::string text;           // without the prompt's
   size_t begin = 0, end = 0;  // of the reply's tokens
@@ -29,8 +29,8 @@ class LogprobTokens {
     bool listed = false;  // an entry for each token; otherwise the column is null
   };
   // Everything is the caller's.
-  LogprobTokens(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
-                const ChoicePart& part);
+  LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
+                const ChoiceDelta& part);
   std::span<const Column> columns() const;
   size_t size() const { return size_; }  // of a listed column
   // The column "text_offset" counts characters from the beginning of the choice's text, entry after entry: it moves
@@ -49,8 +49,8 @@ class LogprobTokens {
   Json offset(size_t i, int64_t& text_offset) const;
   Json chat_entry(size_t i) const;
 
-  const ServeRequest& request_;
-  const ServePrompt& prompt_;
+  const OpenAiRequest& request_;
+  const OpenAiPrompt& prompt_;
   const ServedModel& model_;
   const Reply& reply_;
   const size_t begin_, echoed_, size_;
@@ -58,18 +58,19 @@ class LogprobTokens {
 };
 
 // A choice: what stands before its log-probs and after them. With streamed a delta takes a chat's message's place.
-JsonObject choice_front(const ServeRequest& request, const ServePrompt& prompt, const ChoicePart& part, bool streamed);
-JsonObject choice_back(const ServeRequest& request, const ServePrompt& prompt, const Reply& reply,
-                       const ChoicePart& part);
+JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ChoiceDelta& part,
+                        bool streamed);
+JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const Reply& reply,
+                       const ChoiceDelta& part);
 // And all of it, of a stream's event.
-Json choice_json(const ServeRequest& request, const ServePrompt& prompt, const ServedModel& model, const Reply& reply,
-                 const ChoicePart& part, int64_t& text_offset);
+Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
+                 const ChoiceDelta& part, int64_t& text_offset);
 
 // What stands before an answer's choices.
-JsonObject answer_front(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+JsonObject answer_front(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
                         bool streamed);
 // An event of a stream; usage may be null.
-Json event_json(const ServeRequest& request, const ServedModel& model, const std::string& id, int64_t created,
+Json event_json(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,
                 JsonArray choices, Json usage);
 Json usage_json(int64_t prompt_tokens, int64_t completion_tokens);
 

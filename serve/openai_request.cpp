@@ -35,7 +35,7 @@ class BoundsCheck : public Fields {
     outer_ = nullptr;
   }
   void require(const char* key, bool fact, const std::string& message) override {
-    if (!fact) throw ServeError(400, outer_ ? concat(outer_, ": ", message) : message, outer_ ? outer_ : key);
+    if (!fact) throw HttpError(400, outer_ ? concat(outer_, ": ", message) : message, outer_ ? outer_ : key);
   }
   bool reading() const override { return false; }
 
@@ -46,90 +46,89 @@ class BoundsCheck : public Fields {
 int32_t token_id(const Json& id, const ServedModel& model, const std::string& name) {
   const bool whole = id.is_int();
   if (!whole || id.as_int() < 0 || id.as_int() >= model.vocab_size)
-    throw ServeError(400,
-                     concat(name, ": ", id.dump().substr(0, 100), " is no token id; they are whole numbers below ",
-                            model.vocab_size),
-                     name);
+    throw HttpError(400,
+                    concat(name, ": ", id.dump().substr(0, 100), " is no token id; they are whole numbers below ",
+                           model.vocab_size),
+                    name);
   return static_cast<int32_t>(id.as_int());
 }
 
-void take_model(ServeMembers& members, const ServedModel& model) {
+void take_model(RequestFields& members, const ServedModel& model) {
   const Json* name = members.find("model");
   if (!name) return;
-  if (!name->is_string()) throw ServeError(400, concat("model must be a string, not ", name->kind_name()), "model");
+  if (!name->is_string()) throw HttpError(400, concat("model must be a string, not ", name->kind_name()), "model");
   if (std::find(model.names.begin(), model.names.end(), name->as_string()) == model.names.end())
-    throw ServeError(404,
-                     concat("there is no model '", name->as_string(), "' here; there is '", model.names.front(), "'"),
-                     "model", "model_not_found");
+    throw HttpError(404,
+                    concat("there is no model '", name->as_string(), "' here; there is '", model.names.front(), "'"),
+                    "model", "model_not_found");
 }
 
-void take_stop(ServeMembers& members, const ServedModel& model, Sampling& sampling) {
+void take_stop(RequestFields& members, const ServedModel& model, Sampling& sampling) {
   if (const Json* stop = members.find("stop")) {
     const JsonArray one{*stop};
     for (const Json& text : stop->is_array() ? stop->as_array() : one) {
       if (!text.is_string() || text.as_string().empty())
-        throw ServeError(400, "stop must be a string or a list of strings, none of them empty", "stop");
+        throw HttpError(400, "stop must be a string or a list of strings, none of them empty", "stop");
       sampling.stop.push_back(text.as_string());
     }
     if (sampling.stop.size() > kMostStops)
-      throw ServeError(400, concat("stop has ", sampling.stop.size(), " strings; ", kMostStops, " are taken"), "stop");
+      throw HttpError(400, concat("stop has ", sampling.stop.size(), " strings; ", kMostStops, " are taken"), "stop");
     if (!model.tokenizer)
-      throw ServeError(
+      throw HttpError(
           400, "the model's folder has no tokenizer, so that there are no stop strings; stop_token_ids may serve",
           "stop");
   }
   if (const Json* ids = members.find("stop_token_ids")) {
     if (!ids->is_array())
-      throw ServeError(400, concat("stop_token_ids must be a list of token ids, not ", ids->kind_name()),
-                       "stop_token_ids");
+      throw HttpError(400, concat("stop_token_ids must be a list of token ids, not ", ids->kind_name()),
+                      "stop_token_ids");
     if (ids->as_array().size() > kMostIds)
-      throw ServeError(400, concat("stop_token_ids has ", ids->as_array().size(), " ids; ", kMostIds, " are taken"),
-                       "stop_token_ids");
+      throw HttpError(400, concat("stop_token_ids has ", ids->as_array().size(), " ids; ", kMostIds, " are taken"),
+                      "stop_token_ids");
     for (const Json& id : ids->as_array()) sampling.stop_ids.push_back(token_id(id, model, "stop_token_ids"));
   }
 }
 
-void take_logit_bias(ServeMembers& members, const ServedModel& model, Sampling& sampling) {
+void take_logit_bias(RequestFields& members, const ServedModel& model, Sampling& sampling) {
   const Json* biases = members.find("logit_bias");
   if (!biases) return;
   if (!biases->is_object())
-    throw ServeError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()),
-                     "logit_bias");
+    throw HttpError(400, concat("logit_bias must be an object {\"token id\": bias}, not ", biases->kind_name()),
+                    "logit_bias");
   if (biases->as_object().size() > kMostIds)
-    throw ServeError(400, concat("logit_bias has ", biases->as_object().size(), " tokens; ", kMostIds, " are taken"),
-                     "logit_bias");
+    throw HttpError(400, concat("logit_bias has ", biases->as_object().size(), " tokens; ", kMostIds, " are taken"),
+                    "logit_bias");
   std::set<int32_t> named;
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!number || !bias.is_number())
-      throw ServeError(400,
-                       concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"),
-                       "logit_bias");
+      throw HttpError(400, concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"),
+                      "logit_bias");
     const int32_t id = token_id(Json(static_cast<int64_t>(std::stoll(key))), model, "logit_bias");
-    if (!named.insert(id).second) throw ServeError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
+    if (!named.insert(id).second) throw HttpError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
     sampling.logit_bias.push_back({id, bias.as_double()});
   }
 }
 
-void take_stream(ServeMembers& members, ServeRequest& out) {
+void take_stream(RequestFields& members, OpenAiRequest& out) {
   members.take("stream", out.stream);
   const Json* options = members.find("stream_options");
   if (!options) return;
-  if (!out.stream) throw ServeError(400, "stream_options goes with stream = true alone", "stream_options");
-  if (!options->is_object()) throw ServeError(400, "stream_options must be an object", "stream_options");
-  ServeMembers inner(*options);
+  if (!out.stream) throw HttpError(400, "stream_options goes with stream = true alone", "stream_options");
+  if (!options->is_object()) throw HttpError(400, "stream_options must be an object", "stream_options");
+  RequestFields inner(*options);
   inner.take("include_usage", out.include_usage);
   inner.ignore({"include_obfuscation"});
   inner.finish();
 }
 
 // What both kinds of request may say.
-void take_shared(ServeMembers& members, const ServedModel& model, ServeRequest& out) {
+void take_shared(RequestFields& members, const ServedModel& model, OpenAiRequest& out) {
   Sampling& s = out.sampling;
   take_model(members, model);
   take_stream(members, out);
   members.take("n", out.n);
-  if (out.n < 1) throw ServeError(400, concat("n is ", out.n, ", it must be positive"), "n");
+  if (out.n < 1) throw HttpError(400, concat("n is ", out.n, ", it must be positive"), "n");
   members.take("temperature", s.temperature);
   members.take("top_p", s.top_p);
   members.take("top_k", s.top_k);
@@ -149,43 +148,43 @@ void take_shared(ServeMembers& members, const ServedModel& model, ServeRequest& 
   members.ignore({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"});
 }
 
-int64_t bytes_per_token(const ServeRequest& request) {
+int64_t bytes_per_token(const OpenAiRequest& request) {
   if (!request.logprobs) return kTokenBytes;
   const int64_t top = request.top_logprobs;
   return kTokenBytes + (request.chat ? kChatLogprobBytes + top * kChatTopBytes : kLogprobBytes + top * kTopBytes);
 }
 
 // Of the prompts where they are echoed, to each of their replies.
-int64_t echo_bytes(const ServeRequest& request) {
+int64_t echo_bytes(const OpenAiRequest& request) {
   int64_t out = 0;
   if (!request.echo && !request.return_token_ids) return out;
   const int64_t each = request.logprobs && request.echo ? bytes_per_token(request) : 0;
-  for (const ServePrompt& prompt : request.prompts)
+  for (const OpenAiPrompt& prompt : request.prompts)
     out += (request.echo ? std::ssize(prompt.text) : 0) +
            std::ssize(prompt.ids) * (each + (request.return_token_ids ? 8 : 0));
   return out * request.n;
 }
 
-void check_answer(const ServeRequest& request, const ServedModel& model, const std::string& max_tokens_name) {
+void check_answer(const OpenAiRequest& request, const ServedModel& model, const std::string& max_tokens_name) {
   const int64_t bytes = request.answer_bytes(model);
   const char* param = request.logprobs ? (request.chat ? "top_logprobs" : "logprobs")
                       : request.n > 1  ? "n"
                                        : max_tokens_name.c_str();
   if (bytes > model.max_answer_bytes)
-    throw ServeError(400,
-                     concat("the answer may have ", bytes >> 20, " MB, this server's bound is ",
-                            model.max_answer_bytes >> 20, " MB (--max-answer-bytes): lower n, ", max_tokens_name, ", ",
-                            request.chat ? "top_logprobs" : "logprobs, echo", " or the number of prompts"),
-                     param, "answer_too_long");
+    throw HttpError(400,
+                    concat("the answer may have ", bytes >> 20, " MB, this server's bound is ",
+                           model.max_answer_bytes >> 20, " MB (--max-answer-bytes): lower n, ", max_tokens_name, ", ",
+                           request.chat ? "top_logprobs" : "logprobs, echo", " or the number of prompts"),
+                    param, "answer_too_long");
   if (request.stream && echo_bytes(request) > kMostStreamedEcho)
-    throw ServeError(400,
-                     concat("echo is ", echo_bytes(request), " bytes to be sent at once, a stream takes ",
-                            kMostStreamedEcho, ": lower n or logprobs, or ask without stream"),
-                     "echo");
+    throw HttpError(400,
+                    concat("echo is ", echo_bytes(request), " bytes to be sent at once, a stream takes ",
+                           kMostStreamedEcho, ": lower n or logprobs, or ask without stream"),
+                    "echo");
 }
 
 // Once the prompts and max_tokens are known.
-void check(const ServeRequest& request, const ServedModel& model, const std::string& prompt_name,
+void check(const OpenAiRequest& request, const ServedModel& model, const std::string& prompt_name,
            const std::string& max_tokens_name) {
   Sampling sampling = request.sampling;
   const bool nothing_drawn = sampling.max_tokens == 0 && request.echo;
@@ -193,30 +192,30 @@ void check(const ServeRequest& request, const ServedModel& model, const std::str
   BoundsCheck bounds;
   try {
     sampling.fields(bounds);
-  } catch (ServeError& error) {
+  } catch (HttpError& error) {
     if (error.param == "max_tokens") error.param = max_tokens_name;
     throw;
   }
   if (request.prompts.size() > static_cast<size_t>(model.max_replies) || request.n > model.max_replies ||
       request.num_replies() > model.max_replies)
-    throw ServeError(400,
-                     concat("n = ", request.n, " replies to each of ", request.prompts.size(),
-                            " prompts; this server takes ", model.max_replies, " replies at once"),
-                     "n");
+    throw HttpError(400,
+                    concat("n = ", request.n, " replies to each of ", request.prompts.size(),
+                           " prompts; this server takes ", model.max_replies, " replies at once"),
+                    "n");
   const int64_t most = std::min(model.max_positions, model.kv_cache_tokens);
-  for (const ServePrompt& prompt : request.prompts) {
+  for (const OpenAiPrompt& prompt : request.prompts) {
     const auto size = static_cast<int64_t>(prompt.ids.size());
-    if (size == 0) throw ServeError(400, concat(prompt_name, " has no tokens"), prompt_name);
+    if (size == 0) throw HttpError(400, concat(prompt_name, " has no tokens"), prompt_name);
     if (size >= most + nothing_drawn)
-      throw ServeError(
-          400, concat(prompt_name, " has ", size, " tokens; the model takes ", most, " together with the reply"),
-          prompt_name, "context_length_exceeded");
+      throw HttpError(400,
+                      concat(prompt_name, " has ", size, " tokens; the model takes ", most, " together with the reply"),
+                      prompt_name, "context_length_exceeded");
     if (const int64_t together = std::min(size + request.sampling.max_tokens, model.max_positions);
         together > model.kv_cache_tokens)
-      throw ServeError(400,
-                       concat(prompt_name, " and ", max_tokens_name, " are ", together,
-                              " tokens; the server has room for ", model.kv_cache_tokens),
-                       prompt_name, "context_length_exceeded");
+      throw HttpError(400,
+                      concat(prompt_name, " and ", max_tokens_name, " are ", together,
+                             " tokens; the server has room for ", model.kv_cache_tokens),
+                      prompt_name, "context_length_exceeded");
   }
   check_answer(request, model, max_tokens_name);
 }
@@ -229,28 +228,28 @@ std::vector<int32_t> ids_of(const JsonArray& ids, const ServedModel& model) {
 }
 
 // A string, a list of strings, a list of ids, or a list of lists of ids.
-void take_prompt(ServeMembers& members, const ServedModel& model, ServeRequest& out) {
+void take_prompt(RequestFields& members, const ServedModel& model, OpenAiRequest& out) {
   bool special = true;
   members.take("add_special_tokens", special);
   const Json* prompt = members.find("prompt");
-  if (!prompt) throw ServeError(400, "prompt is missing", "prompt");
+  if (!prompt) throw HttpError(400, "prompt is missing", "prompt");
   const auto add_text = [&](const std::string& text) {
     if (!model.tokenizer)
-      throw ServeError(400, "the model's folder has no tokenizer: prompt must be token ids", "prompt");
+      throw HttpError(400, "the model's folder has no tokenizer: prompt must be token ids", "prompt");
     out.prompts.push_back({text, special ? model.tokenizer->encode_document(text) : model.tokenizer->encode(text)});
   };
   const auto add_ids = [&](const JsonArray& ids) {
-    ServePrompt given{{}, ids_of(ids, model)};
+    OpenAiPrompt given{{}, ids_of(ids, model)};
     try {
       if (model.tokenizer) given.text = model.tokenizer->decode(given.ids);
     } catch (const Error& error) {
-      throw ServeError(400, concat("prompt: ", error.what()), "prompt");
+      throw HttpError(400, concat("prompt: ", error.what()), "prompt");
     }
     out.prompts.push_back(std::move(given));
   };
   const auto wrong = [] {
-    return ServeError(400, "prompt must be a string, a list of strings, a list of token ids, or a list of such lists",
-                      "prompt");
+    return HttpError(400, "prompt must be a string, a list of strings, a list of token ids, or a list of such lists",
+                     "prompt");
   };
   if (prompt->is_string()) return add_text(prompt->as_string());
   if (!prompt->is_array() || prompt->as_array().empty()) throw wrong();
@@ -276,7 +275,7 @@ Json plain_messages(const Json& messages) {
       const Json *kind = part.is_object() ? part.find("type") : nullptr,
                  *words = part.is_object() ? part.find("text") : nullptr;
       if (!kind || *kind != Json("text") || !words || !words->is_string())
-        throw ServeError(400, concat(name, ": only parts {\"type\": \"text\", \"text\": ...} are taken"), "messages");
+        throw HttpError(400, concat(name, ": only parts {\"type\": \"text\", \"text\": ...} are taken"), "messages");
       text += words->as_string();
     }
     message.set("content", text);
@@ -284,19 +283,19 @@ Json plain_messages(const Json& messages) {
   return out;
 }
 
-void take_messages(ServeMembers& members, const ServedModel& model, ServeRequest& out) {
+void take_messages(RequestFields& members, const ServedModel& model, OpenAiRequest& out) {
   const Json* messages = members.find("messages");
-  if (!messages) throw ServeError(400, "messages is missing", "messages");
+  if (!messages) throw HttpError(400, "messages is missing", "messages");
   if (!model.chat)
-    throw ServeError(400, "the model's folder has no tokenizer: there is no chat, only /v1/completions with token ids",
-                     "messages");
+    throw HttpError(400, "the model's folder has no tokenizer: there is no chat, only /v1/completions with token ids",
+                    "messages");
   try {
     const std::vector<Message> said = parse_messages(plain_messages(*messages), "request");
     out.prompts.push_back({{}, model.chat->encode(*model.tokenizer, said, true).ids});
-  } catch (const ServeError&) {
+  } catch (const HttpError&) {
     throw;
   } catch (const Error& error) {
-    throw ServeError(400, error.what(), "messages");
+    throw HttpError(400, error.what(), "messages");
   }
 }
 
@@ -313,9 +312,9 @@ Json error_json(int status, const std::string& message, const std::string& param
                                          {"code", code.empty() ? Json() : Json(code)}}}};
 }
 
-ServeRequest parse_completion(const Json& body, const ServedModel& model) {
-  ServeMembers members(body);
-  ServeRequest out;
+OpenAiRequest parse_completion(const Json& body, const ServedModel& model) {
+  RequestFields members(body);
+  OpenAiRequest out;
   out.sampling.max_tokens = 16;
   take_shared(members, model, out);
   members.take("echo", out.echo);
@@ -325,8 +324,8 @@ ServeRequest parse_completion(const Json& body, const ServedModel& model) {
     out.logprobs = true;
   }
   if (out.top_logprobs < 0 || out.top_logprobs > kMostLogprobs)
-    throw ServeError(400, concat("logprobs is ", out.top_logprobs, ", it must be in [0, ", kMostLogprobs, "]"),
-                     "logprobs");
+    throw HttpError(400, concat("logprobs is ", out.top_logprobs, ", it must be in [0, ", kMostLogprobs, "]"),
+                    "logprobs");
   members.refuse("best_of", Json(out.n), "only the n replies themselves can be had");
   members.refuse("suffix", Json(""), "text cannot be filled in before a suffix");
   take_prompt(members, model, out);
@@ -335,16 +334,16 @@ ServeRequest parse_completion(const Json& body, const ServedModel& model) {
   return out;
 }
 
-ServeRequest parse_chat(const Json& body, const ServedModel& model) {
-  ServeMembers members(body);
-  ServeRequest out;
+OpenAiRequest parse_chat(const Json& body, const ServedModel& model) {
+  RequestFields members(body);
+  OpenAiRequest out;
   out.chat = true;
   take_shared(members, model, out);
   members.take("logprobs", out.logprobs);
   members.take("top_logprobs", out.top_logprobs);
   if (out.top_logprobs < 0 || out.top_logprobs > kMostLogprobs || (out.top_logprobs > 0 && !out.logprobs))
-    throw ServeError(400, concat("top_logprobs must be in [0, ", kMostLogprobs, "], and goes with logprobs = true"),
-                     "top_logprobs");
+    throw HttpError(400, concat("top_logprobs must be in [0, ", kMostLogprobs, "], and goes with logprobs = true"),
+                    "top_logprobs");
   members.refuse("tools", JsonArray{}, "tools are not called by this server");
   members.refuse("tool_choice", Json("none"), "tools are not called by this server");
   members.refuse("parallel_tool_calls", Json(true), "tools are not called by this server");
@@ -364,16 +363,16 @@ ServeRequest parse_chat(const Json& body, const ServedModel& model) {
   return out;
 }
 
-int64_t ServeRequest::answer_bytes(const ServedModel& model) const {
+int64_t OpenAiRequest::answer_bytes(const ServedModel& model) const {
   int64_t tokens = 0;
-  for (const ServePrompt& prompt : prompts)
+  for (const OpenAiPrompt& prompt : prompts)
     tokens += n * std::clamp<int64_t>(model.max_positions - std::ssize(prompt.ids), 0, sampling.max_tokens);
   return echo_bytes(*this) + tokens * bytes_per_token(*this);
 }
 
-std::vector<Request> ServeRequest::requests(uint64_t first_id) const {
+std::vector<Request> OpenAiRequest::requests(uint64_t first_id) const {
   std::vector<Request> out;
-  for (const ServePrompt& prompt : prompts) {
+  for (const OpenAiPrompt& prompt : prompts) {
     const uint64_t i = out.size();
     out.push_back({.prompt = prompt.ids,
                    .n = n,

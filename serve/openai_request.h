@@ -14,9 +14,9 @@
 namespace hone {
 
 // Why a request is turned down, as OpenAI's clients read it.
-class ServeError : public Error {
+class HttpError : public Error {
  public:
-  ServeError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
+  HttpError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
       : Error(message), status(status_code), param(std::move(field)), code(std::move(code_name)) {}
   int status;         // of HTTP
   std::string param;  // the member that is wrong, "" if none is
@@ -37,12 +37,12 @@ struct ServedModel {
   int64_t max_answer_bytes = int64_t{256} << 20;
 };
 
-struct ServePrompt {
+struct OpenAiPrompt {
   std::string text;  // as it was given, or the ids' text
   std::vector<int32_t> ids;
 };
 
-struct ServeRequest {
+struct OpenAiRequest {
   bool chat = false, stream = false, include_usage = false, echo = false;
   bool logprobs = false;
   int64_t top_logprobs = 0;
@@ -50,7 +50,7 @@ struct ServeRequest {
   int64_t n = 1;
   bool seeded = false;
   Sampling sampling;
-  std::vector<ServePrompt> prompts;
+  std::vector<OpenAiPrompt> prompts;
 
   int64_t num_replies() const { return n * static_cast<int64_t>(prompts.size()); }
   // What the answer has, and takes in memory on its way, at most: reckoned from what is asked, by what tokens and
@@ -61,8 +61,8 @@ struct ServeRequest {
   std::vector<Request> requests(uint64_t first_id) const;
 };
 
-// Errors are ServeErrors: 400, or 404 for another model.
-ServeRequest parse_completion(const Json& body, const ServedModel& model);
-ServeRequest parse_chat(const Json& body, const ServedModel& model);
+// Errors are HttpErrors: 400, or 404 for another model.
+OpenAiRequest parse_completion(const Json& body, const ServedModel& model);
+OpenAiRequest parse_chat(const Json& body, const ServedModel& model);
 
 }  // namespace hone

@@ -7,53 +7,53 @@
 
 namespace hone {
 
-ServeMembers::ServeMembers(const Json& body) : body_(body) {
-  if (!body.is_object()) throw ServeError(400, concat("the body must be a JSON object, not ", body.kind_name()));
+RequestFields::RequestFields(const Json& body) : body_(body) {
+  if (!body.is_object()) throw HttpError(400, concat("the body must be a JSON object, not ", body.kind_name()));
 }
 
-const Json* ServeMembers::find(const std::string& name) {
+const Json* RequestFields::find(const std::string& name) {
   known_.push_back(name);
   const Json* found = body_.find(name);
   return found && !found->is_null() ? found : nullptr;
 }
 
-void ServeMembers::take(const std::string& name, bool& value) {
+void RequestFields::take(const std::string& name, bool& value) {
   const Json* found = find(name);
   if (!found) return;
-  if (!found->is_bool()) throw ServeError(400, concat(name, " must be true or false, not ", found->kind_name()), name);
+  if (!found->is_bool()) throw HttpError(400, concat(name, " must be true or false, not ", found->kind_name()), name);
   value = found->as_bool();
 }
 
-void ServeMembers::take(const std::string& name, int64_t& value) {
+void RequestFields::take(const std::string& name, int64_t& value) {
   const Json* found = find(name);
   if (!found) return;
   try {
     value = found->as_int(name);
   } catch (const Error&) {
-    throw ServeError(400, concat(name, " must be a whole number, not ", found->dump().substr(0, 100)), name);
+    throw HttpError(400, concat(name, " must be a whole number, not ", found->dump().substr(0, 100)), name);
   }
 }
 
-void ServeMembers::take(const std::string& name, double& value) {
+void RequestFields::take(const std::string& name, double& value) {
   const Json* found = find(name);
   if (!found) return;
-  if (!found->is_number()) throw ServeError(400, concat(name, " must be a number, not ", found->kind_name()), name);
+  if (!found->is_number()) throw HttpError(400, concat(name, " must be a number, not ", found->kind_name()), name);
   value = found->as_double();
 }
 
-void ServeMembers::ignore(const std::vector<std::string>& names) {
+void RequestFields::ignore(const std::vector<std::string>& names) {
   known_.insert(known_.end(), names.begin(), names.end());
 }
 
-void ServeMembers::refuse(const std::string& name, const Json& harmless, const std::string& reason) {
+void RequestFields::refuse(const std::string& name, const Json& harmless, const std::string& reason) {
   const Json* found = find(name);
-  if (found && *found != harmless) throw ServeError(400, concat(name, ": ", reason), name);
+  if (found && *found != harmless) throw HttpError(400, concat(name, ": ", reason), name);
 }
 
-void ServeMembers::finish() const {
+void RequestFields::finish() const {
   for (const auto& [name, value] : body_.as_object())
     if (std::find(known_.begin(), known_.end(), name) == known_.end())
-      throw ServeError(400, concat("unknown member '", name, "'", suggestion(name, known_)), name);
+      throw HttpError(400, concat("unknown member '", name, "'", suggestion(name, known_)), name);
 }
 
 }  // namespace hone

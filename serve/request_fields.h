@@ -1,5 +1,5 @@
 #pragma once
-// ServeMembers: takes the members of a request's JSON object one by one, and names what is wrong.
+// RequestFields: takes the members of a request's JSON object one by one, and names what is wrong.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace hone {
 
-class ServeMembers {
+class RequestFields {
  public:
-  // A ServeError unless body is an object. It is kept by reference.
-  explicit ServeMembers(const Json& body);
+  // A HttpError unless body is an object. It is kept by reference.
+  explicit RequestFields(const Json& body);
   // The member, or nullptr where there is none or null. Errors of a wrong kind name it.
   const Json* find(const std::string& name);
   void take(const std::string& name, bool& value);
@@ -21,7 +21,7 @@ class ServeMembers {
   void ignore(const std::vector<std::string>& names);
   // Names that are known and cannot be had, unless they say what happens anyway.
   void refuse(const std::string& name, const Json& harmless, const std::string& reason);
-  // A ServeError if the object has a member that was not asked for.
+  // A HttpError if the object has a member that was not asked for.
   void finish() const;
 
  private:

@@ -4,8 +4,8 @@
 
 namespace hone {
 
-Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id,
-               int64_t created, Hooks hooks, std::shared_ptr<const void> kept)
+Answer::Answer(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange,
+               std::string id, int64_t created, Hooks hooks, std::shared_ptr<const void> kept)
     : request_(std::move(request)),
       model_(model),
       exchange_(std::move(exchange)),
@@ -15,11 +15,11 @@ Answer::Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<E
       kept_(std::move(kept)),
       done_(request_.prompts.size()),
       unfinished_(request_.prompts.size()) {
-  for (const ServePrompt& prompt : request_.prompts) prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
+  for (const OpenAiPrompt& prompt : request_.prompts) prompt_tokens_ += static_cast<int64_t>(prompt.ids.size());
   if (request_.stream)
     for (int64_t i = 0; i < request_.num_replies(); ++i)
       choices_.push_back(
-          {.text = ReplyText(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
+          {.text = Detokenizer(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
 }
 
 void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
@@ -40,7 +40,7 @@ void Answer::on_finish(size_t prompt, std::vector<Reply> replies) {
   if (request_.stream) {
     for (size_t i = 0; i < replies.size(); ++i) {
       const Choice& choice = choices_[prompt * replies.size() + i];
-      const std::string text = (request_.chat ? "" : lead_of(model_.tokenizer, replies[i].ids)) + replies[i].text;
+      const std::string text = (request_.chat ? "" : leading_space(model_.tokenizer, replies[i].ids)) + replies[i].text;
       send_part(prompt, static_cast<int64_t>(i), replies[i], choice.text.rest(text), true);
     }
   } else {
@@ -61,17 +61,17 @@ void Answer::end_stream() {
 
 void Answer::on_failure(const std::string& reason) { complain(500, reason); }
 
-void Answer::client_left() { over(499); }
+void Answer::client_disconnected() { over(499); }
 
 void Answer::send_part(size_t prompt, int64_t reply, const Reply& written, std::string text, bool last) {
   const size_t index = prompt * static_cast<size_t>(request_.n) + static_cast<size_t>(reply);
   Choice& choice = choices_[index];
-  const ChoicePart part{.index = static_cast<int64_t>(index),
-                        .text = std::move(text),
-                        .begin = choice.sent,
-                        .end = written.ids.size(),
-                        .first = !choice.begun,
-                        .last = last};
+  const ChoiceDelta part{.index = static_cast<int64_t>(index),
+                         .text = std::move(text),
+                         .begin = choice.sent,
+                         .end = written.ids.size(),
+                         .first = !choice.begun,
+                         .last = last};
   choice.begun = true;
   choice.sent = written.ids.size();
   JsonArray one;
@@ -101,7 +101,7 @@ void Answer::send_whole() {
                                                      .usage = usage_json(prompt_tokens_, completion_tokens_),
                                                      .kept = std::move(kept_)},
                                    model_);
-  HttpReply reply;
+  HttpServerResponse reply;
   const bool more = body->next(reply.body);
   ended_ = true;
   over(200);

@@ -14,7 +14,7 @@
 
 namespace hone {
 
-class Answer final : public ReplyListener {
+class Answer final : public CompletionListener {
  public:
   // What becomes known on the way: when the first token is there, and how it ended (the status of HTTP, or 499 for a
   // client that left).
@@ -24,18 +24,18 @@ class Answer final : public ReplyListener {
   };
   // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until
   // the answer is sent, or nobody waits for it.
-  Answer(ServeRequest request, const ServedModel& model, std::shared_ptr<Exchange> exchange, std::string id,
+  Answer(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange, std::string id,
          int64_t created, Hooks hooks, std::shared_ptr<const void> kept = nullptr);
   void on_token(size_t prompt, int64_t reply, const Reply& written) override;
   void on_finish(size_t prompt, std::vector<Reply> replies) override;
   void on_failure(const std::string& reason) override;
   bool wants_tokens() const { return request_.stream; }
-  void client_left();
+  void client_disconnected();
 
  private:
   // A choice of a stream: how much of it was sent.
   struct Choice {
-    ReplyText text;
+    Detokenizer text;
     size_t sent = 0;  // tokens
     bool begun = false;
     int64_t text_offset = 0;
@@ -47,9 +47,9 @@ class Answer final : public ReplyListener {
   void complain(int status, const std::string& message);
   void over(int status);
 
-  const ServeRequest request_;
+  const OpenAiRequest request_;
   const ServedModel& model_;
-  const std::shared_ptr<Exchange> exchange_;
+  const std::shared_ptr<HttpTransaction> exchange_;
   const std::string id_;
   const int64_t created_;
   const Hooks hooks_;

@@ -52,7 +52,7 @@ void AnswerBody::step(std::string& out) {
 }
 
 void AnswerBody::begin_choice(std::string& out) {
-  part_.text = (parts_.request.chat ? "" : lead_of(model_.tokenizer, reply().ids)) + reply().text;
+  part_.text = (parts_.request.chat ? "" : leading_space(model_.tokenizer, reply().ids)) + reply().text;
   part_.begin = 0;
   part_.end = reply().ids.size();
   part_.first = true;

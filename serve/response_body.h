@@ -15,7 +15,7 @@ class AnswerBody {
  public:
   // Everything that an answer is made of. The model outlives it; kept is held until the body ends.
   struct Parts {
-    ServeRequest request;
+    OpenAiRequest request;
     std::string id;
     int64_t created = 0;
     std::vector<std::vector<Reply>> replies;  // by prompt
@@ -34,14 +34,14 @@ class AnswerBody {
   void write_entries(std::string& out);
   void end_choice(std::string& out);
   const Reply& reply() const { return parts_.replies[prompt_][reply_]; }
-  const ServePrompt& prompt() const { return parts_.request.prompts[prompt_]; }
+  const OpenAiPrompt& prompt() const { return parts_.request.prompts[prompt_]; }
   LogprobTokens tokens() const { return {parts_.request, prompt(), model_, reply(), part_}; }
 
   const Parts parts_;
   const ServedModel& model_;
   Place place_ = Place::front;
   size_t prompt_ = 0, reply_ = 0;  // of the choice that is being written
-  ChoicePart part_;                // all of it
+  ChoiceDelta part_;               // all of it
   size_t column_ = 0, entry_ = 0;
   int64_t text_offset_ = 0;
 };

@@ -39,42 +39,42 @@ struct Server::Impl final : HttpApp {
         max_replies(config.max_replies),
         max_pending_bytes(config.max_pending_bytes),
         started(now_seconds()),
-        gate(config.access, config.http.host, BearerKeys::of(config.api_key_file)),
+        gate(config.access, config.http.host, ApiKeys::of(config.api_key_file)),
         loop(engine, config.max_replies) {
     model.max_replies = max_replies;
     model.max_answer_bytes = config.max_answer_bytes;
   }
 
-  struct Route : ServeRoute {
-    void (Impl::*answer)(std::shared_ptr<Exchange>);
+  struct Route : HttpRoute {
+    void (Impl::*answer)(std::shared_ptr<HttpTransaction>);
   };
   static const std::map<std::string, Route>& routes();
 
-  std::optional<HttpReply> refuse(const HttpHead& head) override;
-  HttpHeaders headers_for(const HttpHead& head) override { return gate.headers_for(head); }
-  void handle(std::shared_ptr<Exchange> exchange) override;
-  HttpReply error(int status, const std::string& message) override;
+  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override;
+  HttpHeaders headers_for(const HttpRequestInfo& head) override { return gate.headers_for(head); }
+  void handle(std::shared_ptr<HttpTransaction> exchange) override;
+  HttpServerResponse error(int status, const std::string& message) override;
 
-  void completions(std::shared_ptr<Exchange> exchange) { ask(std::move(exchange), parse_completion, "cmpl-"); }
-  void chat(std::shared_ptr<Exchange> exchange) { ask(std::move(exchange), parse_chat, "chatcmpl-"); }
-  void models(std::shared_ptr<Exchange> exchange);
-  void health(std::shared_ptr<Exchange> exchange);
-  void metrics(std::shared_ptr<Exchange> exchange);
-  void front_page(std::shared_ptr<Exchange> exchange) { exchange->reply(page_reply()); }
-  void ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&),
+  void completions(std::shared_ptr<HttpTransaction> exchange) { ask(std::move(exchange), parse_completion, "cmpl-"); }
+  void chat(std::shared_ptr<HttpTransaction> exchange) { ask(std::move(exchange), parse_chat, "chatcmpl-"); }
+  void models(std::shared_ptr<HttpTransaction> exchange);
+  void health(std::shared_ptr<HttpTransaction> exchange);
+  void metrics(std::shared_ptr<HttpTransaction> exchange);
+  void front_page(std::shared_ptr<HttpTransaction> exchange) { exchange->reply(index_page_response()); }
+  void ask(std::shared_ptr<HttpTransaction> exchange, OpenAiRequest (*parse)(const Json&, const ServedModel&),
            const char* prefix);
-  HttpReply busy(const std::string& what) const;
+  HttpServerResponse busy(const std::string& what) const;
   struct PendingBytes;
   std::shared_ptr<const PendingBytes> hold(int64_t bytes);
 
   ServedModel model;
   const int64_t max_replies, max_pending_bytes, started;
   const ServeGate gate;
-  ServeMetrics counts;
+  ServerMetrics counts;
   std::atomic<uint64_t> asked{0};
   const std::shared_ptr<std::atomic<int64_t>> pending_bytes = std::make_shared<std::atomic<int64_t>>(0);  // held
   std::unique_ptr<HttpServer> http;  // set once, before anything arrives
-  EngineLoop loop;
+  AsyncEngine loop;
 };
 
 const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
@@ -87,20 +87,20 @@ const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
   return table;
 }
 
-std::optional<HttpReply> Server::Impl::refuse(const HttpHead& head) {
+std::optional<HttpServerResponse> Server::Impl::refuse(const HttpRequestInfo& head) {
   const auto route = routes().find(head.path);
   const bool known = route != routes().end();
-  std::optional<HttpReply> out = gate.refusal(head, known ? &route->second : nullptr);
+  std::optional<HttpServerResponse> out = gate.refusal(head, known ? &route->second : nullptr);
   if (out) counts.answered(known ? head.path : "other", out->status, 0);
   return out;
 }
 
-HttpReply Server::Impl::error(int status, const std::string& message) {
+HttpServerResponse Server::Impl::error(int status, const std::string& message) {
   counts.answered("other", status, 0);
   return {.status = status, .body = error_json(status, message).dump()};
 }
 
-void Server::Impl::handle(std::shared_ptr<Exchange> exchange) {
+void Server::Impl::handle(std::shared_ptr<HttpTransaction> exchange) {
   (this->*routes().at(exchange->head().path).answer)(std::move(exchange));
 }
 
@@ -120,25 +120,25 @@ std::shared_ptr<const Server::Impl::PendingBytes> Server::Impl::hold(int64_t byt
   return *pending_bytes > max_pending_bytes ? nullptr : out;
 }
 
-HttpReply Server::Impl::busy(const std::string& what) const {
+HttpServerResponse Server::Impl::busy(const std::string& what) const {
   const double seconds = std::clamp(std::ceil(loop.state().mean_seconds), 1.0, 60.0);
   return {.status = 429,
           .body = error_json(429, concat("the server has ", what, "; try again"), {}, "queue_full").dump(),
           .headers = {{"Retry-After", number_text(seconds)}}};
 }
 
-void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)(const Json&, const ServedModel&),
-                       const char* prefix) {
+void Server::Impl::ask(std::shared_ptr<HttpTransaction> exchange,
+                       OpenAiRequest (*parse)(const Json&, const ServedModel&), const char* prefix) {
   const Stopwatch watch;
   const std::string path = exchange->head().path;
-  const auto refuse_with = [&](HttpReply reply) {
+  const auto refuse_with = [&](HttpServerResponse reply) {
     counts.answered(path, reply.status, watch.seconds());
     exchange->reply(std::move(reply));
   };
-  ServeRequest request;
+  OpenAiRequest request;
   try {
     request = parse(parse_json(exchange->body(), "body"), model);
-  } catch (const ServeError& problem) {
+  } catch (const HttpError& problem) {
     return refuse_with({.status = problem.status,
                         .body = error_json(problem.status, problem.what(), problem.param, problem.code).dump()});
   } catch (const Error& problem) {
@@ -156,13 +156,13 @@ void Server::Impl::ask(std::shared_ptr<Exchange> exchange, ServeRequest (*parse)
       held);
   const uint64_t job = loop.submit(std::move(requests), answer, answer->wants_tokens());
   if (job == 0) return refuse_with(busy(concat(max_replies, " replies to write")));
-  exchange->when_gone([this, job, left = std::weak_ptr<Answer>(answer)] {
+  exchange->on_disconnect([this, job, left = std::weak_ptr<Answer>(answer)] {
     loop.cancel(job);
-    if (const auto it = left.lock()) it->client_left();
+    if (const auto it = left.lock()) it->client_disconnected();
   });
 }
 
-void Server::Impl::models(std::shared_ptr<Exchange> exchange) {
+void Server::Impl::models(std::shared_ptr<HttpTransaction> exchange) {
   const Json one = JsonObject{{"id", model.names.front()},
                               {"object", "model"},
                               {"created", started},
@@ -171,13 +171,13 @@ void Server::Impl::models(std::shared_ptr<Exchange> exchange) {
   exchange->reply({.body = Json(JsonObject{{"object", "list"}, {"data", JsonArray{one}}}).dump()});
 }
 
-void Server::Impl::health(std::shared_ptr<Exchange> exchange) {
+void Server::Impl::health(std::shared_ptr<HttpTransaction> exchange) {
   const std::string problem = loop.state().failure;
   if (problem.empty()) return exchange->reply({.body = R"({"status":"ok"})"});
   exchange->reply({.status = 503, .body = error_json(503, problem).dump()});
 }
 
-void Server::Impl::metrics(std::shared_ptr<Exchange> exchange) {
+void Server::Impl::metrics(std::shared_ptr<HttpTransaction> exchange) {
   exchange->reply({.body = counts.text(loop.state(), max_replies, http->connections()),
                    .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }

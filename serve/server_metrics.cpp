@@ -18,24 +18,24 @@ void write_number(std::string& out, const std::string& name, const char* help, c
 
 }  // namespace
 
-void ServeMetrics::Histogram::add(double value) {
+void ServerMetrics::Histogram::add(double value) {
   const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
   ++counts[static_cast<size_t>(bucket)];
   sum += value;
 }
 
-void ServeMetrics::answered(const std::string& path, int status, double seconds) {
+void ServerMetrics::answered(const std::string& path, int status, double seconds) {
   const std::lock_guard lock(mutex_);
   ++answers_[{path, status}];
   seconds_.add(seconds);
 }
 
-void ServeMetrics::first_token(double seconds) {
+void ServerMetrics::first_token(double seconds) {
   const std::lock_guard lock(mutex_);
   first_token_.add(seconds);
 }
 
-void ServeMetrics::write(std::string& out, const std::string& name, const char* help, const Histogram& histogram) {
+void ServerMetrics::write(std::string& out, const std::string& name, const char* help, const Histogram& histogram) {
   write_head(out, name, help, "histogram");
   int64_t count = 0;
   for (size_t i = 0; i < Histogram::bounds.size(); ++i) {
@@ -47,7 +47,7 @@ void ServeMetrics::write(std::string& out, const std::string& name, const char* 
                 "_count ", count, "\n");
 }
 
-std::string ServeMetrics::text(const EngineLoop::State& state, int64_t max_replies, int64_t connections) const {
+std::string ServerMetrics::text(const AsyncEngine::State& state, int64_t max_replies, int64_t connections) const {
   std::string out;
   const std::lock_guard lock(mutex_);
   write_head(out, "hone_requests_total", "Requests answered, by path and status; 499: the client left.", "counter");
@@ -74,7 +74,7 @@ std::string ServeMetrics::text(const EngineLoop::State& state, int64_t max_repli
   write_number(out, "hone_replies", "Replies waiting or being written.", "gauge", state.replies);
   write_number(out, "hone_replies_limit", "Replies from which on requests are turned away.", "gauge", max_replies);
   write_number(out, "hone_kv_cache_held_tokens", "Room in the cache that requests hold.", "gauge",
-               state.engine.held_tokens);
+               state.engine.kv_tokens_used);
   write_number(out, "hone_connections", "Open connections.", "gauge", connections);
   return out;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// ServeMetrics: what the server counts, as Prometheus reads it (text format 0.0.4). Any thread.
+// ServerMetrics: what the server counts, as Prometheus reads it (text format 0.0.4). Any thread.
 #include <array>
 #include <cstdint>
 #include <map>
@@ -11,12 +11,12 @@
 
 namespace hone {
 
-class ServeMetrics {
+class ServerMetrics {
  public:
   // An answer was sent, or the client left (499), so many seconds after the request was there.
   void answered(const std::string& path, int status, double seconds);
   void first_token(double seconds);
-  std::string text(const EngineLoop::State& state, int64_t max_replies, int64_t connections) const;
+  std::string text(const AsyncEngine::State& state, int64_t max_replies, int64_t connections) const;
 
  private:
   struct Histogram {

@@ -11,12 +11,12 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   std::vector<std::vector<int32_t>> sequences;
   double count = 0;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens), count += count_of(needs.per, sample->mask);
-  const std::vector<TokenScores> scores =
-      score_sequences(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
+  const std::vector<TokenLogprobs> scores =
+      compute_logprobs(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
   Staging staging;
   staging.fill(samples);
   staging.logp.clear();
-  for (const TokenScores& score : scores) {
+  for (const TokenLogprobs& score : scores) {
     staging.logp.insert(staging.logp.end(), score.logp.begin(), score.logp.end());
     staging.entropy.insert(staging.entropy.end(), score.entropy.begin(), score.entropy.end());
   }

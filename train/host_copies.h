@@ -4,13 +4,13 @@
 
 namespace hone {
 
-class HostCopies {
+class HostFetch {
  public:
-  explicit HostCopies(Context& context) : context_(context), arena_(context.device(), size_t{1} << 16, Place::host) {}
+  explicit HostFetch(Context& context) : context_(context), arena_(context.device(), size_t{1} << 16, Place::host) {}
   // Queues a copy, flat: there after the next synchronize(), until clear().
   Tensor fetch(Tensor values) {
     const Tensor out = arena_.take(values.dtype, {values.size()});
-    context_.copy_later(out, values.view({values.size()}));
+    context_.copy_without_wait(out, values.view({values.size()}));
     return out;
   }
   void clear() { arena_.release({}); }

@@ -12,7 +12,7 @@ static bool any(std::span<const float> values) {
   return std::any_of(values.begin(), values.end(), [](float v) { return v != 0; });
 }
 
-LossPass::LossPass(Context& context, Model& model, const TrainerConfig& config, Phases& phases)
+MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, Phases& phases)
     : context_(context),
       model_(model),
       phases_(phases),
@@ -25,49 +25,50 @@ LossPass::LossPass(Context& context, Model& model, const TrainerConfig& config, 
   HONE_CHECK(config.temperature > 0, "trainer: temperature ", config.temperature, " must be above 0");
 }
 
-void LossPass::reserve(const StepPeak& peak) {
+void MicroBatchRunner::reserve(const PeakBytes& peak) {
   pass_.reserve(peak.tape);
   arena_.reserve(peak.columns);
 }
 
-void LossPass::read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const {
-  if (counts_only())
+void MicroBatchRunner::read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const {
+  if (is_dry_run())
     column.assign(staging.logp.size(), 0);
   else
     staging.to_tokens(rows.as<float>(), column);
 }
 
-Tensor LossPass::rows_of(const Staging& staging, std::span<const float> column) {
+Tensor MicroBatchRunner::rows_of(const Staging& staging, std::span<const float> column) {
   staging.to_rows(column, row_values_);
   return upload(context_, arena_, std::span<const float>(row_values_));
 }
 
-double LossPass::evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const {
+double MicroBatchRunner::evaluate(Staging& staging, const Objective& objective, double scale,
+                                  MetricSums& metrics) const {
   const TokenGrad grad = staging.zeroed_grad();
-  if (counts_only()) return 0;
+  if (is_dry_run()) return 0;
   const TokenBatch batch = staging.batch(scale);
   check_batch(objective.needs(), batch);
   return objective.loss(batch, grad, metrics);
 }
 
-LossPass::Packed LossPass::pack(const Staging& staging) {
+MicroBatchRunner::Packed MicroBatchRunner::pack(const Staging& staging) {
   arena_.release({});
   const Batch batch = pack_batch(context_, arena_, staging.parts());
   const std::vector<Tensor> columns = upload(context_, arena_, {staging.rows(), staging.targets()});
   return {batch, columns[0], columns[1]};
 }
 
-Tensor LossPass::forward(const Packed& packed, const MicroPlace& place) {
+Tensor MicroBatchRunner::forward(const Packed& packed, const MicroBatchPosition& place) {
   noise_.first = (static_cast<uint64_t>(place.step) << 32) + static_cast<uint64_t>(place.first_sample);
   phases_.mark(Phase::data);
   const Tensor hidden = pass_.forward(packed.batch, packed.rows, noise_,
-                                      DropoutDraws{.step = place.step, .first_token = place.first_token});
+                                      DropoutStream{.step = place.step, .first_token = place.first_token});
   phases_.mark(Phase::forward);
   return hidden;
 }
 
-void LossPass::queue_linear(Staging& staging, const Objective& objective, double scale, const MicroPlace& place,
-                            Tensor logp) {
+void MicroBatchRunner::queue_static_grad(Staging& staging, const Objective& objective, double scale,
+                                         const MicroBatchPosition& place, Tensor logp) {
   if (staging.rows().empty()) return;
   MetricSums unused;
   evaluate(staging, objective, scale, unused);
@@ -82,8 +83,8 @@ void LossPass::queue_linear(Staging& staging, const Objective& objective, double
   phases_.mark(Phase::backward);
 }
 
-double LossPass::through_head(Staging& staging, const Objective& objective, double scale, Critic* critic,
-                              MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden) {
+double MicroBatchRunner::run_lm_head(Staging& staging, const Objective& objective, double scale, Critic* critic,
+                                     MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden) {
   const Needs needs = objective.needs();
   const Tensor targets = packed.targets;
   const int64_t rows = targets.size();
@@ -115,22 +116,22 @@ double LossPass::through_head(Staging& staging, const Objective& objective, doub
   return loss;
 }
 
-double LossPass::run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place,
-                     Critic* critic, MetricSums& metrics) {
+double MicroBatchRunner::run(Staging& staging, const Objective& objective, double scale,
+                             const MicroBatchPosition& place, Critic* critic, MetricSums& metrics) {
   if (staging.rows().empty()) {
     if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
     return evaluate(staging, objective, scale, metrics);
   }
   const Packed packed = pack(staging);
   const Tensor hidden = forward(packed, place), dhidden = dhidden_for(packed.rows);
-  const double loss = through_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
+  const double loss = run_lm_head(staging, objective, scale, critic, metrics, packed, hidden, dhidden);
   if (!std::isfinite(loss)) return loss;
   pass_.backward(dhidden);
   phases_.mark(Phase::backward);
   return loss;
 }
 
-void LossPass::measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) {
+void MicroBatchRunner::measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) {
   const ScratchScope scope(context_);
   const Packed packed = pack(staging);
   const int64_t rows = packed.rows.size();
@@ -148,7 +149,7 @@ void LossPass::measure(Staging& staging, const Objective& objective, double scal
   evaluate(staging, objective, scale, metrics);
 }
 
-std::vector<float> LossPass::values(const Staging& staging, Critic& critic) {
+std::vector<float> MicroBatchRunner::values(const Staging& staging, Critic& critic) {
   std::vector<float> out(staging.logp.size(), 0.0f);
   if (staging.rows().empty()) return out;
   const ScratchScope scope(context_);

@@ -1,6 +1,6 @@
 #pragma once
-// LossPass: a micro-batch through the model and its head to the objective, and back. Gradients are added to those of
-// the model and of the critic.
+// MicroBatchRunner: a micro-batch through the model and its head to the objective, and back. Gradients are added to
+// those of the model and of the critic.
 #include "model/forward.h"
 #include "train/critic.h"
 #include "train/host_copies.h"
@@ -13,24 +13,25 @@
 namespace hone {
 
 // Where a micro-batch lies in a run: with the seeds it decides what noise and dropout draw.
-struct MicroPlace {
+struct MicroBatchPosition {
   int64_t step = 0, first_sample = 0, first_token = 0;  // steps before it; among the step's
 };
 
 // The memory of tape, columns and staging is its own and kept from one micro-batch to the next. One thread. On the meta
 // device there are no numbers: log-probs and losses are 0.
-class LossPass {
+class MicroBatchRunner {
  public:
   // All but the config are the caller's and must outlive it. What is queued is marked in `phases`.
-  LossPass(Context& context, Model& model, const TrainerConfig& config, Phases& phases);
+  MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, Phases& phases);
 
   // Of a linear objective: its gradient is known before the log-probs are, so that nothing waits. logp [R] f32 on the
   // device, R the staging's rows, is written; the loss is evaluate()'s, once staging.logp has been read from there.
-  void queue_linear(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Tensor logp);
+  void queue_static_grad(Staging& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
+                         Tensor logp);
   // Of any objective; waits for what the objective reads. `critic` only where the objective needs one. Returns the
   // loss; where that is not finite, nothing has gone backward.
-  double run(Staging& staging, const Objective& objective, double scale, const MicroPlace& place, Critic* critic,
-             MetricSums& metrics);
+  double run(Staging& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
+             Critic* critic, MetricSums& metrics);
   // The objective's loss of the staging's columns; its gradient is staged too.
   double evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Adds the objective's metrics of the staging's columns, from a forward pass alone. Waits.
@@ -41,8 +42,8 @@ class LossPass {
   void read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const;
 
   // Tape and columns at their fullest; room for so much; what is taken.
-  StepPeak peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
-  void reserve(const StepPeak& peak);
+  PeakBytes peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
+  void reserve(const PeakBytes& peak);
   size_t capacity_bytes() const { return pass_.capacity_bytes() + arena_.capacity_bytes(); }
 
  private:
@@ -52,21 +53,21 @@ class LossPass {
     Tensor rows, targets;
   };
   Packed pack(const Staging& staging);
-  Tensor forward(const Packed& packed, const MicroPlace& place);
+  Tensor forward(const Packed& packed, const MicroBatchPosition& place);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // A column's entries of the rows that the head reads, on the device.
   Tensor rows_of(const Staging& staging, std::span<const float> column);
   // Head, objective, and the head's backward into dhidden. Returns the loss.
-  double through_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics,
-                      const Packed& packed, Tensor hidden, Tensor dhidden);
-  bool counts_only() const { return context_.kind() == DeviceKind::meta; }
+  double run_lm_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics,
+                     const Packed& packed, Tensor hidden, Tensor dhidden);
+  bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;
   Model& model_;
   Phases& phases_;
   Pass pass_;
   Arena arena_;  // of one micro-batch
-  HostCopies host_;
+  HostFetch host_;
   float z_loss_, inv_temperature_;
   EmbeddingNoise noise_;
   std::vector<float> row_values_;

@@ -9,11 +9,11 @@ namespace {
 
 // A step on `sequences` samples of so many tokens in all, each trained on whole, as the device of `context` would take
 // it.
-StepPeak count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective,
-                    size_t sequences, int64_t tokens) {
+PeakBytes count_step(Context& context, const Model& model, TrainerConfig config, const Objective& objective,
+                     size_t sequences, int64_t tokens) {
   const std::unique_ptr<Device> device = devices().at("meta")(0);
   Context counting(*device);
-  counting.stand_for(context.kind());
+  counting.plan_for(context.kind());
   counting.set_numerics(context.numerics());
   const std::unique_ptr<Model> shape = model.same_shape();
   shape->allocate(counting, model.dtype(), true);
@@ -34,7 +34,7 @@ StepPeak count_step(Context& context, const Model& model, TrainerConfig config, 
 
 }  // namespace
 
-std::optional<StepPeak> Reservation::widen(Context& context, const Model& model, const TrainerConfig& config,
+std::optional<PeakBytes> MemoryPlan::widen(Context& context, const Model& model, const TrainerConfig& config,
                                            const Objective& objective, std::span<const Sample* const> samples,
                                            std::span<const MicroBatch> micro_batches) {
   if (context.kind() == DeviceKind::meta) return std::nullopt;

@@ -1,5 +1,5 @@
 #pragma once
-// Reservation: the memory that a trainer's micro-batches take, known before the first of them. Arenas that grew to it
+// MemoryPlan: the memory that a trainer's micro-batches take, known before the first of them. Arenas that grew to it
 // would hold more than they need.
 #include <optional>
 #include <span>
@@ -14,20 +14,20 @@ namespace hone {
 struct TrainerConfig;
 
 // Bytes that a step has in use at its fullest, by what holds them.
-struct StepPeak {
+struct PeakBytes {
   size_t tape = 0;     // activations that wait for the backward pass
   size_t columns = 0;  // a micro-batch's ids, log-probs and their gradients
   size_t critic = 0;   // activations of a trunk of its own
   size_t scratch = 0;  // of the ops' bodies
 };
 
-class Reservation {
+class MemoryPlan {
  public:
   // What the largest of these micro-batches takes, counted by a step of the same trainer on the meta device; nothing if
   // what was counted for an earlier step is enough, or if `context` counts only itself.
-  std::optional<StepPeak> widen(Context& context, const Model& model, const TrainerConfig& config,
-                                const Objective& objective, std::span<const Sample* const> samples,
-                                std::span<const MicroBatch> micro_batches);
+  std::optional<PeakBytes> widen(Context& context, const Model& model, const TrainerConfig& config,
+                                 const Objective& objective, std::span<const Sample* const> samples,
+                                 std::span<const MicroBatch> micro_batches);
 
  private:
   int64_t tokens_ = 0;  // of a micro-batch, as counted

@@ -5,21 +5,21 @@
 namespace hone {
 
 // The files are opened when first written, after a checkpoint has had its say about their length.
-void RunLog::open(int64_t step) {
+void MetricsLog::open(int64_t step) {
   if (metrics_) return;
   constexpr int64_t keep_all = std::numeric_limits<int64_t>::max();
   metrics_ = make_jsonl_sink(folder_ / "metrics.jsonl", keep_all);
   tensorboard_ = make_tensorboard_sink(folder_ / "tensorboard", step);
 }
 
-void RunLog::metrics(int64_t step, const Metrics& row) {
+void MetricsLog::metrics(int64_t step, const Metrics& row) {
   open(step);
   metrics_->write(step, row);
   tensorboard_->write(step, row);
   if (samples_) samples_->flush();  // both can be read while the run goes on
 }
 
-void RunLog::sample(const Json& row) {
+void MetricsLog::sample(const Json& row) {
   if (!samples_) samples_ = std::make_unique<JsonlWriter>(folder_ / "samples.jsonl", FileWriter::Mode::append);
   samples_->write(row);
 }
@@ -38,14 +38,14 @@ static void cut(const std::filesystem::path& path, const StateSection& section, 
   if (found > length) std::filesystem::resize_file(path, static_cast<uintmax_t>(length));
 }
 
-void RunLog::save_state(StateSection& section) const {
+void MetricsLog::save_state(StateSection& section) const {
   if (metrics_) metrics_->flush(), tensorboard_->flush();
   if (samples_) samples_->flush();
   section.values.set("metrics_bytes", length_of(folder_ / "metrics.jsonl"));
   section.values.set("samples_bytes", length_of(folder_ / "samples.jsonl"));
 }
 
-void RunLog::load_state(const StateSection& section) {
+void MetricsLog::load_state(const StateSection& section) {
   metrics_.reset(), tensorboard_.reset(), samples_.reset();
   cut(folder_ / "metrics.jsonl", section, "metrics_bytes");
   cut(folder_ / "samples.jsonl", section, "samples_bytes");

@@ -10,9 +10,9 @@ namespace hone {
 
 // metrics.jsonl, TensorBoard and samples.jsonl of a run. Its state is how long the files are, so that what a checkpoint
 // does not know of is cut on resuming.
-class RunLog : public Stateful {
+class MetricsLog : public Stateful {
  public:
-  explicit RunLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  explicit MetricsLog(std::filesystem::path folder) : folder_(std::move(folder)) {}
   void metrics(int64_t step, const Metrics& row);
   void sample(const Json& row);
   void save_state(StateSection& section) const override;  // flushes

@@ -6,8 +6,8 @@
 
 namespace hone {
 
-void cut_micro_batches(std::span<const Sample* const> samples, size_t unit, int64_t max_tokens,
-                       std::vector<MicroBatch>& out) {
+void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int64_t max_tokens,
+                        std::vector<MicroBatch>& out) {
   HONE_CHECK(samples.size() % unit == 0, "trainer: ", samples.size(), " samples do not make pairs");
   out.clear();
   int64_t tokens = 0;

@@ -13,7 +13,7 @@
 namespace hone {
 
 // What one optimizer step of a stage works on, at most: for planning.
-struct StepShape {
+struct PlannedStep {
   int64_t sequences = 0, length = 0;  // of an update; length: of the longest sample there can be
   int64_t updates = 1;                // of a step
   const Objective* objective = nullptr;
@@ -21,7 +21,7 @@ struct StepShape {
   bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
   // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to
   // it.
-  int64_t kept_versions = 0;
+  int64_t max_versions_in_flight = 0;
 };
 
 // Samples or prompts of a step, at most.
@@ -37,14 +37,14 @@ class Stage {
   virtual bool trains() const { return true; }
   // False if the next stage starts from what this one started from: what it trains is for another use (a reward model),
   // and tasks do not tell how good it is.
-  virtual bool passes_model_on() const { return trains(); }
+  virtual bool hands_model_on() const { return trains(); }
   // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
   virtual bool adapts() const { return trains(); }
   // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many
   // num_train_epochs makes.
   virtual int64_t steps() const { return 0; }
   // tokenizer: null where the recipe has yet to train it.
-  virtual StepShape step_shape(const ModelShape&, const Tokenizer*) const { return {}; }
+  virtual PlannedStep planned_step(const ModelShape&, const Tokenizer*) const { return {}; }
   // Of the tokenizer a stage makes (in the run folder's tokenizer/); 0 = it makes none.
   virtual int64_t vocab_size() const { return 0; }
   // Takes over what the recipe's other tables decide: the resolved recipe then says it.

@@ -52,11 +52,11 @@ struct Trainer::Impl {
       critic = std::make_unique<Critic>(context, model, config.critic, config.recomputation(), make_optimizer(config));
     return *critic;
   }
-  bool counts_only() const { return context.kind() == DeviceKind::meta; }
+  bool is_dry_run() const { return context.kind() == DeviceKind::meta; }
 
   // Takes the memory of the step's largest micro-batch.
   void reserve(const Objective& objective) {
-    const std::optional<StepPeak> peak = reservation.widen(context, model, config, objective, working, micro_batches);
+    const std::optional<PeakBytes> peak = reservation.widen(context, model, config, objective, working, micro_batches);
     if (!peak) return;
     pass.reserve(*peak);
     if (critic && peak->critic > 0) critic->reserve(peak->critic);
@@ -78,10 +78,10 @@ struct Trainer::Impl {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Critic> critic;
   Phases phases, update_phases;
-  LossPass pass;
-  Reservation reservation;
+  MicroBatchRunner pass;
+  MemoryPlan reservation;
   Arena step_arena;  // of one step
-  HostCopies host;
+  HostFetch host;
   std::filesystem::path dump_path;
   int64_t steps = 0;
   std::vector<Staging> stagings;
@@ -93,7 +93,7 @@ struct Trainer::Impl {
 void Trainer::Impl::refuse(const char* what, double value, std::span<const Sample* const> samples) const {
   std::string where;
   if (!dump_path.empty()) {
-    dump_samples(dump_path, samples);
+    write_samples(dump_path, samples);
     where = "; its samples are in " + dump_path.string();
   }
   fail("step ", steps + 1, ": the ", what, " is ", number_text(value), where, "; the weights are as before the step");
@@ -104,7 +104,7 @@ void Trainer::Impl::refuse(const char* what, double value, std::span<const Sampl
 void Trainer::Impl::measure_idle(const Objective& objective, double scale, MetricSums& metrics) {
   if (idle.empty()) return;
   const std::span<const Sample* const> all = idle;
-  cut_micro_batches(all, 1, config.micro_batch_tokens, micro_batches);
+  make_micro_batches(all, 1, config.micro_batch_tokens, micro_batches);
   for (const MicroBatch& micro : micro_batches) {
     stagings.front().fill(all.subspan(micro.begin, micro.end - micro.begin));
     pass.measure(stagings.front(), objective, scale, metrics);
@@ -133,7 +133,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.learning_rate = learning_rate;
   report.num_sequences = static_cast<int64_t>(samples.size());
   double count = 0;
-  const bool may_skip = m.config.z_loss == 0 && !m.counts_only();  // what is counted has no numbers yet
+  const bool may_skip = m.config.z_loss == 0 && !m.is_dry_run();  // what is counted has no numbers yet
   m.working.clear();
   m.idle.clear();
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -151,7 +151,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   }
   const std::span<const Sample* const> working = m.working;
   if (needs.critic) m.the_critic();
-  cut_micro_batches(working, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  make_micro_batches(working, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
   m.reserve(objective);
   const auto samples_of = [&](const MicroBatch& micro) {
     return working.subspan(micro.begin, micro.end - micro.begin);
@@ -170,14 +170,14 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   const Tensor logp = needs.linear ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
   m.stagings.resize(std::max(m.stagings.size(), needs.linear ? m.micro_batches.size() : 1));
   int64_t first_row = 0;
-  MicroPlace place{.step = m.steps};
+  MicroBatchPosition place{.step = m.steps};
   for (size_t i = 0; i < m.micro_batches.size(); ++i) {
     Staging& staging = m.stagings[needs.linear ? i : 0];
     staging.fill(samples_of(m.micro_batches[i]));
     place.first_sample = static_cast<int64_t>(m.micro_batches[i].begin);
     const auto rows = static_cast<int64_t>(staging.rows().size());
     if (needs.linear)
-      m.pass.queue_linear(staging, objective, scale, place, logp.rows(first_row, rows));
+      m.pass.queue_static_grad(staging, objective, scale, place, logp.rows(first_row, rows));
     else
       add_loss(m.pass.run(staging, objective, scale, place, m.critic.get(), metrics), m.micro_batches[i]);
     first_row += rows;
@@ -207,8 +207,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
       first_row += rows;
     }
   }
-  const double critic_norm = m.counts_only() ? 0 : host_critic_norm.ptr<float>()[0];
-  if (!m.counts_only()) report.grad_norm = host_norm.ptr<float>()[0];
+  const double critic_norm = m.is_dry_run() ? 0 : host_critic_norm.ptr<float>()[0];
+  if (!m.is_dry_run()) report.grad_norm = host_norm.ptr<float>()[0];
   if (!std::isfinite(report.grad_norm)) m.refuse("gradient's norm", report.grad_norm, samples);
   if (!std::isfinite(critic_norm)) m.refuse("critic's gradient's norm", critic_norm, samples);
   report.times = m.phases.read();
@@ -219,7 +219,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.optimizer->update(m.context, policy.clip, number, learning_rate);
   if (m.critic) m.critic->update(critic.clip, number, learning_rate);
   m.update_phases.mark(Phase::optimizer);
-  if (!m.counts_only()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
+  if (!m.is_dry_run()) m.context.scratch().reserve(0);  // what bodies took beyond the plan is joined to it
   report.metrics = metrics.means();
   if (two_norms) report.metrics["critic/grad_norm"] = critic_norm;
   report.seconds = watch.seconds();
@@ -232,7 +232,7 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
   Impl& m = *impl_;
   std::vector<std::vector<float>> out;
   for (size_t i = 0; i < samples.size(); ++i) check_sample(*samples[i], i, m.model.shape());
-  cut_micro_batches(samples, 1, m.config.micro_batch_tokens, m.micro_batches);
+  make_micro_batches(samples, 1, m.config.micro_batch_tokens, m.micro_batches);
   m.stagings.resize(std::max<size_t>(m.stagings.size(), 1));
   Staging& staging = m.stagings.front();
   for (const MicroBatch& micro : m.micro_batches) {
@@ -250,8 +250,8 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
 
 int64_t Trainer::steps_done() const { return impl_->steps; }
 
-StepPeak Trainer::peak() const {
-  StepPeak out = impl_->pass.peak();
+PeakBytes Trainer::peak() const {
+  PeakBytes out = impl_->pass.peak();
   out.critic = impl_->critic ? impl_->critic->peak_bytes() : 0;
   out.scratch = impl_->context.scratch().peak_bytes();
   return out;
@@ -259,8 +259,8 @@ StepPeak Trainer::peak() const {
 
 TrainerMemory Trainer::memory() const {
   const Impl& m = *impl_;
-  const bool counted = m.counts_only();  // its arenas grow as if memory were free
-  const StepPeak peak = m.pass.peak();
+  const bool counted = m.is_dry_run();  // its arenas grow as if memory were free
+  const PeakBytes peak = m.pass.peak();
   size_t activations = counted ? peak.tape + peak.columns + m.step_arena.peak_bytes()
                                : m.pass.capacity_bytes() + m.step_arena.capacity_bytes();
   TrainerMemory out{.optimizer = m.optimizer->state_bytes()};

@@ -78,7 +78,7 @@ class Trainer : public Stateful {
   // As the steps so far have made it.
   TrainerMemory memory() const;
   // Of the steps so far, in the trainer and in its context's scratch memory.
-  StepPeak peak() const;
+  PeakBytes peak() const;
   void save_state(StateSection& section) const override;
   void load_state(const StateSection& section) override;
 

@@ -13,7 +13,7 @@ std::string prefill(Context& context, Model& model, const ModelBenchOptions& opt
     engine.generate({{prompt, 1, 0, {.max_tokens = 1, .stop = {}, .stop_ids = {}}}});
   });
   const double rate = static_cast<double>(options.tokens) / seconds,
-               flops = rate * plan_model(model, options.tokens).forward_flops_per_token;
+               flops = rate * count_flops(model, options.tokens).forward_flops_per_token;
   row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);

@@ -25,7 +25,7 @@ std::vector<Group> groups_of(std::span<const Request> requests, std::vector<std:
   for (size_t i = 0; i < out.size(); ++i) {
     Rng reward(2, requests[i].id);
     for (Reply& reply : replies[i]) {
-      out[i].samples.push_back(to_sample(requests[i], std::move(reply)));
+      out[i].samples.push_back(to_training_sample(requests[i], std::move(reply)));
       out[i].samples.back().reward = reward.normal();
     }
   }

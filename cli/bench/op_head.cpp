@@ -52,11 +52,11 @@ std::vector<BenchCase> sampling(Context& context) {
     const Tensor logits = bench_floats(context, {S, V}, 20);
     const Tensor ids = bench_ids(context, S, V), logp = bench_floats(context, {S}),
                  truncated = bench_floats(context, {S}), raw = bench_floats(context, {S});
-    for (const auto& [name, how] : {std::pair{"greedy", SampleParams{.temperature = 0}},
-                                    {"all", SampleParams{}},
-                                    {"top_k 50", SampleParams{.top_k = 50}},
-                                    {"top_p 0.95", SampleParams{.top_p = 0.95f}},
-                                    {"min_p 0.05", SampleParams{.min_p = 0.05f}}}) {
+    for (const auto& [name, how] : {std::pair{"greedy", RowSamplingParams{.temperature = 0}},
+                                    {"all", RowSamplingParams{}},
+                                    {"top_k 50", RowSamplingParams{.top_k = 50}},
+                                    {"top_p 0.95", RowSamplingParams{.top_p = 0.95f}},
+                                    {"min_p 0.05", RowSamplingParams{.min_p = 0.05f}}}) {
       std::vector<uint8_t> bytes(static_cast<size_t>(S) * sizeof how);
       for (int64_t r = 0; r < S; ++r) std::memcpy(bytes.data() + static_cast<size_t>(r) * sizeof how, &how, sizeof how);
       const Tensor params = context.scratch().take(DType::u8, {static_cast<int64_t>(bytes.size())});

@@ -27,8 +27,8 @@ std::vector<BenchCase> projections(Context& context) {
       const Tensor x = bench_numbers(context, {rows, m.width}), normed = bench_numbers(context, {rows, m.width}),
                    y = bench_numbers(context, {rows, m.mlp}), q = bench_numbers(context, {rows, m.heads, m.head_dim}),
                    at = bench_values(context, places);
-      const KvWrite cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}),
-                          bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
+      const KvWriteTarget cache{bench_numbers(context, {rows, m.kv_heads, m.head_dim}),
+                                bench_numbers(context, {rows, m.kv_heads, m.head_dim}), at};
       const auto add = [&](const auto& op, const Tensor& w, const Tensor& read, double written, auto... arguments) {
         const double numbers = static_cast<double>(w.size()),
                      bytes = static_cast<double>(w.bytes() + read.bytes()) + written;
@@ -36,15 +36,16 @@ std::vector<BenchCase> projections(Context& context) {
                                  bytes, arguments...));
       };
       const Heads to{q, {norm, 1e-6f}, {qkv, {}}, at, cos_sin, {}, {}, heads, cache};
-      add(project_heads, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), x, to);
-      add(gemm_norm_forward, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(),
-          RowNorm{norm, 1e-6f});
-      add(project_gated, gate_up, x, static_cast<double>(y.bytes()), y, x, RowNorm{norm, 1e-6f}, gate_up, Tensor());
+      add(qkv_rope_cache, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), x, to);
+      add(gemm_rmsnorm, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(),
+          RmsNormWeights{norm, 1e-6f});
+      add(gate_up_swiglu, gate_up, x, static_cast<double>(y.bytes()), y, x, RmsNormWeights{norm, 1e-6f}, gate_up,
+          Tensor());
       const double numbers = static_cast<double>(output.size() + gate_up.size() + down.size() + qkv.size());
-      out.push_back(bench_case(project_between, context, concat(rows, " rows, ", m.name),
+      out.push_back(bench_case(decoder_layer_tail, context, concat(rows, " rows, ", m.name),
                                2 * numbers * static_cast<double>(rows), 2 * numbers, normed,
                                q.view({rows, m.heads * m.head_dim}), Product{output, {}},
-                               GatedProducts{{norm, 1e-6f}, {gate_up, {}}, {down, {}}}, to));
+                               GatedMlpWeights{{norm, 1e-6f}, {gate_up, {}}, {down, {}}}, to));
     }
   }
   return out;

@@ -22,10 +22,10 @@ std::vector<Request> rollout_requests(const RolloutSize& size, int64_t vocabular
 RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<Request> requests) {
   const EngineStats before = engine.stats();
   const Stopwatch watch;
-  engine.weights_changed(engine.version() + 1);
+  engine.set_policy_version(engine.version() + 1);
   RolloutTimes out{.replies = engine.generate(std::move(requests))};
   out.seconds = watch.seconds();
-  out.prefill = engine.stats().mixed_seconds - before.mixed_seconds;
+  out.prefill = engine.stats().prefill_seconds - before.prefill_seconds;
   out.decode = engine.stats().decode_seconds - before.decode_seconds;
   out.draft = engine.stats().draft_seconds - before.draft_seconds;
   out.drafts = engine.stats().drafts - before.drafts;

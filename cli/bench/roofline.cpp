@@ -14,7 +14,7 @@ Roofline::Roofline(Model& model, const MachineLimits& limits, const EngineConfig
                    ? width_
                    : 1 + 4 / static_cast<double>(shape.head_dim);  // a scale for each head of a token
   head_ = static_cast<double>(shape.vocab_size * shape.hidden_size);
-  blocks_ = plan_model(model, 1).multiplied_params - head_;
+  blocks_ = count_flops(model, 1).active_params - head_;
   numbers_of_key_ = static_cast<double>(2 * shape.num_blocks * shape.num_kv_heads * shape.head_dim);
   products_of_pair_ = static_cast<double>(2 * shape.num_blocks * shape.num_heads * shape.head_dim);
 }

@@ -54,7 +54,7 @@ std::unique_ptr<Model> make_bench_model(const std::string& shape) {
 }
 
 void fill_weights(Context& context, Model& model) {
-  if (context.kind() != DeviceKind::cuda) return model.initialise(context, 1);
+  if (context.kind() != DeviceKind::cuda) return model.initialize(context, 1);
   constexpr int64_t piece_size = (int64_t{1} << 20) - 64;  // no multiple of a row
   constexpr double uniform_std = 0.28867513459481287;      // of [0, 1)
   const ScratchScope scope(context);

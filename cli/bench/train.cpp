@@ -42,7 +42,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
     row.set("ops", ops);
   }
   const double rate = static_cast<double>(options.batch * options.tokens) / seconds;
-  const ModelPlan plan = plan_model(model, options.tokens);
+  const ModelFlops plan = count_flops(model, options.tokens);
   row.set("batch", options.batch), row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);

@@ -4,12 +4,12 @@
 
 namespace hone {
 
-Patience::Patience(double seconds, There there)
+Deadline::Deadline(double seconds, There there)
     : end_(std::chrono::steady_clock::now() +
            std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
       there_(std::move(there)) {}
 
-void Patience::check() const {
+void Deadline::check() const {
   HONE_CHECK(!there_ || there_(), "the other side is gone");
   HONE_CHECK(std::chrono::steady_clock::now() < end_, "the other side has not done its part in time");
 }

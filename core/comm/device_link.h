@@ -13,10 +13,10 @@ namespace hone {
 // How long one side waits for the other, from now on. A link does not notice by itself that the other process has died:
 // `there` says whether it lives, by whatever else connects the two; the thread that waits asks again and again. None:
 // nothing says so.
-class Patience {
+class Deadline {
  public:
   using There = std::function<bool()>;
-  explicit Patience(double seconds, There there = {});
+  explicit Deadline(double seconds, There there = {});
   // An Error once the time is over, or the other side is gone.
   void check() const;
 
@@ -32,11 +32,11 @@ class DeviceLink {
   virtual ~DeviceLink() = default;
   // Queued on the context's stream, in order with the other side's receive() or send() of as many bytes. The tensor is
   // contiguous, on the link's device, and stays until finish(). An Error where patience ends before it is queued.
-  virtual void send(Context& context, Tensor x, const Patience& patience) = 0;
-  virtual void receive(Context& context, Tensor x, const Patience& patience) = 0;
+  virtual void send(Context& context, Tensor x, const Deadline& patience) = 0;
+  virtual void receive(Context& context, Tensor x, const Deadline& patience) = 0;
   // Waits until what was queued is done; an Error where patience ends. That a send is done does not say that the other
   // side has it: ask the other side.
-  virtual void finish(Context& context, const Patience& patience) = 0;
+  virtual void finish(Context& context, const Deadline& patience) = 0;
 };
 
 struct DeviceLinkKind {
@@ -45,7 +45,7 @@ struct DeviceLinkKind {
   // them lives.
   std::string (*new_id)();
   // Rank 0 or 1. Returns once a byte has gone each way; an Error where patience ends.
-  std::unique_ptr<DeviceLink> (*open)(Device&, const std::string& id, int rank, const Patience& patience);
+  std::unique_ptr<DeviceLink> (*open)(Device&, const std::string& id, int rank, const Deadline& patience);
 };
 Registry<DeviceLinkKind>& device_links();
 

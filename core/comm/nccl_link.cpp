@@ -34,7 +34,7 @@ bool idle(cudaStream_t stream) {
 
 class NcclLink : public DeviceLink {
  public:
-  NcclLink(Device& device, const std::string& id, int rank, const Patience& patience) : peer_(1 - rank) {
+  NcclLink(Device& device, const std::string& id, int rank, const Deadline& patience) : peer_(1 - rank) {
     Context context(device);  // which makes the device this thread's current one: NCCL takes that
     communicator_.reset(begin(id, rank));
     run(patience, nothing, always);
@@ -44,9 +44,9 @@ class NcclLink : public DeviceLink {
     NcclLink::finish(context, patience);
   }
 
-  void send(Context& context, Tensor x, const Patience& patience) override { queue(context, x, true, patience); }
-  void receive(Context& context, Tensor x, const Patience& patience) override { queue(context, x, false, patience); }
-  void finish(Context& context, const Patience& patience) override {
+  void send(Context& context, Tensor x, const Deadline& patience) override { queue(context, x, true, patience); }
+  void receive(Context& context, Tensor x, const Deadline& patience) override { queue(context, x, false, patience); }
+  void finish(Context& context, const Deadline& patience) override {
     run(patience, nothing, [&] { return idle(static_cast<cudaStream_t>(context.stream())); });
   }
 
@@ -70,7 +70,7 @@ class NcclLink : public DeviceLink {
     return out;
   }
 
-  void queue(Context& context, const Tensor& x, bool out, const Patience& patience) {
+  void queue(Context& context, const Tensor& x, bool out, const Deadline& patience) {
     HONE_CHECK(x.device == DeviceKind::cuda && x.contiguous(), "NCCL: a tensor is on ", name_of(x.device),
                ", or its rows lie apart");
     const auto stream = static_cast<cudaStream_t>(context.stream());
@@ -83,7 +83,7 @@ class NcclLink : public DeviceLink {
 
   // Starts something, and waits until NCCL has done its part of it on the host, and for `done`. What goes wrong aborts
   // the communicator at once: its kernels would hold up the stream, and whoever frees memory.
-  void run(const Patience& patience, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
+  void run(const Deadline& patience, FunctionRef<ncclResult_t()> start, FunctionRef<bool()> done) {
     HONE_CHECK(communicator_, "NCCL: the link has failed before");
     try {
       HONE_NCCL_CHECK(start());
@@ -111,7 +111,7 @@ std::string new_id() {
   return std::string(id.internal, sizeof id.internal);
 }
 
-std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, const Patience& patience) {
+std::unique_ptr<DeviceLink> open(Device& device, const std::string& id, int rank, const Deadline& patience) {
   return std::make_unique<NcclLink>(device, id, rank, patience);
 }
 

@@ -4,7 +4,7 @@
 
 namespace hone {
 
-std::shared_ptr<Buffer> SpareBuffers::take(size_t bytes) {
+std::shared_ptr<Buffer> BufferPool::take(size_t bytes) {
   Buffer out;
   {
     const std::lock_guard lock(free_->mutex);

@@ -1,5 +1,5 @@
 #pragma once
-// SpareBuffers: memory that is used again. To take it from a device and to give it back holds the device up, and to pin
+// BufferPool: memory that is used again. To take it from a device and to give it back holds the device up, and to pin
 // it takes longer than to fill it.
 #include <memory>
 #include <mutex>
@@ -10,9 +10,9 @@
 namespace hone {
 
 // Any thread. The device outlives it and what it gave. It keeps two that nobody has, those that came back last.
-class SpareBuffers {
+class BufferPool {
  public:
-  SpareBuffers(Device& device, Place place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
+  BufferPool(Device& device, Place place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
   // One that nobody has any more, if it is as large; contents undefined. It may be held longer than this lives.
   std::shared_ptr<Buffer> take(size_t bytes);
 

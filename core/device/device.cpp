@@ -11,9 +11,9 @@ namespace hone {
 namespace {
 
 // Of devices whose work is done when the call that queues it returns.
-class PlainRecording : public Recording {
+class PlainCapturedGraph : public CapturedGraph {
  public:
-  explicit PlainRecording(std::function<void()> work) : work_(std::move(work)) {}
+  explicit PlainCapturedGraph(std::function<void()> work) : work_(std::move(work)) {}
   void replay(void*) override { work_(); }
 
  private:
@@ -34,8 +34,8 @@ class PlainEvent : public Event {
 
 }  // namespace
 
-std::unique_ptr<Recording> Device::record(void*, std::function<void()> work) {
-  return std::make_unique<PlainRecording>(std::move(work));
+std::unique_ptr<CapturedGraph> Device::record(void*, std::function<void()> work) {
+  return std::make_unique<PlainCapturedGraph>(std::move(work));
 }
 std::unique_ptr<Event> Device::make_event(bool) { return std::make_unique<PlainEvent>(); }
 
@@ -201,7 +201,7 @@ void Context::copy(Tensor to, Tensor from) {
   if (to.device != from.device) synchronize();
 }
 
-void Context::copy_later(Tensor to, Tensor from) {
+void Context::copy_without_wait(Tensor to, Tensor from) {
   if (to.device != DeviceKind::cpu || from.device == DeviceKind::cpu) return copy(to, from);
   check_copy(to, from);
   if (from.device == DeviceKind::meta || to.size() == 0) return;

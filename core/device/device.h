@@ -14,9 +14,9 @@
 namespace hone {
 
 // Work of one stream that can be queued again and again at little cost: the same operations on the same memory.
-class Recording {
+class CapturedGraph {
  public:
-  virtual ~Recording() = default;
+  virtual ~CapturedGraph() = default;
   virtual void replay(void* stream) = 0;
 };
 
@@ -34,7 +34,7 @@ class Event {
 // What lets all blocks of a kernel wait for each other: a word of the device's memory, all but its top bit zero between
 // kernels, and how many blocks run at the same time when each has a multiprocessor's memory to itself. Without a word
 // there is none.
-struct GridBarrier {
+struct CooperativeBarrier {
   uint32_t* word = nullptr;
   int most_blocks = 0;
 };
@@ -65,13 +65,13 @@ class Device {
   virtual bool asynchronous() const { return false; }
   // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA
   // graph; elsewhere the work itself.
-  virtual std::unique_ptr<Recording> record(void* stream, std::function<void()> work);
+  virtual std::unique_ptr<CapturedGraph> record(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
   // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels
   // could hold what the other's wait for. Other kernels that hold multiprocessors until something happens elsewhere
   // (NCCL's) make such a one wait, but must not wait for it.
-  virtual GridBarrier grid_barrier(void*) { return {}; }
+  virtual CooperativeBarrier cooperative_barrier(void*) { return {}; }
   // What Buffers have of its memory now, and had at most.
   size_t used_bytes() const { return used_; }
   size_t peak_bytes() const { return peak_; }
@@ -178,7 +178,7 @@ class Context {
   // Whose bodies' scratch memory an op takes here: kind(), but that a meta context counts for the device it was told to
   // stand for.
   DeviceKind target() const { return target_; }
-  void stand_for(DeviceKind target) { target_ = target; }
+  void plan_for(DeviceKind target) { target_ = target; }
 
   void zero(Tensor x);
   // Sizes and dtypes must agree; both contiguous. The host's side is the caller's again when the call returns: what
@@ -187,7 +187,7 @@ class Context {
   void copy(Tensor to, Tensor from);
   // As copy(), but what goes to the host is there after the next synchronize(). Memory of Place::host makes it worth
   // while.
-  void copy_later(Tensor to, Tensor from);
+  void copy_without_wait(Tensor to, Tensor from);
   void synchronize();
 
  private:

@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-class Graph : public Recording {
+class Graph : public CapturedGraph {
  public:
   explicit Graph(cudaGraphExec_t graph) : graph_(graph) {}
   ~Graph() override { cudaGraphExecDestroy(graph_); }
@@ -61,7 +61,7 @@ class Capture {
 };
 
 // The grid barriers of the process, one a device.
-class GridBarriers {
+class CooperativeBarriers {
  public:
   // The stream's of the current device, the index-th; the default stream has none.
   uint32_t* of(int index, void* stream) {
@@ -95,8 +95,9 @@ class GridBarriers {
   std::mutex mutex_;
   std::map<int, Barrier> barriers_;
 };
-GridBarriers& grid_barriers() {
-  static GridBarriers& all = *new GridBarriers;  // streams of static contexts end after what is static here
+CooperativeBarriers& grid_barriers() {
+  static CooperativeBarriers& all =
+      *new CooperativeBarriers;  // streams of static contexts end after what is static here
   return all;
 }
 
@@ -166,7 +167,7 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
   }
   bool asynchronous() const override { return true; }
-  std::unique_ptr<Recording> record(void* stream, std::function<void()> work) override {
+  std::unique_ptr<CapturedGraph> record(void* stream, std::function<void()> work) override {
     use();
     Capture capture(static_cast<cudaStream_t>(stream));
     work();
@@ -174,7 +175,7 @@ class CudaDevice : public Device {
     HONE_CUDA_CHECK(cudaGraphInstantiate(&graph, capture.end(), 0));
     return std::make_unique<Graph>(graph);
   }
-  GridBarrier grid_barrier(void* stream) override {
+  CooperativeBarrier cooperative_barrier(void* stream) override {
     use();
     return {grid_barriers().of(index_, stream), properties_.multiProcessorCount};
   }

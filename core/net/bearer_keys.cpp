@@ -25,15 +25,15 @@ std::vector<std::string> read_keys(const std::filesystem::path& file) {
   return out;
 }
 
-BearerKeys BearerKeys::load(const std::filesystem::path& file) {
-  BearerKeys out;
+ApiKeys ApiKeys::load(const std::filesystem::path& file) {
+  ApiKeys out;
   for (const std::string& key : read_keys(file)) out.add(key);
   return out;
 }
 
-void BearerKeys::add(std::string_view key) { keys_.push_back(sha256(key)); }
+void ApiKeys::add(std::string_view key) { keys_.push_back(sha256(key)); }
 
-bool BearerKeys::admit(std::string_view authorization) const {
+bool ApiKeys::admit(std::string_view authorization) const {
   constexpr std::string_view scheme = "bearer ";
   if (authorization.size() < scheme.size()) return false;
   for (size_t i = 0; i < scheme.size(); ++i)

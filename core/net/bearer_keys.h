@@ -1,5 +1,5 @@
 #pragma once
-// BearerKeys: who may use a server ("Authorization: Bearer KEY").
+// ApiKeys: who may use a server ("Authorization: Bearer KEY").
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,12 +14,12 @@ namespace hone {
 // it, is an Error.
 std::vector<std::string> read_keys(const std::filesystem::path& file);
 
-class BearerKeys {
+class ApiKeys {
  public:
   // Those of read_keys().
-  static BearerKeys load(const std::filesystem::path& file);
+  static ApiKeys load(const std::filesystem::path& file);
   // The same; none where no file is named.
-  static std::optional<BearerKeys> of(const std::string& file) {
+  static std::optional<ApiKeys> of(const std::string& file) {
     if (file.empty()) return std::nullopt;
     return load(file);
   }

@@ -50,7 +50,7 @@ std::string media_type(std::string_view header) {
   return out;
 }
 
-HttpReply turn_down(int status, const std::string& message, const char* code, HttpHeaders headers = {}) {
+HttpServerResponse turn_down(int status, const std::string& message, const char* code, HttpHeaders headers = {}) {
   return {.status = status, .body = error_json(status, message, {}, code).dump(), .headers = std::move(headers)};
 }
 
@@ -68,7 +68,7 @@ bool is_loopback(std::string_view host) {
   return name == "localhost" || name == "::1" || (is_ipv4(name) && name.starts_with("127."));
 }
 
-ServeGate::ServeGate(ServeAccess access, const std::string& host, std::optional<BearerKeys> keys)
+ServeGate::ServeGate(ServeAccess access, const std::string& host, std::optional<ApiKeys> keys)
     : access_(std::move(access)),
       checks_host_(!keys && (is_loopback(host) || !access_.allowed_hosts.empty())),
       keys_(std::move(keys)) {}
@@ -79,22 +79,22 @@ bool ServeGate::allows_host(std::string_view host) const {
 }
 
 // A page from another place than this server; programs send no Origin.
-bool ServeGate::is_foreign(const HttpHead& head) const {
+bool ServeGate::is_foreign(const HttpRequestInfo& head) const {
   const std::string origin = lower(head.header("origin"));
   const size_t scheme = origin.find("://");
   return !origin.empty() && (scheme == std::string::npos || origin.substr(scheme + 3) != lower(head.header("host")));
 }
 
-bool ServeGate::allows_origin(const HttpHead& head) const {
+bool ServeGate::allows_origin(const HttpRequestInfo& head) const {
   return !is_foreign(head) || holds(access_.allowed_origins, lower(head.header("origin")));
 }
 
-HttpHeaders ServeGate::headers_for(const HttpHead& head) const {
+HttpHeaders ServeGate::headers_for(const HttpRequestInfo& head) const {
   if (!is_foreign(head) || !allows_origin(head)) return {};
   return {{"Access-Control-Allow-Origin", std::string(head.header("origin"))}, {"Vary", "Origin"}};
 }
 
-std::optional<HttpReply> ServeGate::refusal(const HttpHead& head, const ServeRoute* route) const {
+std::optional<HttpServerResponse> ServeGate::refusal(const HttpRequestInfo& head, const HttpRoute* route) const {
   if (!allows_host(head.header("host")))
     return turn_down(403,
                      concat("this server is not called '", std::string(head.header("host")).substr(0, 200),
@@ -106,10 +106,10 @@ std::optional<HttpReply> ServeGate::refusal(const HttpHead& head, const ServeRou
                             " may not ask here; --allowed-origins lets them"),
                      "origin_not_allowed");
   if (head.method == "OPTIONS" && is_foreign(head) && route)  // a browser asks first; it bears no key yet
-    return HttpReply{.status = 204,
-                     .headers = {{"Access-Control-Allow-Methods", route->method},
-                                 {"Access-Control-Allow-Headers", "authorization, content-type"},
-                                 {"Access-Control-Max-Age", "600"}}};
+    return HttpServerResponse{.status = 204,
+                              .headers = {{"Access-Control-Allow-Methods", route->method},
+                                          {"Access-Control-Allow-Headers", "authorization, content-type"},
+                                          {"Access-Control-Max-Age", "600"}}};
   if (keys_ && !(route && route->open) && !keys_->admit(head.header("authorization")))
     return turn_down(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key",
                      {{"WWW-Authenticate", "Bearer"}});

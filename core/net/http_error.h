@@ -15,7 +15,7 @@
 
 namespace hone {
 
-struct ServeRoute {
+struct HttpRoute {
   const char* method = "";
   bool open = false;  // to everybody
 };
@@ -36,21 +36,21 @@ class ServeGate {
   // host: the address that the server listens at. keys: those of which one is needed, if any. Host is checked where
   // there are none and only this machine reaches the server: elsewhere its names are not known, unless allowed_hosts
   // says them.
-  ServeGate(ServeAccess access, const std::string& host, std::optional<BearerKeys> keys);
+  ServeGate(ServeAccess access, const std::string& host, std::optional<ApiKeys> keys);
   // route: the path's, nullptr where there is none. An answer where the request is turned down, or is a browser's
   // question what it may ask (OPTIONS).
-  std::optional<HttpReply> refusal(const HttpHead& head, const ServeRoute* route) const;
+  std::optional<HttpServerResponse> refusal(const HttpRequestInfo& head, const HttpRoute* route) const;
   // That let a page of an allowed origin read the answer.
-  HttpHeaders headers_for(const HttpHead& head) const;
+  HttpHeaders headers_for(const HttpRequestInfo& head) const;
 
  private:
   bool allows_host(std::string_view host) const;
-  bool allows_origin(const HttpHead& head) const;
-  bool is_foreign(const HttpHead& head) const;
+  bool allows_origin(const HttpRequestInfo& head) const;
+  bool is_foreign(const HttpRequestInfo& head) const;
 
   const ServeAccess access_;
   const bool checks_host_;
-  const std::optional<BearerKeys> keys_;
+  const std::optional<ApiKeys> keys_;
 };
 
 }  // namespace hone

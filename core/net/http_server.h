@@ -32,14 +32,14 @@ class HttpApp {
  public:
   virtual ~HttpApp() = default;
   // Looks at a request before its body is read: an answer refuses it. A 401 closes the connection.
-  virtual std::optional<HttpReply> refuse(const HttpHead&) { return std::nullopt; }
+  virtual std::optional<HttpServerResponse> refuse(const HttpRequestInfo&) { return std::nullopt; }
   // Headers of whatever is answered to the request, errors too.
-  virtual HttpHeaders headers_for(const HttpHead&) { return {}; }
+  virtual HttpHeaders headers_for(const HttpRequestInfo&) { return {}; }
   // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long
   // work belongs elsewhere. An exception is answered with error(500).
-  virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
+  virtual void handle(std::shared_ptr<HttpTransaction> exchange) = 0;
   // The answer to what the server itself turns down: 400, 413, 431, 500.
-  virtual HttpReply error(int status, const std::string& message) = 0;
+  virtual HttpServerResponse error(int status, const std::string& message) = 0;
 };
 
 class HttpServer {

@@ -139,10 +139,10 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     Error error;
     co_await http::async_read_header(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
     if (error) co_return co_await turn_down(error);
-    const HttpHead head = head_of(parser.get());
+    const HttpRequestInfo head = head_of(parser.get());
     const unsigned version = parser.get().version();
     headers_ = app_.headers_for(head);
-    if (std::optional<HttpReply> refusal = app_.refuse(head)) {
+    if (std::optional<HttpServerResponse> refusal = app_.refuse(head)) {
       const bool keep = parser.is_done() && parser.keep_alive() && refusal->status != 401;
       co_await send(std::move(*refusal), version, head.method == "HEAD", keep);
       co_return keep;
@@ -159,8 +159,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     const auto wake = [weak = this->weak_from_this()] {
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
-    exchange_ = std::make_shared<Exchange>(head, std::move(parser.get().body()),
-                                           static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
+    exchange_ = std::make_shared<HttpTransaction>(head, std::move(parser.get().body()),
+                                                  static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
     watch();
     std::string failure;
     try {
@@ -182,7 +182,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     const bool chunked = version >= 11;
     for (;;) {
       if (exchange_->gone()) co_return false;
-      Exchange::Outgoing out = exchange_->take();
+      HttpTransaction::Outgoing out = exchange_->take();
       if (out.start && !out.streamed) {
         out.start->body = std::move(out.bytes);
         keep = keep && !draining_;
@@ -215,7 +215,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     }
   }
 
-  awaitable<> send(HttpReply reply, unsigned version, bool head_only, bool keep) {
+  awaitable<> send(HttpServerResponse reply, unsigned version, bool head_only, bool keep) {
     namespace http = boost::beast::http;
     patience();
     if (head_only) {
@@ -237,11 +237,12 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     if (error == http::error::end_of_stream || error == http::error::partial_message ||
         error.category() != http::make_error_code(http::error::bad_method).category())
       co_return false;
-    HttpReply reply = error == http::error::body_limit
-                          ? app_.error(413, concat("the body is longer than ", config_.max_body_bytes, " bytes"))
-                      : error == http::error::header_limit
-                          ? app_.error(431, concat("the header is longer than ", config_.max_header_bytes, " bytes"))
-                          : app_.error(400, "this is no HTTP request: " + error.message());
+    HttpServerResponse reply =
+        error == http::error::body_limit
+            ? app_.error(413, concat("the body is longer than ", config_.max_body_bytes, " bytes"))
+        : error == http::error::header_limit
+            ? app_.error(431, concat("the header is longer than ", config_.max_header_bytes, " bytes"))
+            : app_.error(400, "this is no HTTP request: " + error.message());
     co_await send(std::move(reply), 11, false, false);
     co_return false;
   }
@@ -261,7 +262,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   void patience() { socket().expires_after(seconds_of(config_.write_timeout)); }
 
   template <class Body>
-  boost::beast::http::response<Body> message_of(const HttpReply& reply, unsigned version, bool keep) const {
+  boost::beast::http::response<Body> message_of(const HttpServerResponse& reply, unsigned version, bool keep) const {
     namespace http = boost::beast::http;
     http::response<Body> out(http::int_to_status(static_cast<unsigned>(reply.status)), version);
     out.set(http::field::server, "hone");
@@ -273,10 +274,10 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   }
 
   template <class Message>
-  static HttpHead head_of(const Message& message) {
-    HttpHead out{.method = std::string(message.method_string()),
-                 .path = std::string(message.target()),
-                 .headers = headers_of(message)};
+  static HttpRequestInfo head_of(const Message& message) {
+    HttpRequestInfo out{.method = std::string(message.method_string()),
+                        .path = std::string(message.target()),
+                        .headers = headers_of(message)};
     out.path = out.path.substr(0, out.path.find('?'));
     return out;
   }
@@ -286,8 +287,8 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   const HttpServerConfig& config_;
   HttpApp& app_;
   boost::beast::flat_buffer buffer_;
-  HttpHeaders headers_;                 // of every answer to the request under way
-  std::shared_ptr<Exchange> exchange_;  // the request that is being answered
+  HttpHeaders headers_;                        // of every answer to the request under way
+  std::shared_ptr<HttpTransaction> exchange_;  // the request that is being answered
   const std::shared_ptr<std::atomic<bool>> ended_ =
       std::make_shared<std::atomic<bool>>(false);  // what those before learn of it by
   bool watching_ = false, left_ = false, draining_ = false;

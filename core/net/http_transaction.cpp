@@ -2,15 +2,15 @@
 
 namespace hone {
 
-Exchange::Exchange(HttpHead head, std::string body, size_t max_unsent, std::function<void()> wake,
-                   std::shared_ptr<const std::atomic<bool>> ended)
+HttpTransaction::HttpTransaction(HttpRequestInfo head, std::string body, size_t max_unsent, std::function<void()> wake,
+                                 std::shared_ptr<const std::atomic<bool>> ended)
     : head_(std::move(head)),
       body_(std::move(body)),
       max_unsent_(max_unsent),
       wake_(std::move(wake)),
       ended_(std::move(ended)) {}
 
-void Exchange::reply(HttpReply whole) {
+void HttpTransaction::reply(HttpServerResponse whole) {
   {
     const std::lock_guard lock(mutex_);
     outgoing_.bytes = std::move(whole.body);
@@ -20,9 +20,9 @@ void Exchange::reply(HttpReply whole) {
   wake_();
 }
 
-void Exchange::begin(HttpReply first) { reply(std::move(first), nullptr); }
+void HttpTransaction::begin(HttpServerResponse first) { reply(std::move(first), nullptr); }
 
-void Exchange::reply(HttpReply first, NextPiece next) {
+void HttpTransaction::reply(HttpServerResponse first, NextPiece next) {
   {
     const std::lock_guard lock(mutex_);
     next_ = std::move(next);
@@ -33,7 +33,7 @@ void Exchange::reply(HttpReply first, NextPiece next) {
   wake_();
 }
 
-bool Exchange::write(std::string_view piece) {
+bool HttpTransaction::write(std::string_view piece) {
   bool idle = false;  // whether the connection has to be woken: it takes all that waits at once
   {
     const std::lock_guard lock(mutex_);
@@ -50,7 +50,7 @@ bool Exchange::write(std::string_view piece) {
   return false;
 }
 
-void Exchange::end() {
+void HttpTransaction::end() {
   {
     const std::lock_guard lock(mutex_);
     outgoing_.ended = true;
@@ -58,7 +58,7 @@ void Exchange::end() {
   wake_();
 }
 
-void Exchange::when_gone(std::function<void()> action) {
+void HttpTransaction::on_disconnect(std::function<void()> action) {
   {
     const std::lock_guard lock(mutex_);
     if (sent_) return;
@@ -70,7 +70,7 @@ void Exchange::when_gone(std::function<void()> action) {
   action();
 }
 
-Exchange::Outgoing Exchange::take() {
+HttpTransaction::Outgoing HttpTransaction::take() {
   Outgoing out;
   NextPiece next;
   {
@@ -88,7 +88,7 @@ Exchange::Outgoing Exchange::take() {
   return out;
 }
 
-void Exchange::leave() {
+void HttpTransaction::leave() {
   std::function<void()> action;
   {
     const std::lock_guard lock(mutex_);
@@ -99,14 +99,14 @@ void Exchange::leave() {
   if (action) action();
 }
 
-void Exchange::sent() {
+void HttpTransaction::sent() {
   std::function<void()> dropped;  // outside the lock: what it holds may be the last to hold this
   const std::lock_guard lock(mutex_);
   sent_ = true;
   dropped.swap(when_gone_);
 }
 
-bool Exchange::gone() const {
+bool HttpTransaction::gone() const {
   const std::lock_guard lock(mutex_);
   return gone_ || *ended_;
 }

@@ -19,7 +19,7 @@ static bool has_text(const Tokenizer& tokenizer, int32_t id) {
   return !tokenizer.is_special(id) && !tokenizer.token_bytes(id).empty();
 }
 
-std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
+std::string leading_space(const Tokenizer* tokenizer, std::span<const int32_t> ids) {
   if (!tokenizer) return {};
   const auto first = std::ranges::find_if(ids, [&](int32_t id) { return has_text(*tokenizer, id); });
   if (first == ids.end()) return {};
@@ -40,18 +40,18 @@ std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std
 }
 
 // What an id adds to the one before: decoders may treat the beginning of a text in a way of its own.
-std::string ReplyText::add(int32_t id) {
+std::string Detokenizer::add(int32_t id) {
   ++num_ids_;
   if (!tokenizer_ || !has_text(*tokenizer_, id)) return {};
   const std::string before = tokenizer_->decode(previous_, true);
   std::vector<int32_t> both = previous_;
   both.push_back(id);
   const std::string after = tokenizer_->decode(both, true);
-  if (continues_ && previous_.empty()) waiting_ = lead_of(tokenizer_, both);
+  if (continues_ && previous_.empty()) waiting_ = leading_space(tokenizer_, both);
   waiting_ += after.substr(std::min(before.size(), after.size()));
   if (num_ids_ <= min_tokens_) early_ = waiting_.size();
   previous_ = {id};
-  const size_t count = whole_characters(std::string_view(waiting_).substr(0, waiting_.size() - held_back()));
+  const size_t count = whole_characters(std::string_view(waiting_).substr(0, waiting_.size() - num_held_back()));
   std::string out = waiting_.substr(0, count);
   waiting_.erase(0, count);
   early_ -= std::min(early_, count);
@@ -60,7 +60,7 @@ std::string ReplyText::add(int32_t id) {
 }
 
 // How many of the last bytes may begin a stop string.
-size_t ReplyText::held_back() const {
+size_t Detokenizer::num_held_back() const {
   size_t out = 0;
   for (const std::string& stop : stops_) {
     if (const size_t at = waiting_.find(stop, early_ - std::min(early_, stop.size() - 1)); at != std::string::npos)
@@ -71,7 +71,7 @@ size_t ReplyText::held_back() const {
   return out;
 }
 
-std::string ReplyText::rest(const std::string& whole) const {
+std::string Detokenizer::rest(const std::string& whole) const {
   return whole.size() > shown_.size() ? whole.substr(shown_.size()) : "";
 }
 

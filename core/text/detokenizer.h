@@ -1,5 +1,5 @@
 #pragma once
-// ReplyText: the text of a reply while it is written, in pieces that are never taken back: whole characters, and
+// Detokenizer: the text of a reply while it is written, in pieces that are never taken back: whole characters, and
 // nothing that may turn out to be the beginning of a stop string. The pieces and the rest join to Reply::text.
 #include <cstdint>
 #include <span>
@@ -11,11 +11,11 @@
 
 namespace hone {
 
-class ReplyText {
+class Detokenizer {
  public:
   // tokenizer may be null: all text is empty. stops is copied; one counts once it ends after min_tokens ids. continues:
-  // with the lead_of() the reply.
-  ReplyText(const Tokenizer* tokenizer, std::vector<std::string> stops, int64_t min_tokens, bool continues)
+  // with the leading_space() the reply.
+  Detokenizer(const Tokenizer* tokenizer, std::vector<std::string> stops, int64_t min_tokens, bool continues)
       : tokenizer_(tokenizer), stops_(std::move(stops)), min_tokens_(min_tokens), continues_(continues) {}
   // What can be shown now that the reply has one more id.
   std::string add(int32_t id);
@@ -23,7 +23,7 @@ class ReplyText {
   std::string rest(const std::string& whole) const;
 
  private:
-  size_t held_back() const;
+  size_t num_held_back() const;
   const Tokenizer* tokenizer_;
   const std::vector<std::string> stops_;
   const int64_t min_tokens_;
@@ -40,7 +40,7 @@ std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std
 
 // What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's
 // kind strip where a text begins. tokenizer may be null.
-std::string lead_of(const Tokenizer* tokenizer, std::span<const int32_t> ids);
+std::string leading_space(const Tokenizer* tokenizer, std::span<const int32_t> ids);
 
 // The length of the longest beginning of the text that does not end within a UTF-8 character.
 size_t whole_characters(std::string_view text);

@@ -20,13 +20,13 @@ void check_queries(const OpBase& op, const Tensor& out, const Tensor& q, const T
 
 void check_blocks(const OpBase& op, const PagedKv& cache, int64_t sequences) {
   HONE_CHECK(cache.block_size > 0, op.name(), ": block_size ", cache.block_size);
-  const int64_t max_blocks = cache.block_table.dim(1), blocks = cache.k.dim(0) / cache.block_size;
-  check_shape(op, "block_table", cache.block_table, {sequences, max_blocks}, DType::i32);
+  const int64_t max_layers = cache.block_table.dim(1), blocks = cache.k.dim(0) / cache.block_size;
+  check_shape(op, "block_table", cache.block_table, {sequences, max_layers}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {sequences}, DType::i32);
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s];
-    HONE_CHECK(length >= 0 && length <= max_blocks * cache.block_size, op.name(), ": sequence ", s, " has ", length,
-               " keys in ", max_blocks, " blocks of ", cache.block_size);
+    HONE_CHECK(length >= 0 && length <= max_layers * cache.block_size, op.name(), ": sequence ", s, " has ", length,
+               " keys in ", max_layers, " blocks of ", cache.block_size);
     for (int64_t b = 0; b * cache.block_size < length; ++b) {
       const int32_t block = cache.block_table.row<int32_t>(s)[b];
       HONE_CHECK(block >= 0 && block < blocks, op.name(), ": block_table[", s, ", ", b, "] is ", block, " of ", blocks,
@@ -42,30 +42,30 @@ void unpack_token(float* to, const uint8_t* values, const float* scales, int64_t
 
 }  // namespace
 
-AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                          const Tensor& v, const Tensor& offsets) {
+KeySource packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                      const Tensor& v, const Tensor& offsets) {
   check_queries(op, out, q, k, v, offsets);
   check_shape(op, "k", k, {q.dim(0), k.dim(1), q.dim(2)});
   check_optional(op, "lse", lse, {q.dim(0), q.dim(1)});
-  AttentionKeys keys{.k = k, .v = v, .offsets = offsets, .block_table = {}, .lengths = {}, .num_kv_heads = k.dim(1)};
+  KeySource keys{.k = k, .v = v, .offsets = offsets, .block_table = {}, .lengths = {}, .num_kv_heads = k.dim(1)};
   const int32_t* at = offsets.ptr<int32_t>();
   for (int64_t s = 0; s + 1 < offsets.dim(0); ++s)
     keys.max_length = std::max<int64_t>(keys.max_length, at[s + 1] - at[s]);
   return keys;
 }
 
-AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache,
-                         const Tensor& offsets) {
+KeySource paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache,
+                     const Tensor& offsets) {
   check_queries(op, out, q, cache.k, cache.v, offsets);
   const int64_t sequences = offsets.dim(0) - 1;
   check_blocks(op, cache, sequences);
-  AttentionKeys keys{.k = cache.k,
-                     .v = cache.v,
-                     .offsets = offsets,
-                     .block_table = cache.block_table,
-                     .lengths = cache.lengths,
-                     .block_size = cache.block_size,
-                     .num_kv_heads = cache.k.dim(1)};
+  KeySource keys{.k = cache.k,
+                 .v = cache.v,
+                 .offsets = offsets,
+                 .block_table = cache.block_table,
+                 .lengths = cache.lengths,
+                 .block_size = cache.block_size,
+                 .num_kv_heads = cache.k.dim(1)};
   for (int64_t s = 0; s < sequences; ++s) {
     const int64_t length = cache.lengths.ptr<int32_t>()[s],
                   tokens = offsets.ptr<int32_t>()[s + 1] - offsets.ptr<int32_t>()[s];

@@ -22,7 +22,7 @@ struct KeyRows {
 
 // The keys of every sequence of a call. In a paged call the tokens are each sequence's last; in a packed one they are
 // all of it.
-struct AttentionKeys {
+struct KeySource {
   Tensor k, v, offsets;
   Tensor block_table, lengths;  // of a paged call
   int64_t block_size = 0, num_kv_heads = 0, max_length = 0;
@@ -49,10 +49,9 @@ inline int64_t first_key(int64_t position, int64_t window) {
 }
 
 // Check what a call was given, block tables included, and say where its keys are.
-AttentionKeys packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                          const Tensor& v, const Tensor& offsets);
-AttentionKeys paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache,
-                         const Tensor& offsets);
+KeySource packed_keys(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                      const Tensor& v, const Tensor& offsets);
+KeySource paged_keys(const OpBase& op, const Tensor& out, const Tensor& q, const PagedKv& cache, const Tensor& offsets);
 // A cache in fp8 as f32, in scratch memory of the caller's scope: the blocks that the call's sequences have, checked;
 // any other cache as it is.
 PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t sequences);

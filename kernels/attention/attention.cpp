@@ -33,7 +33,7 @@ double attend(float* out, const float* q, const KeyRows& keys, int64_t position,
   return top + std::log(total);
 }
 
-void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets,
+void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySource& all, Tensor offsets,
                 const AttentionShape& shape) {
   const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / all.num_kv_heads;
   const ScratchScope scope(context);

@@ -23,7 +23,7 @@ inline constinit Op<void(Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor ou
                          Tensor v, Tensor offsets, AttentionShape shape)>
     attention_backward{"attention_backward"};
 
-// One layer's keys and values in a paged cache: k, v [num_slots, Hk, d]; block_table [S, max_blocks] i32; token p of
+// One layer's keys and values in a paged cache: k, v [num_slots, Hk, d]; block_table [S, max_layers] i32; token p of
 // sequence s lies in slot block_table[s, p / block_size] * block_size + p % block_size. lengths [S] i32: keys in the
 // cache, the call's own tokens included. In fp8 k and v are u8 that hold e4m3, with a scale for each token and head
 // beside: a number is scale * value.

@@ -134,7 +134,7 @@ namespace {
 
 HWY_EXPORT(attend_tile);
 
-void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const AttentionKeys& all, Tensor offsets,
+void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySource& all, Tensor offsets,
                 const AttentionShape& shape) {
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
   const int64_t queries =

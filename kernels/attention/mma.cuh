@@ -17,32 +17,32 @@ __device__ inline uint32_t unit_at(uint32_t tile, int row, int unit) {
   return tile + static_cast<uint32_t>(row * U + (unit ^ (row & 7))) * 16;
 }
 
-__device__ inline void load_matrices(uint32_t (&to)[4], uint32_t from) {
+__device__ inline void ldmatrix_x4(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(from)
                : "memory");
 }
-__device__ inline void load_matrices(uint32_t (&to)[2], uint32_t from) {
+__device__ inline void ldmatrix_x4(uint32_t (&to)[2], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                : "=r"(to[0]), "=r"(to[1])
                : "r"(from)
                : "memory");
 }
-__device__ inline void load_matrices_transposed(uint32_t (&to)[4], uint32_t from) {
+__device__ inline void ldmatrix_x4_trans(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(from)
                : "memory");
 }
-__device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+__device__ inline void mma_m16n8k16(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
       "%3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Addresses that each lane gives to load_matrices:
+// Addresses that each lane gives to ldmatrix_x4:
 // 16 rows x 16 columns as the left factor;
 template <int U>
 __device__ inline uint32_t left_at(uint32_t tile, int row, int unit, int lane) {

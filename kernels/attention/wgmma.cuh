@@ -7,14 +7,14 @@ namespace hone::sm90 {
 
 using hopper::Barrier;
 using hopper::fence_async_proxy;
-using hopper::fewer_registers;
-using hopper::let_next_start;
-using hopper::more_registers;
+using hopper::fence_mbarrier_init;
+using hopper::griddep_launch_dependents;
+using hopper::griddep_wait;
 using hopper::pack_bf16;
-using hopper::prefetch_map;
-using hopper::publish_barriers;
+using hopper::prefetch_tensor_map;
+using hopper::setmaxnreg_dec;
+using hopper::setmaxnreg_inc;
 using hopper::shared_address;
-using hopper::wait_for_previous;
 using hopper::wgmma_commit;
 using hopper::wgmma_fence;
 using hopper::wgmma_fence_registers;
@@ -32,7 +32,7 @@ struct RingPlace {
 };
 
 // A box of a tensor [tokens, heads, dim] at (token, head, column), to shared memory; its bytes count at the barrier.
-__device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
+__device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int head, int token) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::
           "r"(shared_address(to)),
@@ -84,7 +84,7 @@ __device__ inline void wgmma_fence_registers(uint32_t (&x)[N]) {
   "60,%61,%62,%63"
 
 // c [64, 64] = (add ? c : 0) + a [16, 64]^T . b [16, 64], rows contiguous in both.
-__device__ inline void product_of_columns(float (&c)[32], uint64_t a, uint64_t b, bool add) {
+__device__ inline void wgmma_k_major(float (&c)[32], uint64_t a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{" HONE_REGISTERS_32 "}, %32, %33, p, 1, 1, 1, 1;\n}"
@@ -92,7 +92,7 @@ __device__ inline void product_of_columns(float (&c)[32], uint64_t a, uint64_t b
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
 // c [64, 128] = (add ? c : 0) + a [64, 16] . b [128, 16]^T, a in registers, 16 columns contiguous in b.
-__device__ inline void product_of_rows(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_mn_major(float (&c)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
       "{" HONE_REGISTERS_64 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 0;\n}"
@@ -121,7 +121,7 @@ __device__ inline void wgmma_rs(float (&c)[32], const uint32_t* a, uint64_t b, b
 #undef HONE_R8
 
 // Four 8 x 8 matrices of bf16 from shared memory; lane l names row l % 8 of matrix l / 8.
-__device__ inline void load_matrices(uint32_t* to, const void* row) {
+__device__ inline void ldmatrix_x4(uint32_t* to, const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(shared_address(row))

@@ -22,7 +22,7 @@ inline void check_launch(const OpBase& op) {
 }
 
 // Of the current device; read once.
-inline int num_multiprocessors() {
+inline int num_sms() {
   static const int count = [] {
     int device = 0, value = 0;
     HONE_CUDA_CHECK(cudaGetDevice(&device));
@@ -71,10 +71,10 @@ struct alignas(sizeof(T) * N) Pack {
   T value[N];
 };
 template <class T>
-inline constexpr int pack_size = 16 / sizeof(T);
+inline constexpr int vec_size = 16 / sizeof(T);
 
 template <int N, class T>
-__device__ inline void load_pack(float (&to)[N], const T* from) {
+__device__ inline void load_vec(float (&to)[N], const T* from) {
   const auto pack = *reinterpret_cast<const Pack<T, N>*>(from);
 #pragma unroll
   for (int i = 0; i < N; ++i) to[i] = to_f32(pack.value[i]);
@@ -87,7 +87,7 @@ __device__ inline uint32_t packed_word(const float* from, __nv_bfloat16) {
 }
 // To global memory. Spelt out, since the compiler splits most stores of a Pack into words.
 template <int N, class T>
-__device__ inline void store_pack(T* to, const float (&from)[N]) {
+__device__ inline void store_vec(T* to, const float (&from)[N]) {
   constexpr int words = N * sizeof(T) / 4, n = 4 / sizeof(T);
   if constexpr (words == 4)
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(packed_word(from, T{})),
@@ -128,7 +128,7 @@ __device__ inline void cp_async_wait() {
 // Whether rows can be read in packs of 16 bytes: base, stride and length agree.
 template <class T>
 bool packs(const Tensor& x) {
-  return x.row_size() % pack_size<T> == 0 && x.row_stride % pack_size<T> == 0 &&
+  return x.row_size() % vec_size<T> == 0 && x.row_stride % vec_size<T> == 0 &&
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 

@@ -10,15 +10,15 @@ namespace hone {
 // N numbers, in as few moves as 16 bytes a move allow.
 template <int N, class T>
 __device__ inline void load_numbers(float (&to)[N], const T* from) {
-  constexpr int step = N < pack_size<T> ? N : pack_size<T>;
+  constexpr int step = N < vec_size<T> ? N : vec_size<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += step) load_pack(reinterpret_cast<float(&)[step]>(to[i]), from + i);
+  for (int i = 0; i < N; i += step) load_vec(reinterpret_cast<float(&)[step]>(to[i]), from + i);
 }
 template <int N, class T>
 __device__ inline void store_numbers(T* to, const float (&from)[N]) {
-  constexpr int step = N < pack_size<T> ? N : pack_size<T>;
+  constexpr int step = N < vec_size<T> ? N : vec_size<T>;
 #pragma unroll
-  for (int i = 0; i < N; i += step) store_pack(to + i, reinterpret_cast<const float(&)[step]>(from[i]));
+  for (int i = 0; i < N; i += step) store_vec(to + i, reinterpret_cast<const float(&)[step]>(from[i]));
 }
 
 // Rows and columns to go through: a single row where no tensor has gaps between its own.
@@ -42,7 +42,7 @@ constexpr int threads = 256;
 
 template <int N, bool overlaps, class F>
 __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t packs) {
-  if (overlaps) hopper::let_next_start(), hopper::wait_for_previous();
+  if (overlaps) hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   int64_t row = 0;
   if (extent.rows > 1) {
@@ -65,8 +65,8 @@ void launch_elementwise(cudaStream_t stream, Extent extent, bool whole, F f) {
                   blocks = (extent.rows * packs + elementwise::threads - 1) / elementwise::threads;
     if (blocks == 0) return;
     if constexpr (overlaps)
-      launch_dependent(stream, elementwise::kernel<count, true, F>, dim3(static_cast<unsigned>(blocks)),
-                       elementwise::threads, 0, 1, f, extent, packs);
+      launch_pdl(stream, elementwise::kernel<count, true, F>, dim3(static_cast<unsigned>(blocks)), elementwise::threads,
+                 0, 1, f, extent, packs);
     else
       elementwise::kernel<count, false, F>
           <<<static_cast<unsigned>(blocks), elementwise::threads, 0, stream>>>(f, extent, packs);

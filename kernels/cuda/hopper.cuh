@@ -32,7 +32,7 @@ struct Barrier {
         "r"(block)
         : "memory");
   }
-  __device__ void arrive_expecting(uint32_t bytes) {
+  __device__ void arrive_expect_tx(uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(&word)), "r"(bytes)
                  : "memory");
   }
@@ -58,23 +58,23 @@ struct Barrier {
         : "memory");
   }
 };
-__device__ inline void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 __device__ inline void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-__device__ inline uint32_t block_in_cluster() {
+__device__ inline uint32_t block_rank_in_cluster() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 // Where an address of shared memory lies in a block of the cluster.
-__device__ inline uint32_t in_block(uint32_t block, uint32_t address) {
+__device__ inline uint32_t map_to_cluster_block(uint32_t block, uint32_t address) {
   uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(block));
   return there;
 }
-// Stores in a block of the cluster; both addresses are in_block()'s. The bytes' arrival at the barrier publishes them:
-// no fence is needed, and earlier accesses are not waited for.
+// Stores in a block of the cluster; both addresses are map_to_cluster_block()'s. The bytes' arrival at the barrier
+// publishes them: no fence is needed, and earlier accesses are not waited for.
 __device__ inline void send(uint32_t to, float x, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
                "r"(__float_as_uint(x)), "r"(barrier)
@@ -98,7 +98,7 @@ __device__ inline void named_barrier_sync(int id, int threads) {
 }
 
 // A box of a matrix at (column, row) to shared memory; its bytes count at the barrier.
-__device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
+__device__ inline void tma_load(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
           shared_address(to)),
@@ -106,8 +106,8 @@ __device__ inline void load_box(void* to, const CUtensorMap& map, Barrier& barri
       : "memory");
 }
 // To the same place of all blocks in the mask, each of whose barriers counts the bytes.
-__device__ inline void load_box_to_all(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row,
-                                       uint16_t mask) {
+__device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, Barrier& barrier, int column, int row,
+                                          uint16_t mask) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, "
       "%4}], [%2], %5;" ::"r"(shared_address(to)),
@@ -115,26 +115,26 @@ __device__ inline void load_box_to_all(void* to, const CUtensorMap& map, Barrier
       : "memory");
 }
 // A box of shared memory to a matrix at (column, row); part of the thread's current group of stores.
-__device__ inline void store_box(const CUtensorMap& map, const void* from, int column, int row) {
+__device__ inline void tma_store(const CUtensorMap& map, const void* from, int column, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),
                "r"(shared_address(from)), "r"(column), "r"(row)
                : "memory");
 }
-__device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // The thread's stores have read shared memory.
-__device__ inline void wait_stores_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-__device__ inline void prefetch_map(const CUtensorMap& map) {
+__device__ inline void tma_store_wait() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ inline void prefetch_tensor_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 // Ordinary accesses to shared memory come before those of the copy engine that follow.
 __device__ inline void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 template <int Registers>
-__device__ inline void more_registers() {
+__device__ inline void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 template <int Registers>
-__device__ inline void fewer_registers() {
+__device__ inline void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));
 }
 
@@ -225,12 +225,12 @@ __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add
 #undef HONE_R8
 
 // Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l names row l % 8 of matrix l / 8.
-__device__ inline void store_matrices(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+__device__ inline void stmatrix_x4(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c),
                "r"(d)
                : "memory");
 }
-__device__ inline void load_matrices(uint32_t from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
+__device__ inline void ldmatrix_x4(uint32_t from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                : "r"(from)

@@ -11,7 +11,7 @@ namespace hone::hopper {
       "+f"(d[i + 7])
 #define HONE_R32(i) HONE_R8(i), HONE_R8(i + 8), HONE_R8(i + 16), HONE_R8(i + 24)
 #define HONE_LEFT "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add))
-__device__ inline void product_of_registers(float (&d)[8], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&d)[8], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\nwgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7"
@@ -19,7 +19,7 @@ __device__ inline void product_of_registers(float (&d)[8], const uint32_t* a, ui
       : HONE_R8(0)
       : HONE_LEFT);
 }
-__device__ inline void product_of_registers(float (&d)[16], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&d)[16], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
@@ -27,7 +27,7 @@ __device__ inline void product_of_registers(float (&d)[16], const uint32_t* a, u
       : HONE_R8(0), HONE_R8(8)
       : HONE_LEFT);
 }
-__device__ inline void product_of_registers(float (&d)[32], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&d)[32], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"
@@ -36,7 +36,7 @@ __device__ inline void product_of_registers(float (&d)[32], const uint32_t* a, u
       : HONE_R32(0)
       : HONE_LEFT);
 }
-__device__ inline void product_of_registers(float (&d)[64], const uint32_t* a, uint64_t b, bool add) {
+__device__ inline void wgmma_rs(float (&d)[64], const uint32_t* a, uint64_t b, bool add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\nwgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%"

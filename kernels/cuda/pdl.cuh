@@ -7,16 +7,16 @@ namespace hopper {
 // Programmatic dependent launch: the next kernel's blocks may start; memory of the kernels before is visible from here
 // on. No-ops in a launch without the attribute. A kernel that is launched so waits, always: the next but one relies on
 // it.
-__device__ inline void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ inline void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+__device__ inline void griddep_launch_dependents() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ inline void griddep_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 }  // namespace hopper
 
 // Launches a kernel that may start while the one before it on the stream still runs; it calls
-// hopper::wait_for_previous() before it touches what that one writes or reads, but may fetch weights: what writes
+// hopper::griddep_wait() before it touches what that one writes or reads, but may fetch weights: what writes
 // weights never lets the next one start. `cluster`: blocks of a cluster.
 template <class... P, class... A>
-void launch_dependent(cudaStream_t stream, void (*kernel)(P...), dim3 grid, int threads, int shared_bytes, int cluster,
-                      const A&... arguments) {
+void launch_pdl(cudaStream_t stream, void (*kernel)(P...), dim3 grid, int threads, int shared_bytes, int cluster,
+                const A&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));

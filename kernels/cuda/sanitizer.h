@@ -7,6 +7,6 @@ namespace hone {
 
 // Tells a tool that loaded itself into the program that what is queued on the stream writes all numbers of x, whatever
 // was there; without one does nothing.
-void tell_written(Context& context, const Tensor& x);
+void mark_initialized(Context& context, const Tensor& x);
 
 }  // namespace hone

@@ -12,7 +12,7 @@ inline bool tma_compatible(const Tensor& x) {
 }
 
 // The same of a matrix of bytes.
-inline bool maps_bytes(const Tensor& x) {
+inline bool tma_compatible_u8(const Tensor& x) {
   return x.dtype == DType::u8 && x.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
@@ -46,7 +46,7 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
 }
 
 // Of a matrix of bf16 or bytes.
-inline CUtensorMap map_of(const Tensor& x, int rows) {
+inline CUtensorMap make_tensor_map(const Tensor& x, int rows) {
   return encode_map<2>(x, {static_cast<cuuint64_t>(x.dim(1)), static_cast<cuuint64_t>(x.dim(0))},
                        {static_cast<cuuint64_t>(x.row_stride) * size_of(x.dtype)}, rows);
 }

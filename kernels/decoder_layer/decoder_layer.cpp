@@ -10,18 +10,18 @@ namespace hone {
 namespace {
 
 size_t bytes_of(const Tensor& x, int64_t columns) { return static_cast<size_t>(x.dim(0) * columns) * size_of(x.dtype); }
-size_t norm_bytes(const Tensor& x, const RowNorm& norm) { return norm.weight ? bytes_of(x, x.dim(1)) : 0; }
+size_t norm_bytes(const Tensor& x, const RmsNormWeights& norm) { return norm.weight ? bytes_of(x, x.dim(1)) : 0; }
 
 }  // namespace
 
-Tensor normed(Context& context, Tensor x, const RowNorm& norm) {
+Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm) {
   if (!norm.weight) return x;
   const Tensor out = context.scratch().take(x.dtype, {x.dim(0), x.dim(1)});
   rmsnorm_forward(context, out, {}, x, norm.weight, norm.eps);
   return out;
 }
 
-void project_gated_steps(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor bias) {
+void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias) {
   const ScratchScope scope(context);
   const Tensor gate_up = context.scratch().take(x.dtype, {x.dim(0), w.dim(0)});
   gemm_forward(context, gate_up, normed(context, x, norm), w, bias, {});
@@ -29,7 +29,7 @@ void project_gated_steps(Context& context, Tensor y, Tensor x, RowNorm norm, Ten
 }
 
 void project_heads_steps(Context& context, Tensor x, Heads to) {
-  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, "project_heads: no cache");
+  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, "qkv_rope_cache: no cache");
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
   const Tensor qkv = context.scratch().take(x.dtype, {T, to.qkv.w.dim(0)}),
@@ -39,57 +39,59 @@ void project_heads_steps(Context& context, Tensor x, Heads to) {
 }
 
 void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                     RowNorm norm) {
+                     RmsNormWeights norm) {
   gemm_forward(context, y, x, w, bias, residual);
   rmsnorm_forward(context, normed, {}, y, norm.weight, norm.eps);
 }
 
-void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next) {
+void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next) {
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
   const Tensor mid = context.scratch().take(x.dtype, x.dims()),
                activated = context.scratch().take(x.dtype, {T, mlp.down.w.dim(1)}),
-               normed = T > rows_normed_by_reader ? context.scratch().take(x.dtype, x.dims()) : Tensor();
-  const auto multiply = [&](Tensor y, Tensor from, const Product& product, Tensor residual, const RowNorm& after) {
+               normed = T > max_rows_norm_in_gemm ? context.scratch().take(x.dtype, x.dims()) : Tensor();
+  const auto multiply = [&](Tensor y, Tensor from, const Product& product, Tensor residual,
+                            const RmsNormWeights& after) {
     if (normed && after.weight)
-      gemm_norm_forward(context, y, normed, from, product.w, product.bias, residual, after);
+      gemm_rmsnorm(context, y, normed, from, product.w, product.bias, residual, after);
     else
       gemm_forward(context, y, from, product.w, product.bias, residual);
   };
   multiply(mid, mixed, output, x, mlp.norm);
-  project_gated(context, activated, normed ? normed : mid, normed ? RowNorm{} : mlp.norm, mlp.gate_up.w,
-                mlp.gate_up.bias);
+  gate_up_swiglu(context, activated, normed ? normed : mid, normed ? RmsNormWeights{} : mlp.norm, mlp.gate_up.w,
+                 mlp.gate_up.bias);
   multiply(x, activated, mlp.down, mid, next.norm);
   if (!next.q) return;
   if (normed) next.norm = {};
-  project_heads(context, normed ? normed : x, next);
+  qkv_rope_cache(context, normed ? normed : x, next);
 }
 
-size_t project_gated_scratch(const Tensor&, const Tensor& x, const RowNorm& norm, const Tensor& w, const Tensor&) {
+size_t project_gated_scratch(const Tensor&, const Tensor& x, const RmsNormWeights& norm, const Tensor& w,
+                             const Tensor&) {
   return norm_bytes(x, norm) + bytes_of(x, w.dim(0));
 }
 size_t project_heads_scratch(const Tensor& x, const Heads& to) {
   return norm_bytes(x, to.norm) + bytes_of(x, to.qkv.w.dim(0) + to.shape.num_kv_heads * to.shape.head_dim);
 }
-size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedProducts& mlp,
+size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedMlpWeights& mlp,
                                const Heads& next) {
-  const bool by_reader = x.dim(0) <= rows_normed_by_reader;
+  const bool by_reader = x.dim(0) <= max_rows_norm_in_gemm;
   Heads to = next;
   if (!by_reader) to.norm = {};
   return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, mlp.down.w.dim(1)) +
-         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RowNorm{}, mlp.gate_up.w, {}),
+         std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RmsNormWeights{}, mlp.gate_up.w, {}),
                   to.q ? project_heads_scratch(x, to) : 0);
 }
 
 [[maybe_unused]] static const bool added =
-    gemm_norm_forward.add({"specification", DeviceKind::cpu, gemm_norm_steps}) &&
-    gemm_norm_forward.add({"steps", DeviceKind::cuda, gemm_norm_steps}) &&
-    project_between.add(
+    gemm_rmsnorm.add({"specification", DeviceKind::cpu, gemm_norm_steps}) &&
+    gemm_rmsnorm.add({"steps", DeviceKind::cuda, gemm_norm_steps}) &&
+    decoder_layer_tail.add(
         {"specification", DeviceKind::cpu, project_between_steps, 0, nullptr, project_between_scratch}) &&
-    project_between.add({"steps", DeviceKind::cuda, project_between_steps, 0, nullptr, project_between_scratch}) &&
-    project_gated.add({"specification", DeviceKind::cpu, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
-    project_gated.add({"steps", DeviceKind::cuda, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
-    project_heads.add({"specification", DeviceKind::cpu, project_heads_steps, 0, nullptr, project_heads_scratch}) &&
-    project_heads.add({"steps", DeviceKind::cuda, project_heads_steps, 0, nullptr, project_heads_scratch});
+    decoder_layer_tail.add({"steps", DeviceKind::cuda, project_between_steps, 0, nullptr, project_between_scratch}) &&
+    gate_up_swiglu.add({"specification", DeviceKind::cpu, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
+    gate_up_swiglu.add({"steps", DeviceKind::cuda, project_gated_steps, 0, nullptr, project_gated_scratch}) &&
+    qkv_rope_cache.add({"specification", DeviceKind::cpu, project_heads_steps, 0, nullptr, project_heads_scratch}) &&
+    qkv_rope_cache.add({"steps", DeviceKind::cuda, project_heads_steps, 0, nullptr, project_heads_scratch});
 
 }  // namespace hone

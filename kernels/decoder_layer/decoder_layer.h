@@ -10,14 +10,15 @@
 namespace hone {
 
 // Of rmsnorm_forward; without a weight, none.
-struct RowNorm {
+struct RmsNormWeights {
   Tensor weight;  // [K]
   float eps = 0;
 };
 
 // y [T, F] = swiglu_forward(gemm_forward(rmsnorm_forward(x)));  x [T, K], w [2F, K]: gates, then ups; bias [2F] or
 // empty. y is written.
-inline constinit Op<void(Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor bias)> project_gated{"project_gated"};
+inline constinit Op<void(Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias)> gate_up_swiglu{
+    "gate_up_swiglu"};
 
 // A matrix and its bias, as gemm_forward takes them.
 struct Product {
@@ -29,35 +30,36 @@ struct Product {
 // cache is there.
 struct Heads {
   Tensor q;
-  RowNorm norm;
+  RmsNormWeights norm;
   Product qkv;
   Tensor positions, cos_sin, q_norm, k_norm;
   QkvShape shape;
-  KvWrite cache;
+  KvWriteTarget cache;
 };
 // x [T, K].
-inline constinit Op<void(Tensor x, Heads heads)> project_heads{"project_heads"};
+inline constinit Op<void(Tensor x, Heads heads)> qkv_rope_cache{"qkv_rope_cache"};
 
 // y [T, N] = gemm_forward(x, w, bias, residual) and normed [T, N] = rmsnorm_forward(y). normed is nothing else's
 // memory.
-inline constinit Op<void(Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual, RowNorm norm)>
-    gemm_norm_forward{"gemm_norm_forward"};
+inline constinit Op<void(Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
+                         RmsNormWeights norm)>
+    gemm_rmsnorm{"gemm_rmsnorm"};
 
-// project_gated's matrix and the one that follows it.
-struct GatedProducts {
-  RowNorm norm;
+// gate_up_swiglu's matrix and the one that follows it.
+struct GatedMlpWeights {
+  RmsNormWeights norm;
   Product gate_up, down;
 };
 
 // From the attention of one block to that of the next, x [T, C] in place:
-//   x = gemm_forward(mixed, output) + x;  x = gemm_forward(project_gated(x, mlp), mlp.down) + x;  project_heads(x,
+//   x = gemm_forward(mixed, output) + x;  x = gemm_forward(gate_up_swiglu(x, mlp), mlp.down) + x;  qkv_rope_cache(x,
 //   next), unless next.q is empty.
 // mixed [T, H * d]: what attention left.
-inline constinit Op<void(Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next)> project_between{
-    "project_between"};
+inline constinit Op<void(Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next)> decoder_layer_tail{
+    "decoder_layer_tail"};
 
-// Up to so many rows the norm is best left to the op that reads its result, project_gated or project_heads; for more,
-// to the one that writes its input, gemm_norm_forward.
-inline constexpr int64_t rows_normed_by_reader = 8;
+// Up to so many rows the norm is best left to the op that reads its result, gate_up_swiglu or qkv_rope_cache; for more,
+// to the one that writes its input, gemm_rmsnorm.
+inline constexpr int64_t max_rows_norm_in_gemm = 8;
 
 }  // namespace hone

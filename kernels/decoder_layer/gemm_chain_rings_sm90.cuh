@@ -17,7 +17,7 @@ namespace hone {
 
 // y = total + bias + residual in bf16, an output of output.cuh for halves of 8 and a count of 1; N is a multiple of 8.
 // What is added stays as it was read until the total is there: nothing waits for it.
-struct GemmSum {
+struct ResidualEpilogue {
   __nv_bfloat16* y;
   const __nv_bfloat16 *bias, *residual;
   int64_t y_stride, residual_stride;
@@ -61,7 +61,7 @@ struct GemmSum {
 
 // Where in w an N tile's two runs of eight rows begin: what the outputs' row_ranges<8>() say, by one rule for all of
 // them.
-struct ChainRuns {
+struct TileRowRanges {
   int a_head, head_rows, paired_heads, partner;  // N tiles and rows of a head; heads whose row ranges are apart
   __device__ int2 of(int n_tile) const {
     const int head = n_tile / a_head, j = n_tile - head * a_head;
@@ -70,42 +70,44 @@ struct ChainRuns {
     return {first, first + (paired ? partner : 8)};
   }
 };
-inline ChainRuns chain_runs(const GemmSum&) { return {INT_MAX, 0, 0, 0}; }
-inline ChainRuns chain_runs(const GemmGated& to) { return {INT_MAX, 0, 1, to.F}; }
-inline ChainRuns chain_runs(const GemmHeads& to) { return {to.dim / 16, to.dim, to.heads + to.kv_heads, to.dim / 2}; }
+inline TileRowRanges row_ranges_of(const ResidualEpilogue&) { return {INT_MAX, 0, 0, 0}; }
+inline TileRowRanges row_ranges_of(const SwigluEpilogue& to) { return {INT_MAX, 0, 1, to.F}; }
+inline TileRowRanges row_ranges_of(const QkvRopeEpilogue& to) {
+  return {to.dim / 16, to.dim, to.heads + to.kv_heads, to.dim / 2};
+}
 
-struct ChainProduct {
+struct PersistentGemm {
   const __nv_bfloat16 *w, *x;
   int64_t w_stride, x_stride;
-  ChainRuns row_ranges;
-  GemmFewNorm norm;
+  TileRowRanges row_ranges;
+  GemmSmallMNorm norm;
   int N, K, n_tiles, chunks;
   int warps, tile_slots;  // that share an N tile; N tiles that a block works on at a time
   int buffers;            // of a slot's sums
 };
 
-struct Chain {
+struct PersistentLayer {
   static constexpr int warps = 12;              // that multiply
   static constexpr int all_bytes = 226 * 1024;  // of dynamic shared memory
-  ChainProduct products[4];                     // output, gate_up, down, heads
-  GemmSum output, down;
-  GemmGated gated;
-  GemmHeads heads;
+  PersistentGemm products[4];                   // output, gate_up, down, heads
+  ResidualEpilogue output, down;
+  SwigluEpilogue gated;
+  QkvRopeEpilogue heads;
   int count, M;
   int x_bytes;  // of the largest x
   uint32_t* barrier;
 };
 
 // Warps that multiply, that copy, and one that meets the other blocks.
-constexpr int chain_threads(int copying) { return 32 * (Chain::warps + copying + 1); }
+constexpr int chain_threads(int copying) { return 32 * (PersistentLayer::warps + copying + 1); }
 
 // How `blocks` blocks and their warps share a product: least time of the busiest warp; of equals those with most warps
 // busy.
-inline void deal_strips(ChainProduct& product, int blocks) {
+inline void partition_n_tiles(PersistentGemm& product, int blocks) {
   const int n_tiles = (product.n_tiles + blocks - 1) / blocks;  // of a block
   int least = INT_MAX, most_busy = 0;
-  for (int warps = 1; warps <= std::min(Chain::warps, product.chunks); ++warps) {
-    const int tile_slots = std::min(Chain::warps / warps, n_tiles), busy = warps * tile_slots;
+  for (int warps = 1; warps <= std::min(PersistentLayer::warps, product.chunks); ++warps) {
+    const int tile_slots = std::min(PersistentLayer::warps / warps, n_tiles), busy = warps * tile_slots;
     const int time = (n_tiles + tile_slots - 1) / tile_slots * ((product.chunks + warps - 1) / warps);
     if (time > least || (time == least && busy <= most_busy)) continue;
     least = time, most_busy = busy;
@@ -115,19 +117,19 @@ inline void deal_strips(ChainProduct& product, int blocks) {
 
 // The stages of a warp's ring, in the order in which it multiplies: product after product, N tile after N tile, chunk
 // after chunk. A lane copies 16 bytes of every other row.
-class ChainStages {
+class WeightStages {
  public:
   static constexpr int depth = 128, bytes = 16 * depth * 2,
                        a_chunk = static_cast<int>(gemm_cuda_chunk) / depth;  // depth: along k
 
-  __device__ ChainStages(const Chain& chain, int warp, int lane)
+  __device__ WeightStages(const PersistentLayer& chain, int warp, int lane)
       : chain_(chain), warp_(warp), piece_(lane % a_row), row_(lane / a_row) {
     enter();
   }
   __device__ int product() const { return product_; }  // count behind the last stage
   __device__ void next() {
     if (++stage_ < a_chunk) return;
-    const ChainProduct& now = chain_.products[product_];
+    const PersistentGemm& now = chain_.products[product_];
     stage_ = 0, chunk_ += now.warps;
     if (chunk_ < now.chunks) return;
     chunk_ = first_chunk_, n_tile_ += now.tile_slots * static_cast<int>(gridDim.x);
@@ -135,7 +137,7 @@ class ChainStages {
   }
   // By a warp, as copy_n_tile does it. `to` lies on 128 bytes.
   __device__ void copy(uint32_t to) const {
-    const ChainProduct& now = chain_.products[product_];
+    const PersistentGemm& now = chain_.products[product_];
     const int column = chunk_ * static_cast<int>(gemm_cuda_chunk) + stage_ * depth,
               count = column + piece_ * 8 < now.K ? 16 : 0;
     const int64_t step = count > 0 ? together * now.w_stride : 0;
@@ -155,7 +157,7 @@ class ChainStages {
   // The next product of which the warp has a part.
   __device__ void enter() {
     while (++product_ < chain_.count) {
-      const ChainProduct& now = chain_.products[product_];
+      const PersistentGemm& now = chain_.products[product_];
       const int slot = warp_ / now.warps;
       first_chunk_ = chunk_ = warp_ - slot * now.warps;
       n_tile_ = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), n_tiles_ = now.n_tiles;
@@ -163,14 +165,14 @@ class ChainStages {
     }
   }
   __device__ void find_rows() {
-    const ChainProduct& now = chain_.products[product_];
+    const PersistentGemm& now = chain_.products[product_];
     const int2 row_ranges = now.row_ranges.of(n_tile_);
     const auto at = [&](int row) { return now.w + (row + row_) * now.w_stride + piece_ * 8; };
     first_ = at(row_ranges.x),
     second_ = at(row_ranges.y < now.N ? row_ranges.y : row_ranges.x);  // of a run that w has not nothing is stored
   }
 
-  const Chain& chain_;
+  const PersistentLayer& chain_;
   int warp_, piece_, row_;
   int product_ = -1, n_tile_ = 0, n_tiles_ = 0, first_chunk_ = 0, chunk_ = 0, stage_ = 0;
   const __nv_bfloat16 *first_ = nullptr, *second_ = nullptr;  // the lane's, of the N tile's two row ranges
@@ -178,27 +180,27 @@ class ChainStages {
 
 // The stages of one warp's ring, full and empty in turn.
 template <int Stages>
-struct ChainRing {
+struct WeightPipeline {
   hopper::Barrier full[Stages], empty[Stages];
 };
 
 // What the copying warp number `index` does: its share of the rings, each a stage further whenever there is room. None
 // goes on to the next product while another still lacks stages of this one: its copies would be served first.
 template <int Stages, int Copying, int... i>
-__device__ inline void fill_rings(const Chain& chain, ChainRing<Stages>* rings, uint32_t memory, int index, int lane,
-                                  std::integer_sequence<int, i...>) {
-  ChainStages stages[] = {ChainStages(chain, index + i * Copying, lane)...};
+__device__ inline void fill_rings(const PersistentLayer& chain, WeightPipeline<Stages>* rings, uint32_t memory,
+                                  int index, int lane, std::integer_sequence<int, i...>) {
+  WeightStages stages[] = {WeightStages(chain, index + i * Copying, lane)...};
   uint32_t taken[sizeof...(i)] = {};
   const auto earliest = [&] {
     int product = INT_MAX;
     ((product = min(product, stages[i].product())), ...);
     return product;
   };
-  const auto copy = [&](ChainStages& stage, uint32_t& number, int warp, int product) {
+  const auto copy = [&](WeightStages& stage, uint32_t& number, int warp, int product) {
     const uint32_t place = number % Stages;
     if (stage.product() > product || !__all_sync(0xffffffffu, rings[warp].empty[place].done((number / Stages & 1) ^ 1)))
       return;
-    stage.copy(memory + (static_cast<uint32_t>(warp) * Stages + place) * ChainStages::bytes);
+    stage.copy(memory + (static_cast<uint32_t>(warp) * Stages + place) * WeightStages::bytes);
     rings[warp].full[place].arrive_after_copies();
     ++number, stage.next();
   };

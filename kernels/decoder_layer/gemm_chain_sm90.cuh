@@ -1,24 +1,28 @@
 #pragma once
-// The products of project_between for a few rows, one after another in one kernel whose blocks wait for each other
+// The products of decoder_layer_tail for a few rows, one after another in one kernel whose blocks wait for each other
 // between them. Sums are those of small_m.cuh, in the same order. .cu files alone include it.
 #include "kernels/decoder_layer/gemm_chain_rings_sm90.cuh"
 
 namespace hone {
 
-// Whole warps meet, whichever way their lanes came; the barriers 1 to Chain::warps are the tile_slots'.
-__device__ inline void meet_warps(int id, int threads) {
+// Whole warps meet, whichever way their lanes came; the barriers 1 to PersistentLayer::warps are the tile_slots'.
+__device__ inline void warps_barrier_sync(int id, int threads) {
   __syncwarp();
   hopper::named_barrier_sync(id, threads);
 }
-__device__ inline void meet_multiplying() { meet_warps(Chain::warps + 1, Chain::warps * 32); }
+__device__ inline void meet_multiplying() {
+  warps_barrier_sync(PersistentLayer::warps + 1, PersistentLayer::warps * 32);
+}
 // Those and the one that meets the other blocks.
-__device__ inline void meet_all_but_copying() { meet_warps(Chain::warps + 2, (Chain::warps + 1) * 32); }
+__device__ inline void meet_all_but_copying() {
+  warps_barrier_sync(PersistentLayer::warps + 2, (PersistentLayer::warps + 1) * 32);
+}
 
 // What the warp that meets the other blocks does: between two products it waits until all have come; what each wrote
-// before is visible to all then. The word is Device::grid_barrier()'s: its top bit turns whenever all have come, and
-// the rest is zero again.
-__device__ inline void meet_blocks(const Chain& chain, int lane) {
-  hopper::wait_for_previous();
+// before is visible to all then. The word is Device::cooperative_barrier()'s: its top bit turns whenever all have come,
+// and the rest is zero again.
+__device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane) {
+  hopper::griddep_wait();
   uint32_t before = 0, now = 0;
   if (lane == 0) asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(before) : "l"(chain.barrier) : "memory");
   const uint32_t arrival = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
@@ -38,9 +42,9 @@ __device__ inline void meet_blocks(const Chain& chain, int lane) {
 
 // A thread's share of the copies of all rows of a product's x to shared memory, in 16-byte pieces that a row's number
 // swizzles, zero beyond K.
-class ChainRows {
+class ActivationLoader {
  public:
-  __device__ ChainRows(const ChainProduct& now, uint32_t shared)
+  __device__ ActivationLoader(const PersistentGemm& now, uint32_t shared)
       : first_(now.x),
         from_(now.x + threadIdx.x * 8),
         next_row_(now.x_stride),
@@ -52,7 +56,7 @@ class ChainRows {
   }
   // Waits until they are there.
   __device__ void copy(int M) {
-    constexpr int threads = Chain::warps * 32;
+    constexpr int threads = PersistentLayer::warps * 32;
     for (; row_ < M; piece_ += threads, from_ += threads * 8, settle())
       cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16,
                          piece_ < filled_ ? from_ : first_, piece_ < filled_ ? 16 : 0);
@@ -72,37 +76,38 @@ class ChainRows {
 
 // Copying: warps that copy, of equal shares of the rings.
 template <int Stages, int Copying>
-__global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(const __grid_constant__ Chain chain) {
+__global__ void __launch_bounds__(chain_threads(Copying), 1)
+    persistent_layer_kernel(const __grid_constant__ PersistentLayer chain) {
   using namespace hopper;
   constexpr int half = 8;
   extern __shared__ char unaligned[];
   __shared__ __align__(16) float squares[8 * RmsNormRows::most_warps];
-  __shared__ ChainRing<Stages> rings[Chain::warps];
-  static_assert(sizeof squares + sizeof rings + Chain::all_bytes <= 227 * 1024);
+  __shared__ WeightPipeline<Stages> rings[PersistentLayer::warps];
+  static_assert(sizeof squares + sizeof rings + PersistentLayer::all_bytes <= 227 * 1024);
   char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
             lane = static_cast<int>(threadIdx.x % 32);
-  if (warp < Chain::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
-  let_next_start();
+  if (warp < PersistentLayer::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
+  griddep_launch_dependents();
   __syncthreads();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
-  if (warp == Chain::warps + Copying) return meet_blocks(chain, lane);
-  if (warp >= Chain::warps)
-    return fill_rings<Stages, Copying>(chain, rings, shared_address(shared), warp - Chain::warps, lane,
-                                       std::make_integer_sequence<int, Chain::warps / Copying>());
+  if (warp == PersistentLayer::warps + Copying) return grid_barrier_sync(chain, lane);
+  if (warp >= PersistentLayer::warps)
+    return fill_rings<Stages, Copying>(chain, rings, shared_address(shared), warp - PersistentLayer::warps, lane,
+                                       std::make_integer_sequence<int, PersistentLayer::warps / Copying>());
 
-  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * ChainStages::bytes);
-  char* const x_shared = shared + Chain::warps * Stages * ChainStages::bytes;
+  const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * WeightStages::bytes);
+  char* const x_shared = shared + PersistentLayer::warps * Stages * WeightStages::bytes;
   float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
   // Rows of x beyond M are other rows, and what comes of them is dropped.
   const int M = chain.M, row = min(lane & 7, M - 1), g = lane >> 2, t = lane & 3;
   uint32_t taken = 0;
-  GemmSum::Extra<1> sum_extra;
-  GemmGated::Extra<1> gated_extra;
-  GemmHeads::Extra<1> heads_extra;
+  ResidualEpilogue::Extra<1> sum_extra;
+  SwigluEpilogue::Extra<1> gated_extra;
+  QkvRopeEpilogue::Extra<1> heads_extra;
 #pragma unroll 1
   for (int p = 0; p < chain.count; ++p) {
-    const ChainProduct now = chain.products[p];
+    const PersistentGemm now = chain.products[p];
     const auto with_output = [&](auto body) {
       if (p == 1)
         body(chain.gated, gated_extra);
@@ -113,12 +118,12 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
     };
     // Beside the other blocks' coming: whatever does not depend on it.
     if (p == 0)
-      wait_for_previous();
+      griddep_wait();
     else
       meet_all_but_copying();
     const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
-    const int threads =
-        min(now.warps, Chain::warps - slot * now.warps) * 32;  // the last slot may lack warps: it has no N tiles
+    const int threads = min(now.warps, PersistentLayer::warps - slot * now.warps) *
+                        32;  // the last slot may lack warps: it has no N tiles
     const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0,
               a_chunk = M * 2 * half;  // sums
     const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x),
@@ -130,7 +135,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
     if (now.norm.weight)
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int at = (static_cast<int>(threadIdx.x) + i * Chain::warps * 32) * 8;
+        const int at = (static_cast<int>(threadIdx.x) + i * PersistentLayer::warps * 32) * 8;
         factors[i] = at < now.K ? *reinterpret_cast<const uint4*>(now.norm.weight + at) : uint4{};
       }
     const auto fetch = [&](int n_tile) {
@@ -140,7 +145,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
         });
     };
     fetch(first);
-    ChainRows x(now, shared_address(x_shared));
+    ActivationLoader x(now, shared_address(x_shared));
     if (p > 0) meet_all_but_copying();
     x.copy(M);
     meet_multiplying();
@@ -149,7 +154,8 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
       const auto at = [&](int r, int piece) {
         return reinterpret_cast<uint4*>(x_shared) + r * pieces + (piece ^ (r & 7));
       };
-      norm_rows(at, M, now.K, now.norm.shape, now.norm.eps, factors, squares, Chain::warps * 32, meet_multiplying);
+      norm_rows(at, M, now.K, now.norm.shape, now.norm.eps, factors, squares, PersistentLayer::warps * 32,
+                meet_multiplying);
       meet_multiplying();
     }
     int odd = 0;
@@ -163,17 +169,17 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
       for (int chunk = first_chunk; n_tile < n_tiles && chunk < chunks; chunk += now.warps) {
         float d[4] = {};
 #pragma unroll 1
-        for (int stage = 0; stage < ChainStages::a_chunk; ++stage) {
+        for (int stage = 0; stage < WeightStages::a_chunk; ++stage) {
           const uint32_t place = taken % Stages;
           rings[warp].full[place].wait(taken / Stages & 1);
-          const uint32_t from = ring + place * ChainStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
+          const uint32_t from = ring + place * WeightStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
           const int piece =
-              chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (ChainStages::depth / 8) + (lane >> 3);
+              chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (WeightStages::depth / 8) + (lane >> 3);
 #pragma unroll
-          for (int s = 0; s < ChainStages::depth / 16; s += 2) {
+          for (int s = 0; s < WeightStages::depth / 16; s += 2) {
             uint32_t b[2][2];
-            load_matrices(x_row + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[0][0], b[0][1], b[1][0],
-                          b[1][1]);
+            ldmatrix_x4(x_row + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[0][0], b[0][1], b[1][0],
+                        b[1][1]);
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
               uint32_t a[4];
@@ -188,7 +194,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1) gemm_chain_kernel(c
         for (int e = 0; e < 4; ++e)
           if (2 * t + e % 2 < M) to[chunk * a_chunk + (2 * t + e % 2) * 2 * half + g + e / 2 * 8] = d[e];
       }
-      meet_warps(slot + 1, threads);
+      warps_barrier_sync(slot + 1, threads);
       if (n_tile >= n_tiles) continue;
       for (int e = thread; e < half * M; e += threads) {
         const int m = e >> 3, r = e & 7;

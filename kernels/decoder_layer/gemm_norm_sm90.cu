@@ -1,4 +1,4 @@
-// gemm_norm_forward on Hopper: gemm_forward, then the RMS norm of y's rows, fused where split-K partial sums are added
+// gemm_rmsnorm on Hopper: gemm_forward, then the RMS norm of y's rows, fused where split-K partial sums are added
 // anyway.
 #include "kernels/check_shape.h"
 #include "kernels/decoder_layer/internal.h"
@@ -9,31 +9,31 @@ namespace hone {
 namespace {
 
 struct NormedCall : GemmForwardCall {
-  GemmRowNorm norm;
-  void join(cudaStream_t stream, const GemmPartials& partials) const {
-    join_gemm_norm(stream, partials, output.to, norm);
+  RmsNormOutput norm;
+  void join(cudaStream_t stream, const SplitKPartials& partials) const {
+    reduce_split_k_norm(stream, partials, output.to, norm);
   }
 };
 
 // A row is normed where its partial sums are joined, if they are.
 void forward(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-             RowNorm norm) {
+             RmsNormWeights norm) {
   check_gemm_forward_cuda(y, x, w, bias, residual);
   const int64_t M = x.dim(0), N = w.dim(0);
-  check_shape(gemm_norm_forward, "normed", normed, {M, N}, DType::bf16);
-  check_shape(gemm_norm_forward, "norm", norm.weight, {N}, DType::bf16);
-  if (y.size() > 0 && M <= 512 && !few_rows(M, w.dim(1)) && context.numerics() == Numerics::exact) {
+  check_shape(gemm_rmsnorm, "normed", normed, {M, N}, DType::bf16);
+  check_shape(gemm_rmsnorm, "norm", norm.weight, {N}, DType::bf16);
+  if (y.size() > 0 && M <= 512 && !is_small_m(M, w.dim(1)) && context.numerics() == Numerics::exact) {
     const NormedCall call{gemm_forward_call(context, y, x, w, bias, residual),
                           {numbers<__nv_bfloat16>(normed), numbers<const __nv_bfloat16>(norm.weight), normed.row_stride,
-                           norm.eps, RmsNormRows::shape(N, pack_size<__nv_bfloat16>)}};
-    const GemmPlan<NormedCall> plan = gemm_forward_plan(call);
-    if (plan.splits > 1) return plan.run(call, plan.splits), check_launch(gemm_norm_forward);
+                           norm.eps, RmsNormRows::shape(N, vec_size<__nv_bfloat16>)}};
+    const GemmChoice<NormedCall> plan = gemm_forward_plan(call);
+    if (plan.splits > 1) return plan.run(call, plan.splits), check_launch(gemm_rmsnorm);
   }
   gemm_norm_steps(context, y, normed, x, w, bias, residual, norm);
 }
 
 bool supports(const Tensor& y, const Tensor& normed, const Tensor& x, const Tensor& w, const Tensor& bias,
-              const Tensor& residual, const RowNorm& norm) {
+              const Tensor& residual, const RmsNormWeights& norm) {
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
   };
@@ -41,7 +41,7 @@ bool supports(const Tensor& y, const Tensor& normed, const Tensor& x, const Tens
          (!residual || tma_compatible(residual)) && vector(bias) && vector(norm.weight);
 }
 
-[[maybe_unused]] const bool added = gemm_norm_forward.add({"sm90", DeviceKind::cuda, forward, 10, supports});
+[[maybe_unused]] const bool added = gemm_rmsnorm.add({"sm90", DeviceKind::cuda, forward, 10, supports});
 
 }  // namespace
 }  // namespace hone

@@ -4,18 +4,18 @@
 
 namespace hone {
 
-void project_gated_steps(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor bias);
+void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias);
 void project_heads_steps(Context& context, Tensor x, Heads heads);
 void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
-                     RowNorm norm);
-void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next);
+                     RmsNormWeights norm);
+void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next);
 // x normed, in scratch, or x itself.
-Tensor normed(Context& context, Tensor x, const RowNorm& norm);
+Tensor normed(Context& context, Tensor x, const RmsNormWeights& norm);
 
-size_t project_gated_scratch(const Tensor& y, const Tensor& x, const RowNorm& norm, const Tensor& w,
+size_t project_gated_scratch(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Tensor& w,
                              const Tensor& bias);
 size_t project_heads_scratch(const Tensor& x, const Heads& heads);
-size_t project_between_scratch(const Tensor& x, const Tensor& mixed, const Product& output, const GatedProducts& mlp,
+size_t project_between_scratch(const Tensor& x, const Tensor& mixed, const Product& output, const GatedMlpWeights& mlp,
                                const Heads& next);
 
 }  // namespace hone

@@ -5,7 +5,7 @@
 
 namespace hone {
 
-struct GemmRowNorm {
+struct RmsNormOutput {
   __nv_bfloat16* normed;
   const __nv_bfloat16* weight;
   int64_t stride;  // of normed
@@ -18,25 +18,25 @@ inline bool joins_norm(int64_t columns) { return columns % 8 == 0 && columns <= 
 
 // y, and y normed with the bits of rmsnorm_forward. A block has a row, a thread eight neighbours of it.
 static __global__ void __launch_bounds__(1024)
-    gemm_join_norm_kernel(GemmPartials from, GemmEpilogue output, GemmRowNorm norm) {
+    gemm_join_norm_kernel(SplitKPartials from, GemmEpilogue output, RmsNormOutput norm) {
   extern __shared__ uint4 row[];
   __shared__ __align__(16) float squares[RmsNormRows::most_warps];
   const int piece = static_cast<int>(threadIdx.x), column = 8 * piece, m = static_cast<int>(blockIdx.x);
   const bool inside = column < from.columns;
-  hopper::let_next_start();
+  hopper::griddep_launch_dependents();
   const uint4 factors[1] = {inside ? *reinterpret_cast<const uint4*>(norm.weight + column) : uint4{}};
-  hopper::wait_for_previous();
+  hopper::griddep_wait();
   if (inside) {
     const float* at = from.sums + int64_t{m} * from.columns + column;
     const int64_t step = int64_t{from.M} * from.columns;
     float total[8], bias[8] = {}, residual[8] = {};
     const auto load = [](float(&to)[8], const float* x) {
-      load_pack(reinterpret_cast<float(&)[4]>(to), x), load_pack(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
+      load_vec(reinterpret_cast<float(&)[4]>(to), x), load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
     };
     load(total, at);
     if (output.residual)
-      load_pack(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
-    if (output.bias) load_pack(bias, static_cast<const __nv_bfloat16*>(output.bias) + column);
+      load_vec(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);
+    if (output.bias) load_vec(bias, static_cast<const __nv_bfloat16*>(output.bias) + column);
 #pragma unroll 4
     for (int s = 1; s < from.slots; ++s) {
       float x[8];
@@ -55,11 +55,11 @@ static __global__ void __launch_bounds__(1024)
             static_cast<int>(blockDim.x), [] { __syncthreads(); });
   if (inside) *reinterpret_cast<uint4*>(norm.normed + m * norm.stride + column) = row[piece];
 }
-inline void join_gemm_norm(cudaStream_t stream, const GemmPartials& from, const GemmEpilogue& output,
-                           const GemmRowNorm& norm) {
+inline void reduce_split_k_norm(cudaStream_t stream, const SplitKPartials& from, const GemmEpilogue& output,
+                                const RmsNormOutput& norm) {
   const int threads = (from.columns / 8 + 31) / 32 * 32;
-  launch_dependent(stream, gemm_join_norm_kernel, dim3(static_cast<unsigned>(from.M)), threads, threads * 16, 1, from,
-                   output, norm);
+  launch_pdl(stream, gemm_join_norm_kernel, dim3(static_cast<unsigned>(from.M)), threads, threads * 16, 1, from, output,
+             norm);
 }
 
 }  // namespace hone

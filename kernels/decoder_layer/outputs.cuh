@@ -15,7 +15,7 @@ struct PairBias {
   float first[count] = {}, second[count] = {};
   __device__ static PairBias fetch(const __nv_bfloat16* bias, int2 n, int r) {
     PairBias out;
-    if (bias) load_pack(out.first, bias + n.x + r), load_pack(out.second, bias + n.y + r);
+    if (bias) load_vec(out.first, bias + n.x + r), load_vec(out.second, bias + n.y + r);
     return out;
   }
 };
@@ -24,7 +24,7 @@ __device__ inline float rounded_sum(float total, float bias, bool has_bias) {
 }
 
 // y [M, F] = silu(gate) * up: rows of gate are run by run with their rows of up. F is a multiple of 8.
-struct GemmGated {
+struct SwigluEpilogue {
   static constexpr bool neighbours = false;
   __nv_bfloat16* y;
   const __nv_bfloat16* bias;
@@ -54,13 +54,13 @@ struct GemmGated {
 #pragma unroll
     for (int i = 0; i < count; ++i)
       out[i] = swiglu(rounded_sum(first[i], extra.first[i], bias), rounded_sum(second[i], extra.second[i], bias));
-    store_pack(y + m * y_stride + column, out);
+    store_vec(y + m * y_stride + column, out);
   }
 };
 
 // q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple
 // of 64, and all of it rotates.
-struct GemmHeads {
+struct QkvRopeEpilogue {
   static constexpr bool neighbours = false;
   __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
   const __nv_bfloat16* bias;
@@ -86,7 +86,7 @@ struct GemmHeads {
   struct Place {
     int head, column, partner;
     bool rotates;
-    __device__ Place(const GemmHeads& of, int tile) {
+    __device__ Place(const QkvRopeEpilogue& of, int tile) {
       const int a_head = of.dim / (2 * half), j = tile % a_head;
       head = tile / a_head, rotates = head < of.heads + of.kv_heads;
       column = rotates ? j * half : j * 2 * half, partner = rotates ? of.dim / 2 : half;
@@ -105,7 +105,7 @@ struct GemmHeads {
     out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
     if (at.rotates) {
       const float* angles = cos_sin + positions[m] * cos_sin_stride + at.column + r;
-      load_pack(out.cos, angles), load_pack(out.sin, angles + at.partner);
+      load_vec(out.cos, angles), load_vec(out.sin, angles + at.partner);
     }
     if (at.head < heads)
       out.to = q + m * q_stride + at.head * dim;
@@ -127,20 +127,20 @@ struct GemmHeads {
       b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
       if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
     }
-    store_pack(extra.to, a);
-    store_pack(extra.to + extra.partner, b);
+    store_vec(extra.to, a);
+    store_vec(extra.to + extra.partner, b);
   }
 };
 
 // Whether the kernels here take the matrix and the norm before it.
-inline bool fuses(const Tensor& x, const RowNorm& norm, const Product& product) {
+inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const Product& product) {
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
   };
   return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) &&
          product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
 }
-inline bool fuses_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const Product& product) {
+inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Product& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
 inline bool fuses_heads(const Tensor& x, const Heads& to) {
@@ -150,23 +150,24 @@ inline bool fuses_heads(const Tensor& x, const Heads& to) {
          tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
 
-inline void check_product(const OpBase& op, const Tensor& x, const RowNorm& norm, const Product& product, int64_t N) {
+inline void check_product(const OpBase& op, const Tensor& x, const RmsNormWeights& norm, const Product& product,
+                          int64_t N) {
   const int64_t K = product.w.dim(1);
   check_shape(op, "x", x, {x.dim(0), K}, DType::bf16);
   check_shape(op, "w", product.w, {N, K}, DType::bf16);
   check_optional(op, "bias", product.bias, {N}, DType::bf16);
   check_optional(op, "norm", norm.weight, {K}, DType::bf16);
 }
-inline GemmGated gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RowNorm& norm,
-                              const Product& product) {
+inline SwigluEpilogue gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RmsNormWeights& norm,
+                                   const Product& product) {
   const int64_t F = product.w.dim(0) / 2;
   check_product(op, x, norm, product, 2 * F);
   check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
   return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), y.row_stride, static_cast<int>(F)};
 }
-inline GemmHeads heads_output(const OpBase& op, const Tensor& x, const Heads& to) {
+inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const Heads& to) {
   const QkvShape& shape = to.shape;
-  const KvWrite& cache = to.cache;
+  const KvWriteTarget& cache = to.cache;
   const int64_t M = x.dim(0);
   check_product(op, x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
   check_shape(op, "q", to.q, {M, shape.num_heads, shape.head_dim}, DType::bf16);
@@ -175,7 +176,7 @@ inline GemmHeads heads_output(const OpBase& op, const Tensor& x, const Heads& to
   check_shape(op, "cache.k", cache.k, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "cache.v", cache.v, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "cache.slots", cache.slots, {M}, DType::i32);
-  GemmHeads out{};
+  QkvRopeEpilogue out{};
   out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k),
   out.v = numbers<__nv_bfloat16>(cache.v);
   out.bias = numbers<const __nv_bfloat16>(to.qkv.bias), out.cos_sin = numbers<const float>(to.cos_sin);

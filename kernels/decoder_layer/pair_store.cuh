@@ -34,10 +34,10 @@ struct GemmPairStore {
   }
 };
 
-struct GemmGatedStore : GemmPairStore {
-  GemmGated to;
+struct SwigluStore : GemmPairStore {
+  SwigluEpilogue to;
   int up_row, M;
-  GemmGatedStore(const GemmGated& to_, int rows) : to(to_), up_row(to_.F), M(rows) {}
+  SwigluStore(const SwigluEpilogue& to_, int rows) : to(to_), up_row(to_.F), M(rows) {}
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     store_runs<Columns / 2, 0>(to, part, total, m, M, n / Columns);
@@ -45,10 +45,10 @@ struct GemmGatedStore : GemmPairStore {
 };
 
 // Tiles of 128 columns; heads of 64 or 128.
-struct GemmHeadsStore : GemmPairStore {
-  GemmHeads to;
+struct QkvRopeStore : GemmPairStore {
+  QkvRopeEpilogue to;
   int M;
-  GemmHeadsStore(const GemmHeads& to_, int rows) : to(to_), M(rows) {}
+  QkvRopeStore(const QkvRopeEpilogue& to_, int rows) : to(to_), M(rows) {}
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     static_assert(Columns == 128);

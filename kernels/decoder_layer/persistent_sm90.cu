@@ -1,5 +1,5 @@
-// project_between on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use; else
-// its steps, with the same bits.
+// decoder_layer_tail on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use;
+// else its steps, with the same bits.
 #include "kernels/decoder_layer/gemm_chain_sm90.cuh"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-GemmSum sum_output(const Tensor& y, const Product& product, const Tensor& residual) {
+ResidualEpilogue sum_output(const Tensor& y, const Product& product, const Tensor& residual) {
   return {numbers<__nv_bfloat16>(y),
           numbers<const __nv_bfloat16>(product.bias),
           numbers<const __nv_bfloat16>(residual),
@@ -17,11 +17,12 @@ GemmSum sum_output(const Tensor& y, const Product& product, const Tensor& residu
 }
 
 template <class Output>
-ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& product, const Output& output) {
-  ChainProduct out{};
+PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const Product& product,
+                             const Output& output) {
+  PersistentGemm out{};
   out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
   out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
-  out.row_ranges = chain_runs(output);
+  out.row_ranges = row_ranges_of(output);
   if (norm.weight)
     out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
   out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
@@ -31,7 +32,7 @@ ChainProduct chain_product(const Tensor& x, const RowNorm& norm, const Product& 
 }
 
 // What the busiest of so many blocks multiplies, in N tiles times their length.
-int64_t largest_share(const Chain& chain, int blocks) {
+int64_t largest_share(const PersistentLayer& chain, int blocks) {
   int64_t share = 0;
   for (int p = 0; p < chain.count; ++p)
     share += int64_t{(chain.products[p].n_tiles + blocks - 1) / blocks} * chain.products[p].K;
@@ -40,7 +41,7 @@ int64_t largest_share(const Chain& chain, int blocks) {
 
 // Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little
 // more for the others.
-int num_blocks(const Chain& chain, int all) {
+int num_blocks(const PersistentLayer& chain, int all) {
   const int fewer = std::max(all - 8, 1);
   int n_tiles = 1;
   for (int p = 0; p < chain.count; ++p) n_tiles = std::max(n_tiles, chain.products[p].n_tiles);
@@ -48,11 +49,11 @@ int num_blocks(const Chain& chain, int all) {
 }
 
 // Shares the work out among the blocks; the bytes that they need beside their rings.
-int partition(Chain& chain, int blocks) {
+int partition(PersistentLayer& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
-    ChainProduct& product = chain.products[p];
-    deal_strips(product, blocks);
+    PersistentGemm& product = chain.products[p];
+    partition_n_tiles(product, blocks);
     chain.x_bytes = std::max(chain.x_bytes, chain.M * product.chunks * static_cast<int>(gemm_cuda_chunk) * 2);
     sums_bytes = std::max(sums_bytes, product.tile_slots * product.buffers * product.chunks * chain.M * 16 * 4);
   }
@@ -60,68 +61,68 @@ int partition(Chain& chain, int blocks) {
 }
 
 // A kernel whose rings fit: even those of one stage are faster than the steps.
-struct ChainLaunch {
-  void (*kernel)(Chain) = nullptr;
+struct PersistentLayerLaunch {
+  void (*kernel)(PersistentLayer) = nullptr;
   int threads = 0, bytes = 0;
 };
 template <int Stages, int Copying>
-bool fits(ChainLaunch& launch, int other_bytes) {
-  launch = {gemm_chain_kernel<Stages, Copying>, chain_threads(Copying),
-            other_bytes + Chain::warps * Stages * ChainStages::bytes};
-  return launch.bytes <= Chain::all_bytes;
+bool fits(PersistentLayerLaunch& launch, int other_bytes) {
+  launch = {persistent_layer_kernel<Stages, Copying>, chain_threads(Copying),
+            other_bytes + PersistentLayer::warps * Stages * WeightStages::bytes};
+  return launch.bytes <= PersistentLayer::all_bytes;
 }
 
-bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedProducts& mlp,
+bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedMlpWeights& mlp,
                const Heads& next) {
   const int64_t M = x.dim(0), C = x.dim(1);
-  if (M > rows_normed_by_reader || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
+  if (M > max_rows_norm_in_gemm || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
   const ScratchScope scope(context);
   const Tensor mid = context.scratch().take(x.dtype, x.dims()),
                activated = context.scratch().take(x.dtype, {M, mlp.down.w.dim(1)});
-  check_shape(project_between, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
-  check_product(project_between, mixed, {}, output, C);
-  check_product(project_between, activated, {}, mlp.down, C);
-  Chain chain{};
+  check_shape(decoder_layer_tail, "mixed", mixed, {M, output.w.dim(1)}, DType::bf16);
+  check_product(decoder_layer_tail, mixed, {}, output, C);
+  check_product(decoder_layer_tail, activated, {}, mlp.down, C);
+  PersistentLayer chain{};
   chain.M = static_cast<int>(M);
   chain.output = sum_output(mid, output, x), chain.down = sum_output(x, mlp.down, mid);
-  chain.gated = gated_output(project_between, activated, mid, mlp.norm, mlp.gate_up);
+  chain.gated = gated_output(decoder_layer_tail, activated, mid, mlp.norm, mlp.gate_up);
   chain.products[0] = chain_product(mixed, {}, output, chain.output);
   chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);
   chain.products[2] = chain_product(activated, {}, mlp.down, chain.down);
   chain.count = 3;
   const bool with_heads = next.q && next.norm.weight && fuses_heads(x, next);
   if (with_heads) {
-    chain.heads = heads_output(project_between, x, next);
+    chain.heads = heads_output(decoder_layer_tail, x, next);
     chain.products[chain.count++] = chain_product(x, next.norm, next.qkv, chain.heads);
   }
-  const int blocks = num_blocks(chain, num_multiprocessors()), other_bytes = partition(chain, blocks);
-  ChainLaunch launch;
+  const int blocks = num_blocks(chain, num_sms()), other_bytes = partition(chain, blocks);
+  PersistentLayerLaunch launch;
   if (!fits<4, 3>(launch, other_bytes) && !fits<3, 4>(launch, other_bytes) && !fits<2, 4>(launch, other_bytes) &&
       !fits<1, 4>(launch, other_bytes))
     return false;
-  const GridBarrier barrier = context.device().grid_barrier(context.stream());
+  const CooperativeBarrier barrier = context.device().cooperative_barrier(context.stream());
   if (!barrier.word || blocks > barrier.most_blocks) return false;
   chain.barrier = barrier.word;
-  allow_shared_memory(launch.kernel, Chain::all_bytes);
-  launch_dependent(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes,
-                   1, chain);
-  if (next.q && !with_heads) project_heads(context, x, next);
-  check_launch(project_between);
+  allow_shared_memory(launch.kernel, PersistentLayer::all_bytes);
+  launch_pdl(cuda_stream(context), launch.kernel, {static_cast<unsigned>(blocks)}, launch.threads, launch.bytes, 1,
+             chain);
+  if (next.q && !with_heads) qkv_rope_cache(context, x, next);
+  check_launch(decoder_layer_tail);
   return true;
 }
 
-void between(Context& context, Tensor x, Tensor mixed, Product output, GatedProducts mlp, Heads next) {
+void between(Context& context, Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next) {
   if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next))
     project_between_steps(context, x, mixed, output, mlp, next);
 }
 
-bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedProducts& mlp, const Heads&) {
+bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedMlpWeights& mlp, const Heads&) {
   return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight &&
          mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
 }
 
 [[maybe_unused]] const bool added =
-    project_between.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
+    decoder_layer_tail.add({"sm90", DeviceKind::cuda, between, 10, supports, project_between_scratch});
 
 }  // namespace
 }  // namespace hone

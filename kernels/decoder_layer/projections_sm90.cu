@@ -12,36 +12,36 @@ constexpr int64_t most_rows = 512;
 
 // The product with few rows, normed on the way where that can be; false where there are too many rows for it.
 template <class Output>
-bool run_few(Context& context, const Tensor& x, const RowNorm& norm, const Tensor& w, const Output& output) {
+bool run_few(Context& context, const Tensor& x, const RmsNormWeights& norm, const Tensor& w, const Output& output) {
   const int64_t K = w.dim(1);
-  if (!few_rows(x.dim(0), K)) return false;
+  if (!is_small_m(x.dim(0), K)) return false;
   if (norm.weight && few_rows_norm(K)) {
-    const GemmFewNorm fused{numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(K, 8)};
-    launch_gemm_few(cuda_stream(context), x, w, output, fused);
+    const GemmSmallMNorm fused{numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(K, 8)};
+    launch_gemm_small_m(cuda_stream(context), x, w, output, fused);
   } else {
-    launch_gemm_few(cuda_stream(context), normed(context, x, norm), w, output);
+    launch_gemm_small_m(cuda_stream(context), normed(context, x, norm), w, output);
   }
   return true;
 }
 
 template <class Tile>
-void run_gated_tile(const GemmCall<GemmGated>& c, int) {
-  launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, GemmGatedStore(c.output, static_cast<int>(c.M())));
+void run_gated_tile(const GemmProblem<SwigluEpilogue>& c, int) {
+  launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, SwigluStore(c.output, static_cast<int>(c.M())));
 }
-void run_heads_tile(const GemmCall<GemmHeads>& c, int) {
+void run_heads_tile(const GemmProblem<QkvRopeEpilogue>& c, int) {
   launch_gemm_sm90<GemmTile<128, 6, 1>>(cuda_stream(c.context), c.x, c.w,
-                                        GemmHeadsStore(c.output, static_cast<int>(c.M())));
+                                        QkvRopeStore(c.output, static_cast<int>(c.M())));
 }
 
-void gated(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor bias) {
-  const GemmGated output = gated_output(project_gated, y, x, norm, {w, bias});
+void gated(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tensor bias) {
+  const SwigluEpilogue output = gated_output(gate_up_swiglu, y, x, norm, {w, bias});
   const int64_t M = x.dim(0);
   if (M == 0) return;
   if (M > most_rows || context.numerics() == Numerics::fast) return project_gated_steps(context, y, x, norm, w, bias);
   const ScratchScope scope(context);
   if (!run_few(context, x, norm, w, output)) {
     const Tensor rows = normed(context, x, norm);
-    const GemmCall<GemmGated> call{context, rows, w, output};
+    const GemmProblem<SwigluEpilogue> call{context, rows, w, output};
     auto plan = gemm_rows_plan(call);
     if (M > 64) {
       plan.consider(gemm_tile_plan<GemmTile<192, 4, 1>>(call, 0.46, run_gated_tile<GemmTile<192, 4, 1>>));
@@ -50,32 +50,32 @@ void gated(Context& context, Tensor y, Tensor x, RowNorm norm, Tensor w, Tensor 
     }
     plan.run(call, plan.splits);
   }
-  check_launch(project_gated);
+  check_launch(gate_up_swiglu);
 }
 
 void heads(Context& context, Tensor x, Heads to) {
-  const GemmHeads output = heads_output(project_heads, x, to);
+  const QkvRopeEpilogue output = heads_output(qkv_rope_cache, x, to);
   const int64_t M = x.dim(0);
   if (M == 0) return;
   if (M > most_rows || context.numerics() == Numerics::fast) return project_heads_steps(context, x, to);
   const ScratchScope scope(context);
   if (!run_few(context, x, to.norm, to.qkv.w, output)) {
     const Tensor rows = normed(context, x, to.norm);
-    const GemmCall<GemmHeads> call{context, rows, to.qkv.w, output};
+    const GemmProblem<QkvRopeEpilogue> call{context, rows, to.qkv.w, output};
     auto plan = gemm_rows_plan(call);
     if (M > 64) plan.consider(gemm_tile_plan<GemmTile<128, 6, 1>>(call, 0.31, run_heads_tile));
     plan.run(call, plan.splits);
   }
-  check_launch(project_heads);
+  check_launch(qkv_rope_cache);
 }
 
-bool supports_gated(const Tensor& y, const Tensor& x, const RowNorm& norm, const Tensor& w, const Tensor& bias) {
+bool supports_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Tensor& w, const Tensor& bias) {
   return fuses_gated(y, x, norm, {w, bias});
 }
 
 [[maybe_unused]] const bool added =
-    project_gated.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, project_gated_scratch}) &&
-    project_heads.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, project_heads_scratch});
+    gate_up_swiglu.add({"sm90", DeviceKind::cuda, gated, 10, supports_gated, project_gated_scratch}) &&
+    qkv_rope_cache.add({"sm90", DeviceKind::cuda, heads, 10, fuses_heads, project_heads_scratch});
 
 }  // namespace
 }  // namespace hone

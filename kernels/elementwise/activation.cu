@@ -96,7 +96,7 @@ void swiglu(Context& context, Tensor y, Tensor gate_up) {
   check_shape(swiglu_forward, "gate_up", gate_up, {rows, 2 * dim}, y.dtype);
   with_storage(swiglu_forward, y.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N, true>(
         cuda_stream(context), {rows, dim}, dim % N == 0 && packs_of(N, rows, y) && packs_of(N, rows, gate_up),
         Swiglu<T>{numbers<T>(y), numbers<const T>(gate_up), y.row_stride, gate_up.row_stride, dim});
@@ -112,7 +112,7 @@ void swiglu_gradient(Context& context, Tensor dgate_up, Tensor y, Tensor dy, Ten
   check_optional(swiglu_backward, "y", y, {rows, dim}, dy.dtype);
   with_storage(swiglu_backward, dy.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     const bool whole = dim % N == 0 && packs_of(N, rows, dgate_up) && packs_of(N, rows, y) && packs_of(N, rows, dy) &&
                        packs_of(N, rows, gate_up);
     const auto launch = [&]<bool with_y>() {
@@ -136,7 +136,7 @@ void gelu(Context& context, Tensor y, Tensor x) {
   const Extent all = extent(y, x);
   with_storage(gelu_forward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                           Gelu<T>{numbers<T>(y), numbers<const T>(x), y.row_stride, x.row_stride});
   });
@@ -151,7 +151,7 @@ void gelu_gradient(Context& context, Tensor dx, Tensor dy, Tensor x) {
   const Extent all = extent(dx, dy, x);
   with_storage(gelu_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N>(cuda_stream(context), all,
                           packs_of(N, all.rows, dx) && packs_of(N, all.rows, dy) && packs_of(N, all.rows, x),
                           GeluGradient<T>{numbers<T>(dx), numbers<const T>(dy), numbers<const T>(x), dx.row_stride,

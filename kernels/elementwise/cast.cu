@@ -46,8 +46,8 @@ void run_cast(Context& context, Tensor y, Tensor x) {
     with_storage(cast, x.dtype, [&](auto from) {
       using To = decltype(to);
       using From = decltype(from);
-      constexpr int N = pack_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in
-                                        // a row give 86%
+      constexpr int N = vec_size<To>;  // what is stored in one move: 95% of copy bandwidth, where two stores of f32 in
+                                       // a row give 86%
       launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                             Cast<To, From>{numbers<To>(y), numbers<const From>(x), y.row_stride, x.row_stride});
     });
@@ -61,7 +61,7 @@ void run_add(Context& context, Tensor y, Tensor x) {
   const Extent all = extent(y, x);
   with_storage(add_into, y.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N>(cuda_stream(context), all, packs_of(N, all.rows, y) && packs_of(N, all.rows, x),
                           Add<T>{numbers<T>(y), numbers<const T>(x), y.row_stride, x.row_stride});
   });

@@ -35,7 +35,7 @@ void run(Context& context, Tensor y, Tensor x, float factor, Dropout which) {
   check_shape(dropout, "y", y, {rows, columns}, x.dtype);
   with_storage(dropout, x.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     static_assert(N % 4 == 0);  // a pack begins with a draw's first word
     launch_elementwise<N, true>(
         cuda_stream(context), {rows, columns}, packs_of(N, rows, y) && packs_of(N, rows, x),

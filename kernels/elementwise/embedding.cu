@@ -61,7 +61,7 @@ void gather_into(Context& context, const OpBase& op, Tensor y, Tensor x, const c
   check_shape(op, rows_name, rows, {count}, DType::i32);
   with_storage(op, y.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N, true>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
                                 Gather<T>{numbers<T>(y), numbers<const T>(x), numbers<const int32_t>(rows),
                                           y.row_stride, x.row_stride, x.dim(0), accumulate});
@@ -86,7 +86,7 @@ void scatter(Context& context, Tensor x, Tensor y, Tensor rows) {
                                       cuda_stream(context)));
   with_storage(scatter_rows, x.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N, true>(cuda_stream(context), {count, dim}, packs_of(N, count, y) && packs_of(N, x.dim(0), x),
                                 Scatter<T>{numbers<T>(x), numbers<const T>(y), numbers<const int32_t>(rows),
                                            x.row_stride, y.row_stride, x.dim(0)});

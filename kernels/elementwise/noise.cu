@@ -48,7 +48,7 @@ void run(Context& context, Tensor x, Tensor offsets, EmbeddingNoise noise) {
   check_shape(add_embedding_noise, "offsets", offsets, {offsets.size()}, DType::i32);
   with_storage(add_embedding_noise, x.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int N = pack_size<T>;
+    constexpr int N = vec_size<T>;
     launch_elementwise<N, true>(
         cuda_stream(context), {rows, dim}, packs_of(N, rows, x),
         Add<T>{numbers<T>(x), numbers<const int32_t>(offsets), x.row_stride, dim, offsets.size() - 1, noise});

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(lanes* groups)
 #pragma unroll 4
     for (int64_t m = blockIdx.y * slice + group; m < end; m += groups) {
       float row[pack];
-      load_pack(row, x + m * stride + column);
+      load_vec(row, x + m * stride + column);
 #pragma unroll
       for (int i = 0; i < pack; ++i) sum[i] += row[i];
     }
@@ -61,7 +61,7 @@ void add_column_sums(Context& context, const OpBase& op, Tensor sums, Tensor x) 
                                                                 slice);
     };
     if (packs<T>(x))
-      launch(slice_kernel<T, pack_size<T>>, lanes * pack_size<T>);
+      launch(slice_kernel<T, vec_size<T>>, lanes * vec_size<T>);
     else
       launch(slice_kernel<T, 1>, lanes);
   });

@@ -135,12 +135,12 @@ bool multiply(Context& context, const Product& p) {
   const ScratchScope scope(context);
   Tensor workspace;
   if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
-  tell_written(context, workspace);  // ahead: a second kernel of the product reads it
+  mark_initialized(context, workspace);  // ahead: a second kernel of the product reads it
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
   HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data,
                                    &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data, choice->workspace,
                                    static_cast<cudaStream_t>(context.stream())));
-  if (!p.add_c || p.c.data != p.d.data) tell_written(context, p.d);
+  if (!p.add_c || p.c.data != p.d.data) mark_initialized(context, p.d);
   return true;
 }
 

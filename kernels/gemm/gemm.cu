@@ -12,7 +12,7 @@ constexpr int tile = 64;
 template <class T, int threads, int depth, int pitch>
 __device__ void load_stage(T (*to)[pitch], const T* from, int64_t stride, int64_t row, int64_t rows, int64_t k,
                            int64_t K, bool packed) {
-  constexpr int pack = pack_size<T>;
+  constexpr int pack = vec_size<T>;
   for (int i = static_cast<int>(threadIdx.x); i < tile * depth / pack; i += threads) {
     const int r = i / (depth / pack), c = i % (depth / pack) * pack;
     Pack<T, pack> numbers{};
@@ -112,9 +112,9 @@ __global__ void __launch_bounds__(256)
     for (int step = 0; step < depth; step += 4) {
       float a[4][4], b[4][4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) load_pack(a[i], &xs[row + 16 * i][step]);
+      for (int i = 0; i < 4; ++i) load_vec(a[i], &xs[row + 16 * i][step]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) load_pack(b[i], &ws[column + 16 * i][step]);
+      for (int i = 0; i < 4; ++i) load_vec(b[i], &ws[column + 16 * i][step]);
 #pragma unroll
       for (int s = 0; s < 4; ++s)
 #pragma unroll
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(256)
 // Unlike packs(), lets the row's length be any: its end is read one by one.
 template <class T>
 bool rows_aligned(const Tensor& x) {
-  return x.row_stride % pack_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+  return x.row_stride % vec_size<T> == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
 template <class T, class Kernel>

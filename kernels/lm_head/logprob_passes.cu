@@ -43,7 +43,7 @@ template <class T>
 __device__ void store_four(T* y, const float* x, int count, bool packed) {
   if (packed && count >= 4) {
     const float four[4] = {x[0], x[1], x[2], x[3]};
-    store_pack(y, four);
+    store_vec(y, four);
   } else {
 #pragma unroll
     for (int j = 0; j < 4; ++j)

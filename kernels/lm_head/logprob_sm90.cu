@@ -81,11 +81,11 @@ template <Head head>
 void launch(Context& context, const HeadRows& rows, const Tensor& numbers, const Tensor& hidden, const Tensor& w) {
   HeadEpilogue<head> epilogue{HeadRowsView(rows), static_cast<int>(hidden.dim(0)), static_cast<int>(w.dim(0)), {}};
   if constexpr (HeadEpilogue<head>::stores) {
-    epilogue.box.y_map = map_of(numbers, 64);
+    epilogue.box.y_map = make_tensor_map(numbers, 64);
     epilogue.box.N = static_cast<int>(w.dim(0));
   }
   launch_gemm_sm90<GemmTile<192, HeadEpilogue<head>::stores ? 4 : 5, 1>>(cuda_stream(context), hidden, w, epilogue);
-  if constexpr (HeadEpilogue<head>::stores) tell_written(context, numbers);
+  if constexpr (HeadEpilogue<head>::stores) mark_initialized(context, numbers);
   check_launch(logprob_forward);
 }
 

@@ -20,9 +20,9 @@ struct RowBlocks {
 // to [dim] = the sums of a block's groups in ascending order; `shared` holds dim floats for each group. Every thread of
 // the block is here.
 template <class T, int P, bool whole>
-__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][pack_size<T>], int dim,
+__device__ inline void add_groups(float* to, float* shared, const float (&sums)[P][vec_size<T>], int dim,
                                   RowThread at) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   __syncthreads();
 #pragma unroll

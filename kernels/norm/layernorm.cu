@@ -19,7 +19,7 @@ struct Forward {
 template <class T, int P, bool whole>
 __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
     forward_kernel(T* y, float* mean, float* rstd, const T* x, const T* w, const T* b, Forward s) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   using Tile = RowTile<T, P>;
   __shared__ float shared[2][2][32];
   const RowThread at(s.warps);
@@ -80,7 +80,7 @@ template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean,
                     const float* rstd, const T* w, Backward s) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][2][32];
   const RowThread at(s.warps);
@@ -161,11 +161,10 @@ void forward(Context& context, Tensor y, Tensor mean, Tensor rstd, Tensor x, Ten
   if (rows == 0 || dim == 0) return;
   with_storage(layernorm_forward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = row_shape(layernorm_forward, dim, pack_size<T>, most_packs, most_warps);
+    const RowShape shape = row_shape(layernorm_forward, dim, vec_size<T>, most_packs, most_warps);
     const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
     const int groups = forward_warps / shape.warps;
-    const int64_t blocks =
-        std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks);
+    const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_sms()} * forward_blocks);
     with_shape<most_packs>(
         shape, packs<T>(x) && packs<T>(y) && begins_pack(w) && begins_pack(b), [&](auto P, auto whole) {
           forward_kernel<T, P, whole>
@@ -192,7 +191,7 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tens
   const ScratchScope scope(context);
   with_storage(layernorm_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = row_shape(layernorm_backward, dim, pack_size<T>, most_packs, most_warps);
+    const RowShape shape = row_shape(layernorm_backward, dim, vec_size<T>, most_packs, most_warps);
     const RowBlocks blocks(rows, shape);
     const auto partial_of = [&](const Tensor& sum) {
       return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();

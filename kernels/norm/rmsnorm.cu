@@ -20,17 +20,17 @@ struct Forward {
 template <class T, int P, bool whole>
 __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
     forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   using Tile = RowTile<T, P>;
   __shared__ float shared[2][32];
   const RowThread at(s.warps);
   const int groups = static_cast<int>(blockDim.x) / at.threads;
   const int64_t step = int64_t{gridDim.x} * groups;
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
-  hopper::let_next_start();
+  hopper::griddep_launch_dependents();
   Tile weight, next;
   weight.load(Row<const T, whole>{w, s.dim}, at);
-  hopper::wait_for_previous();
+  hopper::griddep_wait();
   if (row >= s.rows) return;
   next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
@@ -67,7 +67,7 @@ struct Backward {
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   extern __shared__ uint4 memory[];
   __shared__ float shared[2][32];
   const RowThread at(s.warps);
@@ -140,15 +140,14 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   if (rows == 0 || dim == 0) return;
   with_storage(rmsnorm_forward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = RmsNormRows::shape(dim, pack_size<T>);
+    const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
     const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
     const int groups = forward_warps / shape.warps;
     with_shape<most_packs>(shape, packs<T>(x) && packs<T>(y) && begins_pack(w), [&](auto P, auto whole) {
-      const int64_t blocks =
-          std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_multiprocessors()} * forward_blocks<P>);
-      launch_dependent(cuda_stream(context), forward_kernel<T, P, whole>, dim3(static_cast<unsigned>(blocks)),
-                       32 * shape.warps * groups, 0, 1, numbers<T>(y), numbers<float>(rstd), numbers<const T>(x),
-                       numbers<const T>(w), s);
+      const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_sms()} * forward_blocks<P>);
+      launch_pdl(cuda_stream(context), forward_kernel<T, P, whole>, dim3(static_cast<unsigned>(blocks)),
+                 32 * shape.warps * groups, 0, 1, numbers<T>(y), numbers<float>(rstd), numbers<const T>(x),
+                 numbers<const T>(w), s);
     });
   });
   check_launch(rmsnorm_forward);
@@ -166,7 +165,7 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   const ScratchScope scope(context);
   with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
     using T = decltype(type);
-    const RowShape shape = RmsNormRows::shape(dim, pack_size<T>);
+    const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
     const RowBlocks blocks(rows, shape);
     const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
     const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),

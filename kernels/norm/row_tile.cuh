@@ -48,7 +48,7 @@ __device__ inline uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushor
 // A row as a kernel reads or writes it, 16 bytes at a time; `whole`: each in one move, dim a multiple of N.
 template <class T, bool whole>
 struct Row {
-  static constexpr int N = pack_size<T>;
+  static constexpr int N = vec_size<T>;
   T* first;
   int dim;
 
@@ -92,7 +92,7 @@ __device__ inline void unpack(float (&to)[8], uint4 raw) {
 // A thread's part of a row: packs thread, thread + threads, ...
 template <class T, int P>
 struct RowTile {
-  static constexpr int N = pack_size<T>;
+  static constexpr int N = vec_size<T>;
   uint4 pack[P];
 
   __device__ static int column(int p, RowThread at) { return (p * at.threads + at.thread) * N; }
@@ -114,7 +114,7 @@ struct RowTile {
 // and for no other thread.
 template <class T, int P>
 struct FetchedTile {
-  static constexpr int N = pack_size<T>;
+  static constexpr int N = vec_size<T>;
   uint4* first;  // of P, blockDim.x apart
   template <bool whole>
   __device__ void fetch(Row<const T, whole> row, RowThread at) const {

@@ -13,7 +13,7 @@ namespace {
 constexpr int threads = 256;
 // Elements of a thread: the narrowest numbers move in 16 bytes.
 template <class State>
-constexpr int group = pack_size<State>;
+constexpr int group = vec_size<State>;
 
 // A rule updates x and its states, given the clipped gradient and whether weight decay applies.
 struct AdamwRule {
@@ -82,18 +82,18 @@ struct Update {
 // Moves a group in packs, or element by element: those past `left` load as zero and stay unwritten.
 template <bool whole, int G, class T>
 __device__ void load_group(float (&to)[G], const T* from, int64_t left) {
-  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
+  constexpr int n = G < vec_size<T> ? G : vec_size<T>;
 #pragma unroll
   for (int c = 0; c < G; c += n) {
     float part[n];
-    if constexpr (whole) load_pack(part, from + c);
+    if constexpr (whole) load_vec(part, from + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) to[c + i] = whole ? part[i] : c + i < left ? to_f32(from[c + i]) : 0;
   }
 }
 template <bool whole, int G, class T>
 __device__ void store_group(T* to, const float (&from)[G], int64_t left) {
-  constexpr int n = G < pack_size<T> ? G : pack_size<T>;
+  constexpr int n = G < vec_size<T> ? G : vec_size<T>;
 #pragma unroll
   for (int c = 0; c < G; c += n) {
     float part[n];
@@ -102,7 +102,7 @@ __device__ void store_group(T* to, const float (&from)[G], int64_t left) {
       part[i] = from[c + i];
       if (!whole && c + i < left) to[c + i] = from_f32<T>(part[i]);
     }
-    if constexpr (whole) store_pack(to + c, part);
+    if constexpr (whole) store_vec(to + c, part);
   }
 }
 
@@ -117,7 +117,7 @@ __device__ void update_group(const Update<Rule, State>& a) {
   load_group<whole>(x, a.value + begin, left);
 #pragma unroll
   for (int k = 0; k < Rule::num_states; ++k) load_group<whole>(s[k], a.state[k] + begin, left);
-  const bool decays = !a.decays || a.decays[begin / decay_block] != 0;
+  const bool decays = !a.decays || a.decays[begin / param_granule] != 0;
   const float clip = *a.clip;
   Philox4 noise{};
 #pragma unroll

@@ -11,15 +11,15 @@ inline constinit Op<void(Tensor sum, Tensor x)> sum_squares{"sum_squares"};
 // max_norm <= 0: no clip.
 inline constinit Op<void(Tensor clip, Tensor norm, Tensor sum, float max_norm)> clip_factor{"clip_factor"};
 
-// What every update works on. Whether weight decay applies is said for each block of decay_block elements.
+// What every update works on. Whether weight decay applies is said for each block of param_granule elements.
 struct ParamRange {
   Tensor value;    // f32 [n], read and written: the parameters, or the master copy of parameters in bf16
   Tensor rounded;  // bf16 [n], written with the new values rounded to nearest even; or empty
   Tensor grad;     // f32 [n], read
-  Tensor decays;   // u8 [n / decay_block, rounded up]: 0 = no weight decay; empty: every block decays
+  Tensor decays;   // u8 [n / param_granule, rounded up]: 0 = no weight decay; empty: every block decays
   Tensor clip;     // f32 [1], the factor that the global-norm clip puts on every gradient
 };
-inline constexpr int64_t decay_block = 64;
+inline constexpr int64_t param_granule = 64;
 
 struct AdamwStep {
   float learning_rate = 0, beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;

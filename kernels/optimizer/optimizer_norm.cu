@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(threads) squares_kernel(double* partial, const
   for (int64_t i = int64_t{threadIdx.x} * 4; i < size; i += threads * 4) {
     float part[4] = {};
     if (packed && i + 4 <= size)
-      load_pack(part, x + i);
+      load_vec(part, x + i);
     else
       for (int j = 0; j < 4 && i + j < size; ++j) part[j] = x[i + j];
 #pragma unroll

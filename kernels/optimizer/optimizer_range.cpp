@@ -9,7 +9,7 @@ void check_range(const OpBase& op, const ParamRange& range) {
   check_shape(op, "value", range.value, {count});
   check_optional(op, "rounded", range.rounded, {count}, DType::bf16);
   check_shape(op, "grad", range.grad, {count});
-  check_optional(op, "decays", range.decays, {(count + decay_block - 1) / decay_block}, DType::u8);
+  check_optional(op, "decays", range.decays, {(count + param_granule - 1) / param_granule}, DType::u8);
   check_shape(op, "clip", range.clip, {1});
 }
 

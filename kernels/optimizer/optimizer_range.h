@@ -10,7 +10,7 @@ void check_moments(const ParamRange& range, const Tensor& m, const Tensor& v);
 
 // On the host.
 inline bool decays(const ParamRange& range, int64_t i) {
-  return !range.decays || range.decays.ptr<uint8_t>()[i / decay_block] != 0;
+  return !range.decays || range.decays.ptr<uint8_t>()[i / param_granule] != 0;
 }
 
 }  // namespace hone

@@ -88,7 +88,7 @@ void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
   parallel_for(range.value.dim(0), per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t from = begin, to = begin; from < end; from = to) {
       const bool decay = decays(range, from);
-      while (to < end && decays(range, to) == decay) to = std::min(end, to + decay_block);
+      while (to < end && decays(range, to) == decay) to = std::min(end, to + param_granule);
       HWY_DYNAMIC_DISPATCH(adamw_range)
       (value + from, first + from, second + from, range.grad.ptr<float>() + from, *range.clip.ptr<float>(),
        decay ? step : kept, to - from);

@@ -54,7 +54,7 @@ struct Finish {
 
 template <class T>
 void unpack(Context& context, Tensor to, const QuantizedMatrix& w, int64_t first) {
-  constexpr int N = pack_size<T>;
+  constexpr int N = vec_size<T>;
   const Tensor values = w.values.rows(first, to.dim(0));
   const bool whole = packs_of(N, values.dim(0), values) && packs_of(N, to.dim(0), to);
   with_pairs(w.format, [&]<class Format>(Format) {

@@ -21,7 +21,7 @@ struct Plan {
 template <class Format, class T>
 void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
   const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),
-                processors = num_multiprocessors();
+                processors = num_sms();
   const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
   for (int64_t splits = 1; splits <= std::min<int64_t>(chunks, M <= 512 ? 16 : 1); ++splits) {
     const int64_t per_block = pieces(chunks, splits), blocks = tiles * splits;
@@ -70,7 +70,7 @@ void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bia
 }
 
 bool supports(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
-  return tma_compatible(x) && maps_bytes(w.values) && x.dim(1) > 0;
+  return tma_compatible(x) && tma_compatible_u8(w.values) && x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -57,48 +57,48 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
   const int first = split * shape.per_block * tile_chunk,
             end = min(first + shape.per_block * tile_chunk, shape.k_stages);
   if (threadIdx.x == T::consumers) {
-    prefetch_map(w_map), prefetch_map(x_map);
+    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
     for (int s = 0; s < T::stages; ++s) full[s].init(1), empty[s].init(4 * T::warpgroups);
-    publish_barriers();
+    fence_mbarrier_init();
   }
   __syncthreads();
 
   if (warp >= 4 * T::warpgroups) {
-    fewer_registers<T::copier_registers>();
+    setmaxnreg_dec<T::copier_registers>();
     if (threadIdx.x == T::consumers) {
       // Two boxes of 64 along k each.
       const auto load_w = [&](int s, int k) {
         char* const to = ring + s * T::stage_bytes;
         for (int half = 0; half < 2; ++half)
-          load_box(to + half * (T::w_bytes / 2), w_map, full[s], k * T::depth + 64 * half, row);
+          tma_load(to + half * (T::w_bytes / 2), w_map, full[s], k * T::depth + 64 * half, row);
       };
       const auto load_x = [&](int s, int k) {
         char* const to = ring + s * T::stage_bytes + T::w_bytes;
         for (int half = 0; half < 2; ++half)
-          load_box(to + half * (T::x_bytes / 2), x_map, full[s], k * T::depth + 64 * half, token);
+          tma_load(to + half * (T::x_bytes / 2), x_map, full[s], k * T::depth + 64 * half, token);
       };
-      let_next_start();
+      griddep_launch_dependents();
       // w comes from outside of the step: it may be read before the kernels before this one are done.
       const int early = min(T::stages, end - first);
       for (int s = 0; s < early; ++s) {
-        full[s].arrive_expecting(T::stage_bytes);
+        full[s].arrive_expect_tx(T::stage_bytes);
         load_w(s, first + s);
       }
-      wait_for_previous();
+      griddep_wait();
       for (int s = 0; s < early; ++s) load_x(s, first + s);
       int stage = 0;
       uint32_t parity = 0;
 #pragma unroll 1
       for (int k = first + T::stages; k < end; ++k) {
         empty[stage].wait(parity);
-        full[stage].arrive_expecting(T::stage_bytes);
+        full[stage].arrive_expect_tx(T::stage_bytes);
         load_w(stage, k), load_x(stage, k);
         if (++stage == T::stages) stage = 0, parity ^= 1;
       }
     }
     return;
   }
-  more_registers<T::registers>();
+  setmaxnreg_inc<T::registers>();
   int stage = 0;
   uint32_t parity = 0;
   float total[T::tokens / 2], sum[T::tokens / 2];
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
     wgmma_fence_registers(left);
     wgmma_fence();
 #pragma unroll
-    for (int s = 0; s < 4; ++s) product_of_registers(to, left + 4 * s, b + s * 2, add || s > 0);
+    for (int s = 0; s < 4; ++s) wgmma_rs(to, left + 4 * s, b + s * 2, add || s > 0);
     wgmma_commit();
   };
   // `count` stages into `to`, from zero. The products of one half run while the next one's left factor is made in other
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
         if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.N)
           to[int64_t{8 * j + e % 2} * shape.N + e / 2 * 8] = from[4 * j + e];
   };
-  wait_for_previous();
+  griddep_wait();
   chunk(total, min(tile_chunk, end - first));
   int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
 #pragma unroll 1
@@ -189,8 +189,8 @@ static __global__ void __launch_bounds__(128)
     join_kernel(const float* partial, int slots, int M, int N, const float* scales, GemmEpilogue epilogue, bool pairs) {
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
-  hopper::let_next_start();
-  hopper::wait_for_previous();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   if (n >= N) return;
   const float* from = partial + int64_t{m} * N + n;
   const int64_t step = int64_t{M} * N;
@@ -223,12 +223,12 @@ void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, c
   float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.N})) : nullptr;
   const auto kernel = tile_kernel<Format, T>;
   allow_shared_memory(kernel, T::shared_bytes);
-  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), T::threads,
-                   T::shared_bytes, 1, map_of(w.values, T::rows), map_of(x, T::tokens), epilogue, partial, s);
+  launch_pdl(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), T::threads, T::shared_bytes,
+             1, make_tensor_map(w.values, T::rows), make_tensor_map(x, T::tokens), epilogue, partial, s);
   if (s.splits > 1)
-    launch_dependent(cuda_stream(context), join_kernel,
-                     dim3(static_cast<unsigned>(pieces(s.N, 256)), static_cast<unsigned>(s.M)), 128, 0, 1,
-                     static_cast<const float*>(partial), slots, s.M, s.N, s.scales, epilogue, pairs);
+    launch_pdl(cuda_stream(context), join_kernel,
+               dim3(static_cast<unsigned>(pieces(s.N, 256)), static_cast<unsigned>(s.M)), 128, 0, 1,
+               static_cast<const float*>(partial), slots, s.M, s.N, s.scales, epilogue, pairs);
 }
 
 }  // namespace hone::quantized

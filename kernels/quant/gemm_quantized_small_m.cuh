@@ -14,8 +14,9 @@
 
 namespace hone::quantized {
 
-constexpr int few_rows = 8, strip = 16, few_depth = 256, few_warps = 12, chunk_size = static_cast<int>(gemm_cuda_chunk),
-              chunk_stages = chunk_size / few_depth, w_stage_bytes = strip * few_depth;
+constexpr int is_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
+              chunk_size = static_cast<int>(gemm_cuda_chunk), chunk_stages = chunk_size / few_depth,
+              w_stage_bytes = strip * few_depth;
 
 struct FewShape {
   const uint8_t* values;
@@ -41,7 +42,7 @@ __device__ inline void load_left(uint32_t* a, uint32_t row, uint32_t below, uint
   a[2] = Format::decode(load_two_bytes(from + 8));
   a[3] = Format::decode(load_two_bytes(from + below + 8));
 }
-__device__ inline void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+__device__ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -81,12 +82,12 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
       cp_async_streaming(place_of(i) + static_cast<uint32_t>(w_stage_bytes + m * few_depth * 2 + ((unit ^ m) << 4)),
                          from + m * shape.x_stride, count);
   };
-  let_next_start();
+  griddep_launch_dependents();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
 #pragma unroll
   for (int s = 0; s < Stages; ++s)
     if (s < stages) copy_w(s);
-  wait_for_previous();
+  griddep_wait();
 #pragma unroll
   for (int s = 0; s < Stages; ++s) {
     if (s < stages) copy_x(s);
@@ -102,16 +103,16 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
 #pragma unroll
     for (uint32_t s = 0; s < few_depth / 16; s += 2) {
       uint32_t b[4];
-      load_matrices(x_row + (((2 * s + lane / 8) ^ token) << 4), b[0], b[1], b[2], b[3]);
+      ldmatrix_x4(x_row + (((2 * s + lane / 8) ^ token) << 4), b[0], b[1], b[2], b[3]);
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
         uint32_t a[4];
         load_left<Format>(a, w_row + (((s + j) ^ (g & 7)) << 4), 8 * few_depth, lane);
-        multiply_add(d, a, b[2 * j], b[2 * j + 1]);
+        mma_m16n8k16(d, a, b[2 * j], b[2 * j + 1]);
       }
     }
     if (i % chunk_stages == chunk_stages - 1) {
-      float* const to = sums + (warp + i / chunk_stages * warps) * (few_rows * strip);
+      float* const to = sums + (warp + i / chunk_stages * warps) * (is_small_m * strip);
 #pragma unroll
       for (uint32_t e = 0; e < 4; ++e) to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e], d[e] = 0;
     }
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     const int n = first_row + e % strip;
     if (n >= shape.N) continue;
     float total = sums[e];
-    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (few_rows * strip) + e];
+    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (is_small_m * strip) + e];
     epilogue.store(total * shape.scales[n], e / strip, n);
   }
 }
@@ -134,13 +135,13 @@ template <class Format>
 void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
   const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
   const auto bytes = [&](int stages) {
-    return warps * stages * shape.stage_bytes() + shape.chunks * few_rows * strip * 4;
+    return warps * stages * shape.stage_bytes() + shape.chunks * is_small_m * strip * 4;
   };
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
     allow_shared_memory(kernel, 227 * 1024);
-    launch_dependent(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32,
-                     bytes(stages()), 1, shape, epilogue);
+    launch_pdl(stream, kernel, dim3(static_cast<unsigned>((shape.N + strip - 1) / strip)), warps * 32, bytes(stages()),
+               1, shape, epilogue);
   };
   if (rounds > 1 && bytes(4) <= 227 * 1024)
     launch(std::integral_constant<int, 4>());
@@ -150,9 +151,9 @@ void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& 
 // Whether launch_few takes so many rows and columns of x.
 inline bool takes_few(int64_t M, int64_t K) {
   const int64_t chunks = (K + chunk_size - 1) / chunk_size;
-  return M <= few_rows && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
-                                  chunks * few_rows * strip * 4 <=
-                              227 * 1024;
+  return M <= is_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
+                                    chunks * is_small_m * strip * 4 <=
+                                227 * 1024;
 }
 
 }  // namespace hone::quantized

@@ -61,7 +61,7 @@ void run(Context& context, QuantizedMatrix to, Tensor w) {
                   static_cast<int>(K)};
   with_storage(quantize_rows, w.dtype, [&](auto type) {
     using T = decltype(type);
-    constexpr int pack = pack_size<T>;
+    constexpr int pack = vec_size<T>;
     with_pairs(to.format, [&]<class Format>(Format) {
       const bool whole =
           packs<T>(w) && to.values.row_stride % pack == 0 && reinterpret_cast<uintptr_t>(to.values.data) % pack == 0;

@@ -32,7 +32,7 @@ void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* fro
 }
 
 void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm,
-             Tensor k_norm, QkvShape shape, KvWrite cache) {
+             Tensor k_norm, QkvShape shape, KvWriteTarget cache) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim,
                 half = shape.rotary_dim / 2;
   check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, DType::f32);

@@ -71,7 +71,7 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;
-  hopper::let_next_start(), hopper::wait_for_previous();
+  hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const HeadLayout& layout = a.layout;
   const HeadChunk chunk(a.heads, a.kv_heads, R);
   const int lane = layout.lane(), token = static_cast<int>(blockIdx.y) * layout.groups() + layout.group();
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
 }
 
 void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin,
-             Tensor q_norm, Tensor k_norm, QkvShape shape, KvWrite cache) {
+             Tensor q_norm, Tensor k_norm, QkvShape shape, KvWriteTarget cache) {
   check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, qkv.dtype);
   if (qkv.dim(0) == 0) return;
   bool packed = true;
@@ -145,7 +145,7 @@ void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tens
     a.k_scale_stride = cache.k_scale.row_stride, a.v_scale_stride = cache.v_scale.row_stride;
     a.eps = shape.norm_eps;
     const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, cache.k ? 2 : 1, a.tokens);
-    launch_dependent(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
+    launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
   });
   check_launch(qkv_forward);
 }

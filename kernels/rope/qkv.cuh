@@ -47,7 +47,7 @@ __device__ inline Pack<T, P> load_item(const T* from, bool packed) {
 template <int P, class T>
 __device__ inline void store_item(T* to, const float (&from)[P], bool packed) {
   if (P > 1 && packed) {
-    store_pack(to, from);
+    store_vec(to, from);
   } else {
 #pragma unroll
     for (int i = 0; i < P; ++i) to[i] = from_f32<T>(from[i]);
@@ -181,7 +181,7 @@ inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) 
 template <class Body>
 void with_head_layout(const OpBase& op, DType dtype, const QkvShape& shape, bool packed, Body body) {
   with_storage(op, dtype, [&](auto type) {
-    constexpr int pack = pack_size<decltype(type)>;
+    constexpr int pack = vec_size<decltype(type)>;
     if (shape.head_dim % pack == 0 && shape.rotary_dim % (2 * pack) == 0) {
       const HeadLayout layout = head_layout(shape, pack, packed);
       if (layout.items <= 32)

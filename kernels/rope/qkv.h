@@ -14,7 +14,7 @@ struct QkvShape {
 
 // One layer's slice of a paged cache: a slot is a token's place, block * block_size + offset. Empty = nothing is
 // written.
-struct KvWrite {
+struct KvWriteTarget {
   Tensor k, v;   // [num_slots, num_kv_heads, head_dim]; as q, or u8 for e4m3
   Tensor slots;  // [T] i32
   Tensor k_scale{},
@@ -23,10 +23,10 @@ struct KvWrite {
 
 // qkv [T, (H + 2 Hk) * d]: q heads, k heads, v heads as the projection wrote them. q [T, H, d], k [T, Hk, d] are
 // written (rotated, normed); v is not copied: attention reads it from qkv. cos_sin [positions, rotary_dim] f32:
-// cosines, then sines, of each position (rotary_table()). positions [T] i32. q_norm, k_norm [d] or both empty; with
+// cosines, then sines, of each position (rope_table()). positions [T] i32. q_norm, k_norm [d] or both empty; with
 // them rstd [T, H + Hk] f32 is written unless empty.
 inline constinit Op<void(Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm,
-                         Tensor k_norm, QkvShape shape, KvWrite cache)>
+                         Tensor k_norm, QkvShape shape, KvWriteTarget cache)>
     qkv_forward{"qkv_forward"};
 // dqkv's q and k columns are written from dq [T, H, d] and dk [T, Hk, d]; its v columns belong to attention's backward.
 // dq_norm, dk_norm are added to, or empty.

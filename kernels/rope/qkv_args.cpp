@@ -30,7 +30,7 @@ void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, 
 
 void check_qkv_forward(const Tensor& q, const Tensor& k, const Tensor& rstd, const Tensor& qkv, const Tensor& positions,
                        const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape,
-                       const KvWrite& cache, DType dtype) {
+                       const KvWriteTarget& cache, DType dtype) {
   const int64_t tokens = qkv.dim(0), heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
   check_common(qkv_forward, qkv, positions, cos_sin, q_norm, k_norm, shape, dtype);
   check_shape(qkv_forward, "q", q, {tokens, heads, dim}, dtype);

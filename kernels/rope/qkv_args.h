@@ -7,7 +7,7 @@ namespace hone {
 
 void check_qkv_forward(const Tensor& q, const Tensor& k, const Tensor& rstd, const Tensor& qkv, const Tensor& positions,
                        const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape,
-                       const KvWrite& cache, DType dtype);
+                       const KvWriteTarget& cache, DType dtype);
 void check_qkv_backward(const Tensor& dqkv, const Tensor& dq_norm, const Tensor& dk_norm, const Tensor& dq,
                         const Tensor& dk, const Tensor& rstd, const Tensor& qkv, const Tensor& positions,
                         const Tensor& cos_sin, const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape,

@@ -8,16 +8,16 @@
 namespace hone {
 namespace {
 
-double plain(const RotaryConfig&, std::span<double>) { return 1; }
+double plain(const RopeConfig&, std::span<double>) { return 1; }
 
-double linear(const RotaryConfig& config, std::span<double> frequencies) {
+double linear(const RopeConfig& config, std::span<double> frequencies) {
   for (double& frequency : frequencies) frequency /= config.factor;
   return 1;
 }
 
 // Wavelengths longer than the original context over low_freq_factor are stretched whole, those shorter than it over
 // high_freq_factor stay, between them the two are blended.
-double llama3(const RotaryConfig& config, std::span<double> frequencies) {
+double llama3(const RopeConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling llama3: original_max_position_embeddings is missing");
   HONE_CHECK(config.high_freq_factor > config.low_freq_factor, "rope scaling llama3: high_freq_factor ",
              config.high_freq_factor, " is not above low_freq_factor ", config.low_freq_factor);
@@ -33,7 +33,7 @@ double llama3(const RotaryConfig& config, std::span<double> frequencies) {
 
 // Dims that turn more than beta_fast times over the original context stay, those below beta_slow turns are stretched,
 // with a linear ramp over the dims between; attention's temperature is folded into the table.
-double yarn(const RotaryConfig& config, std::span<double> frequencies) {
+double yarn(const RopeConfig& config, std::span<double> frequencies) {
   HONE_CHECK(config.original_max_position > 0, "rope scaling yarn: original_max_position_embeddings is missing");
   const double dim = static_cast<double>(config.dim);
   const auto dim_of_turns = [&](double turns) {
@@ -58,7 +58,7 @@ double yarn(const RotaryConfig& config, std::span<double> frequencies) {
 
 }  // namespace
 
-Registry<RotaryScaling>& rotary_scalings() {
+Registry<RotaryScaling>& rope_scalings() {
   static Registry<RotaryScaling> registry = [] {
     Registry<RotaryScaling> known("rope scaling");
     known.add("default", plain);
@@ -70,7 +70,7 @@ Registry<RotaryScaling>& rotary_scalings() {
   return registry;
 }
 
-void rotary_table(Tensor table, const RotaryConfig& config) {
+void rope_table(Tensor table, const RopeConfig& config) {
   HONE_CHECK(config.dim > 0 && config.dim % 2 == 0, "rotary: ", config.dim, " dims, wants an even number");
   HONE_CHECK(config.theta > 1 && config.factor > 0, "rotary: rope_theta ", config.theta, " and factor ", config.factor,
              ", wants more than 1 and 0");
@@ -81,7 +81,7 @@ void rotary_table(Tensor table, const RotaryConfig& config) {
   for (int64_t i = 0; i < half; ++i)
     frequencies[static_cast<size_t>(i)] =
         std::pow(config.theta, -2.0 * static_cast<double>(i) / static_cast<double>(config.dim));
-  const double scale = rotary_scalings().at(config.scaling)(config, frequencies);
+  const double scale = rope_scalings().at(config.scaling)(config, frequencies);
   if (table.device == DeviceKind::meta) return;
   for (int64_t p = 0; p < table.dim(0); ++p)
     for (int64_t i = 0; i < half; ++i) {

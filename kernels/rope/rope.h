@@ -9,10 +9,10 @@
 
 namespace hone {
 
-struct RotaryConfig {
+struct RopeConfig {
   int64_t dim = 0;  // rotary_dim: even
   double theta = 10000;
-  std::string scaling = "default";  // a name of rotary_scalings()
+  std::string scaling = "default";  // a name of rope_scalings()
   double factor = 1;
   double original_max_position = 0;                             // original_max_position_embeddings
   double low_freq_factor = 1, high_freq_factor = 4;             // llama3
@@ -23,11 +23,11 @@ struct RotaryConfig {
 
 // Changes the plain frequencies theta^(-2i/dim) in place and returns the factor on cosines and sines (1 unless a
 // scaling says otherwise).
-using RotaryScaling = double (*)(const RotaryConfig& config, std::span<double> frequencies);
+using RotaryScaling = double (*)(const RopeConfig& config, std::span<double> frequencies);
 // default, linear (Chen et al. 2023), llama3 (Llama 3.1), yarn (Peng et al. 2023).
-Registry<RotaryScaling>& rotary_scalings();
+Registry<RotaryScaling>& rope_scalings();
 
 // Writes a host table f32 [positions, dim]: dim/2 cosines, then dim/2 sines, of each position; computed in double.
-void rotary_table(Tensor table, const RotaryConfig& config);
+void rope_table(Tensor table, const RopeConfig& config);
 
 }  // namespace hone

@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HandOver results) {
+void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HostRing results) {
   const int64_t S = ids.dim(0);
   for (const auto& [name, column] : {std::pair<const char*, Tensor>{"tokens", state.tokens},
                                      {"positions", state.positions},
@@ -18,7 +18,7 @@ void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t bl
                                      {"live", state.live},
                                      {"ids", ids}})
     check_shape(decode_advance, name, column, {S}, DType::i32);
-  check_shape(decode_advance, "params", state.params, {S * static_cast<int64_t>(sizeof(SampleParams))}, DType::u8);
+  check_shape(decode_advance, "params", state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
   check_shape(decode_advance, "block_table", block_table, {S, block_table.dim(1)}, DType::i32);
   check_shape(decode_advance, "drawn", results.drawn, {results.drawn.dim(0)}, DType::i32);
   check_shape(decode_advance, "ring", results.ring, {results.ring.dim(0), results.drawn.dim(0)}, DType::i32);
@@ -32,8 +32,8 @@ void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t bl
                ", its blocks end at ", block_table.dim(1) * block_size);
     state.slots.ptr<int32_t>()[s] =
         static_cast<int32_t>(block_table.row<int32_t>(s)[position / block_size] * block_size + position % block_size);
-    uint8_t* const params =
-        state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(SampleParams) + offsetof(SampleParams, position);
+    uint8_t* const params = state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +
+                            offsetof(RowSamplingParams, position);
     uint64_t draw;
     std::memcpy(&draw, params, sizeof draw);
     ++draw;

@@ -9,11 +9,11 @@ constexpr int threads = 512;  // of the one block: what comes next is one pass's
 
 __global__ void __launch_bounds__(threads)
     advance(int32_t* tokens, int32_t* positions, int32_t* slots, int32_t* lengths, const int32_t* live,
-            SampleParams* params, const int32_t* ids, const int32_t* block_table, int64_t table_stride,
+            RowSamplingParams* params, const int32_t* ids, const int32_t* block_table, int64_t table_stride,
             int64_t table_width, int64_t block_size, int64_t count, const int32_t* drawn, int64_t num_drawn,
             int32_t* ring, int64_t ring_stride, int ring_rows, int32_t* turn) {
-  hopper::wait_for_previous();  // the next pass starts when this is done: attention reads lengths and keys ahead of the
-                                // kernel before it
+  hopper::griddep_wait();  // the next pass starts when this is done: attention reads lengths and keys ahead of the
+                           // kernel before it
   const int32_t now = *turn;
   int32_t* const to = ring + now % ring_rows * ring_stride;
   for (int64_t i = threadIdx.x; i < num_drawn; i += threads) to[i] = drawn[i];
@@ -30,14 +30,14 @@ __global__ void __launch_bounds__(threads)
   if (threadIdx.x == 0) *turn = now + 1;
 }
 
-void run(Context& context, DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HandOver results) {
+void run(Context& context, DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HostRing results) {
   const int64_t S = ids.dim(0);
-  launch_dependent(cuda_stream(context), advance, dim3(1), threads, 0, 1, numbers<int32_t>(state.tokens),
-                   numbers<int32_t>(state.positions), numbers<int32_t>(state.slots), numbers<int32_t>(state.lengths),
-                   numbers<const int32_t>(state.live), numbers<SampleParams>(state.params), numbers<const int32_t>(ids),
-                   numbers<const int32_t>(block_table), block_table.row_stride, block_table.dim(1), block_size, S,
-                   numbers<const int32_t>(results.drawn), results.drawn.dim(0), numbers<int32_t>(results.ring),
-                   results.ring.row_stride, static_cast<int>(results.ring.dim(0)), numbers<int32_t>(results.turn));
+  launch_pdl(cuda_stream(context), advance, dim3(1), threads, 0, 1, numbers<int32_t>(state.tokens),
+             numbers<int32_t>(state.positions), numbers<int32_t>(state.slots), numbers<int32_t>(state.lengths),
+             numbers<const int32_t>(state.live), numbers<RowSamplingParams>(state.params), numbers<const int32_t>(ids),
+             numbers<const int32_t>(block_table), block_table.row_stride, block_table.dim(1), block_size, S,
+             numbers<const int32_t>(results.drawn), results.drawn.dim(0), numbers<int32_t>(results.ring),
+             results.ring.row_stride, static_cast<int>(results.ring.dim(0)), numbers<int32_t>(results.turn));
   check_launch(decode_advance);
 }
 

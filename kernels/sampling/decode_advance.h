@@ -9,19 +9,19 @@ namespace hone {
 struct DecodeState {
   Tensor tokens, positions, slots, lengths;
   Tensor live;    // 0: the row only fills the batch up, and stays as it is
-  Tensor params;  // u8 [S * sizeof(SampleParams)] (kernels/sampling/sample.h)
+  Tensor params;  // u8 [S * sizeof(RowSamplingParams)] (kernels/sampling/sample.h)
 };
 
 // Where passes leave what they drew, without a copy behind them: drawn [n] i32 goes to row turn % R of ring [R, n] i32,
 // memory of Place::host, and turn [1] i32 goes up by one.
-struct HandOver {
+struct HostRing {
   Tensor drawn, ring, turn;
 };
 
 // ids [S] i32 are what was drawn: each live row's next token; its position, length and draw position go up by one, its
-// slot is that of the new position in block_table [S, max_blocks] i32, which must hold it. A negative id (a row that
+// slot is that of the new position in block_table [S, max_layers] i32, which must hold it. A negative id (a row that
 // had no distribution) becomes 0.
-inline constinit Op<void(DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HandOver results)>
+inline constinit Op<void(DecodeState state, Tensor ids, Tensor block_table, int64_t block_size, HostRing results)>
     decode_advance{"decode_advance"};
 
 }  // namespace hone

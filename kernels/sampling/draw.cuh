@@ -6,7 +6,7 @@
 namespace hone {
 
 // Rng(seed, stream, position).uniform().
-__device__ inline double uniform_of(const SampleParams& params) {
+__device__ inline double uniform_of(const RowSamplingParams& params) {
   const Philox4 words = philox(params.seed, params.stream, params.position);
   return static_cast<double>(((uint64_t{words.word[1]} << 32) | words.word[0]) >> 11) * 0x1p-53;
 }
@@ -61,7 +61,7 @@ __device__ Drawn draw_by_mass(const RowLogits& row, double uniform, MassOf mass_
 }
 
 // Every token that truncation may keep has a key of at most this.
-__device__ inline uint64_t key_bound(const RowLogits& row, const SampleParams& params, SelectMemory& memory) {
+__device__ inline uint64_t key_bound(const RowLogits& row, const RowSamplingParams& params, SelectMemory& memory) {
   uint64_t bound = ~uint64_t{0};
   const auto at_least = [&](float weight) {
     if (weight > 0) bound = min(bound, row.key(row.max + logf(weight) - 1e-3f - 1e-6f * fabsf(row.max), 0) | any_id);
@@ -89,7 +89,7 @@ struct Truncated {
 };
 
 // masses: scratch memory, [chunks].
-__device__ inline Truncated draw_truncated(const RowLogits& row, const SampleParams& params, double uniform,
+__device__ inline Truncated draw_truncated(const RowLogits& row, const RowSamplingParams& params, double uniform,
                                            uint64_t* masses, SelectMemory& memory) {
   const bool top_k = params.top_k > 0 && params.top_k < row.V;
   uint64_t last = key_bound(row, params, memory);

@@ -8,9 +8,10 @@
 
 namespace hone {
 
-inline SampleParams params_of(const Tensor& params, int64_t r) {
-  SampleParams out;
-  std::memcpy(&out, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(SampleParams), sizeof(SampleParams));
+inline RowSamplingParams params_of(const Tensor& params, int64_t r) {
+  RowSamplingParams out;
+  std::memcpy(&out, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(RowSamplingParams),
+              sizeof(RowSamplingParams));
   return out;
 }
 
@@ -24,10 +25,10 @@ inline void check_sample_rows(const Tensor& ids, const Tensor& logp, const Tenso
   check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
   check_shape(sample_rows, "raw_logp", raw_logp, {S});
   HONE_CHECK(V > 0, "sample_rows: the vocabulary is empty");
-  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)),
-             "sample_rows: params hold ", params.size(), " bytes, not ", S, " times ", sizeof(SampleParams));
+  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
+             "sample_rows: params hold ", params.size(), " bytes, not ", S, " times ", sizeof(RowSamplingParams));
   for (int64_t r = 0; r < S; ++r) {
-    const SampleParams p = params_of(params, r);
+    const RowSamplingParams p = params_of(params, r);
     HONE_CHECK(p.temperature >= 0, "sample_rows: row ", r, " has temperature ", p.temperature, ", not 0 or more");
     HONE_CHECK(p.top_p > 0, "sample_rows: row ", r, " has top_p ", p.top_p, ", not above 0");
     HONE_CHECK(p.min_p >= 0 && p.min_p <= 1, "sample_rows: row ", r, " has min_p ", p.min_p, ", not in [0, 1]");

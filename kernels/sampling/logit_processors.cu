@@ -8,17 +8,17 @@ namespace {
 constexpr int threads = 128;
 
 struct Rows {
-  LogitEdit* edits;
-  RowEdits* rows;
+  LogitAdjustment* edits;
+  RowPenalties* rows;
   int E;
-  __device__ LogitEdit* of_block() const { return edits + int64_t{blockIdx.x} * E; }
+  __device__ LogitAdjustment* of_block() const { return edits + int64_t{blockIdx.x} * E; }
 };
 
 __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t stride, int V, Rows rows) {
-  LogitEdit* const edits = rows.of_block();
-  const RowEdits how = rows.rows[blockIdx.x];
+  LogitAdjustment* const edits = rows.of_block();
+  const RowPenalties how = rows.rows[blockIdx.x];
   for (int e = static_cast<int>(threadIdx.x); e < rows.E; e += threads) {
-    const LogitEdit edit = edits[e];
+    const LogitAdjustment edit = edits[e];
     if (edit.id < 0 || edit.id >= V) continue;
     float& logit = logits[blockIdx.x * stride + edit.id];
     edits[e].was = logit;
@@ -33,15 +33,15 @@ __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t s
 }
 
 __global__ void __launch_bounds__(threads) restore_kernel(float* logits, int64_t stride, int V, Rows rows) {
-  const LogitEdit* const edits = rows.of_block();
+  const LogitAdjustment* const edits = rows.of_block();
   for (int e = static_cast<int>(threadIdx.x); e < rows.E; e += threads)
     if (edits[e].id >= 0 && edits[e].id < V) logits[blockIdx.x * stride + edits[e].id] = edits[e].was;
 }
 
 __global__ void __launch_bounds__(threads) count_kernel(Rows rows, const int32_t* ids) {
   __shared__ int end;  // the first place without an edit
-  LogitEdit* const edits = rows.of_block();
-  RowEdits& how = rows.rows[blockIdx.x];
+  LogitAdjustment* const edits = rows.of_block();
+  RowPenalties& how = rows.rows[blockIdx.x];
   if (threadIdx.x == 0) {
     end = rows.E;
     how.stops_after = max(how.stops_after - 1, 0);
@@ -64,13 +64,14 @@ __global__ void __launch_bounds__(threads) count_kernel(Rows rows, const int32_t
   edits[end].times = 1;
 }
 
-Rows rows_of(const OpBase& op, const LogitEdits& edits, int64_t S) {
+Rows rows_of(const OpBase& op, const LogitAdjustments& edits, int64_t S) {
   const int64_t E = check_edits(op, edits, S);
-  return {static_cast<LogitEdit*>(edits.edits.data), static_cast<RowEdits*>(edits.rows.data), static_cast<int>(E)};
+  return {static_cast<LogitAdjustment*>(edits.edits.data), static_cast<RowPenalties*>(edits.rows.data),
+          static_cast<int>(E)};
 }
 
 using Kernel = void (*)(float*, int64_t, int, Rows);
-void run_each(Context& context, const OpBase& op, Kernel kernel, const Tensor& logits, const LogitEdits& edits) {
+void run_each(Context& context, const OpBase& op, Kernel kernel, const Tensor& logits, const LogitAdjustments& edits) {
   const int64_t S = logits.dim(0), V = logits.dim(1);
   check_shape(op, "logits", logits, {S, V});
   const Rows rows = rows_of(op, edits, S);
@@ -80,25 +81,25 @@ void run_each(Context& context, const OpBase& op, Kernel kernel, const Tensor& l
   check_launch(op);
 }
 
-void apply(Context& context, Tensor logits, LogitEdits edits) {
-  run_each(context, edit_logits, apply_kernel, logits, edits);
+void apply(Context& context, Tensor logits, LogitAdjustments edits) {
+  run_each(context, apply_logit_processors, apply_kernel, logits, edits);
 }
-void restore(Context& context, Tensor logits, LogitEdits edits) {
+void restore(Context& context, Tensor logits, LogitAdjustments edits) {
   run_each(context, restore_logits, restore_kernel, logits, edits);
 }
 
-void count(Context& context, LogitEdits edits, Tensor ids) {
+void count(Context& context, LogitAdjustments edits, Tensor ids) {
   const int64_t S = ids.dim(0);
-  check_shape(count_draws, "ids", ids, {S}, DType::i32);
-  const Rows rows = rows_of(count_draws, edits, S);
+  check_shape(count_sampled_tokens, "ids", ids, {S}, DType::i32);
+  const Rows rows = rows_of(count_sampled_tokens, edits, S);
   if (S == 0) return;
   count_kernel<<<static_cast<unsigned>(S), threads, 0, cuda_stream(context)>>>(rows, numbers<const int32_t>(ids));
-  check_launch(count_draws);
+  check_launch(count_sampled_tokens);
 }
 
-[[maybe_unused]] const bool added[] = {edit_logits.add({"block_a_row", DeviceKind::cuda, apply}),
+[[maybe_unused]] const bool added[] = {apply_logit_processors.add({"block_a_row", DeviceKind::cuda, apply}),
                                        restore_logits.add({"block_a_row", DeviceKind::cuda, restore}),
-                                       count_draws.add({"block_a_row", DeviceKind::cuda, count})};
+                                       count_sampled_tokens.add({"block_a_row", DeviceKind::cuda, count})};
 
 }  // namespace
 }  // namespace hone

@@ -14,16 +14,16 @@ namespace hone {
 void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& top_ids, const Tensor& top_logp,
                       const Tensor& logits, const Tensor& ids, const Tensor& params) {
   const int64_t S = logits.dim(0), V = logits.dim(1), n = top_ids.dim(1);
-  check_shape(score_rows, "logits", logits, {S, V});
-  check_shape(score_rows, "ids", ids, {S}, DType::i32);
-  check_shape(score_rows, "logp", logp, {S});
-  check_shape(score_rows, "raw_logp", raw_logp, {S});
-  check_shape(score_rows, "top_ids", top_ids, {S, n}, DType::i32);
-  check_shape(score_rows, "top_logp", top_logp, {S, n});
-  check_shape(score_rows, "params", params, {S * static_cast<int64_t>(sizeof(SampleParams))}, DType::u8);
-  HONE_CHECK(V > 0, "score_rows: the vocabulary is empty");
-  HONE_CHECK(n <= std::min(V, most_top_logprobs), "score_rows: the likeliest ", n, " of a vocabulary of ", V,
-             ", at most ", most_top_logprobs);
+  check_shape(logits_logprob, "logits", logits, {S, V});
+  check_shape(logits_logprob, "ids", ids, {S}, DType::i32);
+  check_shape(logits_logprob, "logp", logp, {S});
+  check_shape(logits_logprob, "raw_logp", raw_logp, {S});
+  check_shape(logits_logprob, "top_ids", top_ids, {S, n}, DType::i32);
+  check_shape(logits_logprob, "top_logp", top_logp, {S, n});
+  check_shape(logits_logprob, "params", params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
+  HONE_CHECK(V > 0, "logits_logprob: the vocabulary is empty");
+  HONE_CHECK(n <= std::min(V, max_top_logprobs), "logits_logprob: the likeliest ", n, " of a vocabulary of ", V,
+             ", at most ", max_top_logprobs);
 }
 
 namespace {
@@ -57,7 +57,7 @@ void run(Context&, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp
   }
 }
 
-[[maybe_unused]] const bool added = score_rows.add({"specification", DeviceKind::cpu, run});
+[[maybe_unused]] const bool added = logits_logprob.add({"specification", DeviceKind::cpu, run});
 
 }  // namespace
 }  // namespace hone

@@ -18,7 +18,7 @@ struct Rows : SumRows {
 };
 
 __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
-  SampleParams first;
+  RowSamplingParams first;
   first.top_k = rows.n;
   uint64_t last = key_bound(row, first, memory);
   const auto each = [&](auto add) {
@@ -73,14 +73,14 @@ void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor 
   check_score_rows(logp, raw_logp, top_ids, top_logp, logits, ids, params);
   const ScratchScope scope(context);
   Rows rows{};
-  sum_rows(context, score_rows, rows, logits, params);
+  sum_rows(context, logits_logprob, rows, logits, params);
   if (logits.dim(0) == 0) return;
   rows.ids = numbers<const int32_t>(ids), rows.logp = numbers<float>(logp), rows.raw_logp = numbers<float>(raw_logp);
   rows.top_ids = numbers<int32_t>(top_ids), rows.top_ids_stride = top_ids.row_stride;
   rows.top_logp = numbers<float>(top_logp), rows.top_logp_stride = top_logp.row_stride;
   rows.n = static_cast<int>(top_ids.dim(1));
   score_kernel<<<static_cast<unsigned>(logits.dim(0)), draw_threads, 0, cuda_stream(context)>>>(rows);
-  check_launch(score_rows);
+  check_launch(logits_logprob);
 }
 
 size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&,
@@ -88,7 +88,7 @@ size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const
   return sum_scratch_bytes(logits);
 }
 
-[[maybe_unused]] const bool added = score_rows.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});
+[[maybe_unused]] const bool added = logits_logprob.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});
 
 }  // namespace
 }  // namespace hone

@@ -4,7 +4,7 @@
 
 namespace hone {
 
-inline constexpr int64_t most_top_logprobs = 64;
+inline constexpr int64_t max_top_logprobs = 64;
 
 // logits [S, V] f32; ids [S] i32; params as sample_rows has them, of which the temperature is read.
 // logp [S] f32: log_softmax(logits / temperature)[ids]; raw_logp [S] f32: log_softmax(logits)[ids]; both with the bits
@@ -13,7 +13,7 @@ inline constexpr int64_t most_top_logprobs = 64;
 // A row whose logits hold a NaN or +infinity, or nothing but -infinity, has NaN everywhere and top_ids of -1.
 inline constinit Op<void(Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids,
                          Tensor params)>
-    score_rows{"score_rows"};
+    logits_logprob{"logits_logprob"};
 
 // Throws Error for shapes that disagree.
 void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& top_ids, const Tensor& top_logp,

@@ -27,7 +27,7 @@ double mass_of(std::vector<Weighted> tokens) {
                          [](double sum, const Weighted& token) { return sum + static_cast<double>(token.weight); });
 }
 
-void sample_row(const Tensor& logits, int64_t r, const SampleParams& params, int32_t& id, float& logp,
+void sample_row(const Tensor& logits, int64_t r, const RowSamplingParams& params, int32_t& id, float& logp,
                 float& truncated_logp, float& raw_logp) {
   const float* row = logits.row<float>(r);
   const int64_t V = logits.dim(1);

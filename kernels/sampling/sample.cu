@@ -18,7 +18,7 @@ struct Rows : SumRows {
 __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
-  const SampleParams params = rows.params[r];
+  const RowSamplingParams params = rows.params[r];
   RowLogits row;
   row.logits = rows.logits + r * rows.stride, row.sums = rows.sums + r * rows.chunks;
   row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = inverse_temperature_of(params);

@@ -5,7 +5,7 @@
 namespace hone {
 
 // One row's parameters. temperature 0 is greedy (ties to the lowest id), and its log-probs are those of temperature 1.
-struct SampleParams {
+struct RowSamplingParams {
   float temperature = 1, top_p = 1, min_p = 0;
   int32_t top_k = 0;                            // 0 = all
   uint64_t seed = 0, stream = 0, position = 0;  // the Philox draw
@@ -20,7 +20,7 @@ inline float inverse_temperature(float temperature) { return temperature == 0 ? 
 // but -infinity, is an Error. On a GPU, where a body cannot throw, such a row's id is -1 and its log-probs are NaN, and
 // params are not checked: both are the caller's, on the host.
 //
-// logits [S, V] f32 (penalties and biases already applied); params: u8 [S * sizeof(SampleParams)].
+// logits [S, V] f32 (penalties and biases already applied); params: u8 [S * sizeof(RowSamplingParams)].
 // ids [S] i32; logp [S] f32: log_softmax(logits / temperature)[id], before truncation, with logprob_forward's bits;
 // truncated_logp [S] f32: after top-k, then top-p, then min-p (the distribution drawn from); raw_logp [S] f32:
 // log_softmax(logits)[id].

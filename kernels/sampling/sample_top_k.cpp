@@ -47,7 +47,7 @@ double mass_of(const Items& items, Weight weight) {
 
 // The index where the cumulated weight passes a uniform draw of `mass`, all of it.
 template <class Items, class Weight>
-size_t pick(const Items& items, double mass, const SampleParams& params, Weight weight) {
+size_t pick(const Items& items, double mass, const RowSamplingParams& params, Weight weight) {
   const double drawn = Rng(params.seed, params.stream, params.position).uniform() * mass;
   size_t i = 0;
   for (double sum = static_cast<double>(weight(items[0])); sum <= drawn; sum += static_cast<double>(weight(items[i])))
@@ -92,7 +92,7 @@ void keep_mass(std::vector<Candidate>& candidates, double wanted, size_t ordered
 }
 
 // Leaves in row.candidates the tokens that may be drawn, by ascending id.
-void truncate(Row& row, const SampleParams& params) {
+void truncate(Row& row, const RowSamplingParams& params) {
   const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
   auto& kept = row.candidates;
   if (params.top_k > 0 && params.top_k < row.V) {
@@ -122,7 +122,7 @@ struct Drawn {
   float logp = 0, truncated_logp = 0, raw_logp = 0;
 };
 
-Drawn draw(Row& row, const SampleParams& params) {
+Drawn draw(Row& row, const RowSamplingParams& params) {
   Drawn out;
   double mass = 1;
   bool truncated = row.V > 1;
@@ -156,7 +156,7 @@ void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_lo
   parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
     Row& row = this_threads<Row>();
     for (int64_t r = begin; r < end; ++r) {
-      const SampleParams how = params_of(params, r);
+      const RowSamplingParams how = params_of(params, r);
       row.logits = logits.row<float>(r), row.V = logits.dim(1),
       row.inv_temperature = inverse_temperature(how.temperature);
       row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);

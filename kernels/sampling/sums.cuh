@@ -12,11 +12,11 @@ struct SumRows {
   int64_t stride;
   int V, chunks;
   bool packed;
-  const SampleParams* params;
+  const RowSamplingParams* params;
   float2 *sums, *raw_sums;  // [S, chunks], raw_sums where the temperature is not 1
 };
 
-__device__ inline float inverse_temperature_of(const SampleParams& params) {
+__device__ inline float inverse_temperature_of(const RowSamplingParams& params) {
   return params.temperature == 0 ? 1 : 1 / params.temperature;
 }
 
@@ -66,14 +66,14 @@ inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Te
   HONE_CHECK(V > 0 && V < most_vocabulary, op.name(), ": the vocabulary has ", V, " tokens, wants 1 to ",
              most_vocabulary - 1);
   HONE_CHECK(S <= most_rows, op.name(), ": ", S, " rows, at most ", most_rows);
-  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(SampleParams)), op.name(),
-             ": params hold ", params.size(), " bytes, not ", S, " times ", sizeof(SampleParams));
-  HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(SampleParams) == 0, op.name(),
-             ": params are not aligned to ", alignof(SampleParams), " bytes");
+  HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
+             op.name(), ": params hold ", params.size(), " bytes, not ", S, " times ", sizeof(RowSamplingParams));
+  HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(RowSamplingParams) == 0, op.name(),
+             ": params are not aligned to ", alignof(RowSamplingParams), " bytes");
   rows.logits = numbers<const float>(logits), rows.stride = logits.row_stride;
   rows.V = static_cast<int>(V), rows.chunks = static_cast<int>(chunks);
   rows.packed = logits.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(logits.data) % 16 == 0;
-  rows.params = static_cast<const SampleParams*>(params.data);
+  rows.params = static_cast<const RowSamplingParams*>(params.data);
   rows.sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   rows.raw_sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   if (S == 0) return;

@@ -21,7 +21,7 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
     const int64_t width = config.count("n_embd", 768);
     shape_ = {.vocab_size = config.count("vocab_size", 50257),
               .hidden_size = width,
-              .num_blocks = config.count("n_layer", 12, max_blocks),
+              .num_blocks = config.count("n_layer", 12, max_layers),
               .num_heads = config.count("n_head", 12)};
     config.require(width % shape_.num_heads == 0, "n_embd ", width, " is not a multiple of n_head ", shape_.num_heads);
     shape_.num_kv_heads = shape_.num_heads;
@@ -36,7 +36,7 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
     // What ends a residual branch starts smaller, so that their sum over the depth does not grow (the paper's
     // section 2.3).
     const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape_.num_blocks));
-    make_ends("transformer.wte", config.flag("tie_word_embeddings", true), std);
+    make_embedding_and_lm_head("transformer.wte", config.flag("tie_word_embeddings", true), std);
     positions_ = table("transformer.wpe", shape_.max_positions, std);
     positions_.lookup = true;
     for (int64_t i = 0; i < shape_.num_blocks; ++i) {

@@ -6,7 +6,7 @@ namespace {
 
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
-  DecoderConfig decoder = read_decoder(config, "LlamaForCausalLM");
+  LlamaLikeConfig decoder = read_llama_like(config, "LlamaForCausalLM");
   decoder.qkv_bias = decoder.output_bias = config.flag("attention_bias", false);
   decoder.mlp_bias = config.flag("mlp_bias", false);
   decoder.resolved = config.resolved();

@@ -6,7 +6,7 @@ namespace {
 
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
-  DecoderConfig decoder = read_decoder(config, "MistralForCausalLM");
+  LlamaLikeConfig decoder = read_llama_like(config, "MistralForCausalLM");
   if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
   decoder.windows = read_windows(config, decoder.shape.num_blocks, 0);
   decoder.resolved = config.resolved();

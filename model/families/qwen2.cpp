@@ -6,7 +6,7 @@ namespace {
 
 std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
-  DecoderConfig decoder = read_decoder(config, "Qwen2ForCausalLM");
+  LlamaLikeConfig decoder = read_llama_like(config, "Qwen2ForCausalLM");
   decoder.qkv_bias = true;
   if (config.flag("use_sliding_window", false))
     decoder.windows = read_windows(config, decoder.shape.num_blocks, config.count("max_window_layers", 28));

@@ -47,9 +47,9 @@ LoraConfig read_lora_config(const fs::path& folder) {
 void save_adapter(Context& context, Model& model, const fs::path& folder, DType dtype,
                   std::span<const float> value_head) {
   HONE_CHECK(model.lora(), "the model has no adapters to save");
-  const std::vector<Linear*> linears = model.linears();
-  const bool transposed =
-      std::ranges::any_of(linears, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
+  const std::vector<Linear*> linear_modules = model.linear_modules();
+  const bool transposed = std::ranges::any_of(
+      linear_modules, [](const Linear* linear) { return linear->lora && linear->weight.transposed; });
   const std::string base = fs::absolute(model.lora()->base).lexically_normal().string();
   make_folder(folder);
   write_file_atomic(folder / config_name,
@@ -57,20 +57,20 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
   std::vector<NamedTensor> more;
   if (!value_head.empty())
     more.push_back({adapter_value_head, host_view(value_head).view({1, static_cast<int64_t>(value_head.size())})});
-  write_pieces(context, pieces_of(model.adapter_params()), dtype, folder / adapter_tensors, std::move(more));
+  write_slices(context, file_slices(model.adapter_params()), dtype, folder / adapter_tensors, std::move(more));
 }
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {
   const SafetensorsReader file(folder / adapter_tensors);
-  const std::vector<Piece> pieces = pieces_of(model.adapter_params());
+  const std::vector<Piece> pieces = file_slices(model.adapter_params());
   std::vector<std::string> problems;
-  for (const Piece& piece : pieces) check_piece(piece, file, problems);
+  for (const Piece& piece : pieces) check_slice(piece, file, problems);
   for (const std::string& name : file.names())
     if (name != adapter_value_head && std::ranges::find(pieces, name, &Piece::name) == pieces.end())
       problems.push_back("surplus " + name);
-  refuse_problems(std::move(problems), folder, config_name);
+  throw_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
-  for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
+  for (const Piece& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
 }
 
 AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {

@@ -28,14 +28,14 @@ bool same_numbers(Tensor a, Tensor b) {
 
 // Gives every piece its name in the file, or throws the list of what does not fit.
 std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
-  std::vector<Piece> pieces = pieces_of(model.base_params());
+  std::vector<Piece> pieces = file_slices(model.base_params());
   std::vector<std::string> problems;
   std::set<std::string> used;
   for (Piece& piece : pieces) {
     // A file saved from the model without its head lacks the first part of each name ("transformer.", "model.").
     const std::string bare = piece.name.substr(piece.name.find('.') + 1);
     if (!file.contains(piece.name) && file.contains(bare)) piece.name = bare;
-    check_piece(piece, file, problems);
+    check_slice(piece, file, problems);
     used.insert(piece.name);
   }
   const std::string& head = std::ranges::find(pieces, &model.head(), &Piece::param)->name;
@@ -47,7 +47,7 @@ std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std:
       problems.push_back(
           concat(head_name, " differs from ", head, " although config.json ties them (tie_word_embeddings)"));
   }
-  refuse_problems(std::move(problems), folder, "config.json");
+  throw_problems(std::move(problems), folder, "config.json");
   return pieces;
 }
 
@@ -98,7 +98,7 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   const std::vector<Piece> pieces = match(*model, file, base);  // before any memory is asked for
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
-  for (const Piece& piece : pieces) read_piece(context, staging, piece, file.at(piece.name));
+  for (const Piece& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else
@@ -126,7 +126,7 @@ void save_model(Context& context, Model& model, const std::filesystem::path& fol
                value_head.size(), " numbers, the model is ", model.shape().hidden_size, " wide");
     more.push_back({std::string(value_head_name), host_view(value_head).view({1, model.shape().hidden_size})});
   }
-  write_pieces(context, pieces_of(model.params()), dtype, folder / "model.safetensors", std::move(more));
+  write_slices(context, file_slices(model.params()), dtype, folder / "model.safetensors", std::move(more));
 }
 
 std::vector<float> load_value_head(Context& context, const std::filesystem::path& folder) {

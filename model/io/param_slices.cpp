@@ -45,7 +45,7 @@ std::vector<int64_t> Piece::file_shape() const {
   return param->transposed ? std::vector{param->shape[1], rows} : std::vector{rows, param->shape[1]};
 }
 
-std::vector<Piece> pieces_of(std::span<Param* const> params) {
+std::vector<Piece> file_slices(std::span<Param* const> params) {
   std::vector<Piece> out;
   for (const Param* param : params) {
     int64_t row = 0;
@@ -57,7 +57,7 @@ std::vector<Piece> pieces_of(std::span<Param* const> params) {
   return out;
 }
 
-void check_piece(const Piece& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
+void check_slice(const Piece& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
   if (!file.contains(piece.name)) {
     problems.push_back("missing " + piece.name);
     return;
@@ -72,7 +72,7 @@ void check_piece(const Piece& piece, const SafetensorsReader& file, std::vector<
     problems.push_back(concat(piece.name, " holds ", name_of(tensor.dtype), ", wants f32, bf16, f16 or f64"));
 }
 
-void refuse_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
+void throw_problems(std::vector<std::string> problems, const std::filesystem::path& folder, const char* config) {
   if (problems.empty()) return;
   constexpr size_t shown = 12;
   const size_t count = problems.size();
@@ -81,7 +81,7 @@ void refuse_problems(std::vector<std::string> problems, const std::filesystem::p
        count > shown ? concat("; and ", count - shown, " more") : "");
 }
 
-void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor file) {
+void read_slice(Context& context, Arena& staging, const Piece& piece, Tensor file) {
   const Arena::Mark mark = staging.mark();
   std::vector<char> turned;
   if (piece.param->transposed) {
@@ -96,7 +96,7 @@ void read_piece(Context& context, Arena& staging, const Piece& piece, Tensor fil
   staging.release(mark);
 }
 
-void write_pieces(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file,
+void write_slices(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file,
                   std::vector<NamedTensor> more) {
   Arena staging(context.device());
   std::vector<std::vector<char>> bytes;

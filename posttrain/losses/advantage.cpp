@@ -57,7 +57,7 @@ Moments moments_of(std::span<const double> values) {
   return out;
 }
 
-void credit_groups(std::span<Group> groups, const GroupBaseline& baseline) {
+void group_advantages(std::span<Group> groups, const GroupBaseline& baseline) {
   std::vector<double> all;
   for (const Sample* sample : judged(groups)) all.push_back(sample->reward);
   const double batch_deviation = moments_of(all).deviation;

@@ -33,7 +33,7 @@ struct GroupBaseline {
 };
 // Writes one advantage for every token of a judged sample: (reward - mean of the group) / (deviation + eps). A group of
 // one has advantage 0.
-void credit_groups(std::span<Group> groups, const GroupBaseline& baseline);
+void group_advantages(std::span<Group> groups, const GroupBaseline& baseline);
 
 // Mean and standard deviation (n - 1; 0 for fewer than two).
 struct Moments {

@@ -27,7 +27,7 @@ static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights we
   }
 }
 
-Reply sum_reply(const TokenBatch& batch, size_t sequence, TokenWeights weights) {
+Reply sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights) {
   Reply out;
   for_tokens(batch, sequence, weights, [&](size_t t, double weight) {
     out.tokens += batch.mask[t];
@@ -38,7 +38,8 @@ Reply sum_reply(const TokenBatch& batch, size_t sequence, TokenWeights weights) 
   return out;
 }
 
-void spread_slope(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope, TokenWeights weights) {
+void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope,
+                           TokenWeights weights) {
   for_tokens(batch, sequence, weights,
              [&](size_t t, double weight) { grad.logp[t] = static_cast<float>(slope * weight); });
 }

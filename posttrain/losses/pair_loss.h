@@ -32,9 +32,10 @@ struct Reply {
   // Of a mean over the reply's tokens; a reply without any has weight 1 (and sums of 0).
   double mean_weight() const { return tokens > 0 ? 1 / tokens : 1; }
 };
-Reply sum_reply(const TokenBatch& batch, size_t sequence, TokenWeights weights = {});
+Reply sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights = {});
 // Writes the gradient of slope * (weighted sum of log-probs) for the reply.
-void spread_slope(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope, TokenWeights weights = {});
+void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope,
+                           TokenWeights weights = {});
 
 // TRL's rewards/chosen, rejected, accuracies and margins of a pair.
 void add_pair_rewards(MetricSums& metrics, double chosen, double rejected);

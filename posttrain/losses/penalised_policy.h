@@ -5,7 +5,7 @@
 namespace hone {
 
 // A policy gradient whose rewards are charged for KL. The penalty's weight is its state.
-class PenalisedPolicyGradient : public PolicyGradient {
+class KlInRewardPolicyGradient : public PolicyGradient {
  public:
   Needs needs() const override {
     Needs out = PolicyGradient::needs();
@@ -16,7 +16,7 @@ class PenalisedPolicyGradient : public PolicyGradient {
   void load_state(const StateSection& section) override { penalty_.load_state(section); }
 
  protected:
-  explicit PenalisedPolicyGradient(double coef, PolicyLoss policy = {})
+  explicit KlInRewardPolicyGradient(double coef, PolicyLoss policy = {})
       : PolicyGradient(std::move(policy)), penalty_(coef) {}
 
   KlPenalty penalty_;

@@ -179,19 +179,19 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
     const PolicyTerm term = type.surrogate(ratio, batch.logp[t], batch.advantage[t], clip);
     const double weight = sequence.weight * mask * corrections[t - sequence.begin];
     loss += weight * term.loss;
-    double own_slope = weight * term.own_slope, ratio_slope = weight * term.ratio_slope;
+    double dlogp_term = weight * term.dlogp_term, dratio_term = weight * term.dratio_term;
     if (kl.beta > 0) {
       const Term divergence = kl.estimate(batch.logp[t], batch.reference_logp[t]);
       const double factor = kl.by_ratio ? std::exp(ratio.value) : 1,
                    kl_weight = sequence.weight * mask * kl.beta * factor;
       loss += kl_weight * divergence.loss;
-      own_slope += kl_weight * divergence.slope;
-      if (kl.by_ratio && ratio.live) ratio_slope += kl_weight * divergence.loss;
+      dlogp_term += kl_weight * divergence.slope;
+      if (kl.by_ratio && ratio.live) dratio_term += kl_weight * divergence.loss;
       sums.kl += mask * factor * divergence.loss;
     }
-    shared_slope += ratio_slope;
-    grad.logp[t] = static_cast<float>(own_slope + (level.shared ? 0 : ratio_slope));
-    sums.low += mask * term.cut_low, sums.high += mask * term.cut_high, sums.delta += mask * term.cut_delta;
+    shared_slope += dratio_term;
+    grad.logp[t] = static_cast<float>(dlogp_term + (level.shared ? 0 : dratio_term));
+    sums.low += mask * term.clipped_low, sums.high += mask * term.clipped_high, sums.delta += mask * term.cut_delta;
   });
   if (level.shared)
     sequence.for_masked(
@@ -252,7 +252,7 @@ void PolicyGradient::credit(std::span<Group> groups, MetricSums& metrics) {
   policy_.mask_truncated(groups);
   for (Group& group : groups)
     for (Sample& sample : group.samples) sample.advantage.assign(sample.tokens.size(), 0);
-  give_credit(groups, metrics);
+  fill_advantages(groups, metrics);
 }
 
 }  // namespace hone

@@ -58,7 +58,7 @@ class PolicyGradient : public Objective {
  protected:
   explicit PolicyGradient(PolicyLoss policy = {}) : policy_(std::move(policy)) {}
   // Writes advantages (and returns) of samples that are judged; the others' are 0.
-  virtual void give_credit(std::span<Group> groups, MetricSums& metrics) = 0;
+  virtual void fill_advantages(std::span<Group> groups, MetricSums& metrics) = 0;
 
   PolicyLoss policy_;
 };

@@ -14,37 +14,37 @@ LogRatio log_ratio(double logp, double other) {
 PolicyTerm clipped_surrogate(LogRatio ratio, double, double advantage, const Clip& clip) {
   const double r = std::exp(ratio.value);
   PolicyTerm out;
-  out.cut_low = r < 1 - clip.low && advantage < 0;
-  out.cut_high = r > 1 + clip.high && advantage > 0;
+  out.clipped_low = r < 1 - clip.low && advantage < 0;
+  out.clipped_high = r > 1 + clip.high && advantage > 0;
   out.cut_delta = clip.delta > 0 && r > clip.delta && advantage < 0;
-  if (out.cut_low || out.cut_high || out.cut_delta) {
-    out.loss = -advantage * (out.cut_low ? 1 - clip.low : out.cut_high ? 1 + clip.high : clip.delta);
+  if (out.clipped_low || out.clipped_high || out.cut_delta) {
+    out.loss = -advantage * (out.clipped_low ? 1 - clip.low : out.clipped_high ? 1 + clip.high : clip.delta);
   } else {
     out.loss = -advantage * r;
-    out.ratio_slope = ratio.live ? out.loss : 0;
+    out.dratio_term = ratio.live ? out.loss : 0;
   }
   return out;
 }
 
 static PolicyTerm weighted_likelihood(double weight, double logp, double advantage) {
   PolicyTerm out;
-  out.own_slope = -weight * advantage;
-  out.loss = out.own_slope * logp;
+  out.dlogp_term = -weight * advantage;
+  out.loss = out.dlogp_term * logp;
   return out;
 }
 
 PolicyTerm cispo(LogRatio ratio, double logp, double advantage, const Clip& clip) {
   const double r = std::exp(ratio.value);
   PolicyTerm out = weighted_likelihood(std::min(r, clip.high), logp, advantage);
-  out.cut_high = r > clip.high && advantage > 0;
+  out.clipped_high = r > clip.high && advantage > 0;
   return out;
 }
 
 PolicyTerm cispo_relative(LogRatio ratio, double logp, double advantage, const Clip& clip) {
   const double r = std::exp(ratio.value);
   PolicyTerm out = weighted_likelihood(std::clamp(r, 1 - clip.low, 1 + clip.high), logp, advantage);
-  out.cut_low = r < 1 - clip.low;
-  out.cut_high = r > 1 + clip.high;
+  out.clipped_low = r < 1 - clip.low;
+  out.clipped_high = r > 1 + clip.high;
   return out;
 }
 

@@ -30,8 +30,8 @@ struct Clip {
 // derivative with respect to each. cut_x: the clip applied on that side, where clipped_surrogate and cispo ask for an
 // advantage that it matters to (as TRL counts), cispo_relative for none (as verl counts).
 struct PolicyTerm {
-  double loss = 0, ratio_slope = 0, own_slope = 0;
-  bool cut_low = false, cut_high = false, cut_delta = false;
+  double loss = 0, dratio_term = 0, dlogp_term = 0;
+  bool clipped_low = false, clipped_high = false, cut_delta = false;
 };
 
 // -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(ratio) (Schulman et al. 2017, eq. 7); with delta r is bounded by it,

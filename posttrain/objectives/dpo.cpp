@@ -74,16 +74,16 @@ class Dpo : public Objective {
     const LossType& type = loss_types().at(loss_type_);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const TokenWeights weights{.head = std::min(sum_reply(batch, s).tokens, sum_reply(batch, s + 1).tokens),
+      const TokenWeights weights{.head = std::min(sum_completion(batch, s).tokens, sum_completion(batch, s + 1).tokens),
                                  .tail = ld_alpha_};
-      const Reply chosen = sum_reply(batch, s, weights), rejected = sum_reply(batch, s + 1, weights);
+      const Reply chosen = sum_completion(batch, s, weights), rejected = sum_completion(batch, s + 1, weights);
       const double chosen_weight = type.averages_tokens ? chosen.mean_weight() : 1;
       const double rejected_weight = type.averages_tokens ? rejected.mean_weight() : 1;
       const PairLoss pair =
           type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
       sum += pair.loss;
-      spread_slope(batch, grad, s, pair.slope * chosen_weight * batch.scale, weights);
-      spread_slope(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale, weights);
+      add_sequence_gradient(batch, grad, s, pair.slope * chosen_weight * batch.scale, weights);
+      add_sequence_gradient(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale, weights);
       add_pair_rewards(metrics, beta_ * chosen.log_ratio * chosen_weight, beta_ * rejected.log_ratio * rejected_weight);
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);

@@ -17,8 +17,8 @@ class Grpo : public PolicyGradient {
   bool compares_group() const override { return true; }
 
  private:
-  void give_credit(std::span<Group> groups, MetricSums&) override {
-    credit_groups(groups, {.scale = reward_scales().at(scale_rewards_), .eps = advantage_eps_});
+  void fill_advantages(std::span<Group> groups, MetricSums&) override {
+    group_advantages(groups, {.scale = reward_scales().at(scale_rewards_), .eps = advantage_eps_});
   }
 
   std::string scale_rewards_ = "group";

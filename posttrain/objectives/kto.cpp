@@ -47,11 +47,11 @@ class Kto : public Objective {
       if (first == end || batch.advantage[first] == 0) continue;
       const bool desirable = batch.advantage[first] > 0;
       const double kl = batch.old_value.empty() ? 0 : batch.old_value[first];
-      const Reply reply = sum_reply(batch, s);
+      const Reply reply = sum_completion(batch, s);
       const double sign = desirable ? 1 : -1, weight = desirable ? desirable_weight_ : undesirable_weight_;
       const double z = sign * beta_ * (reply.log_ratio - kl);
       sum += weight * sigmoid(-z);
-      spread_slope(batch, grad, s, -weight * sign * beta_ * sigmoid(z) * sigmoid(-z) * batch.scale);
+      add_sequence_gradient(batch, grad, s, -weight * sign * beta_ * sigmoid(z) * sigmoid(-z) * batch.scale);
       metrics.add(desirable ? "rewards/chosen" : "rewards/rejected", beta_ * reply.log_ratio, 1);
       metrics.add(desirable ? "logps/chosen" : "logps/rejected", reply.logp, 1);
     }

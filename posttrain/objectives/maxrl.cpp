@@ -16,7 +16,7 @@ class MaxRl : public PolicyGradient {
   bool compares_group() const override { return true; }
 
  private:
-  void give_credit(std::span<Group> groups, MetricSums&) override {
+  void fill_advantages(std::span<Group> groups, MetricSums&) override {
     for (Group& group : groups) {
       const Judged known = judged(group);
       const double mean = moments_of(known.rewards).mean;

@@ -27,16 +27,17 @@ class Orpo : public Objective {
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
+      const Reply chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
       const double chosen_logp = chosen.logp * chosen.mean_weight(),
                    rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
       const double ratio = chosen_odds.loss - rejected_odds.loss;
       const PairLoss pair = logistic_loss(ratio, 0);
       sum += beta_ * pair.loss - chosen_logp;
-      spread_slope(batch, grad, s, (beta_ * pair.slope * chosen_odds.slope - 1) * chosen.mean_weight() * batch.scale);
-      spread_slope(batch, grad, s + 1,
-                   -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
+      add_sequence_gradient(batch, grad, s,
+                            (beta_ * pair.slope * chosen_odds.slope - 1) * chosen.mean_weight() * batch.scale);
+      add_sequence_gradient(batch, grad, s + 1,
+                            -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
       add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);

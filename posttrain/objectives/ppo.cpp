@@ -25,9 +25,9 @@ ValueTerm value_loss(double value, double old_value, double target, double clipr
 
 // Proximal policy optimisation (Schulman et al. 2017) with a critic, and the KL divergence from the reference in the
 // reward (Ziegler et al. 2019).
-class Ppo : public PenalisedPolicyGradient {
+class Ppo : public KlInRewardPolicyGradient {
  public:
-  Ppo() : PenalisedPolicyGradient(0.05) {}
+  Ppo() : KlInRewardPolicyGradient(0.05) {}
 
   void fields(Fields& f) override {
     penalty_.fields(f, "kl_coef");
@@ -44,7 +44,7 @@ class Ppo : public PenalisedPolicyGradient {
     f.require("vf_coef", vf_coef_ >= 0, "vf_coef must not be negative");
   }
   Needs needs() const override {
-    Needs out = PenalisedPolicyGradient::needs();
+    Needs out = KlInRewardPolicyGradient::needs();
     out.critic = true;
     return out;
   }
@@ -66,7 +66,7 @@ class Ppo : public PenalisedPolicyGradient {
   }
 
  private:
-  void give_credit(std::span<Group> groups, MetricSums& metrics) override {
+  void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
     const std::vector<Sample*> samples = judged(groups);
     std::vector<double> rewards, values, advantages, returns;
     std::vector<size_t> steps;

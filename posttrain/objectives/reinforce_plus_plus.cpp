@@ -9,9 +9,9 @@ namespace {
 // REINFORCE++ (Hu et al. 2025): advantages brought to mean 0 and variance 1 over all tokens of a round, rather than
 // within a group. A token's advantage is its discounted return; with `baseline` it is the reply's reward less its
 // group's mean. KL is in the reward either way.
-class ReinforcePlusPlus : public PenalisedPolicyGradient {
+class ReinforcePlusPlus : public KlInRewardPolicyGradient {
  public:
-  ReinforcePlusPlus() : PenalisedPolicyGradient(0) {}
+  ReinforcePlusPlus() : KlInRewardPolicyGradient(0) {}
 
   void fields(Fields& f) override {
     f("baseline", baseline_, "subtract the group's mean reward (REINFORCE++-baseline)");
@@ -23,7 +23,7 @@ class ReinforcePlusPlus : public PenalisedPolicyGradient {
   bool compares_group() const override { return baseline_; }
 
  private:
-  void give_credit(std::span<Group> groups, MetricSums& metrics) override {
+  void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
     std::vector<double> advantages = baseline_ ? above_the_mean(groups, metrics) : discounted_returns(groups, metrics);
     whiten(advantages, true);
     set_column(judged(groups), &Sample::advantage, advantages);

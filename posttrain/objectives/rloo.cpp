@@ -7,9 +7,9 @@ namespace {
 // REINFORCE leave-one-out (Ahmadian et al. 2024): a reply's reward, with the KL divergence of the whole reply in it,
 // less the mean of its group's others. As in TRL a reply is one action: its ratio is the product of its tokens', and
 // clipped. verl's is importance_sampling_level = "token" with loss_type = "dapo".
-class Rloo : public PenalisedPolicyGradient {
+class Rloo : public KlInRewardPolicyGradient {
  public:
-  Rloo() : PenalisedPolicyGradient(0.05, {.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
+  Rloo() : KlInRewardPolicyGradient(0.05, {.loss_type = "grpo", .importance_sampling_level = "trajectory"}) {}
 
   void fields(Fields& f) override {
     penalty_.fields(f, "beta");
@@ -19,7 +19,7 @@ class Rloo : public PenalisedPolicyGradient {
   bool compares_group() const override { return true; }
 
  private:
-  void give_credit(std::span<Group> groups, MetricSums& metrics) override {
+  void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
     const std::vector<double> rewards = penalty_.sequence_rewards(groups, metrics);
     std::vector<double> advantages;
     for (Group& group : groups) {

@@ -20,14 +20,14 @@ class Simpo : public Objective {
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const Reply chosen = sum_reply(batch, s), rejected = sum_reply(batch, s + 1);
+      const Reply chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
       const double chosen_logp = chosen.logp * chosen.mean_weight(),
                    rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss pair = logistic_loss(beta_ * (chosen_logp - rejected_logp) - simpo_gamma_, label_smoothing_);
       const double slope = beta_ * pair.slope * batch.scale;
       sum += pair.loss;
-      spread_slope(batch, grad, s, slope * chosen.mean_weight());
-      spread_slope(batch, grad, s + 1, -slope * rejected.mean_weight());
+      add_sequence_gradient(batch, grad, s, slope * chosen.mean_weight());
+      add_sequence_gradient(batch, grad, s + 1, -slope * rejected.mean_weight());
       add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);

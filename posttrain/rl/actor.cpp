@@ -19,7 +19,7 @@ void ActorConfig::fields(Fields& f) {
   f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
 }
 
-Actor::Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
+Actor::Actor(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
     : sampler_(sampler),
       config_(config),
       tokenizer_(tokenizer),
@@ -28,7 +28,7 @@ Actor::Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& co
   config.reward.check();
 }
 
-Sample to_sample(const Request& request, Reply reply) {
+Sample to_training_sample(const Request& request, Reply reply) {
   const std::vector<int32_t>& prompt = request.prompt;
   const std::vector<float>& logp = request.sampling.distribution_changes().empty() ? reply.logp : reply.truncated_logp;
   HONE_CHECK(reply.failed || logp.size() == reply.ids.size(), "actor: a reply of ", reply.ids.size(), " tokens has ",
@@ -77,7 +77,7 @@ void Actor::Batch::answer(size_t i, std::vector<Reply> replies) {
   Group& group = groups_[i];
   for (Reply& reply : replies) {
     if (reply.failed && actor_.failed_++ == 0) log::warning("rollout: ", group.task.id, ": ", reply.finish_reason);
-    group.samples.push_back(to_sample(requests_[i], std::move(reply)));
+    group.samples.push_back(to_training_sample(requests_[i], std::move(reply)));
   }
   round_.submit(i);
 }

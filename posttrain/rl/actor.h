@@ -26,13 +26,13 @@ struct ActorConfig {
 // A reply as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed.
 // behavior_logp is of the distribution that the request's sampling drew from: the learner's own unless
 // Sampling::distribution_changes() names a setting.
-Sample to_sample(const Request& request, Reply reply);
+Sample to_training_sample(const Request& request, Reply reply);
 
 // One thread.
 class Actor {
  public:
   // Everything is the caller's and must outlive the actor. An Error if the reward refuses to judge on this machine.
-  Actor(Sampler& sampler, const Tokenizer& tokenizer, const ActorConfig& config);
+  Actor(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config);
 
   // The groups of some tasks on their way, one a task, in order.
   class Batch {
@@ -78,7 +78,7 @@ class Actor {
   int64_t failed_replies() const { return failed_; }
 
  private:
-  Sampler& sampler_;
+  GenerationBackend& sampler_;
   const ActorConfig& config_;
   const Tokenizer& tokenizer_;
   PromptEncoder encoder_;

@@ -44,7 +44,7 @@ void Experience::set_old_logp(Context& context, Model& model, double temperature
       }
     }
   if (foreign.empty()) return;
-  std::vector<TokenScores> scores = score_sequences(context, model, sequences, {.temperature = temperature});
+  std::vector<TokenLogprobs> scores = compute_logprobs(context, model, sequences, {.temperature = temperature});
   for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->old_logp = std::move(scores[i].logp);
 }
 
@@ -119,7 +119,7 @@ Metrics Experience::metrics() const {
   return out;
 }
 
-void Experience::log_samples(RunLog& log, int64_t step, int64_t count) const {
+void Experience::log_samples(MetricsLog& log, int64_t step, int64_t count) const {
   for (const Group& group : groups) {
     const Task& task = group.task;
     for (const Sample& sample : group.samples) {

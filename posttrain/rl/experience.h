@@ -37,7 +37,7 @@ struct Experience {
   Metrics metrics() const;
   // Writes the first `count` completions, group by group; all of them if count is -1. A row's prompt is the text that
   // the model read, special tokens included; a task of messages has these, too.
-  void log_samples(RunLog& log, int64_t step, int64_t count) const;
+  void log_samples(MetricsLog& log, int64_t step, int64_t count) const;
 };
 
 }  // namespace hone

@@ -6,10 +6,10 @@
 
 namespace hone {
 
-void gather_all(Actor& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
-                const std::function<void(size_t i, const Group& group)>& take) {
+void collect_all(Actor& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
+                 const std::function<void(size_t i, const Group& group)>& take) {
   constexpr size_t at_once = 256;
-  HONE_CHECK(ids.empty() || ids.size() == tasks.size(), "gather_all: ", tasks.size(), " tasks have ", ids.size(),
+  HONE_CHECK(ids.empty() || ids.size() == tasks.size(), "collect_all: ", tasks.size(), " tasks have ", ids.size(),
              " ids");
   log::Progress progress(what, static_cast<int64_t>(tasks.size()), "prompt");
   for (size_t begin = 0; begin < tasks.size(); begin += at_once) {

@@ -6,7 +6,7 @@
 
 namespace hone {
 
-Json GroupWriter::add(const Group& group) {
+Json GroupStateWriter::add(const Group& group) {
   JsonArray samples;
   for (const Sample& sample : group.samples) {
     tokens_.insert(tokens_.end(), sample.tokens.begin(), sample.tokens.end());
@@ -27,18 +27,19 @@ Json GroupWriter::add(const Group& group) {
   return JsonObject{{"task", group.task.id}, {"rendered", group.task.rendered}, {"samples", std::move(samples)}};
 }
 
-void GroupWriter::save(StateSection& section) const {
+void GroupStateWriter::save(StateSection& section) const {
   section.tensors.push_back({"groups.tokens", host_view(std::span(tokens_))});
   section.tensors.push_back({"groups.mask", host_view(std::span(mask_))});
   section.tensors.push_back({"groups.behavior_logp", host_view(std::span(behavior_logp_))});
   section.tensors.push_back({"groups.versions", host_view(std::span(versions_))});
 }
 
-GroupReader::GroupReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of)
+GroupStateReader::GroupStateReader(const StateSection& section,
+                                   std::function<const Task&(const std::string& id)> task_of)
     : section_(section), task_of_(std::move(task_of)) {}
 
 template <class T>
-std::vector<T> GroupReader::slice(const char* column, size_t count) const {
+std::vector<T> GroupStateReader::slice(const char* column, size_t count) const {
   const auto found = std::ranges::find_if(section_.tensors, [&](const NamedTensor& t) { return t.name == column; });
   HONE_CHECK(found != section_.tensors.end() && found->tensor.dtype == dtype_of<T>::value, "saved groups: ", column,
              " is missing");
@@ -48,7 +49,7 @@ std::vector<T> GroupReader::slice(const char* column, size_t count) const {
   return {all.begin() + static_cast<std::ptrdiff_t>(read_), all.begin() + static_cast<std::ptrdiff_t>(read_ + count)};
 }
 
-Group GroupReader::next(const Json& saved) {
+Group GroupStateReader::next(const Json& saved) {
   const auto count = [](const Json& of, const char* name) {
     const int64_t n = of.at(name, "saved sample").as_int(name);
     HONE_CHECK(n >= 0 && n <= max_sample_length, "saved groups: a sample's ", name, " is ", n);

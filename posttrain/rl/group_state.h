@@ -11,7 +11,7 @@
 namespace hone {
 
 // Keeps the bytes that the section's tensors show: until the checkpoint is written.
-class GroupWriter {
+class GroupStateWriter {
  public:
   // The group's part of the section's values.
   Json add(const Group& group);
@@ -24,10 +24,10 @@ class GroupWriter {
   std::vector<int64_t> versions_;
 };
 
-class GroupReader {
+class GroupStateReader {
  public:
   // task_of(id): an Error where the data have no such task any more.
-  GroupReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of);
+  GroupStateReader(const StateSection& section, std::function<const Task&(const std::string& id)> task_of);
   // Groups in the order they were added in.
   Group next(const Json& saved);
 

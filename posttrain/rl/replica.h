@@ -10,9 +10,9 @@
 namespace hone {
 
 // Of the thread that makes it: on a GPU a thread's device is its own state.
-class Replica final : public Sampler {
+class Replica final : public GenerationBackend {
  public:
-  using Make = std::function<std::unique_ptr<Sampler>(Context&, Model&)>;
+  using Make = std::function<std::unique_ptr<GenerationBackend>(Context&, Model&)>;
   // A copy of the learner's model as it is now, on the learner's device, or on one of its own where `device` names one;
   // `make` gives the sampler that reads it. The learner must not change its weights until this returns.
   Replica(Context& learner_context, Model& learner, WeightQueue& weights, const std::string& device, const Make& make);
@@ -32,7 +32,7 @@ class Replica final : public Sampler {
   std::unique_ptr<Device> device_;  // its own, if any
   Context context_;
   std::unique_ptr<Model> model_;
-  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<GenerationBackend> sampler_;
 };
 
 }  // namespace hone

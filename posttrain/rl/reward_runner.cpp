@@ -152,9 +152,9 @@ void Judge::Round::finish() {
     }
   }
   if (static_cast<double>(failed) > judge.max_failure_rate_ * static_cast<double>(total))
-    throw RewardsFailed(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total,
-                               " replies could not be judged, max_failure_rate is ", judge.max_failure_rate_, "; ",
-                               first));
+    throw StepAborted(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total,
+                             " replies could not be judged, max_failure_rate is ", judge.max_failure_rate_, "; ",
+                             first));
 }
 
 void Judge::show(const Task& task, const Score& score) {

@@ -17,7 +17,7 @@ namespace hone {
 
 // More replies than allowed could not be judged. Nothing has been learned from the round; it can be sampled and judged
 // again.
-class RewardsFailed : public Error {
+class StepAborted : public Error {
  public:
   using Error::Error;
 };
@@ -40,7 +40,7 @@ class Judge {
     // Whether finish() has nothing to wait for; waits so long for it.
     bool judged(std::chrono::milliseconds patience);
     // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order.
-    // Throws RewardsFailed; what a reward threw (of several groups the first's); an Error that names the task whose
+    // Throws StepAborted; what a reward threw (of several groups the first's); an Error that names the task whose
     // score is not finite. A reward that uses the device is called here, on this thread.
     void finish();
 

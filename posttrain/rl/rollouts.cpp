@@ -8,7 +8,7 @@
 
 namespace hone {
 
-void RolloutsConfig::fields(Fields& f) {
+void RolloutQueueConfig::fields(Fields& f) {
   f("max_staleness", max_staleness,
     "by how many versions the weights that drew a token may be older than those that learn from it: replies of so many "
     "rounds ahead are "
@@ -37,8 +37,8 @@ Metrics staleness_of(std::span<const Group> groups, int64_t step) {
   return {{"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / replies}};
 }
 
-Rollouts::Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
-                   int64_t num_steps, RolloutSource source)
+Rollouts::Rollouts(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
+                   Rounds& rounds, int64_t num_steps, RolloutSource source)
     : config_(config),
       actor_config_(actor),
       tokenizer_(tokenizer),
@@ -63,7 +63,7 @@ void Rollouts::make_maker(int64_t step) {
 
 // What is thrown has left nothing under way.
 void Rollouts::take_turn(int64_t newest) {
-  std::vector<MadeRound> made;
+  std::vector<RolloutBatch> made;
   try {
     made = maker_->turn(newest);
   } catch (...) {
@@ -104,7 +104,7 @@ void Rollouts::run() {
 }
 
 Rollouts::Next Rollouts::take_ready(int64_t step) {
-  MadeRound round = std::move(ready_.front());
+  RolloutBatch round = std::move(ready_.front());
   ready_.pop_front();
   HONE_CHECK(round.number == step, "rollouts: round ", round.number, " is there for step ", step);
   for (const Group& group : round.groups)
@@ -116,7 +116,7 @@ Rollouts::Next Rollouts::take_ready(int64_t step) {
   return {std::move(round.groups), std::move(round.metrics)};
 }
 
-void Rollouts::give_back() {
+void Rollouts::return_batch() {
   const std::lock_guard lock(mutex_);
   HONE_CHECK(taken_ || before_, "rollouts: no round was taken that could be given back");
   if (taken_) ready_.push_front(std::move(*taken_));
@@ -176,7 +176,7 @@ void Rollouts::save_state(StateSection& section) const {
   rounds_.save_state(section);
   saved_ = {};
   JsonArray rounds;
-  for (const MadeRound& round : ready_) {
+  for (const RolloutBatch& round : ready_) {
     JsonArray groups;
     for (const Group& group : round.groups) groups.push_back(saved_.add(group));
     rounds.push_back(
@@ -194,9 +194,9 @@ void Rollouts::load_state(const StateSection& section) {
   HONE_CHECK(rounds.empty() || staleness <= config_.max_staleness,
              "the checkpoint holds rounds made with max_staleness ", staleness, ", it is ", config_.max_staleness,
              " now: go on with that, or a larger one");
-  GroupReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
+  GroupStateReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
   for (const Json& saved : rounds) {
-    MadeRound& round = ready_.emplace_back();
+    RolloutBatch& round = ready_.emplace_back();
     round.number = saved.at("number", "rounds").as_int("number");
     round.metrics = metrics_of(saved.at("metrics", "rounds"));
     for (const Json& group : saved.at("groups", "rounds").as_array("groups"))

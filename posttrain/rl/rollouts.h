@@ -22,19 +22,19 @@
 
 namespace hone {
 
-struct RolloutsConfig {
+struct RolloutQueueConfig {
   int64_t max_staleness = 0;
   bool deterministic = true;
   void fields(Fields& f);
   // Of the weights that may be on their way to the sampler at once.
-  int64_t kept_versions() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 3; }
+  int64_t max_versions_in_flight() const { return max_staleness == 0 ? 0 : deterministic ? max_staleness + 1 : 3; }
 };
 
 // Where replies and weights come from.
 struct RolloutSource {
   // Makes the sampler, on the thread that uses it until its end: a thread of its own with max_staleness above 0. The
   // learner waits meanwhile.
-  std::function<std::unique_ptr<Sampler>()> make;
+  std::function<std::unique_ptr<GenerationBackend>()> make;
   // With max_staleness above 0, on the learner's thread: keeps its weights as they are now for the sampler to publish
   // as this version.
   std::function<void(int64_t version)> keep = {};
@@ -44,13 +44,13 @@ struct RolloutSource {
 class Rollouts : public Stateful {
  public:
   // Everything is the caller's and must outlive it. num_steps: of the whole stage.
-  Rollouts(const RolloutsConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
+  Rollouts(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
            int64_t num_steps, RolloutSource source);
   ~Rollouts() override;
 
   struct Next {
     std::vector<Group> groups;
-    Metrics metrics;  // MadeRound's; with max_staleness above 0 those of docs/async.md, too
+    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/async.md, too
   };
   // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what
   // making a round threw, once the rounds that were whole before are used up: all that was under way will be asked
@@ -59,7 +59,7 @@ class Rollouts : public Stateful {
   // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without
   // staleness the round is asked again: the same weights draw the same completions, which are judged anew. Otherwise it
   // is ready again, as it was.
-  void give_back();
+  void return_batch();
   int64_t failed_replies() const;
 
   void save_state(StateSection& section) const override;
@@ -72,7 +72,7 @@ class Rollouts : public Stateful {
   void take_turn(int64_t newest);
   Next take_ready(int64_t step);
 
-  const RolloutsConfig config_;
+  const RolloutQueueConfig config_;
   const ActorConfig& actor_config_;
   const Tokenizer& tokenizer_;
   Rounds& rounds_;
@@ -80,22 +80,22 @@ class Rollouts : public Stateful {
   RolloutSource source_;
 
   // Of who makes rounds: next()'s caller, or the thread.
-  std::unique_ptr<Sampler> sampler_;
-  std::optional<RoundMaker> maker_;
+  std::unique_ptr<GenerationBackend> sampler_;
+  std::optional<RolloutProducer> maker_;
   std::optional<Rounds> before_;  // without staleness: as they were when the last next() began
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::deque<MadeRound> ready_;
-  std::optional<MadeRound> taken_;  // with staleness: by the last next(), as it was
-  int64_t newest_ = -1;             // the newest version there is; -1: no step has begun
-  bool made_ = false;               // the sampler is there
+  std::deque<RolloutBatch> ready_;
+  std::optional<RolloutBatch> taken_;  // with staleness: by the last next(), as it was
+  int64_t newest_ = -1;                // the newest version there is; -1: no step has begun
+  bool made_ = false;                  // the sampler is there
   int64_t missing_ = 0, failed_ = 0;
   double idle_seconds_ = 0;  // of the thread since the last next(), and since when it is idle
   std::optional<Stopwatch> idle_since_;
   bool stopping_ = false;
   std::exception_ptr failure_;
-  mutable GroupWriter saved_;  // while a checkpoint is written
+  mutable GroupStateWriter saved_;  // while a checkpoint is written
   Stopwatch since_next_;
   std::jthread thread_;  // last: it ends before the rest goes
 };

@@ -8,13 +8,13 @@
 
 namespace hone {
 
-bool RoundMaker::may_begin(int64_t newest) const {
+bool RolloutProducer::may_begin(int64_t newest) const {
   return next_ < clock_.num_steps && next_ - clock_.max_staleness <= newest &&
          (underway_.empty() || !clock_.deterministic);
 }
 
 // By the deterministic clock a round has one version, so that weights wait for the round before it to end.
-void RoundMaker::publish(int64_t newest) {
+void RolloutProducer::publish(int64_t newest) {
   int64_t due = newest;
   if (clock_.deterministic)
     due = underway_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
@@ -23,7 +23,7 @@ void RoundMaker::publish(int64_t newest) {
   version_ = sampler_.version();
 }
 
-void RoundMaker::ask(Underway& of) {
+void RolloutProducer::ask(Underway& of) {
   const std::vector<Asked> asked = rounds_.ask(of.round);
   if (asked.empty()) return;
   std::vector<const Task*> tasks;
@@ -32,7 +32,7 @@ void RoundMaker::ask(Underway& of) {
   of.batch = actor_.ask(tasks, ids, clock_.deterministic ? version_ : of.number - clock_.max_staleness);
 }
 
-void RoundMaker::advance(Underway& of) {
+void RolloutProducer::advance(Underway& of) {
   if (!of.batch || !of.batch->whole()) return;
   std::vector<Group> groups = of.batch->take();
   of.dropped += static_cast<double>(of.batch->asked_again());
@@ -41,8 +41,8 @@ void RoundMaker::advance(Underway& of) {
   ask(of);
 }
 
-MadeRound RoundMaker::hand_over(Underway of) {
-  MadeRound out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
+RolloutBatch RolloutProducer::finish_batch(Underway of) {
+  RolloutBatch out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
   if (const auto tokens = out.metrics.find("rollout/generated_tokens");
       tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);
@@ -51,23 +51,23 @@ MadeRound RoundMaker::hand_over(Underway of) {
   return out;
 }
 
-std::vector<MadeRound> RoundMaker::turn(int64_t newest) {
+std::vector<RolloutBatch> RolloutProducer::turn(int64_t newest) {
   publish(newest);
   while (may_begin(newest)) ask(underway_.emplace_back(Underway{.number = next_++}));
   const Stopwatch watch;
   const bool writing = actor_.step();
   writing_seconds_ += watch.seconds();
   for (Underway& of : underway_) advance(of);
-  std::vector<MadeRound> out;
+  std::vector<RolloutBatch> out;
   for (; !underway_.empty() && !underway_.front().batch; underway_.pop_front())
-    out.push_back(hand_over(std::move(underway_.front())));
+    out.push_back(finish_batch(std::move(underway_.front())));
   constexpr std::chrono::milliseconds patience(5);
   if (!writing && out.empty() && !underway_.empty())
     underway_.front().batch->whole(patience);  // nothing but judges to wait for
   return out;
 }
 
-void RoundMaker::abandon() {
+void RolloutProducer::abandon() {
   std::vector<Round> rounds;
   for (Underway& of : underway_) rounds.push_back(std::move(of.round));
   next_ -= std::ssize(underway_);
@@ -75,7 +75,7 @@ void RoundMaker::abandon() {
   rounds_.abandon(rounds);
 }
 
-int64_t RoundMaker::missing_replies() const {
+int64_t RolloutProducer::missing_replies() const {
   int64_t sum = 0;
   for (const Underway& of : underway_) sum += of.batch ? of.batch->missing() : 0;
   return sum;

@@ -1,5 +1,5 @@
 #pragma once
-// RoundMaker: makes rounds of judged experience one after another, or several at once, by the clock that
+// RolloutProducer: makes rounds of judged experience one after another, or several at once, by the clock that
 // posttrain/rl/rollouts.h describes.
 #include <deque>
 #include <memory>
@@ -17,19 +17,19 @@ struct Clock {
   int64_t num_steps = 0;  // rounds are made for no more
 };
 
-struct MadeRound {
+struct RolloutBatch {
   int64_t number = 0;
   std::vector<Group> groups;
   Metrics metrics;  // Rounds::finish's, the sampler's, rollout/tokens_per_second, staleness/dropped
 };
 
 // One thread.
-class RoundMaker {
+class RolloutProducer {
  public:
   // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is
   // published yet.
-  RoundMaker(const Clock& clock, int64_t next_round, Sampler& sampler, const ActorConfig& config,
-             const Tokenizer& tokenizer, Rounds& rounds)
+  RolloutProducer(const Clock& clock, int64_t next_round, GenerationBackend& sampler, const ActorConfig& config,
+                  const Tokenizer& tokenizer, Rounds& rounds)
       : clock_(clock), next_(next_round), sampler_(sampler), actor_(sampler, tokenizer, config), rounds_(rounds) {}
 
   // There is nothing to do before a version newer than this one is there.
@@ -37,7 +37,7 @@ class RoundMaker {
   // A moment's work where this version is the newest: publishes what is due, begins rounds, goes on with replies.
   // Returns the rounds that are whole now, in order. What is thrown leaves the rounds under way as they are: abandon()
   // them.
-  std::vector<MadeRound> turn(int64_t newest);
+  std::vector<RolloutBatch> turn(int64_t newest);
   // Drops what is under way; it will be asked again, first.
   void abandon();
   int64_t missing_replies() const;  // of rounds under way
@@ -54,11 +54,11 @@ class RoundMaker {
   void publish(int64_t newest);
   void ask(Underway& of);
   void advance(Underway& of);
-  MadeRound hand_over(Underway of);
+  RolloutBatch finish_batch(Underway of);
 
   const Clock clock_;
   int64_t next_;
-  Sampler& sampler_;
+  GenerationBackend& sampler_;
   Actor actor_;
   Rounds& rounds_;
   int64_t version_ = -1;        // that the sampler has; -1: none

@@ -20,7 +20,7 @@ void FilterGroups::fields(Fields& f) {
             "max_num_gen_batches must be in [1, 10000]");
 }
 
-void RoundConfig::fields(Fields& f) {
+void TaskScheduleConfig::fields(Fields& f) {
   f("prompts_per_step", prompts_per_step, "prompts sampled for each round of experience");
   f("filter_groups", filter_groups, "dynamic sampling");
   f("curriculum", curriculum, "which prompts are asked");
@@ -51,7 +51,7 @@ static void check_metric(std::span<const Group> groups, const std::string& metri
              metric, "'; it has ", join(std::vector(known.begin(), known.end())));
 }
 
-Rounds::Rounds(const RoundConfig& config, std::span<const Task> tasks, uint64_t seed)
+Rounds::Rounds(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
     : config_(config),
       tasks_(tasks),
       order_(static_cast<int64_t>(tasks.size()), seed),

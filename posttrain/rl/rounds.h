@@ -19,7 +19,7 @@ struct FilterGroups {
   void fields(Fields& f);
 };
 
-struct RoundConfig {
+struct TaskScheduleConfig {
   int64_t prompts_per_step = 16;
   FilterGroups filter_groups;
   CurriculumConfig curriculum;
@@ -49,7 +49,7 @@ struct Round {
 class Rounds : public Stateful {
  public:
   // The tasks are the caller's and must outlive it.
-  Rounds(const RoundConfig& config, std::span<const Task> tasks, uint64_t seed);
+  Rounds(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed);
 
   // What the round asks next: prompts_per_step tasks, then, with filter_groups, as many as groups are missing until all
   // differ or max_num_gen_batches were asked for. Nothing: the round is whole.
@@ -69,7 +69,7 @@ class Rounds : public Stateful {
   void load_state(const StateSection& section) override;
 
  private:
-  RoundConfig config_;
+  TaskScheduleConfig config_;
   std::span<const Task> tasks_;
   IndexLoader order_;
   Curriculum curriculum_;

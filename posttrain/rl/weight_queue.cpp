@@ -9,7 +9,7 @@ static Tensor as_values(const Buffer& bytes, const Tensor& like) {
 }
 
 void WeightQueue::push(int64_t version) {
-  const Tensor values = model_.trained_values();
+  const Tensor values = model_.trainable_values();
   std::shared_ptr<Buffer> bytes = room_.take(values.bytes());
   context_.copy(as_values(*bytes, values), values);
   context_.synchronize();
@@ -29,7 +29,7 @@ WeightQueue::Kept WeightQueue::take(int64_t version) {
 
 int64_t WeightQueue::pop(int64_t version, Context& context, Model& copy) {
   const Kept kept = take(version);
-  const Tensor values = copy.trained_values();
+  const Tensor values = copy.trainable_values();
   HONE_CHECK(values.bytes() == kept.bytes->size(), "weight queue: a copy of ", values.bytes(),
              " bytes, the weights have ", kept.bytes->size());
   context.copy(values, as_values(*kept.bytes, values));

@@ -37,7 +37,7 @@ class WeightQueue {
   Context& context_;
   Model& model_;
   Keep keep_;
-  SpareBuffers room_;
+  BufferPool room_;
   std::mutex mutex_;
   std::deque<Kept> kept_;  // oldest first
 };

@@ -29,9 +29,9 @@ WorkerSetup setup_of(const Run& run) {
   return out;
 }
 
-std::shared_ptr<const WeightBlocks> frozen_blocks(Run& run) {
+std::shared_ptr<const WeightChunks> frozen_blocks(Run& run) {
   const Tensor all = run.model->flat_values();
-  return std::make_shared<WeightBlocks>(
+  return std::make_shared<WeightChunks>(
       run.device, Tensor(all.data, DType::u8, all.device, {WeightLayout::of(*run.model).frozen_bytes}));
 }
 
@@ -40,10 +40,10 @@ std::shared_ptr<const WeightBlocks> frozen_blocks(Run& run) {
 RolloutSource worker_source(Run& run, WeightQueue& weights, bool ahead) {
   const auto make = [&run, &weights, ahead] {
     const auto image = [&run, &weights, ahead, frozen = frozen_blocks(run),
-                        host = std::make_shared<SpareBuffers>(run.device, Place::host)](int64_t version) {
+                        host = std::make_shared<BufferPool>(run.device, Place::host)](int64_t version) {
       if (!ahead) weights.push(version);
       const WeightQueue::Kept kept = weights.take(version);
-      return std::make_shared<const WeightImage>(kept.version, run.device, kept.bytes, frozen, host);
+      return std::make_shared<const WeightSnapshot>(kept.version, run.device, kept.bytes, frozen, host);
     };
     return std::make_unique<WorkerPool>(run.recipe.rollout.pool, setup_of(run), run.device, image);
   };

@@ -7,13 +7,13 @@
 namespace hone {
 namespace {
 
-class Labelled : public OfflineStage<LabelledSource> {
+class Labelled : public OfflineStage<UnpairedSource> {
  public:
   Labelled() : OfflineStage({"kto", 16, "labelled completions", 1e-6}, 1) {}
 
  protected:
-  std::vector<Group> load(const LabelledSource& source, const Tokenizer& tokenizer) const override {
-    return load_labelled(source, tokenizer);
+  std::vector<Group> load(const UnpairedSource& source, const Tokenizer& tokenizer) const override {
+    return load_unpaired(source, tokenizer);
   }
 
   OfflineTraining::Prepare prepare(Run& run) override {
@@ -21,8 +21,8 @@ class Labelled : public OfflineStage<LabelledSource> {
       credited.clear();
       std::vector<std::vector<int32_t>> mismatched;
       for (const Group* group : batch) credited.push_back(*group), mismatched.push_back(group->samples.at(1).tokens);
-      std::vector<TokenScores> scores =
-          score_sequences(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
+      std::vector<TokenLogprobs> scores =
+          compute_logprobs(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i) credited[i].samples[1].old_logp = std::move(scores[i].logp);
       training_.objective().credit(credited, metrics);
       std::vector<const Sample*> out;

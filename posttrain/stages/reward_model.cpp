@@ -19,9 +19,9 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
     training_.fields(f);
   }
   std::string default_name() const override { return "reward_model"; }
-  bool passes_model_on() const override { return false; }
-  StepShape step_shape(const ModelShape&, const Tokenizer*) const override {
-    return training_.step_shape(data_.sample.max_length + 1, 2);
+  bool hands_model_on() const override { return false; }
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
+    return training_.planned_step(data_.sample.max_length + 1, 2);
   }
 
  protected:
@@ -29,7 +29,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
     for (Group& pair : pairs)
       for (Sample& sample : pair.samples) {
-        score_at_end(sample);
+        add_score_position(sample);
         sample.advantage.assign(sample.tokens.size(), static_cast<float>(sample.reward));
       }
     return pairs;

@@ -99,7 +99,7 @@ class Rl : public Stage {
   }
   std::string default_name() const override { return objective_.objective; }
   int64_t steps() const override { return loop_.steps > 0 ? loop_.steps : steps_of(load_tasks(tasks_)); }
-  StepShape step_shape(const ModelShape& model, const Tokenizer* tokenizer) const override {
+  PlannedStep planned_step(const ModelShape& model, const Tokenizer* tokenizer) const override {
     int64_t length = model.max_positions;
     if (tokenizer) {
       const int64_t longest = longest_prompt(tasks_, actor_.format, *tokenizer) + actor_.sampling.max_tokens;
@@ -112,7 +112,7 @@ class Rl : public Stage {
             .trainer = &loop_.trainer,
             .reference = objective_.made->needs().reference,
             .rollout = true,
-            .kept_versions = rollouts_.kept_versions()};
+            .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
   void resolve(const Recipe& recipe) override {
     if (rollouts_.max_staleness > 0 || !recipe.rollout.exact() || !actor_.sampling.distribution_changes().empty())
@@ -196,7 +196,7 @@ class Rl : public Stage {
       report.sampling_seconds = sampling_seconds;
       return report;
     } catch (...) {
-      of.rollouts.give_back();
+      of.rollouts.return_batch();
       throw;
     }
   }
@@ -227,7 +227,7 @@ class Rl : public Stage {
   RolloutSource source(Run& run, WeightQueue& weights) const {
     if (!run.recipe.rollout.pool.workers.empty()) return worker_source(run, weights, rollouts_.max_staleness > 0);
     const auto sampler = [&run](Context& context, Model& model) {
-      return std::make_unique<LocalSampler>(context, model, *run.tokenizer, run.recipe.rollout);
+      return std::make_unique<LocalBackend>(context, model, *run.tokenizer, run.recipe.rollout);
     };
     if (rollouts_.max_staleness == 0) return {.make = [&run, sampler] { return sampler(run.context, *run.model); }};
     return {.make =
@@ -242,8 +242,8 @@ class Rl : public Stage {
   static constexpr double default_learning_rate = 1e-6, ppo_learning_rate = 3e-6;
 
   TaskSource tasks_;
-  RoundConfig rounds_;
-  RolloutsConfig rollouts_;
+  TaskScheduleConfig rounds_;
+  RolloutQueueConfig rollouts_;
   ActorConfig actor_;
   ObjectiveSpec objective_{.objective = "grpo", .made = {}};
   LoopConfig loop_;

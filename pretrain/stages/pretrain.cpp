@@ -29,7 +29,7 @@ class Pretrain : public Stage {
   bool adapts() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
-  StepShape step_shape(const ModelShape&, const Tokenizer*) const override {
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return {.sequences = batch_size_, .length = max_length_, .objective = objective_.get(), .trainer = &loop_.trainer};
   }
   void check(const Recipe&) const override { check_corpus(corpus_); }

@@ -1,5 +1,6 @@
 #pragma once
 // What one sentence gives as its answer.
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,6 +1,7 @@
 #pragma once
 // A sentence as a model writes it, cut into words and mathematics: "She has 5 + 3 = 8 apples" is two words, an
 // expression and a word.
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -15,7 +15,7 @@ std::string_view code_judge();
 
 namespace {
 
-void pack_size(size_t size, std::string& out) {
+void vec_size(size_t size, std::string& out) {
   HONE_CHECK(size <= UINT32_MAX, "a job for the judge has a value of ", size, " bytes or members");
   for (int shift = 0; shift < 32; shift += 8) out.push_back(static_cast<char>(size >> shift));
 }
@@ -36,7 +36,7 @@ void pack_text(std::string_view text, std::string& out) {
     text.remove_prefix(1);
   }
   out.push_back('s');
-  pack_size(valid.size(), out);
+  vec_size(valid.size(), out);
   out += valid;
 }
 
@@ -48,7 +48,7 @@ void pack(const Json& value, std::string& out) {
     out.push_back(value.as_bool() ? 'T' : 'F');
   } else if (value.is_int()) {
     out.push_back('i');
-    pack_size(sizeof(int64_t), out);
+    vec_size(sizeof(int64_t), out);
     pack_bits(std::bit_cast<uint64_t>(value.as_int()), out);
   } else if (value.is_number()) {
     out.push_back('f');
@@ -57,11 +57,11 @@ void pack(const Json& value, std::string& out) {
     pack_text(value.as_string(), out);
   } else if (value.is_array()) {
     out.push_back('l');
-    pack_size(value.as_array().size(), out);
+    vec_size(value.as_array().size(), out);
     for (const Json& member : value.as_array()) pack(member, out);
   } else {
     out.push_back('d');
-    pack_size(value.as_object().size(), out);
+    vec_size(value.as_object().size(), out);
     for (const auto& [name, member] : value.as_object()) {
       pack_text(name, out);
       pack(member, out);

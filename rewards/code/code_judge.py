@@ -244,13 +244,13 @@ class Usage:
         if isinstance(node.func, _ast.Name):
             self.called.add(node.func.id)
             for parameters in self.functions.get(node.func.id, []):
-                self.hand_over(parameters, node)
+                self.finish_batch(parameters, node)
         elif isinstance(node.func, _ast.Lambda):
-            self.hand_over(parameters_of(node.func), node)
+            self.finish_batch(parameters_of(node.func), node)
         elif isinstance(node.func, _ast.Attribute):  # list.append(value)
             self.assigned.append((names_in([node.func.value]) & self.bound, names_in(node.args + node.keywords)))
 
-    def hand_over(self, parameters, call):
+    def finish_batch(self, parameters, call):
         for i, value in enumerate(call.args):
             one = parameters[i:i + 1] if not isinstance(value, _ast.Starred) else []
             self.assigned.append((set(one or parameters), names_in([value])))

@@ -79,7 +79,7 @@ std::unique_ptr<ProcessPool::Worker> ProcessPool::take() {
   return worker;
 }
 
-void ProcessPool::give_back(std::unique_ptr<Worker> worker) {
+void ProcessPool::free_blocks_of(std::unique_ptr<Worker> worker) {
   {
     const std::lock_guard lock(mutex_);
     --in_use_;
@@ -111,10 +111,10 @@ void ProcessPool::score(const Task& task, std::span<const Completion> completion
     error = ask(*worker, task, completions, scores, timeout);
   } catch (...) {
     worker.reset();
-    give_back(nullptr);
+    free_blocks_of(nullptr);
     throw;
   }
-  give_back(std::move(worker));
+  free_blocks_of(std::move(worker));
   HONE_CHECK(error.empty(), error);
 }
 

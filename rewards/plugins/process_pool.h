@@ -49,7 +49,7 @@ class ProcessPool {
   // What the process itself says went wrong, or "".
   static std::string ask(Worker& worker, const Task& task, std::span<const Completion> completions,
                          std::span<Score> scores, double timeout);
-  void give_back(std::unique_ptr<Worker> worker);  // null: it is gone
+  void free_blocks_of(std::unique_ptr<Worker> worker);  // null: it is gone
 
   ProcessCommand command_;
   std::mutex mutex_;

@@ -42,7 +42,7 @@ void KvCache::release(int32_t block) {
     free_.push_back(block);
 }
 
-void KvCache::forget_names() {
+void KvCache::invalidate_prefix_cache() {
   prefixes_.clear();
   free_.insert(free_.end(), idle_.begin(), idle_.end());
   idle_.clear();
@@ -51,7 +51,7 @@ void KvCache::forget_names() {
 int32_t KvCache::copy(int32_t block, int64_t tokens) {
   const int32_t fresh = take();
   planes_.copy(fresh, block, tokens);
-  for (KvPlanes* others : joined_) others->copy(fresh, block, tokens);
+  for (KvStorage* others : joined_) others->copy(fresh, block, tokens);
   return fresh;
 }
 

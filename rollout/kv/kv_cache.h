@@ -33,24 +33,24 @@ class KvCache {
 
   // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the
   // next block's parent is, which is another block's where that one holds the same.
-  const PrefixIndex& prefixes() const { return prefixes_; }
+  const PrefixCache& prefixes() const { return prefixes_; }
   uint64_t name(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
     return prefixes_.add(block, parent, tokens).name;
   }
   // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is
   // found from now on.
-  void forget_names();
+  void invalidate_prefix_cache();
 
   // The model's keys and values, and those of another model that computes the same tokens: `others` has num_blocks()
   // blocks and outlives the cache's use.
-  const KvPlanes& planes() const { return planes_; }
-  void join(KvPlanes& others) { joined_.push_back(&others); }
+  const KvStorage& planes() const { return planes_; }
+  void join(KvStorage& others) { joined_.push_back(&others); }
 
  private:
-  KvPlanes planes_;
-  std::vector<KvPlanes*> joined_;
+  KvStorage planes_;
+  std::vector<KvStorage*> joined_;
   std::vector<int32_t> references_, free_;
-  PrefixIndex prefixes_;
+  PrefixCache prefixes_;
   std::list<int32_t> idle_;  // named, and held by nobody: the longest unused first
   std::vector<std::list<int32_t>::iterator> idle_place_;
 };

@@ -2,7 +2,7 @@
 
 namespace hone {
 
-KvPlanes::KvPlanes(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t num_blocks)
+KvStorage::KvStorage(Context& context, const ModelShape& shape, DType dtype, int64_t block_size, int64_t num_blocks)
     : context_(context), block_size_(block_size), spare_block_(static_cast<int32_t>(num_blocks)) {
   const int64_t slots = (num_blocks + 1) * block_size, heads = shape.num_kv_heads;
   const bool scaled = dtype == DType::u8;
@@ -21,13 +21,13 @@ KvPlanes::KvPlanes(Context& context, const ModelShape& shape, DType dtype, int64
     for (auto* planes : {&k_scale_, &v_scale_}) planes->push_back(take(DType::f32, {slots, heads}, scales));
 }
 
-void KvPlanes::copy(int32_t to, int32_t from, int64_t tokens) {
+void KvStorage::copy(int32_t to, int32_t from, int64_t tokens) {
   for (const auto* planes : {&k_, &v_, &k_scale_, &v_scale_})
     for (const Tensor& plane : *planes)
       context_.copy(plane.rows(to * block_size_, tokens), plane.rows(from * block_size_, tokens));
 }
 
-KvView KvPlanes::view() const {
+KvView KvStorage::view() const {
   KvView out;
   out.k = k_;
   out.v = v_;

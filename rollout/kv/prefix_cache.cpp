@@ -3,19 +3,19 @@
 namespace hone {
 
 // FNV-1a over words.
-size_t PrefixIndex::Hash::operator()(const Key& key) const {
+size_t PrefixCache::Hash::operator()(const Key& key) const {
   constexpr uint64_t prime = 0x100000001b3;
   uint64_t hash = (0xcbf29ce484222325 ^ key.parent) * prime;
   for (const int32_t token : key.tokens) hash = (hash ^ static_cast<uint32_t>(token)) * prime;
   return hash ^ hash >> 32;
 }
 
-std::optional<PrefixIndex::Found> PrefixIndex::find(uint64_t parent, std::span<const int32_t> tokens) const {
+std::optional<PrefixCache::Found> PrefixCache::find(uint64_t parent, std::span<const int32_t> tokens) const {
   const auto place = blocks_.find({parent, {tokens.begin(), tokens.end()}});
   return place == blocks_.end() ? std::nullopt : std::optional(place->second);
 }
 
-PrefixIndex::Found PrefixIndex::add(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
+PrefixCache::Found PrefixCache::add(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
   const auto [place, fresh] = blocks_.try_emplace({parent, {tokens.begin(), tokens.end()}}, Found{block, next_});
   if (fresh) {
     ++next_;
@@ -24,12 +24,12 @@ PrefixIndex::Found PrefixIndex::add(int32_t block, uint64_t parent, std::span<co
   return place->second;
 }
 
-void PrefixIndex::forget(int32_t block) {
+void PrefixCache::forget(int32_t block) {
   const auto key = keys_.extract(block);
   if (key) blocks_.erase(blocks_.find(*key.mapped()));
 }
 
-void PrefixIndex::clear() {
+void PrefixCache::clear() {
   blocks_.clear();
   keys_.clear();
   root_ = next_++;

@@ -1,5 +1,5 @@
 #pragma once
-// PrefixIndex: which blocks of a KV cache hold which tokens. A full block is known by its tokens and by what comes
+// PrefixCache: which blocks of a KV cache hold which tokens. A full block is known by its tokens and by what comes
 // before it: the name of the block before, or root(). Found by hash, compared whole: two texts are never taken for each
 // other. Names are numbers that are never given twice, so that what followed a forgotten block is found no more.
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace hone {
 
-class PrefixIndex {
+class PrefixCache {
  public:
-  PrefixIndex() = default;
-  PrefixIndex(const PrefixIndex&) = delete;
-  PrefixIndex& operator=(const PrefixIndex&) = delete;
+  PrefixCache() = default;
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
 
   struct Found {
     int32_t block = 0;

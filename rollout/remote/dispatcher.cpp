@@ -94,8 +94,8 @@ void Dispatcher::assign() {
 
 // A worker with nothing to do also writes what has taken another one far longer than usual.
 void Dispatcher::help(size_t worker) {
-  if (usual_seconds_ == 0 || !queue_.empty()) return;
-  const double patience = far_longer * std::max(usual_seconds_, limits_.shortest_usual);
+  if (typical_seconds_ == 0 || !queue_.empty()) return;
+  const double patience = far_longer * std::max(typical_seconds_, limits_.min_typical_seconds);
   for (auto& [ticket, asked] : asked_)
     if (asked.writers.size() == 1 && asked.writers.front().worker != worker &&
         asked.writers.front().since.seconds() > patience) {
@@ -138,7 +138,7 @@ bool Dispatcher::step() {
   return !asked_.empty();
 }
 
-void Dispatcher::publish(std::shared_ptr<const WeightImage> weights) {
+void Dispatcher::publish(std::shared_ptr<const WeightSnapshot> weights) {
   const std::lock_guard lock(mutex_);
   weights_.swap(weights);  // those before end with the call, outside of the lock
   changed_.notify_all();
@@ -222,9 +222,10 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   Member& worker = workers_[place];
   const bool news = worker.alive || worker.reason != reason;
   if (worker.alive) ++counts_["workers/lost"];
-  const bool first_fruitless = worker.alive && !worker.useful && !std::exchange(worker.fruitless, true);
+  const bool first_fruitless =
+      worker.alive && !worker.useful && !std::exchange(worker.failed_before_first_result, true);
   if (std::exchange(worker.useful, false) || first_fruitless) none_since_ = {};
-  worker.fruitless |= worker.alive && !std::exchange(worker.finished, false);
+  worker.failed_before_first_result |= worker.alive && !std::exchange(worker.finished, false);
   worker.alive = false;
   worker.settled = true;
   worker.reason = reason;
@@ -262,7 +263,7 @@ void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
   }
 }
 
-bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
+bool Dispatcher::finished(size_t place, WorkerPollResult::Done done) {
   const std::lock_guard lock(mutex_);
   const auto found = asked_.find(done.ticket);
   if (found == asked_.end()) return false;  // cancelled meanwhile
@@ -280,14 +281,14 @@ bool Dispatcher::finished(size_t place, WorkerReport::Done done) {
   worker.failures = 0;
   worker.finished = true;
   worker.useful = true;
-  worker.fruitless = false;
+  worker.failed_before_first_result = false;
   none_since_ = {};
   for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
   worker.tokens -= asked.tokens;
   mark_idle(worker);
   const double seconds = writer->since.seconds();
   asked.drop(place);
-  usual_seconds_ += (usual_seconds_ == 0 ? 1.0 : 0.1) * (seconds - usual_seconds_);
+  typical_seconds_ += (typical_seconds_ == 0 ? 1.0 : 0.1) * (seconds - typical_seconds_);
   withdraw(done.ticket, asked);
   whole_.push_back({done.ticket, std::move(done.replies)});
   assign();
@@ -323,7 +324,7 @@ void Dispatcher::synced(double seconds) {
 void Dispatcher::moved(size_t place) {
   const std::lock_guard lock(mutex_);
   Member& worker = workers_[place];
-  worker.useful |= !worker.fruitless && worker.since_joined.seconds() > limits_.timeout;
+  worker.useful |= !worker.failed_before_first_result && worker.since_joined.seconds() > limits_.timeout;
 }
 
 void Dispatcher::stop() {

@@ -25,7 +25,7 @@ class Dispatcher {
   struct Limits {
     int64_t tokens_at_once = 65536;  // of a worker's requests, prompts and longest replies; what is more waits here
     double timeout = 60;             // seconds without any worker, and without progress, after which step() gives up
-    double shortest_usual = 2;       // seconds: requests that take less are no reason to ask twice
+    double min_typical_seconds = 2;  // seconds: requests that take less are no reason to ask twice
     // Of every worker's engine, where it is known: what it cannot serve is asked of none, and ends and texts of replies
     // must follow from their ids.
     std::optional<RequestLimits> requests = std::nullopt;
@@ -40,7 +40,7 @@ class Dispatcher {
   // no worker for too long.
   bool step();
   // What is handed out from now on is drawn from these weights, or newer ones.
-  void publish(std::shared_ptr<const WeightImage> weights);
+  void publish(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined, or was lost, once.
   void settle(double seconds);
   // Since the last call: docs/workers.md.
@@ -49,9 +49,9 @@ class Dispatcher {
   // A worker's thread.
   struct Work {
     bool stopping = false;
-    std::shared_ptr<const WeightImage>
+    std::shared_ptr<const WeightSnapshot>
         weights;  // if the worker has older ones: to be taken before the rest, which may be asked for again then
-    std::vector<WorkerTurn::Ask> submit;
+    std::vector<WorkerPoll::Ask> submit;
     std::vector<uint64_t> cancel;
     int64_t tokens = 0;  // of requests whose replies are awaited from it
   };
@@ -65,7 +65,7 @@ class Dispatcher {
   // what it was asked (rollout/remote/completion_check.h): what a learner could not learn from is not believed. A
   // failed reply is asked of another worker, and believed where that has failed several times; a worker that fails one
   // request after the other is an Error, too.
-  bool finished(size_t worker, WorkerReport::Done done);
+  bool finished(size_t worker, WorkerPollResult::Done done);
   void synced(double seconds);  // a worker has taken new weights
   void moved(size_t worker);    // it gets on: for one stay that counts as much as a finished request, and then no more
                                 // until it has finished one
@@ -94,7 +94,7 @@ class Dispatcher {
   struct Member {
     std::string name, reason;  // why it is not there
     bool alive = false, settled = false;
-    bool fruitless = false;  // it was lost before it was useful
+    bool failed_before_first_result = false;  // it was lost before it was useful
     bool useful = false;  // since it joined: it has finished something, or been getting on for longer than the timeout
     bool finished = false;  // something since it joined
     int failures = 0;       // requests that it failed, one after the other
@@ -127,11 +127,11 @@ class Dispatcher {
   std::map<uint64_t, Asked> asked_;
   std::deque<uint64_t> queue_;  // of no worker
   std::deque<Whole> whole_;
-  std::shared_ptr<const WeightImage> weights_;
+  std::shared_ptr<const WeightSnapshot> weights_;
   uint64_t next_ticket_ = 1;
   Stopwatch none_since_;  // there has been no useful worker: one that joins, and gets nowhere, again and again is none
-  double usual_seconds_ = 0;  // that a request takes
-  Metrics counts_;            // since the last metrics()
+  double typical_seconds_ = 0;  // that a request takes
+  Metrics counts_;              // since the last metrics()
   Stopwatch since_metrics_;
   bool stopping_ = false;
 };

@@ -8,18 +8,18 @@ namespace hone {
 
 WeightLayout WeightLayout::of(Model& model) {
   const int64_t all = static_cast<int64_t>(model.flat_values().bytes()),
-                trained = static_cast<int64_t>(model.trained_values().bytes());
+                trained = static_cast<int64_t>(model.trainable_values().bytes());
   return {.frozen_bytes = all - trained, .trained_bytes = trained};
 }
 
 WeightLayout::Block WeightLayout::block(int64_t i) const {
   const bool frozen = i < num_frozen();
   const int64_t begin = frozen ? 0 : frozen_bytes, end = frozen ? frozen_bytes : frozen_bytes + trained_bytes;
-  const int64_t offset = begin + (frozen ? i : i - num_frozen()) * block_bytes;
-  return {offset, std::min(block_bytes, end - offset)};
+  const int64_t offset = begin + (frozen ? i : i - num_frozen()) * chunk_bytes;
+  return {offset, std::min(chunk_bytes, end - offset)};
 }
 
-WeightBlocks::WeightBlocks(Device& device, Tensor values, std::shared_ptr<const Buffer> room)
+WeightChunks::WeightChunks(Device& device, Tensor values, std::shared_ptr<const Buffer> room)
     : bytes_(room ? std::move(room) : std::make_shared<const Buffer>(device, values.bytes(), Place::host)) {
   Context context(device);
   context.copy({bytes_->data(), values.dtype, DeviceKind::cpu, values.dims()}, values);
@@ -36,23 +36,23 @@ WeightBlocks::WeightBlocks(Device& device, Tensor values, std::shared_ptr<const 
   });
 }
 
-WeightImage::WeightImage(int64_t version, Device& device, std::shared_ptr<const Buffer> trained,
-                         std::shared_ptr<const WeightBlocks> frozen, std::shared_ptr<SpareBuffers> host)
+WeightSnapshot::WeightSnapshot(int64_t version, Device& device, std::shared_ptr<const Buffer> trained,
+                               std::shared_ptr<const WeightChunks> frozen, std::shared_ptr<BufferPool> host)
     : version_(version),
       device_(device),
       trained_(std::move(trained)),
       frozen_(std::move(frozen)),
       host_(std::move(host)) {}
 
-Tensor WeightImage::trained() const {
+Tensor WeightSnapshot::trained() const {
   return {trained_->data(), DType::u8, device_.kind(), {static_cast<int64_t>(trained_->size())}};
 }
 
-std::vector<WeightBlocks::Block> WeightImage::blocks() const {
+std::vector<WeightChunks::Block> WeightSnapshot::blocks() const {
   std::call_once(read_, [this] {
-    trained_blocks_ = std::make_unique<WeightBlocks>(device_, trained(), host_->take(trained_->size()));
+    trained_blocks_ = std::make_unique<WeightChunks>(device_, trained(), host_->take(trained_->size()));
   });
-  std::vector<WeightBlocks::Block> out = frozen_->blocks();
+  std::vector<WeightChunks::Block> out = frozen_->blocks();
   out.insert(out.end(), trained_blocks_->blocks().begin(), trained_blocks_->blocks().end());
   return out;
 }

@@ -34,7 +34,7 @@ int64_t block_number(std::string_view text) {
   int64_t out = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size())
-    throw ServeError(400, concat(block_header, " must be a block's number"));
+    throw HttpError(400, concat(block_header, " must be a block's number"));
   return out;
 }
 
@@ -50,38 +50,38 @@ double link_seconds(const Json& body) {
 // which answers one after another: but for blocks a learner asks one thing at a time.
 struct Worker::Impl final : HttpApp {
   Impl(Device& d, const WorkerConfig& c)
-      : device(d), config(c), gate(c.access, c.http.host, BearerKeys::of(c.api_key_file)) {}
+      : device(d), config(c), gate(c.access, c.http.host, ApiKeys::of(c.api_key_file)) {}
 
-  struct Route : ServeRoute {
-    void (Impl::*answer)(Exchange&) = nullptr;
-    HttpReply (Impl::*look)() const = nullptr;  // instead: at once, from any thread
+  struct Route : HttpRoute {
+    void (Impl::*answer)(HttpTransaction&) = nullptr;
+    HttpServerResponse (Impl::*look)() const = nullptr;  // instead: at once, from any thread
   };
   static const std::map<std::string, Route>& routes();
 
-  std::optional<HttpReply> refuse(const HttpHead& head) override;
-  HttpHeaders headers_for(const HttpHead& head) override { return gate.headers_for(head); }
-  void handle(std::shared_ptr<Exchange> exchange) override;
-  HttpReply error(int status, const std::string& message) override {
+  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override;
+  HttpHeaders headers_for(const HttpRequestInfo& head) override { return gate.headers_for(head); }
+  void handle(std::shared_ptr<HttpTransaction> exchange) override;
+  HttpServerResponse error(int status, const std::string& message) override {
     return {.status = status, .body = error_json(status, message).dump()};
   }
 
   void run();
-  void answer(Exchange& exchange);
-  void join(Exchange& exchange);
-  void weights(Exchange& exchange);
-  void commit(Exchange& exchange);
-  void turn(Exchange& exchange);
-  void open_link(Exchange& exchange);
-  void receive(Exchange& exchange);
-  void leave(Exchange& exchange);
-  HttpReply metrics() const;
-  HttpReply health() const;
+  void answer(HttpTransaction& exchange);
+  void join(HttpTransaction& exchange);
+  void weights(HttpTransaction& exchange);
+  void commit(HttpTransaction& exchange);
+  void turn(HttpTransaction& exchange);
+  void open_link(HttpTransaction& exchange);
+  void receive(HttpTransaction& exchange);
+  void leave(HttpTransaction& exchange);
+  HttpServerResponse metrics() const;
+  HttpServerResponse health() const;
 
-  WorkerSession& session_of(const Exchange& exchange);
-  Patience patience_with(const Exchange& exchange, double seconds) const;
+  WorkerSession& session_of(const HttpTransaction& exchange);
+  Deadline patience_with(const HttpTransaction& exchange, double seconds) const;
   void make_model(const WorkerSetup& setup);
   void end_session(const std::string& why);  // of the learner: it ...
-  static void reply(Exchange& exchange, std::string body);
+  static void reply(HttpTransaction& exchange, std::string body);
   std::shared_ptr<WorkerModel> shown_model() const;
 
   Device& device;
@@ -99,7 +99,7 @@ struct Worker::Impl final : HttpApp {
 
   mutable std::mutex mutex;
   std::condition_variable arrived;
-  std::deque<std::shared_ptr<Exchange>> asked;
+  std::deque<std::shared_ptr<HttpTransaction>> asked;
   std::string run_name;  // the session's, "" without one
   bool stopping = false;
   std::unique_ptr<HttpServer> http;
@@ -116,14 +116,14 @@ const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
   return table;
 }
 
-std::optional<HttpReply> Worker::Impl::refuse(const HttpHead& head) {
+std::optional<HttpServerResponse> Worker::Impl::refuse(const HttpRequestInfo& head) {
   const auto route = routes().find(head.path);
   return gate.refusal(head, route == routes().end() ? nullptr : &route->second);
 }
 
 // Who only looks is answered at once, whatever the other thread does.
-void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
-  const HttpHead& head = exchange->head();
+void Worker::Impl::handle(std::shared_ptr<HttpTransaction> exchange) {
+  const HttpRequestInfo& head = exchange->head();
   if (const auto look = routes().at(head.path).look) return exchange->reply((this->*look)());
   if (head.header(digest_header) != base64(sha256(exchange->body())))
     return exchange->reply(
@@ -137,7 +137,7 @@ void Worker::Impl::handle(std::shared_ptr<Exchange> exchange) {
 
 void Worker::Impl::run() {
   for (;;) {
-    std::shared_ptr<Exchange> next;
+    std::shared_ptr<HttpTransaction> next;
     {
       std::unique_lock lock(mutex);
       arrived.wait_for(lock, std::chrono::seconds(1), [this] { return stopping || !asked.empty(); });
@@ -145,7 +145,7 @@ void Worker::Impl::run() {
       if (!asked.empty()) next = std::move(asked.front()), asked.pop_front();
     }
     if (next && !next->gone()) answer(*next);
-    if (session && session->silent_seconds() > config.lease)
+    if (session && session->seconds_since_contact() > config.lease)
       end_session("was silent for too long: what it asked is dropped");
     if (!session) continue;
     if (const std::string why = model->loop().state().failure; !why.empty())
@@ -153,15 +153,15 @@ void Worker::Impl::run() {
   }
 }
 
-void Worker::Impl::answer(Exchange& exchange) {
-  const auto refuse_with = [&](const ServeError& why) {
+void Worker::Impl::answer(HttpTransaction& exchange) {
+  const auto refuse_with = [&](const HttpError& why) {
     exchange.reply({.status = why.status, .body = error_json(why.status, why.what(), why.param, why.code).dump()});
   };
-  const HttpHead& head = exchange.head();
+  const HttpRequestInfo& head = exchange.head();
   try {
     (this->*routes().at(head.path).answer)(exchange);
     if (session && session->id() == head.header(session_header)) session->hear();  // who waited for this was not silent
-  } catch (const ServeError& why) {
+  } catch (const HttpError& why) {
     refuse_with(why);
   } catch (const Error& why) {
     refuse_with({400, why.what()});
@@ -171,15 +171,15 @@ void Worker::Impl::answer(Exchange& exchange) {
   }
 }
 
-void Worker::Impl::reply(Exchange& exchange, std::string body) {
+void Worker::Impl::reply(HttpTransaction& exchange, std::string body) {
   HttpHeaders headers{{digest_header, base64(sha256(body))}};
   exchange.reply({.body = std::move(body), .headers = std::move(headers)});
 }
 
-WorkerSession& Worker::Impl::session_of(const Exchange& exchange) {
+WorkerSession& Worker::Impl::session_of(const HttpTransaction& exchange) {
   if (!session || session->id() != exchange.head().header(session_header))
-    throw ServeError(409, concat("this session has ended", last_end.empty() ? "" : ": it ", last_end, "; join again"),
-                     {}, "unknown_session");
+    throw HttpError(409, concat("this session has ended", last_end.empty() ? "" : ": it ", last_end, "; join again"),
+                    {}, "unknown_session");
   return *session;
 }
 
@@ -208,15 +208,15 @@ void Worker::Impl::make_model(const WorkerSetup& setup) {
   made_from = text;
 }
 
-void Worker::Impl::join(Exchange& exchange) {
+void Worker::Impl::join(HttpTransaction& exchange) {
   const WorkerSetup setup = WorkerSetup::parse(parse_json(exchange.body(), "setup"));
-  if (session && session->run() != setup.run && session->silent_seconds() < config.lease)
-    throw ServeError(409, concat("this worker writes for ", session->run()), "run", "busy");
+  if (session && session->run() != setup.run && session->seconds_since_contact() < config.lease)
+    throw HttpError(409, concat("this worker writes for ", session->run()), "run", "busy");
   if (session) end_session("joins again, or another does");
   link.reset();
   landed.reset();
   make_model(setup);
-  model->forget_version();
+  model->clear_version();
   session.emplace(*model, setup.run);
   {
     const std::lock_guard lock(mutex);
@@ -231,14 +231,14 @@ void Worker::Impl::join(Exchange& exchange) {
             .dump());
 }
 
-void Worker::Impl::weights(Exchange& exchange) {
+void Worker::Impl::weights(HttpTransaction& exchange) {
   session_of(exchange);
   model->put(block_number(exchange.head().header(block_header)), exchange.body(),
              digest_of(exchange.head().header(digest_header), digest_header));
   reply(exchange, "{}");
 }
 
-void Worker::Impl::commit(Exchange& exchange) {
+void Worker::Impl::commit(HttpTransaction& exchange) {
   session_of(exchange);
   const Json body = parse_json(exchange.body(), "commit");
   const int64_t version = body.at("version", "commit").as_int("version");
@@ -247,30 +247,30 @@ void Worker::Impl::commit(Exchange& exchange) {
   for (const Json& digest : body.at("digests", "commit").as_array("digests"))
     digests.push_back(digest_of(digest.as_string("digests"), "digests"));
   if (over_link && landed != version)
-    throw ServeError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
+    throw HttpError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
   const std::vector<int64_t> missing = model->missing(digests);
   if (!over_link && digests.size() != static_cast<size_t>(model->layout().num_blocks()))
-    throw ServeError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"),
-                     "digests");
+    throw HttpError(400, concat(digests.size(), " digests came of ", model->layout().num_blocks(), " blocks"),
+                    "digests");
   if (missing.empty()) model->commit(version, over_link);
   reply(exchange, Json(JsonObject{{"version", model->version()}, {"missing", Json::array(missing)}}).dump());
 }
 
-void Worker::Impl::turn(Exchange& exchange) {
+void Worker::Impl::turn(HttpTransaction& exchange) {
   WorkerSession& with = session_of(exchange);
-  reply(exchange, with.turn(WorkerTurn::parse(parse_json(exchange.body(), "turn"))));
+  reply(exchange, with.turn(WorkerPoll::parse(parse_json(exchange.body(), "turn"))));
 }
 
 // With a learner on a link: as long as its connection is there.
-Patience Worker::Impl::patience_with(const Exchange& exchange, double seconds) const {
-  return Patience(seconds, [&] {
+Deadline Worker::Impl::patience_with(const HttpTransaction& exchange, double seconds) const {
+  return Deadline(seconds, [&] {
     const std::lock_guard lock(mutex);
     return !stopping && !exchange.gone();
   });
 }
 
 // Both sides open it at the same time, so that the answer comes first.
-void Worker::Impl::open_link(Exchange& exchange) {
+void Worker::Impl::open_link(HttpTransaction& exchange) {
   session_of(exchange);
   const Json body = parse_json(exchange.body(), "link");
   const DeviceLinkKind& kind = device_links().at(body.at("kind", "link").as_string("kind"));
@@ -289,17 +289,17 @@ void Worker::Impl::open_link(Exchange& exchange) {
   }
 }
 
-void Worker::Impl::receive(Exchange& exchange) {
+void Worker::Impl::receive(HttpTransaction& exchange) {
   session_of(exchange);
   const Json body = parse_json(exchange.body(), "receive");
   const int64_t version = body.at("version", "receive").as_int("version");
   const double seconds = link_seconds(body);
-  if (!link) throw ServeError(409, "there is no link", {}, "no_link");
+  if (!link) throw HttpError(409, "there is no link", {}, "no_link");
   reply(exchange, "{}");
   if (landed == version) return;  // the same message again
   landed.reset();
   try {
-    const Patience patience = patience_with(exchange, seconds);
+    const Deadline patience = patience_with(exchange, seconds);
     link->receive(*link_context, model->landing(), patience);
     link->finish(*link_context, patience);
     landed = version;
@@ -309,7 +309,7 @@ void Worker::Impl::receive(Exchange& exchange) {
   }
 }
 
-void Worker::Impl::leave(Exchange& exchange) {
+void Worker::Impl::leave(HttpTransaction& exchange) {
   session_of(exchange);
   end_session("has left");
   reply(exchange, "{}");
@@ -320,7 +320,7 @@ std::shared_ptr<WorkerModel> Worker::Impl::shown_model() const {
   return model;
 }
 
-HttpReply Worker::Impl::health() const {
+HttpServerResponse Worker::Impl::health() const {
   const std::shared_ptr<WorkerModel> of = shown_model();
   const std::string why = of ? of->loop().state().failure : "";
   if (!why.empty()) return {.status = 503, .body = error_json(503, why).dump()};
@@ -328,9 +328,9 @@ HttpReply Worker::Impl::health() const {
   return {.body = Json(JsonObject{{"status", "ok"}, {"run", run_name.empty() ? Json() : Json(run_name)}}).dump()};
 }
 
-HttpReply Worker::Impl::metrics() const {
+HttpServerResponse Worker::Impl::metrics() const {
   const std::shared_ptr<WorkerModel> of = shown_model();
-  const EngineLoop::State state = of ? of->loop().state() : EngineLoop::State{};
+  const AsyncEngine::State state = of ? of->loop().state() : AsyncEngine::State{};
   std::string text;
   const auto add = [&](const char* name, const char* type, int64_t value, const char* help) {
     text += concat("# HELP hone_worker_", name, " ", help, "\n# TYPE hone_worker_", name, " ", type, "\nhone_worker_",
@@ -338,7 +338,7 @@ HttpReply Worker::Impl::metrics() const {
   };
   add("weights_version", "gauge", of ? of->version() : -1, "version of the weights; -1: none");
   add("replies", "gauge", state.replies, "waiting or being written");
-  add("kv_cache_held_tokens", "gauge", state.engine.held_tokens, "room in the cache that requests hold");
+  add("kv_cache_held_tokens", "gauge", state.engine.kv_tokens_used, "room in the cache that requests hold");
   add("prompt_tokens_total", "counter", state.engine.prompt_tokens, "tokens of prompts computed");
   add("generated_tokens_total", "counter", state.engine.generated_tokens, "tokens drawn");
   add("preemptions_total", "counter", state.engine.preemptions,

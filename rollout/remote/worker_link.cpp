@@ -125,8 +125,8 @@ Json WorkerLink::ask(const std::string& what, const std::string& body, uint64_t 
 }
 
 // With the worker on a device link: as long as the connection is there on which it was asked.
-Patience WorkerLink::patience(double seconds) const {
-  return Patience(seconds, [this] { return channels_.front().connected() && !dispatcher_.stopping(); });
+Deadline WorkerLink::patience(double seconds) const {
+  return Deadline(seconds, [this] { return channels_.front().connected() && !dispatcher_.stopping(); });
 }
 
 void WorkerLink::join() {
@@ -174,9 +174,9 @@ void WorkerLink::open_device_link(const Json& kinds) {
              ", which does not reach this worker");
 }
 
-std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
+std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
   JsonArray digests;
-  for (const WeightBlocks::Block& block : blocks) digests.emplace_back(base64(block.digest));
+  for (const WeightChunks::Block& block : blocks) digests.emplace_back(base64(block.digest));
   const Json answer =
       ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
@@ -190,9 +190,9 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightB
 
 // One by itself, the longest, which shows how fast they travel. Then several at once: the worker checks some while
 // others are on their way.
-void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<int64_t> which) {
+void WorkerLink::send(std::span<const WeightChunks::Block> blocks, std::vector<int64_t> which) {
   if (which.empty()) return;
-  const auto block_of = [&](int64_t i) -> const WeightBlocks::Block& { return blocks[static_cast<size_t>(i)]; };
+  const auto block_of = [&](int64_t i) -> const WeightChunks::Block& { return blocks[static_cast<size_t>(i)]; };
   const auto send_one = [&](HttpChannel& channel, int64_t i) {
     HttpHeaders headers = headers_for(block_of(i).digest);
     headers.emplace_back(block_header, std::to_string(i));
@@ -223,19 +223,19 @@ void WorkerLink::send(std::span<const WeightBlocks::Block> blocks, std::vector<i
 }
 
 // Says which blocks there are, and where some are missing sends them, and says it again.
-void WorkerLink::bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed) {
+void WorkerLink::bring(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
   const std::vector<int64_t> missing = commit(version, blocks, landed);
   send(blocks, missing);
   HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
 }
 
 // What training leaves alone goes by the stream, once.
-bool WorkerLink::send_over_link(const WeightImage& image) {
+bool WorkerLink::send_over_link(const WeightSnapshot& image) {
   if (!device_link_) return false;
   const double seconds = std::min(longest_transfer, peer_.timeout / 2);
   try {
     ask("receive", Json(JsonObject{{"version", image.version()}, {"seconds", seconds}}).dump());
-    const Patience patience = this->patience(seconds);
+    const Deadline patience = this->patience(seconds);
     device_link_->send(*context_, image.trained(), patience);
     device_link_->finish(*context_, patience);
   } catch (const std::exception& error) {
@@ -261,7 +261,7 @@ void WorkerLink::drop_device_link(const std::string& why) {
                "; they are streamed until it joins again");
 }
 
-void WorkerLink::sync(const WeightImage& image) {
+void WorkerLink::sync(const WeightSnapshot& image) {
   const Stopwatch watch;
   if (!send_over_link(image)) bring(image.version(), image.blocks(), false);
   version_ = image.version();
@@ -269,18 +269,18 @@ void WorkerLink::sync(const WeightImage& image) {
 }
 
 // An answer is no longer than what is awaited can be.
-WorkerReport WorkerLink::take_turn(const WorkerTurn& turn, int64_t awaited_tokens) {
+WorkerPollResult WorkerLink::take_turn(const WorkerPoll& turn, int64_t awaited_tokens) {
   constexpr uint64_t bytes_of_a_token = 1024;
   const uint64_t max_body = most_bytes + bytes_of_a_token * static_cast<uint64_t>(awaited_tokens);
-  WorkerReport report = WorkerReport::parse(ask("turn", turn.to_json().dump(), max_body));
+  WorkerPollResult report = WorkerPollResult::parse(ask("turn", turn.to_json().dump(), max_body));
   HONE_CHECK(report.number == turn.number, "turn ", report.number, " came for turn ", turn.number);
   return report;
 }
 
 // Of requests that are all computed once.
-static int64_t num_tokens(const std::vector<WorkerTurn::Ask>& asks) {
+static int64_t num_tokens(const std::vector<WorkerPoll::Ask>& asks) {
   int64_t out = 0;
-  for (const WorkerTurn::Ask& ask : asks)
+  for (const WorkerPoll::Ask& ask : asks)
     out += std::ssize(ask.request.prompt) + ask.request.n * ask.request.sampling.max_tokens;
   return out;
 }
@@ -300,19 +300,19 @@ void WorkerLink::serve() {
       moved = {};
       given += work.tokens;  // what is being written is computed again
     }
-    WorkerReport report = take_turn({.number = number,
-                                     .wait = work.tokens > 0 ? turn_wait : 0,
-                                     .version = version_,
-                                     .submit = std::move(work.submit),
-                                     .cancel = std::move(work.cancel)},
-                                    work.tokens);
+    WorkerPollResult report = take_turn({.number = number,
+                                         .wait = work.tokens > 0 ? turn_wait : 0,
+                                         .version = version_,
+                                         .submit = std::move(work.submit),
+                                         .cancel = std::move(work.cancel)},
+                                        work.tokens);
     HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ",
                report.computed_tokens, " tokens after ", computed, "; its requests have ", given);
     const bool got_on = report.computed_tokens > computed && computed < given;
     if (got_on) dispatcher_.moved(place_);
     if (got_on || work.tokens == 0) moved = {};
     computed = report.computed_tokens;
-    for (WorkerReport::Done& done : report.finished)
+    for (WorkerPollResult::Done& done : report.finished)
       if (dispatcher_.finished(place_, std::move(done))) {
         next_pause_ = first_pause;
         moved = {};

@@ -33,17 +33,17 @@ class WorkerLink {
   void run();
   void join();
   void serve();
-  WorkerReport take_turn(const WorkerTurn& turn, int64_t awaited_tokens);
-  void sync(const WeightImage& image);
-  bool send_over_link(const WeightImage& image);
+  WorkerPollResult take_turn(const WorkerPoll& turn, int64_t awaited_tokens);
+  void sync(const WeightSnapshot& image);
+  bool send_over_link(const WeightSnapshot& image);
   void drop_device_link(const std::string& why);
-  std::vector<int64_t> commit(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
+  std::vector<int64_t> commit(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed);
   void open_device_link(const Json& kinds);
   void leave();
   HttpHeaders headers_for(const Digest& digest) const;
-  void bring(int64_t version, std::span<const WeightBlocks::Block> blocks, bool landed);
-  void send(std::span<const WeightBlocks::Block> blocks, std::vector<int64_t> which);
-  Patience patience(double seconds) const;
+  void bring(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed);
+  void send(std::span<const WeightChunks::Block> blocks, std::vector<int64_t> which);
+  Deadline patience(double seconds) const;
   // max_body: bytes of the answer.
   Json ask(const std::string& what, const std::string& body, uint64_t max_body = most_bytes);
   Json post(HttpChannel& channel, const std::string& what, std::string_view body, const HttpHeaders& headers,

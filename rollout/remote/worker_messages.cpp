@@ -187,7 +187,7 @@ WorkerSetup WorkerSetup::parse(const Json& json) {
   return out;
 }
 
-Json WorkerTurn::to_json() const {
+Json WorkerPoll::to_json() const {
   JsonArray asked, dropped;
   for (const Ask& ask : submit)
     asked.push_back(JsonObject{{"ticket", static_cast<int64_t>(ask.ticket)}, {"request", request_json(ask.request)}});
@@ -199,8 +199,8 @@ Json WorkerTurn::to_json() const {
                     {"cancel", std::move(dropped)}};
 }
 
-WorkerTurn WorkerTurn::parse(const Json& json) {
-  WorkerTurn out;
+WorkerPoll WorkerPoll::parse(const Json& json) {
+  WorkerPoll out;
   out.number = json.at("turn", "turn").as_int("turn");
   out.wait = json.at("wait", "turn").as_double("wait");
   out.version = json.at("version", "turn").as_int("version");
@@ -211,7 +211,7 @@ WorkerTurn WorkerTurn::parse(const Json& json) {
   return out;
 }
 
-Json WorkerReport::to_json() const {
+Json WorkerPollResult::to_json() const {
   JsonArray done;
   for (const Done& of : finished) {
     JsonArray replies;
@@ -222,8 +222,8 @@ Json WorkerReport::to_json() const {
       {"turn", number}, {"version", version}, {"computed_tokens", computed_tokens}, {"finished", std::move(done)}};
 }
 
-WorkerReport WorkerReport::parse(const Json& json) {
-  WorkerReport out;
+WorkerPollResult WorkerPollResult::parse(const Json& json) {
+  WorkerPollResult out;
   out.number = json.at("turn", "report").as_int("turn");
   out.version = json.at("version", "report").as_int("version");
   out.computed_tokens = json.at("computed_tokens", "report").as_int("computed_tokens");

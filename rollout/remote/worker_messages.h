@@ -38,7 +38,7 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer);
 Tokenizer tokenizer_of(const std::map<std::string, std::string>& files);
 
 // What a worker is asked, and asked no more, under numbers that the learner gives.
-struct WorkerTurn {
+struct WorkerPoll {
   int64_t number = 0;   // counts from 1 in a session; the same again is answered the same again
   double wait = 0;      // seconds until the answer at most where no reply is whole
   int64_t version = 0;  // that the worker must have, at least
@@ -49,11 +49,11 @@ struct WorkerTurn {
   std::vector<Ask> submit;
   std::vector<uint64_t> cancel;
   Json to_json() const;
-  static WorkerTurn parse(const Json& json);
+  static WorkerPoll parse(const Json& json);
 };
 
 // Its answer.
-struct WorkerReport {
+struct WorkerPollResult {
   int64_t number = 0, version = 0;
   int64_t computed_tokens = 0;  // of prompts and replies since the session began: whether it gets on
   struct Done {
@@ -63,7 +63,7 @@ struct WorkerReport {
   std::vector<Done> finished;  // since the turn before
   Json to_json() const;
   // Replies whose columns do not belong together are an Error.
-  static WorkerReport parse(const Json& json);
+  static WorkerPollResult parse(const Json& json);
 };
 
 std::string base64(const Digest& digest);

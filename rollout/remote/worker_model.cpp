@@ -20,7 +20,7 @@ WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup)
   waiting_ = Buffer(device, static_cast<size_t>(layout_.frozen_bytes + layout_.trained_bytes), Place::host);
   digests_.resize(static_cast<size_t>(layout_.num_blocks()));
   engine_ = std::make_unique<Engine>(context_, *model_, tokenizer_ ? &*tokenizer_ : nullptr, setup.engine);
-  loop_ = std::make_unique<EngineLoop>(*engine_, most_replies);
+  loop_ = std::make_unique<AsyncEngine>(*engine_, most_replies);
 }
 
 void WorkerModel::put(int64_t block, std::string_view bytes, const Digest& digest) {
@@ -67,12 +67,12 @@ void WorkerModel::copy_blocks(bool landed) {
 
 void WorkerModel::commit(int64_t version, bool landed) {
   try {
-    loop_->at_rest([&](Engine& engine) {
+    loop_->run_between_steps([&](Engine& engine) {
       copy_blocks(landed);
-      engine.weights_changed(version, true);
+      engine.set_policy_version(version, true);
     });
   } catch (...) {
-    forget_version();
+    clear_version();
     std::ranges::fill(digests_, std::nullopt);
     throw;
   }

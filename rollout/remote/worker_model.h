@@ -22,10 +22,10 @@ class WorkerModel {
   // The device outlives it. An Error if the setup asks for what this machine does not have.
   WorkerModel(Device& device, const WorkerSetup& setup);
   const WeightLayout& layout() const { return layout_; }
-  EngineLoop& loop() { return *loop_; }
+  AsyncEngine& loop() { return *loop_; }
   int64_t version() const { return version_; }  // -1: none yet; any thread
   // The values stay, and count as none until the next commit.
-  void forget_version() { version_ = -1; }
+  void clear_version() { version_ = -1; }
 
   // A block of values that wait.
   void put(int64_t block, std::string_view bytes, const Digest& digest);
@@ -51,7 +51,7 @@ class WorkerModel {
   Buffer landing_;
   std::atomic<int64_t> version_ = -1;
   std::unique_ptr<Engine> engine_;
-  std::unique_ptr<EngineLoop> loop_;  // last: it ends before the rest goes
+  std::unique_ptr<AsyncEngine> loop_;  // last: it ends before the rest goes
 };
 
 }  // namespace hone

@@ -62,7 +62,7 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
 WorkerPool::~WorkerPool() { dispatcher_.stop(); }
 
 void WorkerPool::publish(int64_t version) {
-  std::shared_ptr<const WeightImage> image = weights_(version);
+  std::shared_ptr<const WeightSnapshot> image = weights_(version);
   version_ = image->version();
   dispatcher_.publish(std::move(image));
 }

@@ -23,10 +23,10 @@ struct WorkerPoolConfig {
 
 class WorkerLink;
 
-class WorkerPool final : public Sampler {
+class WorkerPool final : public GenerationBackend {
  public:
   // The learner's weights as they were at this version or, where newer ones are there as well, at the oldest of those.
-  using Weights = std::function<std::shared_ptr<const WeightImage>(int64_t version)>;
+  using Weights = std::function<std::shared_ptr<const WeightSnapshot>(int64_t version)>;
   // Waits until each worker has joined, or has failed to, for ten seconds at most. The device is the learner's; it
   // outlives the pool.
   WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights);

@@ -18,7 +18,7 @@ std::string random_id() {
 
 }  // namespace
 
-class WorkerSession::Asked final : public ReplyListener {
+class WorkerSession::Asked final : public CompletionListener {
  public:
   Asked(uint64_t ticket, std::shared_ptr<Inbox> inbox) : ticket_(ticket), inbox_(std::move(inbox)) {}
   void on_token(size_t, int64_t, const Reply&) override {}
@@ -41,7 +41,7 @@ class WorkerSession::Asked final : public ReplyListener {
 // What the session before left under way is over then, so that none of it counts as this one's.
 WorkerSession::WorkerSession(WorkerModel& model, std::string run)
     : model_(model), id_(random_id()), run_(std::move(run)) {
-  model_.loop().at_rest(
+  model_.loop().run_between_steps(
       [this](Engine& engine) { computed_before_ = engine.stats().prompt_tokens + engine.stats().generated_tokens; });
 }
 
@@ -55,7 +55,7 @@ int64_t WorkerSession::computed_tokens() const {
 }
 
 // All of them or none.
-void WorkerSession::submit(const std::vector<WorkerTurn::Ask>& asks) {
+void WorkerSession::submit(const std::vector<WorkerPoll::Ask>& asks) {
   for (size_t i = 0; i < asks.size(); ++i) {
     const uint64_t job =
         model_.loop().submit({asks[i].request}, std::make_shared<Asked>(asks[i].ticket, inbox_), false);
@@ -64,7 +64,7 @@ void WorkerSession::submit(const std::vector<WorkerTurn::Ask>& asks) {
       continue;
     }
     for (size_t done = 0; done < i; ++done) drop(asks[done].ticket);
-    throw ServeError(429, "the worker has no room for more replies", {}, "queue_full");
+    throw HttpError(429, "the worker has no room for more replies", {}, "queue_full");
   }
 }
 
@@ -75,21 +75,21 @@ void WorkerSession::drop(uint64_t ticket) {
   jobs_.erase(job);
 }
 
-const std::string& WorkerSession::turn(const WorkerTurn& turn) {
+const std::string& WorkerSession::turn(const WorkerPoll& turn) {
   if (turn.number == last_turn_ && !last_report_.empty()) return last_report_;
   if (turn.number != last_turn_ + 1)
-    throw ServeError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
+    throw HttpError(409, concat("turn ", turn.number, " came after turn ", last_turn_), "turn", "unknown_session");
   if (turn.version > model_.version())
-    throw ServeError(409,
-                     concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"),
-                     "version", "old_weights");
+    throw HttpError(409,
+                    concat("the turn needs version ", turn.version, " of the weights, ", model_.version(), " is here"),
+                    "version", "old_weights");
   std::set<uint64_t> tickets;
-  for (const WorkerTurn::Ask& ask : turn.submit)
+  for (const WorkerPoll::Ask& ask : turn.submit)
     if (jobs_.contains(ask.ticket) || !tickets.insert(ask.ticket).second)
-      throw ServeError(409, concat("ticket ", ask.ticket, " is given twice"), "ticket");
+      throw HttpError(409, concat("ticket ", ask.ticket, " is given twice"), "ticket");
   submit(turn.submit);
   for (const uint64_t ticket : turn.cancel) drop(ticket);
-  WorkerReport report;
+  WorkerPollResult report;
   report.number = turn.number;
   report.version = model_.version();
   {
@@ -97,10 +97,10 @@ const std::string& WorkerSession::turn(const WorkerTurn& turn) {
     if (!jobs_.empty())
       inbox_->changed.wait_for(lock, std::chrono::duration<double>(turn.wait),
                                [&] { return !inbox_->finished.empty() || !inbox_->failure.empty(); });
-    if (!inbox_->failure.empty()) throw ServeError(500, "the engine has stopped: " + inbox_->failure);
+    if (!inbox_->failure.empty()) throw HttpError(500, "the engine has stopped: " + inbox_->failure);
     report.finished = std::exchange(inbox_->finished, {});
   }
-  std::erase_if(report.finished, [&](const WorkerReport::Done& done) { return jobs_.erase(done.ticket) == 0; });
+  std::erase_if(report.finished, [&](const WorkerPollResult::Done& done) { return jobs_.erase(done.ticket) == 0; });
   report.computed_tokens = computed_tokens() - computed_before_;
   last_turn_ = turn.number;
   last_report_ = report.to_json().dump();

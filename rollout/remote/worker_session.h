@@ -21,23 +21,23 @@ class WorkerSession {
   ~WorkerSession();
   const std::string& id() const { return id_; }
   const std::string& run() const { return run_; }
-  double silent_seconds() const { return heard_.seconds(); }  // since the learner's last sign of life
+  double seconds_since_contact() const { return heard_.seconds(); }  // since the learner's last sign of life
   void hear() { heard_ = Stopwatch(); }
   // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it
-  // was. A ServeError (409) if a turn is missing between them, the weights are older than it names, or a ticket is
+  // was. A HttpError (409) if a turn is missing between them, the weights are older than it names, or a ticket is
   // known already; nothing of the turn is done then.
-  const std::string& turn(const WorkerTurn& turn);
+  const std::string& turn(const WorkerPoll& turn);
 
  private:
   // What has ended, from the engine's thread, which may outlive the session.
   struct Inbox {
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<WorkerReport::Done> finished;
+    std::vector<WorkerPollResult::Done> finished;
     std::string failure;
   };
   class Asked;
-  void submit(const std::vector<WorkerTurn::Ask>& asks);
+  void submit(const std::vector<WorkerPoll::Ask>& asks);
   void drop(uint64_t ticket);
   int64_t computed_tokens() const;
 

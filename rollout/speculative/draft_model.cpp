@@ -24,7 +24,7 @@ void check_vocabulary(const Tokenizer& draft, const Tokenizer& target, const std
                target.token(id), "' here");
 }
 
-std::unique_ptr<Model> load_draft(const ProposerSetting& setting) {
+std::unique_ptr<Model> load_draft(const ProposerContext& setting) {
   const std::string folder = expand_path(setting.config.model);
   std::unique_ptr<Model> out = load_model(setting.context, folder, {.dtype = setting.model.dtype()});
   const std::filesystem::path with_tokenizer = tokenizer_folder(folder);
@@ -39,7 +39,7 @@ std::unique_ptr<Model> load_draft(const ProposerSetting& setting) {
 
 class DraftModel : public Proposer {
  public:
-  explicit DraftModel(const ProposerSetting& setting)
+  explicit DraftModel(const ProposerContext& setting)
       : context_(setting.context),
         model_(load_draft(setting)),
         vocab_size_(setting.model.shape().vocab_size),
@@ -95,7 +95,7 @@ class DraftModel : public Proposer {
       const Sequence& sequence = *parts[i]->sequence;
       // Where the part has less room, what is written beyond it is nobody's.
       blocks[i].resize(std::max(blocks[i].size(), static_cast<size_t>((sequence.computed + most) / block_size + 1)),
-                       planes_.spare_block());
+                       planes_.pad_block());
       const int32_t last = sequence.tokens.back();
       rows.push_back({last < model_->shape().vocab_size ? last : 0,
                       sequence.computed,
@@ -120,14 +120,14 @@ class DraftModel : public Proposer {
   std::unique_ptr<Model> model_;
   int64_t vocab_size_;  // of the model that is proposed to
   int64_t most_;
-  KvPlanes planes_;
+  KvStorage planes_;
   Arena staging_;
-  DeviceClock reading_;
+  DeviceTimer reading_;
   DecodeLoop loop_;
 };
 
 [[maybe_unused]] const bool added = proposers().add(
-    "draft_model", [](const ProposerSetting& setting) { return std::unique_ptr<Proposer>(new DraftModel(setting)); });
+    "draft_model", [](const ProposerContext& setting) { return std::unique_ptr<Proposer>(new DraftModel(setting)); });
 
 }  // namespace
 }  // namespace hone

@@ -37,7 +37,7 @@ class PromptLookup : public Proposer {
   const SpeculativeConfig& config_;
 };
 
-[[maybe_unused]] const bool added = proposers().add("ngram", [](const ProposerSetting& setting) {
+[[maybe_unused]] const bool added = proposers().add("ngram", [](const ProposerContext& setting) {
   return std::unique_ptr<Proposer>(new PromptLookup(setting.config));
 });
 

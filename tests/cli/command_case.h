@@ -44,7 +44,7 @@ class CommandCase : public ::testing::Test {
                                                                {"tie_word_embeddings", true}},
                                                     "test");
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 1);
+    model->initialize(context, 1);
     save_model(context, *model, folder.path() / "model", DType::f32);
     return (folder.path() / "model").string();
   }

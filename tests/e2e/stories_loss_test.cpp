@@ -32,7 +32,7 @@ TEST(Stories, NatsPerTokenOfTheFirstSixtyStories) {
   });
   double nats = 0;
   int64_t tokens = 0;
-  for (const TokenScores& scores : score_sequences(context, *model, stories, {})) {
+  for (const TokenLogprobs& scores : compute_logprobs(context, *model, stories, {})) {
     for (const float logp : scores.logp) nats -= logp;
     tokens += static_cast<int64_t>(scores.logp.size()) - 1;
   }

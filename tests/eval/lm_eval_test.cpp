@@ -56,7 +56,7 @@ TEST_P(LmEvalTask, GivesTheSameFigures) {
   const auto folder = data / "weights/stories260K";
   const auto model = load_model(context, folder);
   const Tokenizer tokenizer = Tokenizer::load(folder);
-  EvalModel on{context, *model, tokenizer, {}};
+  EvalTarget on{context, *model, tokenizer, {}};
   const EvalResult result = task_of(name).evaluate(on, {.limit = golden.at("limit").as_int()});
 
   for (const char* metric : {"acc", "acc_norm", "perplexity", "bits_per_byte", "byte_perplexity", "word_perplexity"}) {
@@ -106,8 +106,8 @@ TEST(LmEval, AsksForProgramsInTheSameWords) {
   const auto no_target = [](const Json&, const std::string&) -> std::string {
     throw Error("the task's examples have a target");
   };
-  const std::vector<EvalDoc> docs = source.load({}, no_target),
-                             bare = source.load({.limit = 1, .num_fewshot = 0}, no_target);
+  const std::vector<EvalExample> docs = source.load({}, no_target),
+                                 bare = source.load({.limit = 1, .num_fewshot = 0}, no_target);
   ASSERT_EQ(docs.size(), 500u);
   EXPECT_EQ(docs.front().row.at("task_id").as_int(), 11);
   EXPECT_EQ(docs.back().row.at("task_id").as_int(), 510);

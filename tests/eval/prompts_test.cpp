@@ -31,11 +31,11 @@ class PromptsTest : public ::testing::Test {
                              "task.toml")
         .as<PromptSource>();
   }
-  static std::vector<EvalDoc> load(const PromptSource& source, const EvalOptions& options = {}) {
+  static std::vector<EvalExample> load(const PromptSource& source, const EvalOptions& options = {}) {
     return source.load(options,
                        [](const Json& row, const std::string& where) { return " " + row.at("a", where).as_string(); });
   }
-  static std::string text(const PromptSource& source, const EvalDoc& doc, const EvalOptions& options = {},
+  static std::string text(const PromptSource& source, const EvalExample& doc, const EvalOptions& options = {},
                           size_t skipped = 0) {
     return PromptRenderer(source, options).task(doc, skipped).prompt;
   }
@@ -98,7 +98,7 @@ std::string rendered(const Task& task) {
 
 TEST_F(PromptsTest, InAChatTheDescriptionIsTheSystemsAndExamplesAreOneMessageOrTurns) {
   const PromptSource s = source("num_fewshot = 1\ndescription = 'Add.'\nchat = 'chatml'");
-  const EvalDoc doc = load(s)[1];
+  const EvalExample doc = load(s)[1];
   EXPECT_EQ(rendered(PromptRenderer(s, {}).task(doc)), "<system>Add.<user>Q: 1+1\nA: 2\n\nQ: 3*3\nA:");
   EXPECT_EQ(text(s, doc), "Q: 3*3\nA:");
   EXPECT_EQ(rendered(PromptRenderer(s, {.fewshot_as_multiturn = true, .system_instruction = "Be exact."}).task(doc)),
@@ -109,7 +109,7 @@ TEST_F(PromptsTest, InAChatTheDescriptionIsTheSystemsAndExamplesAreOneMessageOrT
 
 TEST_F(PromptsTest, TheChatTemplateIsAnOptionAndTextHasTheInstructionAtItsBeginning) {
   const PromptSource s = source("description = 'Add. '");
-  const EvalDoc doc = load(s)[1];
+  const EvalExample doc = load(s)[1];
   EXPECT_EQ(text(s, doc, {.system_instruction = "Be exact."}), "Be exact.\n\nAdd. Q: 3*3\nA:");
   EXPECT_FALSE(PromptRenderer(s, {}).is_chat());
   const PromptRenderer chat(s, {.apply_chat_template = true});

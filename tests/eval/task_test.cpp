@@ -30,11 +30,11 @@ class EvalTest : public ::testing::Test {
     tokenizer.emplace(Tokenizer::load(folder.path()));
     model = make_model(parse_json(shape, "config.json"), "config.json");
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 7);
+    model->initialize(context, 7);
   }
   EvalResult run(const std::string& task, const std::string& rows, const EvalOptions& options = {}) {
     std::ofstream(folder.path() / "rows.jsonl") << rows;
-    EvalModel on{context, *model, *tokenizer, engine};
+    EvalTarget on{context, *model, *tokenizer, engine};
     EvalResult out =
         Config::from_text("files = ['" + (folder.path() / "rows.jsonl").string() + "']\n" + task, "task.toml")
             .as<EvalTaskSpec>()
@@ -50,8 +50,8 @@ class EvalTest : public ::testing::Test {
     const size_t given = ids.size();
     for (const int32_t id : tokenizer->encode(tail)) ids.push_back(id);
     double sum = 0;
-    const std::vector<TokenScores> scores =
-        score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {});
+    const std::vector<TokenLogprobs> scores =
+        compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {});
     for (size_t t = given; t < ids.size(); ++t) sum += scores[0].logp[t];
     return sum;
   }
@@ -330,7 +330,7 @@ TEST(EvalTasks, EveryTaskRunsOnItsFirstRows) {
     const auto folder = data / "weights" / (name == "digit_completion" ? "verl_random_llama" : "stories260K");
     const auto model = load_model(context, folder);
     const Tokenizer tokenizer = Tokenizer::load(folder);
-    EvalModel on{context, *model, tokenizer, {}};
+    EvalTarget on{context, *model, tokenizer, {}};
     const EvalTaskSpec spec = load_eval_task(name);
     const EvalResult result = spec.evaluate(on, {.limit = 2, .bootstrap_iters = 10});
     EXPECT_EQ(result.num_problems, spec.kind == "group" ? 4 : 2) << name;

@@ -89,10 +89,10 @@ std::optional<Result> forward(const std::string& body, const Case& c, const Inpu
   const Copied<bf16> q(in.q, DType::bf16, {c.tokens(), c.heads, c.dim}),
       kv(in.kv, DType::bf16, {c.tokens(), 2 * columns});
   const OnGpu offsets(c.offsets());
-  const auto heads_of = [&](int64_t first) {
+  const auto qkv_projection = [&](int64_t first) {
     return kv.tensor().columns(first, columns).view({c.tokens(), c.kv_heads, c.dim});
   };
-  const Tensor k = heads_of(0), v = heads_of(columns);
+  const Tensor k = qkv_projection(0), v = qkv_projection(columns);
   for (size_t i = 0; i < attention_forward.bodies().size(); ++i) {
     if (attention_forward.bodies()[i].device != DeviceKind::cuda || attention_forward.bodies()[i].name != body)
       continue;

@@ -12,9 +12,9 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
       lengths = positions, live = random_ids(S, 2, 3), ids = random_ids(S, 1000, 4), table({S, width});
   for (int64_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i * 7 % 1999);
   for (int64_t s = 0; s < S; s += 17) ids[s] = -1;
-  std::vector<SampleParams> params(S);
+  std::vector<RowSamplingParams> params(S);
   for (size_t s = 0; s < params.size(); ++s) params[s] = {.temperature = 0.5f, .seed = s, .position = 1000 + s};
-  Numbers<uint8_t> bytes({S * static_cast<int64_t>(sizeof(SampleParams))});
+  Numbers<uint8_t> bytes({S * static_cast<int64_t>(sizeof(RowSamplingParams))});
   std::memcpy(bytes.tensor().data, params.data(), static_cast<size_t>(bytes.size()));
 
   Ids drawn = random_ids(num_drawn, 1000, 5), ring({2, num_drawn}, -1), turn({1});
@@ -22,7 +22,7 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   Buffer drawn_there(gpu()->device(), drawn.tensor().bytes());
   const Buffer ring_there(gpu()->device(), static_cast<size_t>(ring.size()) * sizeof(int32_t), Place::host);
   std::memcpy(ring_there.data(), &ring[0], ring_there.size());
-  const HandOver results_there{Tensor(drawn_there.data(), DType::i32, DeviceKind::cuda, {num_drawn}),
+  const HostRing results_there{Tensor(drawn_there.data(), DType::i32, DeviceKind::cuda, {num_drawn}),
                                Tensor(ring_there.data(), DType::i32, DeviceKind::cuda, {2, num_drawn}), turn_there};
   Buffer params_there(gpu()->device(), static_cast<size_t>(bytes.size()));
   const Tensor params_tensor(params_there.data(), DType::u8, DeviceKind::cuda, {bytes.size()});

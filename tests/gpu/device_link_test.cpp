@@ -54,7 +54,7 @@ struct Side {
 
 class DeviceLinkTest : public ::testing::TestWithParam<std::string> {
  protected:
-  static Patience patience() { return Patience(60); }
+  static Deadline patience() { return Deadline(60); }
   void SetUp() override {
     kind = device_links().find(GetParam());
     if (!kind) GTEST_SKIP() << "this build has no kind of device link";
@@ -122,9 +122,9 @@ TEST_P(DeviceLinkTest, ManyOfAllSizesGoBothWays) {
 TEST_P(DeviceLinkTest, ASideThatNeverComesIsAnError) {
   for (const int rank : {0, 1}) {
     const std::string id = kind->new_id();
-    EXPECT_LT(seconds_of([&] { EXPECT_THROW(kind->open(*sides[0]->device, id, rank, Patience(2)), Error); }), 20);
+    EXPECT_LT(seconds_of([&] { EXPECT_THROW(kind->open(*sides[0]->device, id, rank, Deadline(2)), Error); }), 20);
   }
-  EXPECT_THROW(kind->open(*sides[0]->device, "no id", 0, Patience(2)), Error);
+  EXPECT_THROW(kind->open(*sides[0]->device, "no id", 0, Deadline(2)), Error);
   open_links();  // and takes nothing away from the next
 }
 
@@ -135,7 +135,7 @@ TEST_P(DeviceLinkTest, ASideThatLeftHoldsUpNeitherTheCallerNorTheStream) {
   const Tensor x = left.take(noise(1 << 26, 1));
   sides[1]->link.reset();
   const auto send = [&] {
-    const Patience short_one(2);
+    const Deadline short_one(2);
     left.link->send(left.context, x, short_one);
     left.link->finish(left.context, short_one);
   };
@@ -160,7 +160,7 @@ TEST_P(DeviceLinkTest, AWaitEndsOnceTheOtherSideIsSaidToBeGone) {
   int asked = 0;
   side.link->receive(side.context, x, patience());
   EXPECT_LT(seconds_of([&] {
-              EXPECT_THROW(side.link->finish(side.context, Patience(60, [&] { return ++asked < 100; })), Error);
+              EXPECT_THROW(side.link->finish(side.context, Deadline(60, [&] { return ++asked < 100; })), Error);
               side.context.synchronize();
             }),
             20);

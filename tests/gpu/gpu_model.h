@@ -33,7 +33,7 @@ inline std::unique_ptr<Model> cpu_model(const Json& config, DType dtype, const L
   std::unique_ptr<Model> model = make_model(config, "test");
   if (lora.r > 0) model->add_lora(lora);
   model->allocate(cpu(), DType::f32, true);
-  model->initialise(cpu(), 7);
+  model->initialize(cpu(), 7);
   std::mt19937 random(3);
   std::normal_distribution<float> normal(0, 0.1f);
   for (Param* param : model->params())

@@ -143,7 +143,7 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
             texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
             replies.emplace_back(asked[i].prompt.size(), reply);
           }
-        const std::vector<TokenScores> scores = score_sequences(*gpu(), *model, texts, {.temperature = 0.9});
+        const std::vector<TokenLogprobs> scores = compute_logprobs(*gpu(), *model, texts, {.temperature = 0.9});
         for (size_t i = 0; i < texts.size(); ++i)
           for (size_t t = 0; t < replies[i].second.logp.size(); ++t)
             ASSERT_EQ(scores[i].logp[replies[i].first + t], replies[i].second.logp[t])
@@ -162,7 +162,7 @@ TEST(LoraOnGpu, SwitchedOffTheModelIsItsBaseAndMergedItIsTheSame) {
     const auto sequences = gpu_sequences({70, 33});
     const auto logp = [&](Model& of) {
       std::vector<float> out;
-      for (const TokenScores& scores : score_sequences(*gpu(), of, sequences, {}))
+      for (const TokenLogprobs& scores : compute_logprobs(*gpu(), of, sequences, {}))
         out.insert(out.end(), scores.logp.begin(), scores.logp.end());
       return out;
     };

@@ -107,7 +107,7 @@ std::vector<Request> requests() {
 }
 
 // At the end of 32,000 tokens, too.
-TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
+TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}}) {
     if (!chosen()) continue;
@@ -125,8 +125,8 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
       ASSERT_EQ(std::ssize(reply.ids), max_tokens) << reply.finish_reason;
       std::vector<int32_t> text = asked.prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
-      const TokenScores scores =
-          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9}).front();
+      const TokenLogprobs scores =
+          compute_logprobs(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_EQ(reply.logp[t], scores.logp[asked.prompt.size() + t]) << family << " " << t;
     }
@@ -134,7 +134,7 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
 }
 
 // What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
-TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
+TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] :
        {std::pair{"qwen2", 64}, {"llama", 128}, {"gpt2", 16}, {"mistral", 64}, {"qwen3", 128}})
@@ -167,7 +167,7 @@ TEST(SamplerOnGpu, RecordsTheLearnersLogProbsBitForBit) {
           texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
         }
       for (const int64_t batch_tokens : sized(std::vector{1, 300, 100000}, {300})) {
-        const auto scores = score_sequences(*gpu(), *model, texts, {.temperature = 0.9, .batch_tokens = batch_tokens});
+        const auto scores = compute_logprobs(*gpu(), *model, texts, {.temperature = 0.9, .batch_tokens = batch_tokens});
         for (size_t i = 0; i < texts.size(); ++i) {
           const std::vector<float> learner(scores[i].logp.begin() + static_cast<std::ptrdiff_t>(prompts[i]),
                                            scores[i].logp.end());

@@ -53,8 +53,9 @@ TEST(ProjectGatedOnGpu, BodiesHaveTheSameBits) {
         SCOPED_TRACE(concat(M, " rows, ", F, " x ", K, ", extras ", extras));
         const OnGpu x(normals({M, K}, 1, 3, extras ? 8 : 0), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, F}, DType::bf16, extras ? 8 : 0);
-        expect_bodies_have_the_same_bits(project_gated, {&y}, y, x, RowNorm{extras ? weight.tensor() : Tensor(), 1e-6f},
-                                         w, extras ? bias.tensor() : Tensor());
+        expect_bodies_have_the_same_bits(gate_up_swiglu, {&y}, y, x,
+                                         RmsNormWeights{extras ? weight.tensor() : Tensor(), 1e-6f}, w,
+                                         extras ? bias.tensor() : Tensor());
       }
     }
 }
@@ -78,9 +79,9 @@ TEST(GemmNormForwardOnGpu, BodiesHaveTheSameBits) {
         const int64_t gap = extras ? 8 : 0;
         const OnGpu x(normals({M, K}, 1), DType::bf16), residual(normals({M, N}, 5, 1, gap), DType::bf16);
         OnGpu y = OnGpu::poisoned({M, N}, DType::bf16, gap), normed = OnGpu::poisoned({M, N}, DType::bf16, gap);
-        expect_bodies_have_the_same_bits(gemm_norm_forward, {&y, &normed}, y, normed, x, w,
+        expect_bodies_have_the_same_bits(gemm_rmsnorm, {&y, &normed}, y, normed, x, w,
                                          extras ? bias.tensor() : Tensor(), extras ? residual.tensor() : Tensor(),
-                                         RowNorm{weight, 1e-6f});
+                                         RmsNormWeights{weight, 1e-6f});
       }
   }
 }
@@ -115,7 +116,7 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
                              .norm_eps = 1e-6f};
         const OnGpu x(normals({M, s.K}, 1, 3, gap), DType::bf16), positions(random_ids(M, 300, 5));
         Floats angles({300, s.dim});
-        rotary_table(angles, {.dim = s.dim, .theta = 10000});
+        rope_table(angles, {.dim = s.dim, .theta = 10000});
         Ids places({M});
         for (int64_t t = 0; t < M; ++t) places[t] = static_cast<int32_t>((2 * t + 5) % num_slots);
         const OnGpu cos_sin(angles), slots(places);
@@ -131,7 +132,7 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
                        {},
                        shape,
                        {k, v, slots}};
-        expect_bodies_have_the_same_bits(project_heads, {&q, &k, &v}, x, to);
+        expect_bodies_have_the_same_bits(qkv_rope_cache, {&q, &k, &v}, x, to);
       }
   }
 }
@@ -152,16 +153,16 @@ class CalledOps : public OpObserver {
 };
 
 void run_named_body(const char* name, auto... arguments) {
-  const auto body = std::ranges::find(project_between.bodies(), std::string_view(name),
+  const auto body = std::ranges::find(decoder_layer_tail.bodies(), std::string_view(name),
                                       [](const auto& b) { return std::string_view(b.name); });
-  project_between.run_body(static_cast<size_t>(body - project_between.bodies().begin()), *gpu(), arguments...);
+  decoder_layer_tail.run_body(static_cast<size_t>(body - decoder_layer_tail.bodies().begin()), *gpu(), arguments...);
 }
 
 }  // namespace
 
 TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
   HONE_GPU_OR_SKIP();
-  ASSERT_TRUE(gpu()->device().grid_barrier(gpu()->stream()).word);  // other contexts of this process have gone
+  ASSERT_TRUE(gpu()->device().cooperative_barrier(gpu()->stream()).word);  // other contexts of this process have gone
   struct Shape {
     int64_t width, heads, kv_heads, dim, mlp;
   };
@@ -182,7 +183,7 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
     const OnGpu b_out = vector(C, 5), b_up = vector(2 * s.mlp, 6), b_down = vector(C, 7), b_qkv = vector(N, 8);
     const OnGpu norm = vector(C, 9), norm_next = vector(C, 10), q_norm = vector(s.dim, 14), k_norm = vector(s.dim, 15);
     Floats angles({300, s.dim});
-    rotary_table(angles, {.dim = s.dim, .theta = 10000});
+    rope_table(angles, {.dim = s.dim, .theta = 10000});
     const OnGpu cos_sin(angles);
     for (const int64_t M : {1, 2, 3, 5, 8, 9, 40})
       for (const Next after : {heads, none, normed_heads}) {
@@ -220,10 +221,10 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
           for (OnGpu* output : {&q, &k, &v}) output->poison();
           const CalledOps called;
           run_named_body(body, x.tensor(), mixed.tensor(), with(w_out, b_out),
-                         GatedProducts{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, next);
+                         GatedMlpWeights{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, next);
           const bool in_steps = M > 8 || body == std::string_view("steps"),
                      either = M > 2 && !in_steps;  // as the rows fit beside the rings
-          EXPECT_TRUE(either || called.has("project_gated") == in_steps) << body;
+          EXPECT_TRUE(either || called.has("gate_up_swiglu") == in_steps) << body;
           left.push_back({x.read(), q.read(), k.read(), v.read()});
         }
         for (size_t run = 0; run < 3; ++run)
@@ -236,17 +237,17 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
   }
 }
 
-TEST(GridBarrierOnGpu, IsOneStreamsForAsLongAsItLives) {
+TEST(CooperativeBarrierOnGpu, IsOneStreamsForAsLongAsItLives) {
   HONE_GPU_OR_SKIP();
   Device& device = gpu()->device();
-  const GridBarrier own = device.grid_barrier(gpu()->stream());
+  const CooperativeBarrier own = device.cooperative_barrier(gpu()->stream());
   ASSERT_TRUE(own.word);
   EXPECT_GT(own.most_blocks, 0);
-  EXPECT_EQ(device.grid_barrier(gpu()->stream()).word, own.word);
+  EXPECT_EQ(device.cooperative_barrier(gpu()->stream()).word, own.word);
   const Context other(device);
-  EXPECT_FALSE(device.grid_barrier(other.stream()).word);
-  EXPECT_FALSE(devices().at("cuda")(0)->grid_barrier(other.stream()).word);
-  EXPECT_FALSE(device.grid_barrier(nullptr).word);
+  EXPECT_FALSE(device.cooperative_barrier(other.stream()).word);
+  EXPECT_FALSE(devices().at("cuda")(0)->cooperative_barrier(other.stream()).word);
+  EXPECT_FALSE(device.cooperative_barrier(nullptr).word);
 
   std::unique_ptr<Device> second;
   try {
@@ -256,11 +257,11 @@ TEST(GridBarrierOnGpu, IsOneStreamsForAsLongAsItLives) {
   }
   auto first = std::make_unique<Context>(*second);
   const Context next(*second);
-  const uint32_t* const word = second->grid_barrier(first->stream()).word;
+  const uint32_t* const word = second->cooperative_barrier(first->stream()).word;
   EXPECT_TRUE(word);
-  EXPECT_FALSE(second->grid_barrier(next.stream()).word);
+  EXPECT_FALSE(second->cooperative_barrier(next.stream()).word);
   first.reset();
-  EXPECT_EQ(second->grid_barrier(next.stream()).word, word);
+  EXPECT_EQ(second->cooperative_barrier(next.stream()).word, word);
 }
 
 }  // namespace hone::test

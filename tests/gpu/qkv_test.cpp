@@ -39,7 +39,7 @@ struct Call {
         rstd(poisoned({c.tokens, c.shape.num_heads + c.shape.num_kv_heads}, c.gap)),
         cache_k(poisoned({num_slots, c.shape.num_kv_heads, c.shape.head_dim})),
         cache_v(cache_k) {
-    rotary_table(cos_sin, {.dim = cos_sin.tensor().dim(1), .theta = 100});
+    rope_table(cos_sin, {.dim = cos_sin.tensor().dim(1), .theta = 100});
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>((7 * t + 5) % num_slots);
   }
   int64_t width;

@@ -16,7 +16,7 @@ TEST(QuantizedEngineOnGpu, BytesInTheWeightsPlaceReplyTheSame) {
       const Json config = gpu_config(family, 64);
       const auto model = make_model(config, "test");
       model->allocate(*gpu(), DType::bf16, false);
-      model->initialise(*gpu(), 7);
+      model->initialize(*gpu(), 7);
       std::vector<Request> asked;
       for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
         asked.push_back(
@@ -27,7 +27,7 @@ TEST(QuantizedEngineOnGpu, BytesInTheWeightsPlaceReplyTheSame) {
       EngineConfig engine{.kv_cache_tokens = 4096, .quantization = format};
       const auto expected = Engine(*gpu(), *model, nullptr, engine).generate(asked);
       size_t matrices = 0;
-      for (const Linear* linear : model->linears()) matrices += linear->weight.value.bytes();
+      for (const Linear* linear : model->linear_modules()) matrices += linear->weight.value.bytes();
       const size_t before = model->flat_values().bytes();
       engine.owns_model = true;
       expect_same(Engine(*gpu(), *model, nullptr, engine).generate(asked), expected);

@@ -35,8 +35,8 @@ TEST(EditLogitsOnGpu, HasTheSpecificationsBitsAndCounts) {
   const Floats before = logits;
   OnGpu there(logits);
   Rng rng(2);
-  std::vector<RowEdits> how;
-  std::vector<LogitEdit> edits(static_cast<size_t>(S * E));
+  std::vector<RowPenalties> how;
+  std::vector<LogitAdjustment> edits(static_cast<size_t>(S * E));
   for (int32_t r = 0; r < S; ++r) {
     how.push_back({.frequency_penalty = rng.normal(),
                    .presence_penalty = rng.normal(),
@@ -49,11 +49,12 @@ TEST(EditLogitsOnGpu, HasTheSpecificationsBitsAndCounts) {
                                                .bias = e % 7 == 0 ? 0 : static_cast<float>(rng.normal()),
                                                .stops = e % 11 == 0};
   }
-  Both<RowEdits> both_how(how);
-  Both<LogitEdit> both_edits(edits);
-  const LogitEdits on_host{both_edits.on_host(), both_how.on_host()}, on_gpu{both_edits.on_gpu(), both_how.on_gpu()};
+  Both<RowPenalties> both_how(how);
+  Both<LogitAdjustment> both_edits(edits);
+  const LogitAdjustments on_host{both_edits.on_host(), both_how.on_host()},
+      on_gpu{both_edits.on_gpu(), both_how.on_gpu()};
   for (int32_t pass = 0; pass < 4; ++pass) {
-    edit_logits(*gpu(), there, on_gpu), edit_logits(cpu(), logits, on_host);
+    apply_logit_processors(*gpu(), there, on_gpu), apply_logit_processors(cpu(), logits, on_host);
     EXPECT_TRUE(close(there.read(), logits, {0, 0}));
     restore_logits(*gpu(), there, on_gpu), restore_logits(cpu(), logits, on_host);
     EXPECT_TRUE(close(there.read(), before, {0, 0}));
@@ -61,7 +62,7 @@ TEST(EditLogitsOnGpu, HasTheSpecificationsBitsAndCounts) {
     const Buffer memory(gpu()->device(), ids.size() * sizeof(int32_t));
     const Tensor drawn(memory.data(), DType::i32, DeviceKind::cuda, {S});
     gpu()->copy(drawn, host_view(std::span(ids)));
-    count_draws(*gpu(), on_gpu, drawn), count_draws(cpu(), on_host, host_view(std::span(ids)));
+    count_sampled_tokens(*gpu(), on_gpu, drawn), count_sampled_tokens(cpu(), on_host, host_view(std::span(ids)));
     gpu()->synchronize();
     EXPECT_TRUE(both_edits.same());
     EXPECT_TRUE(both_how.same());

@@ -10,32 +10,32 @@ struct Scores {
   Ids top_ids;
 };
 
-Tensor bytes_of(std::vector<SampleParams>& params) {
+Tensor bytes_of(std::vector<RowSamplingParams>& params) {
   return Tensor(params.data(), DType::u8, DeviceKind::cpu,
-                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+                {static_cast<int64_t>(params.size() * sizeof(RowSamplingParams))});
 }
 
 struct ParamsThere {
   Buffer memory;
   Tensor tensor;
-  explicit ParamsThere(std::vector<SampleParams> params)
-      : memory(gpu()->device(), params.size() * sizeof(SampleParams)),
+  explicit ParamsThere(std::vector<RowSamplingParams> params)
+      : memory(gpu()->device(), params.size() * sizeof(RowSamplingParams)),
         tensor(memory.data(), DType::u8, DeviceKind::cuda,
-               {static_cast<int64_t>(params.size() * sizeof(SampleParams))}) {
+               {static_cast<int64_t>(params.size() * sizeof(RowSamplingParams))}) {
     if (!params.empty()) gpu()->copy(tensor, bytes_of(params));
   }
 };
 
-Scores score_on_gpu(const Tensor& logits, const Tensor& ids, int64_t n, const std::vector<SampleParams>& params) {
+Scores score_on_gpu(const Tensor& logits, const Tensor& ids, int64_t n, const std::vector<RowSamplingParams>& params) {
   const int64_t S = logits.dim(0);
   OnGpu logp = OnGpu::poisoned({S}), raw_logp = OnGpu::poisoned({S}), top_logp = OnGpu::poisoned({S, n}, DType::f32, 3),
         top_ids(Ids({S, n}, -7));
-  score_rows(*gpu(), logp, raw_logp, top_ids, top_logp, logits, ids, ParamsThere(params).tensor);
+  logits_logprob(*gpu(), logp, raw_logp, top_ids, top_logp, logits, ids, ParamsThere(params).tensor);
   return {logp.read(), raw_logp.read(), top_logp.read(), top_ids.read_ids()};
 }
 
-std::vector<SampleParams> temperatures(int64_t count) {
-  std::vector<SampleParams> out(static_cast<size_t>(count));
+std::vector<RowSamplingParams> temperatures(int64_t count) {
+  std::vector<RowSamplingParams> out(static_cast<size_t>(count));
   for (size_t r = 0; r < out.size(); ++r)
     out[r] = {.temperature = std::array{0.0f, 1.0f, 0.7f}[r % 3], .top_p = 0.9f, .position = r};
   return out;
@@ -51,11 +51,11 @@ TEST(ScoreRowsOnGpu, AgreesWithTheSpecification) {
       for (int64_t i = 0; V > 30 && i + 1 < logits.size(); i += 3) logits[i] = logits[i + 1];  // ties
       for (int64_t i = 0; V > 30 && i < logits.size(); i += 11) logits[i] = -std::numeric_limits<float>::infinity();
       const Ids ids = random_ids(S, static_cast<int32_t>(V), 3);
-      std::vector<SampleParams> params = temperatures(S);
+      std::vector<RowSamplingParams> params = temperatures(S);
       const Scores out = score_on_gpu(OnGpu(logits), OnGpu(ids), n, params);
       Scores expected{poisoned({S}), poisoned({S}), poisoned({S, n}), Ids({S, n}, -7)};
-      score_rows(cpu(), expected.logp, expected.raw_logp, expected.top_ids, expected.top_logp, logits, ids,
-                 bytes_of(params));
+      logits_logprob(cpu(), expected.logp, expected.raw_logp, expected.top_ids, expected.top_logp, logits, ids,
+                     bytes_of(params));
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("V ", V, ", n ", n));
       for (int64_t r = 0; r < S; ++r) {
         const bool drawable = std::isfinite(expected.logp[r]);
@@ -79,7 +79,7 @@ TEST(ScoreRowsOnGpu, HasTheBitsOfSampleRowsInAnyBatch) {
   HONE_GPU_OR_SKIP();
   const int64_t S = sized(33, 5), V = sized(20000, 5000);
   const OnGpu logits(normals({S, V}, 8, 2));
-  const std::vector<SampleParams> params = temperatures(S);
+  const std::vector<RowSamplingParams> params = temperatures(S);
   OnGpu ids(Ids({S}, -7)), logp = OnGpu::poisoned({S}), truncated_logp = OnGpu::poisoned({S}),
                            raw_logp = OnGpu::poisoned({S});
   sample_rows(*gpu(), ids, logp, truncated_logp, raw_logp, logits, ParamsThere(params).tensor);
@@ -102,7 +102,7 @@ TEST(ScoreRowsOnGpu, MarksRowsWithoutADistributionAndIdsOutside) {
   logits[V + 299] = nan_f32, logits[2 * V] = std::numeric_limits<float>::infinity();
   Ids ids({4}, 5);
   ids[3] = static_cast<int32_t>(V);
-  const Scores out = score_on_gpu(OnGpu(logits), OnGpu(ids), 2, std::vector<SampleParams>(4));
+  const Scores out = score_on_gpu(OnGpu(logits), OnGpu(ids), 2, std::vector<RowSamplingParams>(4));
   for (int64_t r = 0; r < 4; ++r) {
     const bool row = r == 0 || r == 3;
     EXPECT_EQ(std::isfinite(out.logp[r]) && std::isfinite(out.raw_logp[r]), r == 0) << r;

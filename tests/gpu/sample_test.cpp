@@ -16,8 +16,8 @@ struct Outputs {
   Floats logp, truncated_logp, raw_logp;
 };
 
-Outputs sample_on_gpu(const Tensor& logits, std::vector<SampleParams> params) {
-  const int64_t S = logits.dim(0), bytes = S * static_cast<int64_t>(sizeof(SampleParams));
+Outputs sample_on_gpu(const Tensor& logits, std::vector<RowSamplingParams> params) {
+  const int64_t S = logits.dim(0), bytes = S * static_cast<int64_t>(sizeof(RowSamplingParams));
   const Buffer memory(gpu()->device(), static_cast<size_t>(bytes));
   const Tensor on_device(memory.data(), DType::u8, DeviceKind::cuda, {bytes});
   if (S > 0) gpu()->copy(on_device, Tensor(params.data(), DType::u8, DeviceKind::cpu, {bytes}));
@@ -27,19 +27,19 @@ Outputs sample_on_gpu(const Tensor& logits, std::vector<SampleParams> params) {
   return {ids.read_ids(), logp.read(), truncated_logp.read(), raw_logp.read()};
 }
 
-Outputs sample_on_cpu(const Tensor& logits, std::vector<SampleParams> params) {
+Outputs sample_on_cpu(const Tensor& logits, std::vector<RowSamplingParams> params) {
   const int64_t S = logits.dim(0);
   Outputs out{Ids({S}), Floats({S}), Floats({S}), Floats({S})};
   sample_rows(cpu(), out.ids, out.logp, out.truncated_logp, out.raw_logp, logits,
-              Tensor(params.data(), DType::u8, DeviceKind::cpu, {S * static_cast<int64_t>(sizeof(SampleParams))}));
+              Tensor(params.data(), DType::u8, DeviceKind::cpu, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}));
   return out;
 }
 
-std::vector<SampleParams> varied_params(int64_t count, uint64_t seed) {
+std::vector<RowSamplingParams> varied_params(int64_t count, uint64_t seed) {
   Rng rng(seed);
-  std::vector<SampleParams> out;
+  std::vector<RowSamplingParams> out;
   for (int64_t i = 0; i < count; ++i) {
-    SampleParams p{.seed = 5, .stream = static_cast<uint64_t>(i), .position = seed};
+    RowSamplingParams p{.seed = 5, .stream = static_cast<uint64_t>(i), .position = seed};
     p.temperature = std::array{0.0f, 1.0f, 0.7f, 2.0f}[rng.below(4)];
     p.top_p = std::array{1.0f, 1.0f, 0.9f, 0.999f, 0.1f}[rng.below(5)];
     p.min_p = std::array{0.0f, 0.0f, 0.05f}[rng.below(3)];
@@ -52,7 +52,7 @@ std::vector<SampleParams> varied_params(int64_t count, uint64_t seed) {
 // Tokens by the words of kernels/sampling/sample.h, with their cumulated probability in ascending id.
 struct Kept {
   std::map<int32_t, double> ends;
-  explicit Kept(const float* logits, int64_t V, const SampleParams& p) {
+  explicit Kept(const float* logits, int64_t V, const RowSamplingParams& p) {
     const float inv_temperature = inverse_temperature(p.temperature);
     std::vector<std::pair<float, int32_t>> order;  // (-z, id)
     for (int32_t v = 0; v < V; ++v) order.emplace_back(-(logits[v] * inv_temperature), v);
@@ -93,11 +93,11 @@ TEST(SampleRowsOnGpu, DrawsWhatTheSpecificationDraws) {
       Floats logits = normals({S, V}, static_cast<uint64_t>(V), scale, V % 2 == 0 ? 4 : 3);
       for (int64_t i = 0; i < logits.size(); i += 11) logits[i] = i % V == 0 ? 0.5f : -infinity;
       for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 5) logits[i] = logits[i + 1];  // ties
-      const std::vector<SampleParams> params = varied_params(S, static_cast<uint64_t>(scale * 100));
+      const std::vector<RowSamplingParams> params = varied_params(S, static_cast<uint64_t>(scale * 100));
       const Outputs out = sample_on_gpu(OnGpu(logits), params), expected = sample_on_cpu(logits, params);
       int differ = 0;
       for (int64_t r = 0; r < S; ++r) {
-        const SampleParams& p = params[static_cast<size_t>(r)];
+        const RowSamplingParams& p = params[static_cast<size_t>(r)];
         const ::testing::ScopedTrace trace(
             __FILE__, __LINE__,
             concat("V ", V, ", scale ", scale, ", row ", r, ", temperature ", p.temperature, ", top_p ", p.top_p,
@@ -125,11 +125,12 @@ TEST(SampleRowsOnGpu, FrequenciesAreTheProbabilities) {
   Floats rows({draws, V});
   for (int64_t i = 0; i < rows.size(); ++i) rows[i] = logits[i % V];
   const OnGpu on_device(rows);
-  for (const SampleParams& p :
-       {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
-        SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
+  for (const RowSamplingParams& p :
+       {RowSamplingParams{}, RowSamplingParams{.temperature = 0.7f, .top_k = 5},
+        RowSamplingParams{.temperature = 1.3f, .top_p = 0.8f}, RowSamplingParams{.min_p = 0.2f},
+        RowSamplingParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
     if (!chosen()) continue;
-    std::vector<SampleParams> params(static_cast<size_t>(draws), p);
+    std::vector<RowSamplingParams> params(static_cast<size_t>(draws), p);
     for (int64_t i = 0; i < draws; ++i)
       params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
     const Outputs out = sample_on_gpu(on_device, params);
@@ -163,7 +164,7 @@ TEST(SampleRowsOnGpu, LogpHasTheBitsOfLogprobForwardInAnyBatch) {
         const Tensor some = hidden.tensor().rows(S - count, count);
         OnGpu logits = OnGpu::poisoned({count, V});
         gemm_forward(*gpu(), logits, some, w, {}, {});
-        std::vector<SampleParams> params(static_cast<size_t>(count), {.temperature = temperature, .top_p = 0.9f});
+        std::vector<RowSamplingParams> params(static_cast<size_t>(count), {.temperature = temperature, .top_p = 0.9f});
         for (size_t r = 0; r < params.size(); ++r) params[r].position = r;
         const Outputs out = sample_on_gpu(logits, params);
         // The same rows within a larger batch.
@@ -186,7 +187,7 @@ TEST(SampleRowsOnGpu, DrawsDoNotDependOnTheBatch) {
   HONE_GPU_OR_SKIP();
   const int64_t S = sized(33, 5), V = sized(20000, 5000);
   const OnGpu logits(normals({S, V}, 8, 2));
-  const std::vector<SampleParams> params = varied_params(S, 3);
+  const std::vector<RowSamplingParams> params = varied_params(S, 3);
   const Outputs whole = sample_on_gpu(logits, params);
   for (int64_t r = 0; r < S; ++r) {
     const Outputs one = sample_on_gpu(logits.tensor().rows(r, 1), {params[static_cast<size_t>(r)]});
@@ -201,7 +202,7 @@ TEST(SampleRowsOnGpu, GreedyTakesTheLowestOfEquals) {
   Floats logits({3, 1000}, 1.0f);
   logits[1000 + 900] = 2, logits[1000 + 300] = 2, logits[1000 + 301] = 2;
   logits[2000] = 0.5f;
-  const Outputs out = sample_on_gpu(OnGpu(logits), std::vector<SampleParams>(3, {.temperature = 0}));
+  const Outputs out = sample_on_gpu(OnGpu(logits), std::vector<RowSamplingParams>(3, {.temperature = 0}));
   EXPECT_EQ(out.ids[0], 0);
   EXPECT_EQ(out.ids[1], 300);
   EXPECT_EQ(out.ids[2], 1);
@@ -215,9 +216,10 @@ TEST(SampleRowsOnGpu, MarksRowsWithoutADistribution) {
   Floats logits = normals({5, V}, 1);
   logits[V + 299] = nan_f32, logits[2 * V] = infinity;
   for (int64_t v = 0; v < V; ++v) logits[3 * V + v] = -infinity;
-  for (const SampleParams& p : {SampleParams{}, SampleParams{.temperature = 0}, SampleParams{.top_p = 0.5f},
-                                SampleParams{.temperature = 0.5f, .top_k = 3}}) {
-    const Outputs out = sample_on_gpu(OnGpu(logits), std::vector<SampleParams>(5, p));
+  for (const RowSamplingParams& p :
+       {RowSamplingParams{}, RowSamplingParams{.temperature = 0}, RowSamplingParams{.top_p = 0.5f},
+        RowSamplingParams{.temperature = 0.5f, .top_k = 3}}) {
+    const Outputs out = sample_on_gpu(OnGpu(logits), std::vector<RowSamplingParams>(5, p));
     for (int64_t r = 0; r < 5; ++r) {
       const bool bad = r > 0 && r < 4;
       EXPECT_EQ(out.ids[r] == -1, bad) << r;

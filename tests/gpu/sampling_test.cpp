@@ -50,8 +50,8 @@ TEST(SamplingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
       ASSERT_GT(std::ssize(reply.ids), asked[i].sampling.min_tokens);
       const auto scores =
-          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 1.1});
-      const auto raw = score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {});
+          compute_logprobs(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 1.1});
+      const auto raw = compute_logprobs(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {});
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_EQ(reply.logp[t], scores[0].logp[asked[i].prompt.size() + t]) << i << " token " << t;
       for (size_t t = 0; t < reply.prompt_logp.size(); ++t)

@@ -44,7 +44,7 @@ TEST(ThinkingOnGpu, RepliesAreTheSameInAnyBatchAndTheLearnersBitForBit) {
       const auto budget = static_cast<size_t>(asked[i].sampling.thinking_budget);
       ASSERT_EQ(reply.forced.empty(), budget == 0) << i;
       const auto scores =
-          score_sequences(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9});
+          compute_logprobs(*gpu(), *model, std::vector<std::vector<int32_t>>{text}, {.temperature = 0.9});
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         const bool forced = budget > 0 && t >= budget && t < budget + 4;
         ASSERT_EQ(!reply.forced.empty() && reply.forced[t], forced) << i << " token " << t;

@@ -23,7 +23,7 @@ std::vector<Request> requests() {
 struct Driven {
   explicit Driven(Device& device) : context(device), model(make_model(gpu_config("llama", 64), "test")) {
     model->allocate(context, DType::bf16, false);
-    model->initialise(context, 7);
+    model->initialize(context, 7);
     engine = std::make_unique<Engine>(context, *model, nullptr, EngineConfig{.kv_cache_tokens = 4096});
   }
   Context context;

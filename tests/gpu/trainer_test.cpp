@@ -149,7 +149,7 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     if (!chosen()) continue;
     const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
     Context context(*device), planned(*meta);
-    planned.stand_for(DeviceKind::cuda);
+    planned.plan_for(DeviceKind::cuda);
     const Json shape =
         with(gpu_config("qwen2", 128), {{"vocab_size", sized(64000, 4000)}, {"num_hidden_layers", sized(16, 2)}});
     TrainerConfig config;
@@ -161,7 +161,7 @@ TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
     {
       const auto model = make_model(shape, "test");
       model->allocate(context, DType::bf16, true);
-      model->initialise(context, 1);
+      model->initialize(context, 1);
       Trainer trainer(context, *model, config);
       for (int i = 0; i < sized(6, 3); ++i) {
         trainer.step(pointers(samples), *sft, 0.001);

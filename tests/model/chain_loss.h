@@ -25,7 +25,7 @@ class ChainLoss {
       weights_.push_back(std::sin(static_cast<float>(t) + 1)),
           entropy_weights_.push_back(0.5f * std::cos(static_cast<float>(t)));
   }
-  double value(const std::optional<DropoutDraws>& draws = {}) {
+  double value(const std::optional<DropoutStream>& draws = {}) {
     ScratchScope scope(context_);
     const DropoutScope dropout(model_, draws);
     const Outputs out = outputs();
@@ -36,7 +36,7 @@ class ChainLoss {
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
     return sum;
   }
-  void gradient(Recompute recompute, const std::optional<DropoutDraws>& draws = {}) {
+  void gradient(Recompute recompute, const std::optional<DropoutStream>& draws = {}) {
     ScratchScope scope(context_);
     Pass pass(context_, model_, recompute);
     const Outputs out = outputs();
@@ -71,7 +71,7 @@ class ChainLoss {
 // gradient's own, half random; the differences of two steps are extrapolated (Richardson), which leaves an error of the
 // fourth order.
 inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recompute = Recompute::none,
-                                  const std::optional<DropoutDraws>& draws = {}) {
+                                  const std::optional<DropoutStream>& draws = {}) {
   loss.gradient(recompute, draws);
   std::mt19937 random(5);
   std::normal_distribution<double> normal;

@@ -151,7 +151,7 @@ TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
   std::vector<std::vector<float>> logp;
   for (const int64_t batch_tokens : {1, 9, 4096}) {
     std::vector<float> joined;
-    for (const TokenScores& scores : score_sequences(
+    for (const TokenLogprobs& scores : compute_logprobs(
              context_, *model, sequences_, {.temperature = 0.7, .entropy = true, .batch_tokens = batch_tokens})) {
       joined.insert(joined.end(), scores.logp.begin(), scores.logp.end());
       joined.insert(joined.end(), scores.entropy.begin(), scores.entropy.end());

@@ -9,7 +9,7 @@ namespace {
 // matrices.
 TEST(Plan, CountsGpt2) {
   const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
-  const ModelPlan plan = plan_model(*model, 1024);
+  const ModelFlops plan = count_flops(*model, 1024);
   EXPECT_EQ(plan.params, 124439808);
   EXPECT_EQ(plan.trained_params, plan.params);
   EXPECT_EQ(plan.embedding_params, (50257 + 1024) * 768);
@@ -22,7 +22,7 @@ TEST(Plan, CountsGpt2) {
 TEST(Plan, CountsWhatAdaptersTrain) {
   const auto model = make_model(JsonObject{{"model_type", "gpt2"}}, "test");
   model->add_lora({.r = 8});  // c_attn: 768 in, 2304 out
-  const ModelPlan plan = plan_model(*model, 1024);
+  const ModelFlops plan = count_flops(*model, 1024);
   const int64_t adapters = 12 * 8 * (768 + 2304);
   EXPECT_EQ(plan.trained_params, adapters);
   EXPECT_EQ(plan.params, 124439808 + adapters);

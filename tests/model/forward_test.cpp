@@ -16,7 +16,7 @@ Measured measure(const std::string& device_name, Recompute recompute) {
   Context context(*device);
   auto model = make_model(with(tiny_config("llama"), {{"num_hidden_layers", 6}}), "test");
   model->allocate(context, DType::f32, true);
-  model->initialise(context, 1);
+  model->initialize(context, 1);
   Arena arena(*device);
   const std::vector<int32_t> ids = random_tokens(30, 19, 1), rows = all_rows(60);
   const Batch batch = pack_batch(context, arena, std::vector<BatchPart>{{ids}, {ids}});

@@ -37,7 +37,7 @@ TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
       this->model({.r = 2, .lora_alpha = 4, .lora_dropout = 0.4, .use_rslora = true, .target_modules = {"all-linear"}});
   ChainLoss loss(context_, *model, parts());
   for (const Recompute recompute : {Recompute::none, Recompute::block})
-    expect_chain_gradient(loss, *model, recompute, DropoutDraws{3, 100});
+    expect_chain_gradient(loss, *model, recompute, DropoutStream{3, 100});
 }
 
 // The first block's q alone (all of GPT-2's fused module): other row blocks stay as they are.
@@ -52,11 +52,11 @@ TEST_P(LoraTest, RecomputationAndThreadsKeepEveryBit) {
   const auto model = this->model({.r = 3, .lora_dropout = 0.3, .target_modules = {"all-linear"}});
   ChainLoss loss(context_, *model, parts());
   const int threads = num_threads();
-  loss.gradient(Recompute::none, DropoutDraws{1, 0});
+  loss.gradient(Recompute::none, DropoutStream{1, 0});
   const std::vector<float> expected = download(context_, model->flat_grads());
   for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
     set_num_threads(3);
-    loss.gradient(recompute, DropoutDraws{1, 0});
+    loss.gradient(recompute, DropoutStream{1, 0});
     EXPECT_EQ(download(context_, model->flat_grads()), expected);
   }
   set_num_threads(threads);
@@ -150,7 +150,7 @@ TEST_P(LoraTest, OnlyAdaptersHaveGradients) {
 TEST_P(LoraTest, StartsAsPeftDoes) {
   const auto model = this->model({.r = 4, .target_modules = {"all-linear"}});
   for (const Param* param : model->adapter_params()) initialise_param(context_, *param, 5);
-  for (const Linear* linear : model->linears()) {
+  for (const Linear* linear : model->linear_modules()) {
     for (const float b : linear->lora->b.value.as<float>()) EXPECT_EQ(b, 0);
     const double bound = 1 / std::sqrt(static_cast<double>(linear->weight.shape[1]));
     double squares = 0, sum = 0;

@@ -13,7 +13,7 @@ class ModelTest : public testing::Test {
   std::unique_ptr<Model> initialised(const Json& config, uint64_t seed) {
     auto model = make_model(config, "test");
     model->allocate(context_, DType::f32, false);
-    model->initialise(context_, seed);
+    model->initialize(context_, seed);
     return model;
   }
   std::unique_ptr<Device> device_ = cpu_device();

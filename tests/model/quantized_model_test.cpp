@@ -26,14 +26,14 @@ class QuantizedModelTest : public testing::TestWithParam<std::string> {
   }
   // Makes the model's matrices the numbers that the copies stand for.
   static void round_to(Model& model, Model& quantized) {
-    const std::vector<Linear*> linears = model.linears(), copies = quantized.linears();
-    ASSERT_EQ(copies.size(), linears.size());
+    const std::vector<Linear*> linear_modules = model.linear_modules(), copies = quantized.linear_modules();
+    ASSERT_EQ(copies.size(), linear_modules.size());
     for (size_t i = 0; i < copies.size(); ++i) {
       const QuantizedMatrix& q = copies[i]->quantized;
       with_format(q.format, [&]<class Format>(Format) {
         for (int64_t n = 0; n < q.values.dim(0); ++n)
           for (int64_t k = 0; k < q.values.dim(1); ++k)
-            linears[i]->weight.value.row<float>(n)[k] =
+            linear_modules[i]->weight.value.row<float>(n)[k] =
                 Format::decode(q.values.row<uint8_t>(n)[k]) * q.scales.ptr<float>()[n];
       });
     }
@@ -63,7 +63,7 @@ TEST_P(QuantizedModelTest, FollowsTheWeightsWhenToldTo) {
   const auto source = make_tiny(context, config);
   QuantizedModel quantized(context, *source, QuantFormat::int8);
   const std::vector<float> before = hidden(quantized.model());
-  source->initialise(context, 8);
+  source->initialize(context, 8);
   quantized.refresh();
   const std::vector<float> after = hidden(quantized.model());
   EXPECT_NE(after, before);
@@ -91,7 +91,7 @@ TEST_P(QuantizedModelTest, TakesThePlaceOfItsSource) {
     const auto source = make_tiny(context, config, false, adapted ? lora : LoraConfig());
     const std::vector<float> expected = hidden(QuantizedModel(context, *source, QuantFormat::int8).model());
     size_t matrices = 0;
-    for (const Linear* linear : source->linears()) matrices += linear->weight.value.bytes();
+    for (const Linear* linear : source->linear_modules()) matrices += linear->weight.value.bytes();
     const size_t before = device->used_bytes();
     QuantizedModel quantized(context, *source, QuantFormat::int8, QuantizedModel::Source::shrinks);
     EXPECT_EQ(hidden(quantized.model()), expected);
@@ -112,14 +112,14 @@ TEST(QuantizedModelBytes, AreOneANumberAndTheScales) {
   model->allocate(context, DType::bf16, false);
   const QuantizedModel quantized(context, *model, QuantFormat::fp8);
   size_t numbers = 0, rows = 0;
-  for (const Linear* linear : model->linears())
+  for (const Linear* linear : model->linear_modules())
     numbers += static_cast<size_t>(linear->weight.value.size()), rows += static_cast<size_t>(linear->num_outputs());
   EXPECT_GE(quantized.bytes(), numbers + 4 * rows);
-  EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linears().size());
+  EXPECT_LE(quantized.bytes(), numbers + 4 * rows + 512 * model->linear_modules().size());
   const size_t others = model->flat_values().bytes() - 2 * numbers;
   QuantizedModel alone(context, *model, QuantFormat::fp8, QuantizedModel::Source::shrinks);
   EXPECT_LE(model->flat_values().bytes(), others);
-  for (const Linear* linear : alone.model().linears())
+  for (const Linear* linear : alone.model().linear_modules())
     EXPECT_TRUE(!linear->weight.value && linear->weight.value.dtype == DType::bf16);  // activations have it, too
 }
 

@@ -43,7 +43,7 @@ TEST_F(ReferenceTest, Stories260K) {
     ++forwards;
     const std::vector<std::vector<int32_t>> sequences{ids_of(row.at("input_ids"))};
     const JsonArray &expected = row.at("next_token_logprobs").as_array(), &last = row.at("last_logits").as_array();
-    const std::vector<float> logp = score_sequences(context_, *model, sequences, {})[0].logp;
+    const std::vector<float> logp = compute_logprobs(context_, *model, sequences, {})[0].logp;
     ASSERT_EQ(logp.size(), expected.size() + 1);
     for (size_t t = 0; t < expected.size(); ++t)
       EXPECT_NEAR(logp[t + 1], expected[t].as_double(), 2e-4) << "line " << line << " token " << t + 1;
@@ -100,7 +100,7 @@ TEST_F(ReferenceTest, NanoGptSort) {
   model->embed(context_, batch, x);
   expect_near(x.as<float>(), "x");
   for (const char* name : {"block0", "block1", "block2"}) {
-    model->forward_block(name[5] - '0', context_, batch, x, x, nullptr, nullptr);
+    model->forward_layer(name[5] - '0', context_, batch, x, x, nullptr, nullptr);
     expect_near(x.as<float>(), name);
   }
   const std::vector<float> hidden = hidden_of(context_, *model, parts);
@@ -121,7 +121,7 @@ TEST_F(ReferenceTest, Bfloat16LlamaLoads) {
     ASSERT_EQ(loaded[i], to_float(value));
   }
   const std::vector<std::vector<int32_t>> sequences{{1, 2, 3, 4, 5, 6, 7, 8}};
-  const std::vector<float> logp = score_sequences(context_, *model, sequences, {})[0].logp;
+  const std::vector<float> logp = compute_logprobs(context_, *model, sequences, {})[0].logp;
   for (size_t t = 1; t < logp.size(); ++t)
     EXPECT_NEAR(logp[t], -std::log(16.0), 1.0) << t;  // random weights: near uniform
   // bf16 to f32 and back keeps every bit.

@@ -21,7 +21,7 @@ TEST_F(ScoreTest, LogProbsAndEntropyOfTheTemperedLogits) {
   std::vector<float> hidden = hidden_of(context_, *model_, {{BatchPart{sequences[0]}}}), logits(9 * 19);
   gemm_forward(context_, host_view(std::span(logits)).view({9, 19}), host_view(std::span(hidden)).view({9, 12}),
                model_->head().value, {}, {});
-  const TokenScores scores = score_sequences(context_, *model_, sequences, {.temperature = 0.5, .entropy = true})[0];
+  const TokenLogprobs scores = compute_logprobs(context_, *model_, sequences, {.temperature = 0.5, .entropy = true})[0];
   ASSERT_EQ(scores.logp.size(), 9u);
   EXPECT_EQ(scores.logp[0], 0);
   EXPECT_EQ(scores.entropy[0], 0);
@@ -37,20 +37,20 @@ TEST_F(ScoreTest, LogProbsAndEntropyOfTheTemperedLogits) {
 
 TEST_F(ScoreTest, EmptyAndSingleTokensHaveNothingToTell) {
   const std::vector<std::vector<int32_t>> sequences{{}, {4}, {4, 5}, {}};
-  const std::vector<TokenScores> scores = score_sequences(context_, *model_, sequences, {});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(context_, *model_, sequences, {});
   ASSERT_EQ(scores.size(), 4u);
   EXPECT_TRUE(scores[0].logp.empty());
   EXPECT_EQ(scores[1].logp, std::vector<float>{0});
   EXPECT_LT(scores[2].logp[1], 0);
   EXPECT_TRUE(scores[2].entropy.empty());
-  EXPECT_TRUE(score_sequences(context_, *model_, {}, {}).empty());
+  EXPECT_TRUE(compute_logprobs(context_, *model_, {}, {}).empty());
 }
 
 TEST_F(ScoreTest, WhatCannotBeScored) {
   const auto refusal = [&](std::vector<int32_t> ids, double temperature) -> std::string {
     try {
-      score_sequences(context_, *model_, std::vector<std::vector<int32_t>>{{1, 2}, std::move(ids)},
-                      {.temperature = temperature});
+      compute_logprobs(context_, *model_, std::vector<std::vector<int32_t>>{{1, 2}, std::move(ids)},
+                       {.temperature = temperature});
     } catch (const Error& error) {
       return error.what();
     }

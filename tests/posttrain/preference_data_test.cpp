@@ -128,12 +128,12 @@ TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
 }
 
 TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
-  LabelledSource source;
+  UnpairedSource source;
   source.rows = rows(
       "{\"prompt\": \"a\", \"completion\": \"b\", \"label\": true}\n{\"prompt\": \"a\", \"completion\": \"bb\", "
       "\"label\": false}\n"
       "{\"prompt\": \"c\", \"completion\": \"ccc\", \"label\": 1}\n");
-  const std::vector<Group> found = load_labelled(source, tokenizer);
+  const std::vector<Group> found = load_unpaired(source, tokenizer);
   ASSERT_EQ(found.size(), 3u);
   const auto check = [&](const Group& group, double reward, const char* reply, const char* other) {
     ASSERT_EQ(group.samples.size(), 2u);
@@ -149,9 +149,9 @@ TEST_F(PreferenceDataTest, LabelledRepliesComeWithAReplyToAnotherPrompt) {
 }
 
 TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
-  LabelledSource source;
+  UnpairedSource source;
   source.rows = rows("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n");
-  const std::vector<Group> found = load_labelled(source, tokenizer);
+  const std::vector<Group> found = load_unpaired(source, tokenizer);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].samples[0].reward, 1);
   EXPECT_EQ(trained(found[0].samples[0]), "b");
@@ -160,16 +160,16 @@ TEST_F(PreferenceDataTest, APairedRowIsTwoLabelledReplies) {
 }
 
 TEST_F(PreferenceDataTest, TheLastMessageIsTheLabelledReply) {
-  LabelledSource source;
+  UnpairedSource source;
   source.sample.format.chat = "plain";
   source.rows =
       rows("{\"messages\": " + chat({{"user", "a"}, {"assistant", "b"}, {"user", "aa"}, {"assistant", "cc"}}) +
            ", \"label\": false}\n");
-  EXPECT_EQ(trained(load_labelled(source, tokenizer).at(0).samples[0]), "cc");
+  EXPECT_EQ(trained(load_unpaired(source, tokenizer).at(0).samples[0]), "cc");
   source.rows = rows("{\"messages\": " + chat({{"user", "a"}}) + ", \"label\": false}\n");
-  EXPECT_THROW(load_labelled(source, tokenizer), Error);
+  EXPECT_THROW(load_unpaired(source, tokenizer), Error);
   source.rows = rows("{\"prompt\": \"a\", \"completion\": \"b\", \"label\": \"maybe\"}\n");
-  EXPECT_THROW(load_labelled(source, tokenizer), Error);
+  EXPECT_THROW(load_unpaired(source, tokenizer), Error);
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ class ReferenceTest : public ::testing::Test {
     for (const Group& group : groups_)
       for (const Sample& sample : group.samples) sequences.push_back(sample.tokens);
     std::vector<float> out;
-    for (const TokenScores& scores :
-         score_sequences(context_, *load_model(context_, folder), sequences, {.temperature = 0.7}))
+    for (const TokenLogprobs& scores :
+         compute_logprobs(context_, *load_model(context_, folder), sequences, {.temperature = 0.7}))
       out.insert(out.end(), scores.logp.begin(), scores.logp.end());
     return out;
   }
@@ -58,7 +58,7 @@ class ReferenceTest : public ::testing::Test {
   std::unique_ptr<Device> device_;
   Context context_;
   TemporaryFolder folder_;
-  RunLog log_;
+  MetricsLog log_;
   Recipe recipe_;
   std::filesystem::path base_ = folder_.path() / "base";
   std::vector<Group> groups_;

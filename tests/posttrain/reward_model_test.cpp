@@ -69,7 +69,7 @@ TEST_F(RewardModelTest, TheTrainersValueOfASampleIsItsScoreBitForBit) {
   Sample sample;
   sample.tokens = tokenizer.encode("a1b2"), sample.mask = {0, 0, 1, 1};
   const std::vector<int32_t> text = sample.tokens;
-  score_at_end(sample);
+  add_score_position(sample);
   EXPECT_EQ(sample.mask, (std::vector<float>{0, 0, 0, 0, 1}));
   const Sample* one = &sample;
   EXPECT_EQ(trainer.values({&one, 1})[0].back(), RewardModel(folder.path(), "cpu").score({{text}})[0]);

@@ -11,7 +11,7 @@
 namespace hone::test {
 namespace {
 
-struct Listener : ReplyListener {
+struct Listener : CompletionListener {
   void on_token(size_t, int64_t, const Reply&) override { ++tokens; }
   void on_finish(size_t, std::vector<Reply>) override { ++finished; }
   void on_failure(const std::string& why) override {
@@ -22,18 +22,18 @@ struct Listener : ReplyListener {
   std::atomic<int> tokens = 0, finished = 0, failures = 0;
 };
 
-class EngineLoopTest : public TinyEngineTest {
+class AsyncEngineTest : public TinyEngineTest {
  protected:
   static Request request(uint64_t id) {
     return {prompt(id, 5), 2, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   }
-  EngineLoopTest() : engine(context, *model, nullptr, {}) {}
+  AsyncEngineTest() : engine(context, *model, nullptr, {}) {}
   Engine engine;
 };
 
-TEST_F(EngineLoopTest, TakesSoManyRepliesAndNoMore) {
+TEST_F(AsyncEngineTest, TakesSoManyRepliesAndNoMore) {
   const auto listener = std::make_shared<Listener>();
-  EngineLoop loop(engine, 3);
+  AsyncEngine loop(engine, 3);
   EXPECT_EQ(loop.submit({request(1), request(2)}, listener, false), 0u);
   EXPECT_NE(loop.submit({request(1)}, listener, true), 0u);
   ASSERT_TRUE(soon([&] { return listener->finished == 1; }));
@@ -41,10 +41,10 @@ TEST_F(EngineLoopTest, TakesSoManyRepliesAndNoMore) {
   EXPECT_TRUE(soon([&] { return loop.state().replies == 0 && loop.state().jobs_finished == 1; }));
 }
 
-TEST_F(EngineLoopTest, WhereTheEngineFailsEveryAskerIsToldOnceAndNothingMoreIsTaken) {
+TEST_F(AsyncEngineTest, WhereTheEngineFailsEveryAskerIsToldOnceAndNothingMoreIsTaken) {
   std::ranges::fill(model->head().value.as<float>(), std::nanf(""));
   const auto one = std::make_shared<Listener>(), two = std::make_shared<Listener>();
-  EngineLoop loop(engine, 100);
+  AsyncEngine loop(engine, 100);
   loop.submit({request(1)}, one, false);
   try {
     loop.submit({request(2), request(3)}, two, true);

@@ -7,9 +7,9 @@
 namespace hone::test {
 namespace {
 
-TEST(LocalSampler, MeasuresWhatHappenedSinceItWasLastAsked) {
+TEST(LocalBackend, MeasuresWhatHappenedSinceItWasLastAsked) {
   TinyModel tiny;
-  LocalSampler sampler(tiny.context, *tiny.model, tiny.tokenizer, {.prefix_caching = false});
+  LocalBackend sampler(tiny.context, *tiny.model, tiny.tokenizer, {.prefix_caching = false});
   const auto draw = [&](int64_t tokens) {
     sampler.submit({.prompt = {65, 66, 67},
                     .n = 2,

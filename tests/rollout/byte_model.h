@@ -29,7 +29,7 @@ struct TinyModel {
                                   {"tie_word_embeddings", false}},
                        "test");
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 5);
+    model->initialize(context, 5);
   }
   // A folder that the program opens.
   void save(const std::filesystem::path& folder) {

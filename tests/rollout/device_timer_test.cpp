@@ -8,10 +8,10 @@
 namespace hone::test {
 namespace {
 
-TEST(DeviceClock, AddsUpTheSpansThatWereRead) {
+TEST(DeviceTimer, AddsUpTheSpansThatWereRead) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   Context context(*device);
-  DeviceClock clock(context);
+  DeviceTimer clock(context);
   const auto span = [&](bool ends) {
     clock.begin();
     std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -75,8 +75,8 @@ TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
-      const TokenScores scores =
-          score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
+      const TokenLogprobs scores =
+          compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
               .front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_EQ(reply.logp[t], scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;
@@ -118,7 +118,7 @@ TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
   Engine engine(context, *model, nullptr, {.quantization = "int8", .owns_model = true});
   EXPECT_LT(model->flat_values().bytes(), weights);
   expect_same(engine.generate({request}), expected);
-  EXPECT_THROW(engine.weights_changed(1, false), Error);
+  EXPECT_THROW(engine.set_policy_version(1, false), Error);
 }
 
 // A table of blocks is a multiple of 64 wide; the pass that fills it is not the last.
@@ -193,7 +193,7 @@ TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
   config.set("vocab_size", 270);
   tiny.model = make_model(config, "test");
   tiny.model->allocate(tiny.context, DType::f32, false);
-  tiny.model->initialise(tiny.context, 5);
+  tiny.model->initialize(tiny.context, 5);
   const Sampling sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
   const Reply reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
                           .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})

@@ -21,7 +21,7 @@ class LongContextTest : public test::TinyEngineTest {
       config.set(key, value);
     model = make_model(config, "test");
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 5);
+    model->initialize(context, 5);
   }
 };
 
@@ -36,7 +36,7 @@ TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
     texts.push_back(asked.prompt);
     texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
   }
-  const std::vector<TokenScores> scores = score_sequences(context, *model, texts, {.temperature = 0.9});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(context, *model, texts, {.temperature = 0.9});
   for (size_t i = 0; i < replies.size(); ++i)
     for (size_t t = 0; t < 24; ++t)
       ASSERT_EQ(replies[i].logp[t], scores[i].logp[asked.prompt.size() + t]) << i << " " << t;

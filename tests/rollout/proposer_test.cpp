@@ -88,7 +88,7 @@ TEST_F(ProposerTest, LogProbsAreTheLearnersBitForBit) {
       texts.push_back(request.prompt);
       texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
     }
-    const std::vector<TokenScores> scores = score_sequences(context, *model, texts, {.temperature = 0.9});
+    const std::vector<TokenLogprobs> scores = compute_logprobs(context, *model, texts, {.temperature = 0.9});
     for (size_t i = 0; i < texts.size(); ++i)
       EXPECT_TRUE(std::equal(replies[0][i].logp.begin(), replies[0][i].logp.end(), scores[i].logp.begin() + 9,
                              scores[i].logp.end()));

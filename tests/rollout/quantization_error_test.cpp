@@ -8,34 +8,34 @@
 namespace hone::test {
 namespace {
 
-class ArithmeticErrorTest : public TinyEngineTest {
+class QuantizationErrorTest : public TinyEngineTest {
  protected:
   std::vector<std::vector<int32_t>> texts() const { return {prompt(1, 90), prompt(2, 7), prompt(3, 1)}; }
 };
 
-TEST_F(ArithmeticErrorTest, IsZeroWithTheModelsOwnArithmetic) {
-  const ArithmeticError error = arithmetic_error(context, *model, {}, texts());
+TEST_F(QuantizationErrorTest, IsZeroWithTheModelsOwnArithmetic) {
+  const QuantizationError error = quantization_error(context, *model, {}, texts());
   EXPECT_EQ(error.tokens, 89 + 6);
   EXPECT_EQ(error.max_difference, 0);
   EXPECT_EQ(error.kl, 0);
   EXPECT_EQ(error.same_top, 1);
   EXPECT_EQ(error.perplexity, error.engine_perplexity);
   double nll = 0;
-  for (const TokenScores& scores : score_sequences(context, *model, texts(), {}))
+  for (const TokenLogprobs& scores : compute_logprobs(context, *model, texts(), {}))
     for (const float logp : scores.logp) nll -= logp;
   EXPECT_NEAR(error.perplexity, std::exp(nll / 95), 1e-3);
 }
 
 // The engine's log-probs of the same tokens, by the engine.
-TEST_F(ArithmeticErrorTest, IsOfWhatTheEngineComputes) {
+TEST_F(QuantizationErrorTest, IsOfWhatTheEngineComputes) {
   for (const EngineConfig& config : {EngineConfig{.quantization = "int8"},
                                      {.quantization = "fp8"},
                                      {.kv_cache_dtype = "fp8"},
                                      {.quantization = "int8", .kv_cache_dtype = "fp8"}}) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, config.quantization + ", cache " + config.kv_cache_dtype);
-    const ArithmeticError error = arithmetic_error(context, *model, config, texts());
+    const QuantizationError error = quantization_error(context, *model, config, texts());
     double nll = 0, most = 0;
-    const auto scores = score_sequences(context, *model, texts(), {});
+    const auto scores = compute_logprobs(context, *model, texts(), {});
     for (size_t i = 0; i < texts().size(); ++i) {
       Request request{texts()[i], 1, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}};
       request.prompt_logprobs = true;
@@ -56,10 +56,10 @@ TEST_F(ArithmeticErrorTest, IsOfWhatTheEngineComputes) {
   }
 }
 
-TEST_F(ArithmeticErrorTest, RefusesWhatTellsNothing) {
-  EXPECT_THROW(arithmetic_error(context, *model, {}, std::vector<std::vector<int32_t>>{{3}}), Error);
-  EXPECT_THROW(arithmetic_error(context, *model, {}, std::vector<std::vector<int32_t>>{{}, {1, 2}}), Error);
-  EXPECT_THROW(arithmetic_error(context, *model, {}, std::vector<std::vector<int32_t>>{prompt(1, 97)}), Error);
+TEST_F(QuantizationErrorTest, RefusesWhatTellsNothing) {
+  EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{{3}}), Error);
+  EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{{}, {1, 2}}), Error);
+  EXPECT_THROW(quantization_error(context, *model, {}, std::vector<std::vector<int32_t>>{prompt(1, 97)}), Error);
 }
 
 }  // namespace

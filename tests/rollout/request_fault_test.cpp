@@ -30,9 +30,9 @@ bool has_marked_ids(const Tensor& ids) {
 }
 
 bool has_marked_draw(const Tensor& params) {
-  for (int64_t r = 0; r < params.size() / static_cast<int64_t>(sizeof(SampleParams)); ++r) {
-    SampleParams row;
-    std::memcpy(&row, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(SampleParams), sizeof row);
+  for (int64_t r = 0; r < params.size() / static_cast<int64_t>(sizeof(RowSamplingParams)); ++r) {
+    RowSamplingParams row;
+    std::memcpy(&row, params.ptr<uint8_t>() + static_cast<size_t>(r) * sizeof(RowSamplingParams), sizeof row);
     if (row.seed == marked_seed && row.position >= first_bad_position) return true;
   }
   return false;
@@ -121,7 +121,7 @@ class RequestFaultTest : public TinyEngineTest {
         EXPECT_TRUE(reply.failed && !reply.refused);
         EXPECT_NE(reply.finish_reason.find(why), std::string::npos) << reply.finish_reason;
       }
-      EXPECT_EQ(engine.stats().held_tokens, 0) << "its blocks are free";
+      EXPECT_EQ(engine.stats().kv_tokens_used, 0) << "its blocks are free";
       fault = Fault::none;
       expect_same(engine.generate(good_requests()), want);
       fault = kind;
@@ -216,7 +216,7 @@ TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
 }
 
 // Keeps what it is told, and may throw.
-struct Listener : ReplyListener {
+struct Listener : CompletionListener {
   void on_token(size_t, int64_t, const Reply&) override {
     if (throws_on_token && ++tokens == 4) throw std::runtime_error("the listener's fault");
   }
@@ -241,7 +241,7 @@ struct Listener : ReplyListener {
 TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnJob) {
   const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, {}).generate(good_requests());
   Engine engine(context, *model, nullptr, {});
-  EngineLoop loop(engine, 100);
+  AsyncEngine loop(engine, 100);
   std::vector<std::shared_ptr<Listener>> listeners;
   for (size_t i = 0; i < want.size(); ++i) {
     listeners.push_back(std::make_shared<Listener>());

@@ -24,49 +24,49 @@ Sequence sequence_of(const Sampling& sampling, size_t written) {
 // "id: times bias" of each edit, with ! where it stops.
 std::string edits_of(const Sampling& sampling, size_t written) {
   std::string out;
-  for (const LogitEdit& e : draw_params(sequence_of(sampling, written), 0).edits)
+  for (const LogitAdjustment& e : sampling_state(sequence_of(sampling, written), 0).edits)
     out += concat(out.empty() ? "" : ", ", e.id, e.stops ? "!: " : ": ", e.times, " ", e.bias);
   return out;
 }
 
-TEST(DrawParams, PlainSamplingEditsNothing) {
+TEST(SamplingState, PlainSamplingEditsNothing) {
   EXPECT_EQ(edits_of({.stop = {}, .stop_ids = {}}, 3), "");
-  EXPECT_FALSE(draw_params(sequence_of({.stop = {}, .stop_ids = {}}, 3), 0).edited());
+  EXPECT_FALSE(sampling_state(sequence_of({.stop = {}, .stop_ids = {}}, 3), 0).edited());
 }
 
-TEST(DrawParams, StopIdsAreBannedUntilMinTokensAreThere) {
+TEST(SamplingState, StopIdsAreBannedUntilMinTokensAreThere) {
   const Sampling sampling{.min_tokens = 2, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "2!: -1 0, 7!: -1 0");
   EXPECT_EQ(edits_of(sampling, 1), "2!: -1 0, 7!: -1 0");
-  EXPECT_EQ(draw_params(sequence_of(sampling, 1), 0).how.stops_after, 1);
+  EXPECT_EQ(sampling_state(sequence_of(sampling, 1), 0).how.stops_after, 1);
   EXPECT_EQ(edits_of(sampling, 2), "");
 }
 
-TEST(DrawParams, PresenceAndFrequencyAreOfTheReplyAlone) {
+TEST(SamplingState, PresenceAndFrequencyAreOfTheReplyAlone) {
   const Sampling sampling{.presence_penalty = 0.5, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "");
-  EXPECT_TRUE(draw_params(sequence_of(sampling, 0), 0).edited());  // after the first draw
+  EXPECT_TRUE(sampling_state(sequence_of(sampling, 0), 0).edited());  // after the first draw
   EXPECT_EQ(edits_of(sampling, 3), "2: 2 0, 9: 1 0");
-  const RowEdits how = draw_params(sequence_of(sampling, 3), 0).how;
+  const RowPenalties how = sampling_state(sequence_of(sampling, 3), 0).how;
   EXPECT_EQ(how.presence_penalty, 0.5);
   EXPECT_EQ(how.frequency_penalty, 0.25);
   EXPECT_EQ(how.repetition_penalty, 1);
 }
 
-TEST(DrawParams, RepetitionIsOfPromptAndReply) {
+TEST(SamplingState, RepetitionIsOfPromptAndReply) {
   const Sampling sampling{.repetition_penalty = 2, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "5: 0 0, 9: 0 0");
   EXPECT_EQ(edits_of(sampling, 3), "2: 2 0, 5: 0 0, 9: 1 0");
 }
 
-TEST(DrawParams, ABiasJoinsTheIdsPenalty) {
+TEST(SamplingState, ABiasJoinsTheIdsPenalty) {
   const Sampling sampling{
       .min_tokens = 1, .repetition_penalty = 2, .logit_bias = {{9, 4}, {3, -1}, {7, 50}}, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "5: 0 0, 9: 0 4, 3: -1 -1, 7!: -1 50, 2!: -1 0");
   EXPECT_EQ(edits_of(sampling, 1), "5: 0 0, 9: 1 4, 3: -1 -1, 7: -1 50");
 }
 
-TEST(DrawParams, TheNextDrawIsThatOfTheReplyWithOneTokenMore) {
+TEST(SamplingState, TheNextDrawIsThatOfTheReplyWithOneTokenMore) {
   const Sampling sampling{.min_tokens = 2,
                           .repetition_penalty = 2,
                           .frequency_penalty = 0.5,
@@ -75,27 +75,27 @@ TEST(DrawParams, TheNextDrawIsThatOfTheReplyWithOneTokenMore) {
                           .stop_ids = {}};
   for (size_t written = 0; written < 3; ++written) {
     Sequence sequence = sequence_of(sampling, written);
-    const DrawParams before = draw_params(sequence, 0);
+    const SamplingState before = sampling_state(sequence, 0);
     for (const int32_t id : {9, 3, 40}) {
-      const DrawParams next = next_draw(before, id);
+      const SamplingState next = next_sampling_state(before, id);
       Sequence longer = sequence;
       add_token(longer, id);
-      const DrawParams expected = draw_params(longer, 0);
+      const SamplingState expected = sampling_state(longer, 0);
       EXPECT_EQ(next.sample.position, expected.sample.position);
       EXPECT_EQ(next.how.stops_after, expected.how.stops_after);
       std::map<int32_t, std::pair<int32_t, float>> edits, wanted;  // ids that may stop by now are left alone
-      for (const LogitEdit& e : next.edits)
+      for (const LogitAdjustment& e : next.edits)
         if (e.times >= 0 || e.bias != 0 || next.how.stops_after > 0) edits[e.id] = {e.times, e.bias};
-      for (const LogitEdit& e : expected.edits) wanted[e.id] = {e.times, e.bias};
+      for (const LogitAdjustment& e : expected.edits) wanted[e.id] = {e.times, e.bias};
       EXPECT_EQ(edits, wanted) << written << ", " << id;
     }
   }
 }
 
-TEST(DrawParams, TheDrawIsOfSeedRequestReplyAndPosition) {
+TEST(SamplingState, TheDrawIsOfSeedRequestReplyAndPosition) {
   Sequence sequence = sequence_of({.temperature = 0.5, .top_k = 7, .seed = 11, .stop = {}, .stop_ids = {}}, 2);
   sequence.ticket->request.id = 4;
-  const SampleParams params = sample_params(sequence, 6);
+  const RowSamplingParams params = sample_params(sequence, 6);
   EXPECT_EQ(params.temperature, 0.5f);
   EXPECT_EQ(params.top_k, 7);
   EXPECT_EQ(params.seed, 11u);

@@ -112,8 +112,8 @@ TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
     const double temperature = request.sampling.temperature > 0 ? request.sampling.temperature : 1;
     for (const Reply& reply : replies[i]) {
       const std::vector<std::vector<int32_t>> text{joined(request.prompt, reply.ids)};
-      const TokenScores scores = score_sequences(context, *model, text, {.temperature = temperature}).front();
-      const TokenScores raw = score_sequences(context, *model, text, {}).front();
+      const TokenLogprobs scores = compute_logprobs(context, *model, text, {.temperature = temperature}).front();
+      const TokenLogprobs raw = compute_logprobs(context, *model, text, {}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         ASSERT_EQ(reply.logp[t], scores.logp[request.prompt.size() + t]) << i << " token " << t;
         ASSERT_EQ(reply.raw_logp[t], raw.logp[request.prompt.size() + t]) << i << " token " << t;
@@ -137,9 +137,9 @@ TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
   std::vector<Reply> replies;
   engine.submit(request, [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
   engine.step();
-  const double prompts = engine.stats().mixed_seconds;
+  const double prompts = engine.stats().prefill_seconds;
   while (engine.step()) {}
-  EXPECT_EQ(engine.stats().mixed_seconds, prompts);
+  EXPECT_EQ(engine.stats().prefill_seconds, prompts);
   for (const Reply& reply : replies) {
     ASSERT_GT(reply.ids.size(), 40u);
     for (size_t t = 0; t < reply.ids.size(); ++t) {
@@ -239,8 +239,8 @@ TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
   Request request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 96, .max_batch_tokens = 10});
   const auto replies = engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
-  const TokenScores scores =
-      score_sequences(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
+  const TokenLogprobs scores =
+      compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
   for (const Reply& reply : replies[0]) {
     EXPECT_FALSE(reply.failed) << reply.finish_reason;
     EXPECT_TRUE(reply.ids.empty());

@@ -94,7 +94,7 @@ TEST_F(SchedulerTest, AReplyGoesBeforePromptsThatCameAfterItsOwn) {
 TEST_F(SchedulerTest, AllThatRunIsComputedAgainInTheSameOrder) {
   add(3, 0), add(3, 1), pass();
   scheduler.preempt_all();
-  cache.forget_names();
+  cache.invalidate_prefix_cache();
   EXPECT_EQ(cache.free_blocks(), cache.num_blocks());
   EXPECT_EQ(scheduler.preemptions(), 0);  // which are those for want of cache
   EXPECT_EQ(pass(), "0:4 1:4");
@@ -180,7 +180,7 @@ TEST_F(SchedulerTest, APromptThatIsScoredIsComputedWhole) {
 TEST_F(SchedulerTest, NothingIsFoundWithoutPrefixCachingOrOnceNamesAreForgotten) {
   add(6, 0);
   pass();
-  cache.forget_names();
+  cache.invalidate_prefix_cache();
   add(6, 0);
   EXPECT_EQ(pass(), "0:1 0:6");
   config.prefix_caching = false;

@@ -99,7 +99,7 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
         }
       }
       if (!leaving.empty() && below(2) == 0) engine.cancel(leaving.back()), leaving.pop_back();
-      if (below(10) == 0) engine.weights_changed(engine.version() + 1);
+      if (below(10) == 0) engine.set_policy_version(engine.version() + 1);
       more = engine.step();
     }
     std::vector<std::vector<Reply>> replies;
@@ -142,8 +142,8 @@ TEST_F(SchedulesTest, QuantizedWeightsFollowTheModels) {
   Engine engine(context, *model, nullptr, {.quantization = "int8"});
   const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
   const auto before = engine.generate({request});
-  model->initialise(context, 6);
-  engine.weights_changed(engine.version() + 1);
+  model->initialize(context, 6);
+  engine.set_policy_version(engine.version() + 1);
   const auto after = engine.generate({request});
   EXPECT_NE(after[0][0].logp, before[0][0].logp);
   expect_same(after, Engine(context, *model, nullptr, {.quantization = "int8"}).generate({request}));
@@ -168,8 +168,8 @@ TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4});
   const Request request{prompt(1, 42), 2, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
   const auto before = engine.generate({request});
-  model->initialise(context, 6);
-  engine.weights_changed(engine.version() + 1);
+  model->initialize(context, 6);
+  engine.set_policy_version(engine.version() + 1);
   const auto after = engine.generate({request});
   EXPECT_EQ(engine.stats().cached_tokens, 0);
   EXPECT_NE(after[0][0].logp, before[0][0].logp);
@@ -181,8 +181,8 @@ TEST_F(SchedulesTest, WhatWasBegunWithOldWeightsIsFoundByNobody) {
   const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
   engine.submit(request, [](uint64_t, const std::vector<Reply>&) {});
   engine.step();
-  model->initialise(context, 6);
-  engine.weights_changed(engine.version() + 1);
+  model->initialize(context, 6);
+  engine.set_policy_version(engine.version() + 1);
   while (engine.step()) {}  // a reply of both, whose blocks fill up under the new weights
   expect_same(engine.generate({request}), Engine(context, *model, nullptr, {}).generate({request}));
 }

@@ -75,8 +75,8 @@ TEST_F(ThinkingTest, WhatIsDrawnHasTheLearnersLogProbsBitForBit) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
-      const TokenScores scores =
-          score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
+      const TokenLogprobs scores =
+          compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = temperature})
               .front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_EQ(reply.logp[t], reply.forced[t] ? 0 : scores.logp[asked[i].prompt.size() + t]) << i << " token " << t;

@@ -31,7 +31,7 @@ inline void save_stranger(Context& context, int64_t vocab_size, int64_t position
                                                              {"activation_function", "gelu_new"}},
                                                   "test");
   draft->allocate(context, DType::f32, false);
-  draft->initialise(context, 9);
+  draft->initialize(context, 9);
   save_model(context, *draft, folder, DType::f32);
 }
 

@@ -26,7 +26,7 @@ class TinyEngineTest : public ::testing::Test {
                                   {"tie_word_embeddings", false}},
                        "test");
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 5);
+    model->initialize(context, 5);
   }
 
   static std::vector<int32_t> prompt(uint64_t i, int64_t length) {

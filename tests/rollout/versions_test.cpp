@@ -15,7 +15,7 @@ class EngineVersions : public test::TinyEngineTest {
     Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 24});
     std::vector<Reply> out;
     size_t written = 0;
-    engine.weights_changed(5);
+    engine.set_policy_version(5);
     engine.submit(
         {prompt(1, 42), 4, 0, {.max_tokens = 12, .ignore_eos = true, .stop = {}, .stop_ids = {}}, 0, false},
         [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies); },
@@ -23,8 +23,8 @@ class EngineVersions : public test::TinyEngineTest {
           if (++written == 20) engine.cancel(0);  // nobody's: it ends the passes under way
         });
     while (written < 20) engine.step();
-    model->initialise(context, 6);
-    engine.weights_changed(7, recompute);
+    model->initialize(context, 6);
+    engine.set_policy_version(7, recompute);
     while (engine.step()) {}
     return out;
   }
@@ -32,7 +32,7 @@ class EngineVersions : public test::TinyEngineTest {
 
 TEST_F(EngineVersions, EveryTokenSaysWhichWeightsDrewIt) {
   for (const bool recompute : {false, true}) {
-    model->initialise(context, 5);
+    model->initialize(context, 5);
     const std::vector<Reply> replies = drawn_across_a_change(recompute);
     ASSERT_EQ(replies.size(), 4u);
     for (const Reply& reply : replies) {
@@ -48,8 +48,8 @@ TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
   for (const Reply& reply : replies) {
     std::vector<int32_t> ids = prompt(1, 42);
     ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
-    const TokenScores scores =
-        score_sequences(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = 1}).front();
+    const TokenLogprobs scores =
+        compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{ids}, {.temperature = 1}).front();
     for (size_t t = 0; t < 5; ++t) EXPECT_NE(reply.logp[t], scores.logp[42 + t]) << t;
     for (size_t t = 5; t < 12; ++t) EXPECT_EQ(reply.logp[t], scores.logp[42 + t]) << t;
   }
@@ -57,7 +57,7 @@ TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
 
 TEST_F(EngineVersions, KeptCachesAreOfTheWeightsThatWereThen) {
   const std::vector<Reply> kept = drawn_across_a_change(false);
-  model->initialise(context, 5);
+  model->initialize(context, 5);
   EXPECT_NE(kept[0].logp, drawn_across_a_change(true)[0].logp);
 }
 

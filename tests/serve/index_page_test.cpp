@@ -18,7 +18,7 @@ TEST(PageTest, IsTheFileAndNeedsNothingFromElsewhere) {
 }
 
 TEST(PageTest, ThePolicyNamesItsOneScriptAndItsOneStyle) {
-  const HttpReply reply = page_reply();
+  const HttpServerResponse reply = index_page_response();
   EXPECT_EQ(reply.status, 200);
   EXPECT_EQ(reply.body, index_page());
   EXPECT_EQ(reply.content_type, "text/html; charset=utf-8");

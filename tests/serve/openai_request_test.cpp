@@ -7,19 +7,19 @@
 namespace hone {
 namespace {
 
-class ServeRequestTest : public ::testing::Test {
+class OpenAiRequestTest : public ::testing::Test {
  protected:
-  ServeRequest completion(const std::string& body) const {
+  OpenAiRequest completion(const std::string& body) const {
     return parse_completion(parse_json(body, "body"), model.served());
   }
-  ServeRequest chat(const std::string& body) const { return parse_chat(parse_json(body, "body"), model.served()); }
+  OpenAiRequest chat(const std::string& body) const { return parse_chat(parse_json(body, "body"), model.served()); }
   // Turned down, naming the member, with words of the message.
   void expect_refused(bool is_chat, const std::string& body, const std::string& param, const std::string& words,
                       int status = 400) const {
     try {
       is_chat ? chat(body) : completion(body);
       ADD_FAILURE() << body << " was taken";
-    } catch (const ServeError& error) {
+    } catch (const HttpError& error) {
       EXPECT_EQ(error.status, status) << body;
       EXPECT_EQ(error.param, param) << body;
       EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << body << ": " << error.what();
@@ -28,8 +28,8 @@ class ServeRequestTest : public ::testing::Test {
   test::TinyServedModel model;
 };
 
-TEST_F(ServeRequestTest, ACompletionHasOpenAIsDefaults) {
-  const ServeRequest request = completion(R"({"prompt": "hi"})");
+TEST_F(OpenAiRequestTest, ACompletionHasOpenAIsDefaults) {
+  const OpenAiRequest request = completion(R"({"prompt": "hi"})");
   EXPECT_EQ(request.prompts.size(), 1u);
   EXPECT_EQ(request.prompts[0].ids, (std::vector<int32_t>{'h', 'i'}));
   EXPECT_EQ(request.sampling.max_tokens, 16);
@@ -41,8 +41,8 @@ TEST_F(ServeRequestTest, ACompletionHasOpenAIsDefaults) {
   EXPECT_FALSE(asked[0].prompt_logprobs);
 }
 
-TEST_F(ServeRequestTest, EveryMemberArrives) {
-  const ServeRequest request = completion(
+TEST_F(OpenAiRequestTest, EveryMemberArrives) {
+  const OpenAiRequest request = completion(
       R"({"model": "tiny", "prompt": [[1, 2], [3]], "max_tokens": 20, "n": 3, "temperature": 0.5, "top_p": 0.9,
       "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": true,
       "seed": 9, "stop": ["a", "b"], "stop_token_ids": [4], "logit_bias": {"5": -100, "6": 1.5}, "logprobs": 2, "echo": true, "stream": true,
@@ -76,7 +76,7 @@ TEST_F(ServeRequestTest, EveryMemberArrives) {
   EXPECT_TRUE(request.include_usage && request.return_token_ids);
 }
 
-TEST_F(ServeRequestTest, PromptsComeAsTextsOrIds) {
+TEST_F(OpenAiRequestTest, PromptsComeAsTextsOrIds) {
   EXPECT_EQ(completion(R"({"prompt": [104, 105]})").prompts[0].text, "hi");
   EXPECT_EQ(completion(R"({"prompt": ["a", "b"]})").prompts[1].ids, std::vector<int32_t>{'b'});
   EXPECT_EQ(completion(R"({"prompt": "<|im_end|>"})").prompts[0].ids, std::vector<int32_t>{257});
@@ -90,7 +90,7 @@ TEST_F(ServeRequestTest, PromptsComeAsTextsOrIds) {
   expect_refused(false, "{}", "prompt", "missing");
 }
 
-TEST_F(ServeRequestTest, WhatIsWrongIsNamed) {
+TEST_F(OpenAiRequestTest, WhatIsWrongIsNamed) {
   expect_refused(false, "[]", "", "must be a JSON object");
   expect_refused(false, R"({"prompt": "a", "temprature": 1})", "temprature", "did you mean 'temperature'");
   expect_refused(false, R"({"prompt": "a", "temperature": "hot"})", "temperature", "must be a number, not");
@@ -118,8 +118,8 @@ TEST_F(ServeRequestTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(completion(R"({"prompt": "a", "model": "/models/tiny"})").n, 1);
 }
 
-TEST_F(ServeRequestTest, APromptCanBeScoredWithoutAReply) {
-  const ServeRequest request = completion(
+TEST_F(OpenAiRequestTest, APromptCanBeScoredWithoutAReply) {
+  const OpenAiRequest request = completion(
       concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));
   EXPECT_EQ(request.requests(0)[0].sampling.max_tokens, 0);
   EXPECT_TRUE(request.requests(0)[0].prompt_logprobs);
@@ -127,8 +127,8 @@ TEST_F(ServeRequestTest, APromptCanBeScoredWithoutAReply) {
                  "prompt", "513 tokens");
 }
 
-TEST_F(ServeRequestTest, AChatIsRenderedByTheModelsFormat) {
-  const ServeRequest request =
+TEST_F(OpenAiRequestTest, AChatIsRenderedByTheModelsFormat) {
+  const OpenAiRequest request =
       chat(R"({"messages": [{"role": "user", "content": "hi"}], "logprobs": true, "top_logprobs": 3})");
   std::vector<int32_t> expected{256};
   for (const char c : std::string("user\nhi")) expected.push_back(c);
@@ -138,14 +138,14 @@ TEST_F(ServeRequestTest, AChatIsRenderedByTheModelsFormat) {
   EXPECT_EQ(request.sampling.max_tokens, 512 - static_cast<int64_t>(expected.size()));
   EXPECT_EQ(request.sampling.stop_ids, std::vector<int64_t>{257});
   EXPECT_EQ(request.top_logprobs, 3);
-  const ServeRequest parts = chat(
+  const OpenAiRequest parts = chat(
       R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]}],
                                       "max_completion_tokens": 5, "tools": [], "response_format": {"type": "text"}})");
   EXPECT_EQ(parts.prompts[0].ids, expected);
   EXPECT_EQ(parts.sampling.max_tokens, 5);
 }
 
-TEST_F(ServeRequestTest, ChatsThatCannotBe) {
+TEST_F(OpenAiRequestTest, ChatsThatCannotBe) {
   expect_refused(true, "{}", "messages", "missing");
   expect_refused(true, R"({"messages": []})", "messages", "empty");
   expect_refused(true, R"({"messages": "hi"})", "messages", "must be a list");
@@ -161,8 +161,8 @@ TEST_F(ServeRequestTest, ChatsThatCannotBe) {
   expect_refused(true, said + R"("prompt": "a"})", "prompt", "unknown member");
   ServedModel bare = model.served();
   bare.tokenizer = nullptr, bare.chat = nullptr;
-  EXPECT_THROW(parse_chat(parse_json(said + "\"n\": 1}", ""), bare), ServeError);
-  EXPECT_THROW(parse_completion(parse_json(R"({"prompt": "a"})", ""), bare), ServeError);
+  EXPECT_THROW(parse_chat(parse_json(said + "\"n\": 1}", ""), bare), HttpError);
+  EXPECT_THROW(parse_completion(parse_json(R"({"prompt": "a"})", ""), bare), HttpError);
   EXPECT_EQ(parse_completion(parse_json(R"({"prompt": [5]})", ""), bare).prompts[0].text, "");
 }
 

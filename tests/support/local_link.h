@@ -35,7 +35,7 @@ struct LocalLinks {
 
 class LocalLink final : public DeviceLink {
  public:
-  LocalLink(const std::string& id, int rank, const Patience& patience) : rank_(rank) {
+  LocalLink(const std::string& id, int rank, const Deadline& patience) : rank_(rank) {
     ++LocalLinks::tried;
     {
       const std::lock_guard lock(mutex());
@@ -49,14 +49,14 @@ class LocalLink final : public DeviceLink {
     wait(lock, patience, [&] { return wire_->sides == 2 && LocalLinks::fault != LinkFault::never_opens; });
     ++LocalLinks::opened;
   }
-  void send(Context&, Tensor x, const Patience&) override {
+  void send(Context&, Tensor x, const Deadline&) override {
     HONE_CHECK(LocalLinks::fault != LinkFault::breaks, "the cable is cut");
     const std::lock_guard lock(wire_->mutex);
     wire_->to[1 - rank_].emplace_back(static_cast<char*>(x.data), static_cast<char*>(x.data) + x.bytes());
     wire_->changed.notify_all();
   }
-  void receive(Context&, Tensor x, const Patience&) override { awaited_.push_back(x); }
-  void finish(Context&, const Patience& patience) override {
+  void receive(Context&, Tensor x, const Deadline&) override { awaited_.push_back(x); }
+  void finish(Context&, const Deadline& patience) override {
     std::unique_lock lock(wire_->mutex);
     wait(lock, patience, [&] {
       return LocalLinks::fault != LinkFault::stalls && (LocalLinks::fault != LinkFault::loses || awaited_.empty());
@@ -79,7 +79,7 @@ class LocalLink final : public DeviceLink {
     std::deque<std::vector<char>> to[2];
   };
   template <class Fact>
-  void wait(std::unique_lock<std::mutex>& lock, const Patience& patience, Fact fact) {
+  void wait(std::unique_lock<std::mutex>& lock, const Deadline& patience, Fact fact) {
     ++LocalLinks::waiting;
     try {
       for (; !fact(); wire_->changed.wait_for(lock, std::chrono::milliseconds(1))) patience.check();
@@ -108,7 +108,7 @@ inline void LocalLinks::join_registry() {
       "local",
       {.serves = [](const Device& device) { return device.kind() == DeviceKind::cpu; },
        .new_id = [] { return std::to_string(next_id++); },
-       .open = [](Device&, const std::string& id, int rank, const Patience& patience) -> std::unique_ptr<DeviceLink> {
+       .open = [](Device&, const std::string& id, int rank, const Deadline& patience) -> std::unique_ptr<DeviceLink> {
          return std::make_unique<LocalLink>(id, rank, patience);
        }});
   static_cast<void>(added);

@@ -118,7 +118,7 @@ TEST(Critic, StartsFromARewardModelsFolder) {
   TrainerConfig config = with_trunk("separate");
   config.critic.path = folder.path().string();
   Rig rig(config);
-  rig.model->initialise(rig.context, 99);
+  rig.model->initialize(rig.context, 99);
   EXPECT_EQ(rig.trainer.value_head(), head);
   rewarder.trainer.set_value_head(head);
   const std::vector<Sample> samples = with_returns();

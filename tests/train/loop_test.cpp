@@ -34,7 +34,7 @@ class TrainLoopTest : public ::testing::Test {
                   const std::function<void(int64_t step, Trainer& trainer)>& fail_at = nullptr) {
     folder_ = root_.path() / name;
     make_folder(folder_);
-    RunLog log(folder_);
+    MetricsLog log(folder_);
     hone::Run out{.recipe = recipe_,
                   .folder = folder_,
                   .device = *device_,

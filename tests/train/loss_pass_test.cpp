@@ -20,7 +20,7 @@ Taken take(bool linear) {
   rig.model->zero_grad(rig.context);
   const auto sft = objectives().at("sft")();
   Phases phases(rig.context);
-  LossPass pass(rig.context, *rig.model, {}, phases);
+  MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   const std::vector<Sample> samples = make_samples(lengths);
   Staging staging;
   staging.fill(pointers(samples));
@@ -31,7 +31,7 @@ Taken take(bool linear) {
   if (linear) {
     std::vector<float> rows(staging.rows().size());
     const Tensor logp = host_view(std::span<float>(rows));
-    pass.queue_linear(staging, *sft, scale, {}, logp);
+    pass.queue_static_grad(staging, *sft, scale, {}, logp);
     rig.context.synchronize();
     pass.read_rows(staging, logp, staging.logp);
     out.loss = pass.evaluate(staging, *sft, scale, metrics);
@@ -44,7 +44,7 @@ Taken take(bool linear) {
   return out;
 }
 
-TEST(LossPass, OnePassOverTheVocabularyAndTwoLearnTheSame) {
+TEST(MicroBatchRunner, OnePassOverTheVocabularyAndTwoLearnTheSame) {
   const Taken one = take(true), two = take(false);
   EXPECT_EQ(one.loss, two.loss);
   EXPECT_EQ(one.logp, two.logp);
@@ -57,11 +57,11 @@ TEST(LossPass, OnePassOverTheVocabularyAndTwoLearnTheSame) {
 }
 
 // A batch that nothing is trained on is evaluated without a pass.
-TEST(LossPass, NothingToTrainOnHasNoLossAndNoGradient) {
+TEST(MicroBatchRunner, NothingToTrainOnHasNoLossAndNoGradient) {
   Rig rig;
   rig.model->zero_grad(rig.context);
   Phases phases(rig.context);
-  LossPass pass(rig.context, *rig.model, {}, phases);
+  MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   std::vector<Sample> samples = make_samples(lengths);
   for (Sample& sample : samples) sample.mask.assign(sample.mask.size(), 0);
   Staging staging;

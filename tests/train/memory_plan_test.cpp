@@ -21,19 +21,19 @@ TrainerConfig micro_batches_of(int64_t tokens) {
   return out;
 }
 
-std::optional<StepPeak> widen(Reservation& reservation, Rig& rig, const std::vector<Sample>& samples,
-                              int64_t micro_batch_tokens = 4096) {
+std::optional<PeakBytes> widen(MemoryPlan& reservation, Rig& rig, const std::vector<Sample>& samples,
+                               int64_t micro_batch_tokens = 4096) {
   std::vector<MicroBatch> micro_batches;
-  cut_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
+  make_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
   return reservation.widen(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *objectives().at("sft")(),
                            pointers(samples), micro_batches);
 }
 
-TEST(Reservation, IsWhatTheLargestMicroBatchThenTakes) {
+TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
   Rig rig(micro_batches_of(20));
   const std::vector<Sample> samples = whole(5, 10);  // two, two and one
-  Reservation reservation;
-  const std::optional<StepPeak> counted = widen(reservation, rig, samples, 20);
+  MemoryPlan reservation;
+  const std::optional<PeakBytes> counted = widen(reservation, rig, samples, 20);
   ASSERT_TRUE(counted);
   rig.trainer.step(pointers(samples), *objectives().at("sft")(), 0);
   EXPECT_EQ(counted->tape, rig.trainer.peak().tape);
@@ -43,11 +43,11 @@ TEST(Reservation, IsWhatTheLargestMicroBatchThenTakes) {
   EXPECT_LE(counted->scratch, rig.trainer.peak().scratch);  // bodies that do not say what they take are not counted
 }
 
-TEST(Reservation, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
+TEST(MemoryPlan, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
   Rig rig;
-  Reservation reservation;
-  const std::optional<StepPeak> first = widen(reservation, rig, whole(4, 8)),
-                                second = widen(reservation, rig, whole(4, 12));
+  MemoryPlan reservation;
+  const std::optional<PeakBytes> first = widen(reservation, rig, whole(4, 8)),
+                                 second = widen(reservation, rig, whole(4, 12));
   ASSERT_TRUE(first && second);
   EXPECT_GT(second->tape, first->tape);
   EXPECT_FALSE(widen(reservation, rig, whole(4, 12)));
@@ -55,13 +55,13 @@ TEST(Reservation, ASecondOneIsWiderThanAskedForAndServesWhatIsSmaller) {
   EXPECT_TRUE(widen(reservation, rig, whole(6, 12)));
 }
 
-TEST(Reservation, WhatOnlyCountsTakesNone) {
+TEST(MemoryPlan, WhatOnlyCountsTakesNone) {
   const std::unique_ptr<Device> meta = devices().at("meta")(0);
   Context counting(*meta);
   Rig rig;
   const std::vector<Sample> samples = whole(1, 4);
   const MicroBatch all{0, 1};
-  EXPECT_FALSE(Reservation().widen(counting, *rig.model, {}, *objectives().at("sft")(), pointers(samples), {&all, 1}));
+  EXPECT_FALSE(MemoryPlan().widen(counting, *rig.model, {}, *objectives().at("sft")(), pointers(samples), {&all, 1}));
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 namespace hone::test {
 namespace {
 
-class RunLogTest : public ::testing::Test {
+class MetricsLogTest : public ::testing::Test {
  protected:
-  void fill(RunLog& log, int64_t first, int64_t last) const {
+  void fill(MetricsLog& log, int64_t first, int64_t last) const {
     for (int64_t step = first; step <= last; ++step) {
       log.metrics(step, {{"loss", 1.0 / static_cast<double>(step)}});
       log.sample(JsonObject{{"step", step}});
@@ -19,22 +19,22 @@ class RunLogTest : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(RunLogTest, RowsPastTheCheckpointAreCut) {
+TEST_F(MetricsLogTest, RowsPastTheCheckpointAreCut) {
   StateSection saved;
   {
-    RunLog log(folder.path());
+    MetricsLog log(folder.path());
     fill(log, 1, 3);
     log.save_state(saved);
     fill(log, 4, 6);
   }
-  RunLog resumed(folder.path());
+  MetricsLog resumed(folder.path());
   resumed.load_state(saved);
   fill(resumed, 4, 5);
   StateSection after;
   resumed.save_state(after);
 
   const TemporaryFolder other;
-  RunLog whole(other.path());
+  MetricsLog whole(other.path());
   fill(whole, 1, 5);
   StateSection uninterrupted;
   whole.save_state(uninterrupted);
@@ -43,21 +43,21 @@ TEST_F(RunLogTest, RowsPastTheCheckpointAreCut) {
   EXPECT_EQ(after.values, uninterrupted.values);
 }
 
-TEST_F(RunLogTest, ALogShorterThanItWasIsAnError) {
+TEST_F(MetricsLogTest, ALogShorterThanItWasIsAnError) {
   StateSection saved;
   {
-    RunLog log(folder.path());
+    MetricsLog log(folder.path());
     fill(log, 1, 3);
     log.save_state(saved);
   }
   std::filesystem::resize_file(folder.path() / "samples.jsonl", 1);
-  EXPECT_THROW(RunLog(folder.path()).load_state(saved), Error);
+  EXPECT_THROW(MetricsLog(folder.path()).load_state(saved), Error);
   saved.values.set("samples_bytes", -1);
-  EXPECT_THROW(RunLog(folder.path()).load_state(saved), Error);
+  EXPECT_THROW(MetricsLog(folder.path()).load_state(saved), Error);
 }
 
-TEST_F(RunLogTest, NothingIsMadeBeforeTheFirstRow) {
-  RunLog log(folder.path());
+TEST_F(MetricsLogTest, NothingIsMadeBeforeTheFirstRow) {
+  MetricsLog log(folder.path());
   StateSection empty;
   log.save_state(empty);
   EXPECT_EQ(empty.values.at("metrics_bytes").as_int(), 0);

@@ -13,7 +13,7 @@ using test::make_samples, test::pointers;
 std::vector<std::pair<size_t, size_t>> cut(std::span<const size_t> lengths, size_t unit, int64_t max_tokens) {
   const std::vector<Sample> samples = make_samples(lengths);
   std::vector<MicroBatch> micro_batches;
-  cut_micro_batches(pointers(samples), unit, max_tokens, micro_batches);
+  make_micro_batches(pointers(samples), unit, max_tokens, micro_batches);
   std::vector<std::pair<size_t, size_t>> out;
   for (const MicroBatch& micro : micro_batches) out.emplace_back(micro.begin, micro.end);
   return out;

@@ -30,7 +30,7 @@ TEST(Trainer, ReportsTheLossThatScoringFinds) {
   const std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample& sample : samples) sequences.push_back(sample.tokens);
-  const std::vector<TokenScores> scores = score_sequences(rig.context, *rig.model, sequences, {});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(rig.context, *rig.model, sequences, {});
   double sum = 0, count = 0;
   for (size_t s = 0; s < samples.size(); ++s)
     for (size_t t = 0; t < samples[s].tokens.size(); ++t)

@@ -51,7 +51,7 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   for (const Run& run : runs_) {
     const auto size = static_cast<size_t>(run.padded_size());
     bytes += size * (count * size_of(state_dtype()) + (run.has_master() ? sizeof(float) : 0));
-    blocks += size / decay_block;
+    blocks += size / param_granule;
   }
   bytes_ = Buffer(context.device(), bytes), decay_bytes_ = Buffer(context.device(), blocks);
   context.zero(Tensor(bytes_.data(), DType::u8, context.kind(), {static_cast<int64_t>(bytes)}));
@@ -71,13 +71,13 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
       cast(context, run.states.front(), run.value);
     }
     for (size_t i = 0; i < count; ++i) run.states.push_back(take(run, state_dtype()));
-    run.decays = all_decays.rows(block, run.padded_size() / decay_block);
+    run.decays = all_decays.rows(block, run.padded_size() / param_granule);
     for (const Run::Member& member : run.members) {
-      const int64_t end = (member.begin + member.param->value.size() + decay_block - 1) / decay_block;
-      for (int64_t b = member.begin / decay_block; b < end; ++b)
+      const int64_t end = (member.begin + member.param->value.size() + param_granule - 1) / param_granule;
+      for (int64_t b = member.begin / param_granule; b < end; ++b)
         decays[static_cast<size_t>(block + b)] = member.param->decay;
     }
-    block += run.padded_size() / decay_block;
+    block += run.padded_size() / param_granule;
   }
   context.copy(all_decays, host_view(std::span(decays)));
 }

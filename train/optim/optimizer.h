@@ -47,7 +47,7 @@ class Optimizer : public Stateful {
                             int64_t step, double learning_rate) const = 0;
 
  private:
-  // Parameters that lie end to end, at multiples of decay_block elements (as Model::allocate lays them): one kernel
+  // Parameters that lie end to end, at multiples of param_granule elements (as Model::allocate lays them): one kernel
   // updates them all.
   struct Run {
     struct Member {
@@ -59,7 +59,7 @@ class Optimizer : public Stateful {
     std::vector<Tensor> states;  // of the same size; the master, where there is one, comes first
     Tensor decays;
     bool has_master() const { return value.dtype == DType::bf16; }
-    int64_t padded_size() const { return (value.size() + decay_block - 1) / decay_block * decay_block; }
+    int64_t padded_size() const { return (value.size() + param_granule - 1) / param_granule * param_granule; }
   };
   void join(const Param& param);
   std::string state_name(const Run& run, const Param& param, size_t state) const;

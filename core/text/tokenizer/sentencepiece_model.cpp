@@ -95,7 +95,7 @@ struct Model {
   bool character_map = false;
 };
 
-Piece read_piece(std::string_view bytes, const std::string& where) {
+Piece read_slice(std::string_view bytes, const std::string& where) {
   Piece piece;
   for (Wire wire(bytes, where); wire.next();) {
     if (wire.field == 1) piece.text = wire.bytes();
@@ -135,7 +135,7 @@ Model read_model(std::string_view bytes, const std::string& source) {
   Model model;
   for (Wire wire(bytes, source); wire.next();) {
     if (wire.field == 1)
-      model.pieces.push_back(read_piece(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
+      model.pieces.push_back(read_slice(wire.bytes(), concat(source, ": piece ", model.pieces.size())));
     if (wire.field == 2) read_trainer(wire.bytes(), source + ": trainer_spec", model);
     if (wire.field == 3) read_normalizer(wire.bytes(), source + ": normalizer_spec", model);
   }

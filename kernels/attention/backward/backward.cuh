@@ -52,8 +52,8 @@ __global__ void delta_kernel(const __grid_constant__ BackwardCall<T> call) {
   float sum = 0;
   for (int d = lane * N; d < dim; d += 8 * N) {
     float x[N], y[N];
-    load_pack(x, out + d);
-    load_pack(y, dout + d);
+    load_vec(x, out + d);
+    load_vec(y, dout + d);
 #pragma unroll
     for (int j = 0; j < N; ++j) sum = fmaf(x[j], y[j], sum);
   }

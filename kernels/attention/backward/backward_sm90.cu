@@ -70,7 +70,7 @@ __device__ void list_tiles(const Preparation& p) {
 // The first block lists tiles; of the others a warp has one token: delta = dout . out of every head.
 template <int dim>
 __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant__ Preparation p) {
-  let_next_start();
+  griddep_launch_dependents();
   if (blockIdx.x == 0) return list_tiles(p);
   for (int64_t i = int64_t{blockIdx.x - 1} * prepare_threads + threadIdx.x; i < p.num_counters;
        i += int64_t{gridDim.x - 1} * prepare_threads)
@@ -91,8 +91,8 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
     float sum = 0;
     if (head < p.heads) {
       float a[8], b[8];
-      load_pack(a, p.dout + token * p.dout_stride + column);
-      load_pack(b, p.out + token * p.out_stride + column);
+      load_vec(a, p.dout + token * p.dout_stride + column);
+      load_vec(b, p.out + token * p.out_stride + column);
 #pragma unroll
       for (int i = 0; i < 8; ++i) sum = fmaf(a[i], b[i], sum);
     }
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
   const bool last = blockIdx.y + 1 == gridDim.y;
   const Tile tile = call.tiles[gridDim.y - 1 - blockIdx.y];
   // The last blocks see to it that the kernel does not end before the walks do.
-  if (last || blockIdx.x >= static_cast<unsigned>(call.group * call.kv_heads)) wait_for_previous();
+  if (last || blockIdx.x >= static_cast<unsigned>(call.group * call.kv_heads)) griddep_wait();
   if (tile.length == 0) return;
   const int first = (tile.rank - 1) * tile_rows, rows = tile.length - first, heads = call.group * call.kv_heads,
             head = static_cast<int>(blockIdx.x);
@@ -178,9 +178,8 @@ void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tens
 // How many walks share the heads of a group: as few as keep the longest walk from being all that is left in the end.
 int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionShape& shape) {
   const int64_t length = shape.window > 0 ? std::min(shape.window + tile_rows, shape.max_length) : shape.max_length;
-  const int64_t longest = length / tile_rows + 1;  // steps of one head
-  const int64_t steps =
-      tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_multiprocessors();  // of a multiprocessor
+  const int64_t longest = length / tile_rows + 1;                                               // steps of one head
+  const int64_t steps = tokens / tile_rows * (longest + 1) / 2 * kv_heads * group / num_sms();  // of a multiprocessor
   int splits = 1;
   while (splits < group && (group + splits - 1) / splits * longest * 10 > steps * 11) ++splits;
   return splits;
@@ -252,14 +251,14 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
       .key_sums = splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {splits * 2, kv_heads, padded, dim}))
                              : nullptr};
   allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
-  const int64_t blocks = std::min<int64_t>(num_multiprocessors(), num_tiles * kv_heads * splits);
-  launch_dependent(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1,
-                   map_of_heads(q, box_rows), map_of_heads(k, box_rows), map_of_heads(v, box_rows),
-                   map_of_heads(dout, box_rows), call);
-  tell_written(context, dq_sums);
+  const int64_t blocks = std::min<int64_t>(num_sms(), num_tiles * kv_heads * splits);
+  launch_pdl(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1,
+             map_of_heads(q, box_rows), map_of_heads(k, box_rows), map_of_heads(v, box_rows),
+             map_of_heads(dout, box_rows), call);
+  mark_initialized(context, dq_sums);
   const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
-  launch_dependent(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)),
-                   finish_threads, 0, 1, call);
+  launch_pdl(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)),
+             finish_threads, 0, 1, call);
 }
 
 void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k,

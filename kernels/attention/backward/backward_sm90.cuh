@@ -7,7 +7,7 @@ namespace hone::attention_gradients {
 using namespace sm90;
 using hopper::high_bf16;
 using hopper::low_bf16;
-using hopper::store_matrices;
+using hopper::stmatrix_x4;
 using Value = __nv_bfloat16;
 
 inline constexpr int tile_rows = 128;    // keys that a block owns
@@ -53,7 +53,7 @@ __device__ inline void load_tile(unsigned char* to, const CUtensorMap& map, Barr
   for (int column = 0; column < dim; column += 64)
 #pragma unroll
     for (int row = 0; row < rows; row += box_rows)
-      load_box(to + (column / 64 * rows + row) * column_bytes, map, barrier, column, head, token + row);
+      tma_load(to + (column / 64 * rows + row) * column_bytes, map, barrier, column, head, token + row);
 }
 
 // Bytes from device memory to shared memory, both aligned to 16.
@@ -74,7 +74,7 @@ __device__ inline void multiply_rows(float (&c)[N], uint64_t a, uint64_t b) {
 }
 // c [64, dim] += a [64, rows] . b [rows, dim], a in registers.
 template <int N, int A>
-__device__ inline void multiply_add(float (&c)[N], const uint32_t (&a)[A], uint64_t b) {
+__device__ inline void mma_m16n8k16(float (&c)[N], const uint32_t (&a)[A], uint64_t b) {
 #pragma unroll
   for (int k = 0; k < A / 4; ++k) wgmma_rs(c, a + 4 * k, further(b, k * 16 * column_bytes), true);
 }

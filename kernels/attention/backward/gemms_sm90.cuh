@@ -62,7 +62,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < tile_rows / 16; ++k)
-      product_of_columns(dq, further(a, k * 16 * column_bytes), further(b, k * 16 * column_bytes), k > 0);
+      wgmma_k_major(dq, further(a, k * 16 * column_bytes), further(b, k * 16 * column_bytes), k > 0);
     wgmma_commit();
   };
   // dq of step i leaves.
@@ -131,7 +131,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       }
       pack(weights, s);
       wgmma_fence();
-      multiply_add(dv, weights, smem_descriptor(stage.dout, queries * column_bytes));
+      mma_m16n8k16(dv, weights, smem_descriptor(stage.dout, queries * column_bytes));
       wgmma_commit();
 
       wgmma_wait<1>();
@@ -155,16 +155,16 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       const uint32_t row = shared_address(memory.score_gradients[i & 1]) + own_row * column_bytes, half = lane() / 16;
 #pragma unroll
       for (int j = 0; j < queries / 8; j += 2)
-        store_matrices(row + j / 8 * tile_rows * column_bytes + (((j % 8 + half) ^ (own_row % 8)) * 16),
-                       score_gradients[2 * j], score_gradients[2 * j + 1], score_gradients[2 * j + 2],
-                       score_gradients[2 * j + 3]);
+        stmatrix_x4(row + j / 8 * tile_rows * column_bytes + (((j % 8 + half) ^ (own_row % 8)) * 16),
+                    score_gradients[2 * j], score_gradients[2 * j + 1], score_gradients[2 * j + 2],
+                    score_gradients[2 * j + 3]);
       fence_async_proxy();
       __syncwarp();
       if (lane() == 0) memory.gradients_full[i & 1].arrive();
       if (!first_step) memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
       queue_dq(i);  // in the first step of nothing, for nobody
       wgmma_fence();
-      multiply_add(dk, score_gradients, smem_descriptor(stage.q, queries * column_bytes));
+      mma_m16n8k16(dk, score_gradients, smem_descriptor(stage.q, queries * column_bytes));
       wgmma_commit();
       wgmma_wait<1>();
       wgmma_fence_registers(dq);
@@ -193,10 +193,10 @@ __global__ void __launch_bounds__(threads, 1)
   Memory<dim>& memory = *reinterpret_cast<Memory<dim>*>(bytes);
   if (threadIdx.x == 0) memory.init_barriers();
   __syncthreads();
-  wait_for_previous();
-  let_next_start();
+  griddep_wait();
+  griddep_launch_dependents();
   if (threadIdx.x < 128) {
-    fewer_registers<24>();
+    setmaxnreg_dec<24>();
     const int warp = threadIdx.x / 32;
     if (threadIdx.x % 32 > 0) return;
     if (warp == 0)
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(threads, 1)
     else if (warp <= Memory<dim>::writers)
       add_steps<dim>(memory, call, warp - 1);
   } else {
-    more_registers<240>();
+    setmaxnreg_inc<240>();
     compute_walks<dim>(memory, call);
   }
 }

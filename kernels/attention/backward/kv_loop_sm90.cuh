@@ -39,7 +39,7 @@ struct Memory {
     }
     for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(32 * compute_warps);
     for (int i = 0; i < writers; ++i) dq_full[i].init(compute_warps);
-    publish_barriers();
+    fence_mbarrier_init();
   }
 };
 
@@ -115,10 +115,10 @@ __device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, con
     for (int i = 0; i < walk.steps; ++i, at.next(), walk.advance(step)) {
       if (i == min(stages, walk.steps) - 1) {  // the stages before are free sooner than the keys
         memory.v_empty.wait(parity);
-        memory.keys_full.arrive_expecting(sizeof memory.v);
+        memory.keys_full.arrive_expect_tx(sizeof memory.v);
         load_tile<tile_rows, dim>(memory.v, v, memory.keys_full, work.kv_head, work.tile.begin + work.key);
         memory.k_empty.wait(parity);
-        memory.keys_full.arrive_expecting(sizeof memory.k);
+        memory.keys_full.arrive_expect_tx(sizeof memory.k);
         load_tile<tile_rows, dim>(memory.k, k, memory.keys_full, work.kv_head, work.tile.begin + work.key);
       }
       auto& stage = memory.stage[at.stage];
@@ -126,7 +126,7 @@ __device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, con
       const int query = step.query_tile * queries;
       const int64_t row = step.head * call.padded + work.tile.row + query;
       memory.empty[at.stage].wait(at.parity ^ 1);
-      full.arrive_expecting(sizeof stage + 2 * queries * sizeof(float));
+      full.arrive_expect_tx(sizeof stage + 2 * queries * sizeof(float));
       load_tile<queries, dim>(stage.q, q, full, step.head, work.tile.begin + query);
       load_bytes(memory.lse[at.stage], call.lse + row, queries * sizeof(float), full);
       load_tile<queries, dim>(stage.dout, dout, full, step.head, work.tile.begin + query);

@@ -28,13 +28,13 @@ __device__ inline void multiply_tiles(float (&sum)[8][4], uint32_t left, uint32_
 #pragma unroll
   for (int d = 0; d < D / 16; ++d) {
     uint32_t a[4];
-    load_matrices(a, left_at<D / 8>(left, 16 * warp, 2 * d, lane));
+    ldmatrix_x4(a, left_at<D / 8>(left, 16 * warp, 2 * d, lane));
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       uint32_t b[4];
-      load_matrices(b, right_at<D / 8>(right, 16 * n, 2 * d, lane));
-      multiply_add(sum[2 * n], a, b[0], b[1]);
-      multiply_add(sum[2 * n + 1], a, b[2], b[3]);
+      ldmatrix_x4(b, right_at<D / 8>(right, 16 * n, 2 * d, lane));
+      mma_m16n8k16(sum[2 * n], a, b[0], b[1]);
+      mma_m16n8k16(sum[2 * n + 1], a, b[2], b[3]);
     }
   }
 }
@@ -52,9 +52,9 @@ __device__ inline void add_weighted(float (&sum)[columns / 8][4], const float (&
 #pragma unroll
     for (int d = 0; d < columns / 16; ++d) {
       uint32_t b[4];
-      load_matrices_transposed(b, summed_at<units>(tile, 16 * n, unit + 2 * d, lane));
-      multiply_add(sum[2 * d], a, b[0], b[1]);
-      multiply_add(sum[2 * d + 1], a, b[2], b[3]);
+      ldmatrix_x4_trans(b, summed_at<units>(tile, 16 * n, unit + 2 * d, lane));
+      mma_m16n8k16(sum[2 * d], a, b[0], b[1]);
+      mma_m16n8k16(sum[2 * d + 1], a, b[2], b[3]);
     }
   }
 }

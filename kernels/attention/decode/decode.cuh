@@ -9,7 +9,7 @@ namespace hone::attention {
 
 // What a split leaves where there are several: [S, Hk, rows, splits, d] and [S, Hk, rows, splits]. o is nullptr: there
 // is one, and the output is written.
-struct Partials {
+struct SplitPartials {
   float *o, *m, *l;
   int rows, splits, table_keys;
   bool settled;  // PagedKv's
@@ -24,17 +24,17 @@ struct DecodeTile {
   __device__ int token_of(int row, int group) const { return sequence.tokens == 1 ? 0 : row / group; }
 };
 // Of split and row tile `z`: split * row tiles + row tile.
-__device__ inline int split_of(const Partials& partials, int z, int rows) {
+__device__ inline int split_of(const SplitPartials& partials, int z, int rows) {
   return partials.rows <= rows ? z : z / ((partials.rows + rows - 1) / rows);
 }
-// The keys of a split that may be read before hopper::wait_for_previous(): those before this one, counted from the
+// The keys of a split that may be read before hopper::griddep_wait(): those before this one, counted from the
 // split's first.
-__device__ inline int settled_end(const Partials& partials, const DecodeTile& tile) {
+__device__ inline int prefetchable_end(const SplitPartials& partials, const DecodeTile& tile) {
   const int own = tile.sequence.position - tile.split_begin;
   return partials.settled && tile.low < own ? own : 0;  // keys that no row sees stand for `low`
 }
 // false: there is nothing to do.
-__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const Partials& partials,
+__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const SplitPartials& partials,
                                  const Sequence& sequence, int kv_head, int s, int z, int rows) {
   tile.sequence = sequence, tile.kv_head = kv_head, tile.s = s, tile.split = split_of(partials, z, rows);
   tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows,
@@ -86,7 +86,7 @@ __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
 }
 // -inf where a lane's row does not see the key; score[n] is of keys 16 n from `key_begin` on, in the sequence.
 template <int n_keys, int N>
-__device__ inline void hide_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call,
+__device__ inline void mask_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call,
                                  const DecodeTile& tile, uint32_t lane) {
   if (key_begin >= first_seen(tile.last_position, call.window) && key_begin + 16 * n_keys - 1 <= tile.first_position)
     return;
@@ -130,8 +130,8 @@ __device__ inline void rescale(float (&o)[columns / 16][N][4], const float* alph
 // warp's first.
 template <int columns, int N, class M, class L>
 __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Call<Bf16>& call,
-                                  const Partials& partials, const DecodeTile& tile, int column, uint32_t lane, M m_of,
-                                  L l_of) {
+                                  const SplitPartials& partials, const DecodeTile& tile, int column, uint32_t lane,
+                                  M m_of, L l_of) {
 #pragma unroll
   for (int e = 0; e < N; ++e)
 #pragma unroll 1  // code that is read once takes longer to come than to run
@@ -160,11 +160,11 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
 
 // How many eights of rows a block of threads takes: with 16, few warps fit a multiprocessor. A call that also prefills
 // has mostly sequences of one token beside it.
-inline int eights_of(const Partials& partials, const Call<Bf16>& call, int most_tokens) {
+inline int num_key_octets(const SplitPartials& partials, const Call<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k,
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
                          const Tensor& v, int eights);
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights);
+void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights);
 
 }  // namespace hone::attention

@@ -8,7 +8,7 @@
 namespace hone::attention {
 namespace {
 
-using hopper::in_block, hopper::send;
+using hopper::map_to_cluster_block, hopper::send;
 
 constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32;
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
@@ -66,23 +66,23 @@ __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32
                            uint32_t lane) {
   uint32_t p[N][4];
 #pragma unroll
-  for (uint32_t e = 0; e < N; ++e)
-    load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 ^ lane % 8) * 16 ^ quarter * 64));
+  for (uint32_t e = 0; e < N; ++e) ldmatrix_x4(p[e], p_at + e * 8 * 256 + ((lane / 8 ^ lane % 8) * 16 ^ quarter * 64));
 #pragma unroll
   for (uint32_t i = 0; i < 2; ++i)
 #pragma unroll
     for (uint32_t t = 0; t < columns / 16; ++t) {
       uint32_t a[4];
-      load_matrices_transposed(
-          a, value_at<columns>(values, lane / 16 * 8 + lane % 8, 2 * t + lane / 8 % 2) + i * columns * 32);
+      ldmatrix_x4_trans(a,
+                        value_at<columns>(values, lane / 16 * 8 + lane % 8, 2 * t + lane / 8 % 2) + i * columns * 32);
 #pragma unroll
-      for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][2 * i], p[e][2 * i + 1]);
+      for (int e = 0; e < N; ++e) mma_m16n8k16(o[t][e], a, p[e][2 * i], p[e][2 * i + 1]);
     }
 }
 
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
-    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
+    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call,
+                                                   const SplitPartials partials) {
   using P = Plan<D, N>;
   constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -94,20 +94,20 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const uint32_t thread = threadIdx.x, lane = thread % 32, rank = blockIdx.x % ranks;
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
 
-  hopper::let_next_start();
-  if (!partials.settled) hopper::wait_for_previous();
+  hopper::griddep_launch_dependents();
+  if (!partials.settled) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
   find_slots(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x / ranks), s, z, rows))
-    return hopper::wait_for_previous();
+    return hopper::griddep_wait();
   const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows, whose weights are sent
   if (thread == 0) {
     const uint32_t blocks = static_cast<uint32_t>(tile.num_blocks);
     most_there.init(1), weights_there.init(1), sums_there.init(1);
-    hopper::publish_barriers();
-    most_there.arrive_expecting(blocks * rows * 4), weights_there.arrive_expecting(blocks * used * 2 * block_keys),
-        sums_there.arrive_expecting(blocks * rows * 4);
+    hopper::fence_mbarrier_init();
+    most_there.arrive_expect_tx(blocks * rows * 4), weights_there.arrive_expect_tx(blocks * used * 2 * block_keys),
+        sums_there.arrive_expect_tx(blocks * rows * 4);
   }
   // Waited for before a word goes to another block: by then all of the cluster have come so far.
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -125,8 +125,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   constexpr uint32_t k_step = 32 / units;
   const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
   const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;
-  const int settled = settled_end(partials, tile);
-  if (part_begin + 16 > settled) hopper::wait_for_previous();
+  const int settled = prefetchable_end(partials, tile);
+  if (part_begin + 16 > settled) hopper::griddep_wait();
   if (scores && static_cast<int>(k_lane * 8) < call.dim) {
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
@@ -150,7 +150,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
       cp_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
   };
   copy_values(min(settled - tile.block_begin * block_keys, num_keys));
-  hopper::wait_for_previous();
+  hopper::griddep_wait();
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   copy_values(num_keys);
@@ -164,12 +164,12 @@ __global__ __cluster_dims__(ranks, 1, 1)
 #pragma unroll
     for (uint32_t d = 0; d < D / 16; ++d) {
       uint32_t a[4];
-      load_matrices(a, k_at + (k_at_turn ^ d * 32));
+      ldmatrix_x4(a, k_at + (k_at_turn ^ d * 32));
 #pragma unroll
-      for (int e = 0; e < N; ++e) multiply_add(score[0][e], a, q[e][d][0], q[e][d][1]);
+      for (int e = 0; e < N; ++e) mma_m16n8k16(score[0][e], a, q[e][d][0], q[e][d][1]);
     }
     exchange<N>(score[0], lane);
-    hide_keys<1, N>(score, tile.split_begin + part_begin, call, tile, lane);
+    mask_keys<1, N>(score, tile.split_begin + part_begin, call, tile, lane);
 #pragma unroll
     for (int e = 0; e < N; ++e) {
       const float most = row_max(fmaxf(fmaxf(score[0][e][0], score[0][e][1]), fmaxf(score[0][e][2], score[0][e][3])));
@@ -183,7 +183,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
     float most = warp_most[0][row];
 #pragma unroll
     for (int w = 1; w < warps; ++w) most = fmaxf(most, warp_most[w][row]);
-    send(in_block(to, shared_address(&block_most[rank][row])), most, in_block(to, shared_address(&most_there.word)));
+    send(map_to_cluster_block(to, shared_address(&block_most[rank][row])), most,
+         map_to_cluster_block(to, shared_address(&most_there.word)));
   }
   most_there.wait(0);
 
@@ -215,7 +216,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
     const uint32_t at = p_tiles + rank * P::p_tile + row * 256 + (unit ^ row % 8) * 16;
 #pragma unroll
     for (uint32_t to = lane / lanes; to < P::mixers; to += together)
-      if (row < used) send(in_block(to, at), eight, in_block(to, shared_address(&weights_there.word)));
+      if (row < used)
+        send(map_to_cluster_block(to, at), eight, map_to_cluster_block(to, shared_address(&weights_there.word)));
   }
   if (const uint32_t block = thread / rows, row = thread % rows; mixes && static_cast<int>(block) < tile.num_blocks) {
     const float2 m = most_up_to(block, row);
@@ -239,8 +241,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
       if (lane < 8)
 #pragma unroll 1
         for (uint32_t to = 0; to < P::mixers; ++to)
-          send(in_block(to, shared_address(&block_sum[rank][row])), sum,
-               in_block(to, shared_address(&sums_there.word)));
+          send(map_to_cluster_block(to, shared_address(&block_sum[rank][row])), sum,
+               map_to_cluster_block(to, shared_address(&sums_there.word)));
     }
   }
   if (warp > 0 || !mixes) return;
@@ -269,7 +271,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
 
 }  // namespace
 
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, int eights) {
+void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run = [&](auto n) {
       constexpr size_t bytes = Plan<width(), n()>::bytes;
@@ -277,7 +279,7 @@ void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const Pa
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),
                       static_cast<unsigned>(partials.splits * tiles));
-      launch_dependent(stream, cluster_kernel<width(), n()>, grid, threads, static_cast<int>(bytes), 1, call, partials);
+      launch_pdl(stream, cluster_kernel<width(), n()>, grid, threads, static_cast<int>(bytes), 1, call, partials);
     };
     if (eights == 1)
       run(std::integral_constant<int, 1>{});

@@ -81,11 +81,11 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
     const int first = max(begin, tile.low) >> box_shift,
               end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
-    if (begin + P::tile_keys > settled) hopper::wait_for_previous();
+    if (begin + P::tile_keys > settled) hopper::griddep_wait();
     shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];
     if (hopper::elect()) {
-      full.arrive_expecting(static_cast<uint32_t>(max(end - first, 0)) << (box_shift + 7));
+      full.arrive_expect_tx(static_cast<uint32_t>(max(end - first, 0)) << (box_shift + 7));
       for (int i = first; i < end; i += 4) {
         int slots[4];
 #pragma unroll
@@ -93,7 +93,7 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
 #pragma unroll
         for (int j = 0; j < 4; ++j)
           if (i + j < end)
-            sm90::load_box(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64,
+            sm90::tma_load(shared.ring[to.stage] + ((i + j << box_shift) - begin) * 128, map, full, part * 64,
                            tile.kv_head, slots[j]);
       }
     }
@@ -121,7 +121,7 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
     uint32_t p[N][2], real[2];  // of keys 2 (lane % 4) and the next, and of those 8 further on
 #pragma unroll
     for (uint32_t e = 0; e < N; ++e)
-      load_matrices(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
+      ldmatrix_x4(p[e], p_at + e * 8 * 256 + ((lane / 8 % 2 ^ lane % 8) * 16 ^ (p_turn + i * 32)));
     if constexpr (!whole) {
 #pragma unroll
       for (uint32_t j = 0; j < 2; ++j) {
@@ -132,18 +132,18 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 #pragma unroll
     for (uint32_t t = 0; t < columns / 16; ++t) {
       uint32_t a[4];
-      load_matrices_transposed(
+      ldmatrix_x4_trans(
           a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
       if constexpr (!whole) a[0] &= real[0], a[1] &= real[0], a[2] &= real[1], a[3] &= real[1];
 #pragma unroll
-      for (int e = 0; e < N; ++e) multiply_add(o[t][e], a, p[e][0], p[e][1]);
+      for (int e = 0; e < N; ++e) mma_m16n8k16(o[t][e], a, p[e][0], p[e][1]);
     }
   }
 }
 
 template <int D, int N, bool alone>
 __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
-    const __grid_constant__ Call<Bf16> call, const Partials partials, const __grid_constant__ CUtensorMap k_map,
+    const __grid_constant__ Call<Bf16> call, const SplitPartials partials, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, int box_shift) {
   using P = Plan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
@@ -153,15 +153,15 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   const int warp = sm90::uniform(static_cast<int>(thread / 32)), s = static_cast<int>(blockIdx.y),
             z = static_cast<int>(blockIdx.z);
 
-  hopper::let_next_start();
-  if (!partials.settled) hopper::wait_for_previous();
+  hopper::griddep_launch_dependents();
+  if (!partials.settled) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
   static_assert(P::barriers <= 32 && P::stages <= 32);
   if (warp == 0 && lane < P::barriers) shared.full[lane].init(1);
   if (warp == 1 && lane < P::stages) shared.empty[lane].init(32 * warps);
-  hopper::publish_barriers();
+  hopper::fence_mbarrier_init();
   if (warp == warps) {
-    hopper::prefetch_map(k_map), hopper::prefetch_map(v_map);
+    hopper::prefetch_tensor_map(k_map), hopper::prefetch_tensor_map(v_map);
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
     for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
       shared.slots()[i] = static_cast<uint32_t>(
@@ -170,13 +170,13 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   __syncthreads();
   DecodeTile tile;
   if (!find_tile(tile, call, partials, sequence, static_cast<int>(blockIdx.x), s, z, P::rows))
-    return hopper::wait_for_previous();
+    return hopper::griddep_wait();
   if (warp == warps) {
-    copy_tiles(shared, tile, k_map, v_map, box_shift, settled_end(partials, tile));
+    copy_tiles(shared, tile, k_map, v_map, box_shift, prefetchable_end(partials, tile));
     return;
   }
 
-  hopper::wait_for_previous();
+  hopper::griddep_wait();
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   // body(where tile i lies), once it is there; all lanes of the warps that use a tile say that they have, `times` times
@@ -213,17 +213,17 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 #pragma unroll
               for (int n = 0; n < P::tile_keys / 16; ++n) {
                 uint32_t a[4];
-                load_matrices(a,
-                              keys + static_cast<uint32_t>(n) * 2048 + k_at + (k_turn ^ static_cast<uint32_t>(d) * 32));
+                ldmatrix_x4(a,
+                            keys + static_cast<uint32_t>(n) * 2048 + k_at + (k_turn ^ static_cast<uint32_t>(d) * 32));
 #pragma unroll
                 for (int e = 0; e < N; ++e)
-                  multiply_add(score[i * (P::tile_keys / 16) + n][e], a, q[e][4 * p + d][0], q[e][4 * p + d][1]);
+                  mma_m16n8k16(score[i * (P::tile_keys / 16) + n][e], a, q[e][4 * p + d][0], q[e][4 * p + d][1]);
               }
           });
 #pragma unroll
         for (int n = 0; n < P::tile_keys / 16; ++n) exchange<N>(score[i * (P::tile_keys / 16) + n], lane);
       }
-      hide_keys<8, N>(score, tile.split_begin + round.begin + warp * block_keys, call, tile, lane);
+      mask_keys<8, N>(score, tile.split_begin + round.begin + warp * block_keys, call, tile, lane);
 #pragma unroll
       for (int e = 0; e < N; ++e) {
         most[e] = -INFINITY;
@@ -297,7 +297,7 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 
 }  // namespace
 
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Partials& partials, const Tensor& k,
+void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
                          const Tensor& v, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run_rings = [&](auto n, auto alone) {
@@ -310,14 +310,14 @@ void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Part
       const int tiles = (partials.rows + P::rows - 1) / P::rows;
       const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
                       static_cast<unsigned>(partials.splits * tiles));
-      launch_dependent(stream, kernel, grid, threads, static_cast<int>(bytes), 1, call, partials,
-                       map_of_heads(k, static_cast<int>(box_keys)), map_of_heads(v, static_cast<int>(box_keys)),
-                       std::countr_zero(box_keys));
+      launch_pdl(stream, kernel, grid, threads, static_cast<int>(bytes), 1, call, partials,
+                 map_of_heads(k, static_cast<int>(box_keys)), map_of_heads(v, static_cast<int>(box_keys)),
+                 std::countr_zero(box_keys));
     };
     const auto run = [&](auto n) {
       const int64_t blocks =
           int64_t{call.kv_heads} * call.sequences * partials.splits * ((partials.rows + 8 * n() - 1) / (8 * n()));
-      if (blocks <= num_multiprocessors())
+      if (blocks <= num_sms())
         run_rings(n, std::true_type{});
       else
         run_rings(n, std::false_type{});

@@ -24,7 +24,7 @@ struct Cache {
 
 // What a split leaves where there are several blocks of threads: [tiles, Hk, splits, rows, d] and [tiles, Hk, splits,
 // rows]. o is nullptr: one block of threads takes all splits and writes the output.
-struct Partials {
+struct SplitPartials {
   float *o, *m, *l;
 };
 
@@ -110,7 +110,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
         bytes.load(cache.k + int64_t{slots[8 * n + g]} * cache.k_stride + tile.kv_head * call.dim + column);
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        multiply_add(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
+        mma_m16n8k16(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
     }
   }
   uint32_t p[16][2];
@@ -159,7 +159,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
                       tile.kv_head * call.dim + g * chunk);
     const uint32_t a[4] = {p[n][0], p[n][1], p[n + 1][0], p[n + 1][1]};
     const auto columns = [&]<int... j>(std::integer_sequence<int, j...>) {
-      (multiply_add(o[j], a, decode_column<j % 4>(bytes[0].word[j / 4], bytes[1].word[j / 4]),
+      (mma_m16n8k16(o[j], a, decode_column<j % 4>(bytes[0].word[j / 4], bytes[1].word[j / 4]),
                     decode_column<j % 4>(bytes[2].word[j / 4], bytes[3].word[j / 4])),
        ...);
     };
@@ -193,10 +193,10 @@ struct Total {
 
 template <int D>
 __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
-    fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const Partials partials) {
+    fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
   Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
-  hopper::let_next_start(), hopper::wait_for_previous();
+  hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   RowTile tile{
@@ -257,8 +257,8 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
 
 // The splits of each row, in ascending order; a warp has a row.
 __global__ void __launch_bounds__(32 * rows)
-    merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials, int splits) {
-  hopper::let_next_start(), hopper::wait_for_previous();
+    merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
+  hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   const Sequence sequence = sequence_of(call, place.sequence);
@@ -304,9 +304,9 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
              " sequences in one call with an fp8 cache");
   const int64_t keys = kv.block_table.dim(1) * kv.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
-  const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_multiprocessors();
+  const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_sms();
   const ScratchScope scope(context);
-  Partials partials{};
+  SplitPartials partials{};
   const int64_t places = int64_t{tiles} * call.kv_heads * splits * rows;
   if (shares) {
     partials.o = numbers<float>(context.scratch().take(DType::f32, {places, call.dim}));
@@ -318,11 +318,11 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   with_width(call.dim, [&](auto width) {
     constexpr int D = width();
     allow_shared_memory(fp8_kernel<D>, sizeof(Shared<D>));
-    launch_dependent(cuda_stream(context), fp8_kernel<D>, grid, threads, static_cast<int>(sizeof(Shared<D>)), 1, call,
-                     cache, partials);
+    launch_pdl(cuda_stream(context), fp8_kernel<D>, grid, threads, static_cast<int>(sizeof(Shared<D>)), 1, call, cache,
+               partials);
   });
   if (shares)
-    launch_dependent(cuda_stream(context), merge_kernel, dim3(grid.x, grid.y), 32 * rows, 0, 1, call, partials, splits);
+    launch_pdl(cuda_stream(context), merge_kernel, dim3(grid.x, grid.y), 32 * rows, 0, 1, call, partials, splits);
   check_launch(attention_paged);
 }
 

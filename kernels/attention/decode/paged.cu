@@ -6,8 +6,8 @@ namespace hone::attention {
 namespace {
 
 // The splits of each row, in ascending order.
-__global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Partials partials) {
-  hopper::let_next_start(), hopper::wait_for_previous();
+__global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials) {
+  hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
             row = static_cast<int>(blockIdx.z);
   const int column = 2 * static_cast<int>(threadIdx.x);
@@ -39,19 +39,18 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
             splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
   const ScratchScope scope(context);
-  Partials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.settled};
+  SplitPartials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.settled};
   if (splits > 1) {
     partials.o = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits, call.dim}));
     partials.m = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
     partials.l = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));
   }
   const cudaStream_t stream = cuda_stream(context);
-  const int eights = eights_of(partials, call, most_tokens);
+  const int eights = num_key_octets(partials, call, most_tokens);
   // Measured on an H200, us at 200, 592 and 1000 keys. Heads of 128: with 24 pairs a cluster takes 7, 9, 12 and rings
   // 8, 15, 22, with 32 pairs 12, 15, 18 and 8, 15, 22. Heads of 64: with 2 pairs 4, 5, 7 and 3, 5, 8, with 8 pairs 6,
   // 7, 9 and 3, 6, 8.
-  const int64_t tiles = pairs * splits * ((rows + 15) / 16),
-                most_in_clusters = num_multiprocessors() / (call.dim <= 64 ? 44 : 5);
+  const int64_t tiles = pairs * splits * ((rows + 15) / 16), most_in_clusters = num_sms() / (call.dim <= 64 ? 44 : 5);
   if (tiles <= most_in_clusters)
     launch_decode_cluster(stream, call, partials, eights);
   else
@@ -59,7 +58,7 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   if (splits > 1) {
     const dim3 grid(static_cast<unsigned>(call.kv_heads), static_cast<unsigned>(call.sequences),
                     static_cast<unsigned>(rows));
-    launch_dependent(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
+    launch_pdl(stream, merge_kernel, grid, (call.dim / 2 + 31) / 32 * 32, 0, 1, call, partials);
   }
 }
 

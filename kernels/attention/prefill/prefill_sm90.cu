@@ -82,19 +82,19 @@ __device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtens
     for (int block = blocks.first; block < blocks.end; ++block, to.next()) {
       const int token = tile.begin + block * block_keys;
       shared.k_empty[to.stage].wait(to.parity ^ 1);
-      shared.k_full[to.stage].arrive_expecting(P::kv_bytes);
+      shared.k_full[to.stage].arrive_expect_tx(P::kv_bytes);
       for (int chunk = 0; chunk < P::chunks; ++chunk)
-        load_box(shared.k[to.stage] + chunk * P::kv_chunk, k, shared.k_full[to.stage], chunk * 64, head, token);
+        tma_load(shared.k[to.stage] + chunk * P::kv_chunk, k, shared.k_full[to.stage], chunk * 64, head, token);
       if (block == blocks.first) {
         shared.q_empty.wait(parity ^ 1);
-        shared.q_full.arrive_expecting(P::q_bytes);
+        shared.q_full.arrive_expect_tx(P::q_bytes);
         for (int chunk = 0; chunk < P::chunks; ++chunk)
-          load_box(shared.q + chunk * P::q_chunk, q, shared.q_full, chunk * 64, tile.head, tile.begin + tile.row);
+          tma_load(shared.q + chunk * P::q_chunk, q, shared.q_full, chunk * 64, tile.head, tile.begin + tile.row);
       }
       shared.v_empty[to.stage].wait(to.parity ^ 1);
-      shared.v_full[to.stage].arrive_expecting(P::kv_bytes);
+      shared.v_full[to.stage].arrive_expect_tx(P::kv_bytes);
       for (int chunk = 0; chunk < P::chunks; ++chunk)
-        load_box(shared.v[to.stage] + chunk * P::kv_chunk, v, shared.v_full[to.stage], chunk * 64, head, token);
+        tma_load(shared.v[to.stage] + chunk * P::kv_chunk, v, shared.v_full[to.stage], chunk * 64, head, token);
     }
   }
 }
@@ -105,8 +105,8 @@ __device__ void load_queries(uint32_t (&q)[P::dim / 4], const char* rows) {
   const int lane = static_cast<int>(threadIdx.x % 32), row = static_cast<int>(threadIdx.x % 128) / 32 * 16 + lane % 16;
 #pragma unroll
   for (int step = 0; step < P::dim / 16; ++step)
-    load_matrices(q + 4 * step,
-                  rows + step / 4 * P::q_chunk + row * 128 + ((step % 4 * 32 + lane / 16 * 16) ^ lane % 8 * 16));
+    ldmatrix_x4(q + 4 * step,
+                rows + step / 4 * P::q_chunk + row * 128 + ((step % 4 * 32 + lane / 16 * 16) ^ lane % 8 * 16));
 }
 
 // s = q . k of one block, queued.
@@ -117,7 +117,7 @@ __device__ void queue_scores(float (&s)[64], uint32_t (&q)[P::dim / 4], uint64_t
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < P::dim / 16; ++step)
-    product_of_rows(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
+    wgmma_mn_major(s, q + 4 * step, further(k, step / 4 * P::kv_chunk + step % 4 * 32), step > 0);
   wgmma_commit();
 }
 
@@ -270,23 +270,23 @@ __global__ void __launch_bounds__(P::threads, 1)
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<P>*>(memory);
   if (threadIdx.x == 0) {
-    prefetch_map(q), prefetch_map(k), prefetch_map(v);
+    prefetch_tensor_map(q), prefetch_tensor_map(k), prefetch_tensor_map(v);
     shared.tile_full.init(1), shared.tile_empty.init(1 + 4 * P::consumers);
     shared.q_full.init(1), shared.q_empty.init(4 * P::consumers);
     for (int i = 0; i < P::stages; ++i) {
       shared.k_full[i].init(1), shared.k_empty[i].init(4 * P::consumers);
       shared.v_full[i].init(1), shared.v_empty[i].init(4 * P::consumers);
     }
-    publish_barriers();
+    fence_mbarrier_init();
   }
-  wait_for_previous();
+  griddep_wait();
   __syncthreads();
   if (threadIdx.x < 128) {
-    fewer_registers<P::producer_registers>();
+    setmaxnreg_dec<P::producer_registers>();
     if (threadIdx.x == 0) copy_tiles<P>(shared, q, k, v, a);
     if (threadIdx.x == 32) deal_tiles<P>(shared, a);
   } else {
-    more_registers<P::registers>();
+    setmaxnreg_inc<P::registers>();
     attend_tiles<P>(shared, a, uniform(static_cast<int>(threadIdx.x) / 128) - 1);
   }
 }
@@ -305,11 +305,10 @@ void launch(Context& context, const Call<__nv_bfloat16>& call, const Tensor& q, 
   constexpr int bytes = sizeof(Shared<P>);
   allow_shared_memory(attention_sm90_kernel<P>, bytes);
   const int64_t most_tiles = (int64_t{call.tokens} / P::rows + call.sequences) * call.kv_heads * call.group;
-  const int blocks = static_cast<int>(std::min<int64_t>(num_multiprocessors(), most_tiles));
+  const int blocks = static_cast<int>(std::min<int64_t>(num_sms(), most_tiles));
   // Its blocks start while the list is made.
-  launch_dependent(cuda_stream(context), attention_sm90_kernel<P>, dim3(static_cast<unsigned>(blocks)), P::threads,
-                   bytes, 1, map_of_heads(q, P::rows), map_of_heads(k, block_keys), map_of_heads(v, block_keys),
-                   arguments);
+  launch_pdl(cuda_stream(context), attention_sm90_kernel<P>, dim3(static_cast<unsigned>(blocks)), P::threads, bytes, 1,
+             map_of_heads(q, P::rows), map_of_heads(k, block_keys), map_of_heads(v, block_keys), arguments);
 }
 
 // Copies take whole 16 bytes.

@@ -48,8 +48,8 @@ __device__ inline int sum_up_to(int x, int* shared) {
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
 __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, int levels, int rows) {
-  sm90::wait_for_previous();
-  sm90::let_next_start();
+  sm90::griddep_wait();
+  sm90::griddep_launch_dependents();
   __shared__ int sums[32], last[2];
   const int thread = static_cast<int>(threadIdx.x);
   const auto tiles_of = [&](int s) { return (call.offsets[s + 1] - call.offsets[s] + rows - 1) / rows; };
@@ -87,7 +87,7 @@ TileList make_list(Context& context, const Call<T>& call, int rows) {
       counters, counters + 1, counters + 2,
       static_cast<int4*>(
           context.scratch().take(DType::i32, {4 * (int64_t{call.tokens} / rows + call.sequences)}).data)};
-  launch_dependent(cuda_stream(context), list_tiles<T>, dim3(1), 1024, 0, 1, list, call, levels, rows);
+  launch_pdl(cuda_stream(context), list_tiles<T>, dim3(1), 1024, 0, 1, list, call, levels, rows);
   return list;
 }
 

@@ -35,14 +35,14 @@ __device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t
 #pragma unroll
   for (uint32_t d = 0; d < D / 16; ++d) {
     uint32_t a[4];
-    load_matrices(a, q_at + (q_turn ^ d * 32));
+    ldmatrix_x4(a, q_at + (q_turn ^ d * 32));
 #pragma unroll
     for (int n = 0; n < 8; ++n)
       if (!masked || (key + 16 * n <= view.high && key + 16 * n + 15 >= view.low)) {
         uint32_t b[4];
-        load_matrices(b, k_at + (k_turn ^ d * 32) + n * 16 * row_bytes);
-        multiply_add(s[2 * n], a, b[0], b[1]);
-        multiply_add(s[2 * n + 1], a, b[2], b[3]);
+        ldmatrix_x4(b, k_at + (k_turn ^ d * 32) + n * 16 * row_bytes);
+        mma_m16n8k16(s[2 * n], a, b[0], b[1]);
+        mma_m16n8k16(s[2 * n + 1], a, b[2], b[3]);
       }
   }
   if constexpr (masked) {
@@ -89,9 +89,9 @@ __device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4
 #pragma unroll
       for (uint32_t d = 0; d < D / 16; ++d) {
         uint32_t b[4];
-        load_matrices_transposed(b, v_at + (v_turn ^ d * 32) + n * 16 * row_bytes);
-        multiply_add(o[2 * d], a, b[0], b[1]);
-        multiply_add(o[2 * d + 1], a, b[2], b[3]);
+        ldmatrix_x4_trans(b, v_at + (v_turn ^ d * 32) + n * 16 * row_bytes);
+        mma_m16n8k16(o[2 * d], a, b[0], b[1]);
+        mma_m16n8k16(o[2 * d + 1], a, b[2], b[3]);
       }
     }
 }

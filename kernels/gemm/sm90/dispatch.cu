@@ -12,8 +12,8 @@ void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor
   check_gemm_forward_cuda(y, x, w, bias, residual);
   if (y.size() == 0 || run_gemm_forward_fast(context, y, x, w, bias, residual)) return;
   const GemmForwardCall call = gemm_forward_call(context, y, x, w, bias, residual);
-  if (few_rows(x.dim(0), w.dim(1))) return launch_gemm_few(cuda_stream(context), x, w, call.output);
-  const GemmPlan<GemmForwardCall> plan = gemm_forward_plan(call);
+  if (is_small_m(x.dim(0), w.dim(1))) return launch_gemm_small_m(cuda_stream(context), x, w, call.output);
+  const GemmChoice<GemmForwardCall> plan = gemm_forward_plan(call);
   plan.run(call, plan.splits);
   check_launch(gemm_forward);
 }

@@ -12,21 +12,18 @@ inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) {
   return tma_compatible(x) && tma_compatible(w) && w.dim(1) > 0;
 }
 
-struct GemmForwardCall : GemmCall<GemmPlain> {
+struct GemmForwardCall : GemmProblem<LinearEpilogue> {
   const Tensor &y, &bias, &residual;
 };
 
 template <class Tile, class Call>
 void run_gemm_forward_tile(const Call& c, int) {
   if (tma_compatible(c.y) && (!c.residual || tma_compatible(c.residual))) {
-    const GemmStoreBox store{map_of(c.y, 64),
-                             map_of(c.residual ? c.residual : c.y, 64),
-                             c.bias ? c.bias.data : nullptr,
-                             static_cast<int>(c.N()),
-                             c.bias.dtype == DType::bf16,
-                             static_cast<bool>(c.residual)};
+    const GemmStoreBox store{make_tensor_map(c.y, 64),       make_tensor_map(c.residual ? c.residual : c.y, 64),
+                             c.bias ? c.bias.data : nullptr, static_cast<int>(c.N()),
+                             c.bias.dtype == DType::bf16,    static_cast<bool>(c.residual)};
     launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, store);
-    if (c.residual.data != c.y.data) tell_written(c.context, c.y);
+    if (c.residual.data != c.y.data) mark_initialized(c.context, c.y);
   } else {
     with_storage(gemm_forward, c.y.dtype, [&](auto type) {
       launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w,
@@ -38,19 +35,19 @@ void run_gemm_forward_tile(const Call& c, int) {
 inline GemmForwardCall gemm_forward_call(Context& context, const Tensor& y, const Tensor& x, const Tensor& w,
                                          const Tensor& bias, const Tensor& residual) {
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  return {{context, x, w, GemmPlain{GemmEpilogue(y, bias, residual), static_cast<int>(w.dim(0)), pairs}},
+  return {{context, x, w, LinearEpilogue{GemmEpilogue(y, bias, residual), static_cast<int>(w.dim(0)), pairs}},
           y,
           bias,
           residual};
 }
 
-// For more rows than few_rows().
+// For more rows than is_small_m().
 template <class Call>
-GemmPlan<Call> gemm_forward_plan(const Call& call) {
+GemmChoice<Call> gemm_forward_plan(const Call& call) {
   using Wide = GemmTile<192, 4, 1>;
   using Narrow = GemmTile<128, 6, 1>;
   const int64_t M = call.M();
-  GemmPlan<Call> plan;
+  GemmChoice<Call> plan;
   if (M <= 512) plan = gemm_rows_plan(call);
   if (M > 64) {
     plan.consider(gemm_tile_plan<Wide>(call, 0.46, run_gemm_forward_tile<Wide, Call>));
@@ -60,8 +57,7 @@ GemmPlan<Call> gemm_forward_plan(const Call& call) {
     // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some
     // 5%.
     const auto rounds = [&](int64_t columns) {
-      return static_cast<double>(
-          gemm_pieces(gemm_pieces(M, 128) * gemm_pieces(call.N(), columns), num_multiprocessors()) * columns);
+      return static_cast<double>(ceil_div(ceil_div(M, 128) * ceil_div(call.N(), columns), num_sms()) * columns);
     };
     plan.run = rounds(128) * 1.05 < rounds(192) ? run_gemm_forward_tile<Narrow, Call>
                                                 : run_gemm_forward_tile<GemmTile<192, 4, 2>, Call>;

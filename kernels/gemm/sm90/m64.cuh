@@ -15,14 +15,14 @@
 namespace hone {
 
 template <int Stages>
-struct GemmNarrow {
+struct GemmM64 {
   static constexpr int rows = 64, columns = 64, stages = Stages, depth = 64, cluster = 2;
   static constexpr int chunk_stages = static_cast<int>(gemm_cuda_chunk) / depth;
   static constexpr int consumers = 128, threads = consumers + 32, blocks = Stages > 5 ? 1 : 2;  // of a multiprocessor
   static constexpr int own = rows * columns / consumers / cluster;                              // sums of a thread
   static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
   static constexpr int slots = 2, slot_bytes = consumers * own * 4;  // for what the other block sends
-  // As GemmSplit's.
+  // As GemmSplitK's.
   __host__ __device__ static constexpr int rows_read(int M) { return (M + 7) / 8 * 8; }
   __host__ __device__ static constexpr int bytes_read(int M) { return rows_read(M) * depth * 2 + w_bytes; }
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + slots * slot_bytes + 2 * (Stages + slots) * 8;
@@ -30,9 +30,9 @@ struct GemmNarrow {
 
 // The chunks and stages of one block of the cluster.
 template <class Narrow>
-struct GemmNarrowShare {
+struct GemmM64Share {
   int rank, chunks, stages;
-  __device__ GemmNarrowShare(int rank_, int k_stages) : rank(rank_) {
+  __device__ GemmM64Share(int rank_, int k_stages) : rank(rank_) {
     const int all = (k_stages + Narrow::chunk_stages - 1) / Narrow::chunk_stages;
     chunks = (all - rank + 1) / 2;
     stages = chunks * Narrow::chunk_stages - ((all - 1) % 2 == rank ? all * Narrow::chunk_stages - k_stages : 0);
@@ -55,35 +55,35 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
                  *const read = there + Narrow::slots;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
             lane = static_cast<int>(threadIdx.x % 32);
-  const int tile = static_cast<int>(blockIdx.x) / Narrow::cluster, rank = static_cast<int>(block_in_cluster());
-  const GemmNarrowShare<Narrow> share(rank, k_stages), others(rank ^ 1, k_stages);
+  const int tile = static_cast<int>(blockIdx.x) / Narrow::cluster, rank = static_cast<int>(block_rank_in_cluster());
+  const GemmM64Share<Narrow> share(rank, k_stages), others(rank ^ 1, k_stages);
   if (threadIdx.x == Narrow::consumers) {
-    prefetch_map(w_map), prefetch_map(x_map);
+    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
     for (int s = 0; s < Narrow::stages; ++s) full[s].init(1), empty[s].init(4);
     for (int s = 0; s < Narrow::slots; ++s) there[s].init(1), read[s].init(Narrow::consumers);
-    publish_barriers();
-    for (int s = 0; s < Narrow::slots; ++s) there[s].arrive_expecting(Narrow::slot_bytes);
+    fence_mbarrier_init();
+    for (int s = 0; s < Narrow::slots; ++s) there[s].arrive_expect_tx(Narrow::slot_bytes);
   }
   cluster_sync();
 
   if (warp == 4) {
     if (lane == 0) {
-      let_next_start();
+      griddep_launch_dependents();
       const int2 row_ranges = output.template row_ranges<half>(tile);
       const auto bytes = static_cast<uint32_t>(Narrow::bytes_read(M));
       const auto load_w = [&](int stage, int k) {
         char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
-        full[stage].arrive_expecting(bytes);
-        load_box(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
+        full[stage].arrive_expect_tx(bytes);
+        tma_load(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
         if constexpr (!Output::neighbours)
-          load_box(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
+          tma_load(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
       };
       const auto load_x = [&](int stage, int k) {
-        load_box(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0);
+        tma_load(ring + stage * Narrow::stage_bytes, x_map, full[stage], k * Narrow::depth, 0);
       };
       const int early = min(Narrow::stages, share.stages);
       for (int s = 0; s < early; ++s) load_w(s, share.place(s));
-      wait_for_previous();
+      griddep_wait();
       for (int s = 0; s < early; ++s) load_x(s, share.place(s));
       int stage = 0;
       uint32_t parity = 0;
@@ -148,8 +148,8 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
 #pragma unroll
       for (int e = 0; e < own; e += 4) {
         const auto bits = [&](int j) { return __float_as_uint(part(sum, rank ^ 1, e + j)); };
-        send(in_block(other, place(slot, e / 4)), make_uint4(bits(0), bits(1), bits(2), bits(3)),
-             in_block(other, shared_address(&there[slot].word)));
+        send(map_to_cluster_block(other, place(slot, e / 4)), make_uint4(bits(0), bits(1), bits(2), bits(3)),
+             map_to_cluster_block(other, shared_address(&there[slot].word)));
       }
     };
     const auto add_received = [&](int i) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       // Who sends there again waits until it has been read; nothing arrives at a block that has ended.
       const bool again = i + Narrow::slots < others.chunks;
       there[slot].wait(i / Narrow::slots & 1);
-      if (again && threadIdx.x == 0) there[slot].arrive_expecting(Narrow::slot_bytes);
+      if (again && threadIdx.x == 0) there[slot].arrive_expect_tx(Narrow::slot_bytes);
 #pragma unroll
       for (int e = 0; e < own; e += 4) {
         float4 four;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     if (share.chunks > 0) add_both(share.chunks - 1);
     if (rank == 1) add_received(share.chunks);  // where the first block has a chunk more
 
-    wait_for_previous();
+    griddep_wait();
     const int row = warp * 16 + lane / 4, column = rank * half / 2 + lane % 4 * 2;  // of a run
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -213,14 +213,14 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
 
 // At most 64 rows of x; x and w as tma_compatible() wants them.
 template <class Narrow, class Output>
-void launch_gemm_narrow(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output) {
+void launch_gemm_m64(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output) {
   const int blocks = output.template tiles<Narrow::columns / 2>() * Narrow::cluster;
   const auto kernel = gemm_narrow_kernel<Narrow, Output>;
   allow_shared_memory(kernel, Narrow::shared_bytes);
-  launch_dependent(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes,
-                   Narrow::cluster, map_of(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2),
-                   map_of(x, Narrow::rows_read(static_cast<int>(x.dim(0)))), output, static_cast<int>(x.dim(0)),
-                   static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
+  launch_pdl(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes,
+             Narrow::cluster, make_tensor_map(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2),
+             make_tensor_map(x, Narrow::rows_read(static_cast<int>(x.dim(0)))), output, static_cast<int>(x.dim(0)),
+             static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
 }
 
 }  // namespace hone

@@ -14,7 +14,7 @@
 namespace hone {
 
 // y, as gemm_forward has it; count is 1.
-struct GemmPlain {
+struct LinearEpilogue {
   static constexpr bool neighbours = true;
   GemmEpilogue to;
   int N;

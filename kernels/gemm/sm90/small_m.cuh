@@ -13,7 +13,7 @@
 
 namespace hone {
 
-struct GemmFewShape {
+struct GemmSmallMShape {
   int M, N, K;
   int n_tiles, chunks;
   int cluster;     // blocks that share an N tile's chunks
@@ -23,7 +23,7 @@ struct GemmFewShape {
 };
 
 // What rmsnorm_forward would do to x; without a weight nothing.
-struct GemmFewNorm {
+struct GemmSmallMNorm {
   const __nv_bfloat16* weight = nullptr;
   float eps = 0;
   RowShape shape;
@@ -31,17 +31,17 @@ struct GemmFewNorm {
 
 // Groups: of 8 rows of x. Depth: of a stage, along k.
 template <int Groups_, int Depth>
-struct GemmFew {
+struct GemmSmallM {
   static constexpr int Groups = Groups_, most_warps = 14, most_threads = Depth == 256 ? 384 : 32 * most_warps;
   static constexpr int all_bytes = 225 * 1024;  // of shared memory
   static constexpr int n_tile = 16, depth = Depth, stage_bytes = n_tile * depth * 2,
                        chunk_stages = gemm_cuda_chunk / depth;
   static constexpr int elements = n_tile * 8 * Groups;
-  static int shared_bytes(const GemmFewShape& s) {
+  static int shared_bytes(const GemmSmallMShape& s) {
     return 1024 + s.warps * (s.tile_slots * (s.stages * stage_bytes + 2 * s.cluster * elements * 4) +
                              s.M * static_cast<int>(gemm_cuda_chunk) * 2);
   }
-  static int bytes_on_their_way(const GemmFewShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
+  static int bytes_on_their_way(const GemmSmallMShape& s) { return s.warps * s.tile_slots * s.stages * stage_bytes; }
 };
 
 __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
@@ -77,7 +77,7 @@ __device__ inline void copy_n_tile(uint32_t to, const __nv_bfloat16* w, int64_t 
 }
 // The left factor of a stage's step-th product of 16 columns; `from` is the lane's row of it, stage + lane % 16 * 128.
 __device__ inline void load_strip(uint32_t (&a)[4], uint32_t from, int step, int lane) {
-  hopper::load_matrices(
+  hopper::ldmatrix_x4(
       from + static_cast<uint32_t>(step / 4 * (16 * 128) + (((step % 4 * 2 + (lane >> 4)) ^ (lane & 7)) << 4)), a[0],
       a[1], a[2], a[3]);
 }
@@ -95,7 +95,7 @@ __device__ inline uint4 load_x(const __nv_bfloat16* row, int k, int K) {
 template <class Few, int Stages, class Output>
 __global__ void __launch_bounds__(Few::most_threads, 1)
     gemm_few_kernel(const __nv_bfloat16* w, int64_t w_stride, const __nv_bfloat16* x, int64_t x_stride, Output output,
-                    GemmFewNorm norm, GemmFewShape shape) {
+                    GemmSmallMNorm norm, GemmSmallMShape shape) {
   using namespace hopper;
   constexpr int half = Few::n_tile / 2;
   extern __shared__ char unaligned[];
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
     }
     cp_async_commit();
   };
-  let_next_start();
+  griddep_launch_dependents();
   // w comes from outside of the step: it may be read before the kernel queued before has ended.
 #pragma unroll 1  // code that is read once takes longer to come than to run
   for (int s = 0; s < Stages; ++s) copy_next();
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
       const int at = (static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x)) * 8;
       factors[i] = at < shape.K ? *reinterpret_cast<const uint4*>(norm.weight + at) : uint4{};
     }
-  wait_for_previous();
+  griddep_wait();
 
   // x goes through shared memory, rows in 16-byte pieces that a row's number swizzles; beyond K is zero. Not by copies,
   // which are done in order: w's need not be.
@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
     const int piece = warp % shape.warps * static_cast<int>(gemm_cuda_chunk) / 8 + lane / 8;
 #pragma unroll
     for (int s = 0; s < gemm_cuda_chunk / 16; s += 2)
-      load_matrices(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1],
-                    b[i][s + 1][0], b[i][s + 1][1]);
+      ldmatrix_x4(from + static_cast<uint32_t>(((piece + 2 * s) ^ (row & 7)) << 4), b[i][s][0], b[i][s][1],
+                  b[i][s + 1][0], b[i][s + 1][1]);
   }
 
   int place = 0, odd = 0;
@@ -242,8 +242,8 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
 }
 
 // A product's chunks, and how many blocks and warps they go to.
-inline GemmFewShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
-  GemmFewShape s{};
+inline GemmSmallMShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
+  GemmSmallMShape s{};
   s.M = static_cast<int>(M), s.N = static_cast<int>(N), s.K = static_cast<int>(K);
   s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   s.cluster = s.chunks > 12 ? 2 : 1;
@@ -251,35 +251,34 @@ inline GemmFewShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
   return s;
 }
 
-// Whether launch_gemm_few takes this many rows and columns of x; x and w as tma_compatible() wants them.
-inline bool few_rows(int64_t M, int64_t K) {
-  using Few = GemmFew<1, 128>;
+// Whether launch_gemm_small_m takes this many rows and columns of x; x and w as tma_compatible() wants them.
+inline bool is_small_m(int64_t M, int64_t K) {
+  using Few = GemmSmallM<1, 128>;
   if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
-  GemmFewShape s = gemm_few_split(M, 0, K);
+  GemmSmallMShape s = gemm_few_split(M, 0, K);
   s.tile_slots = 1, s.stages = 2;
   return Few::shared_bytes(s) <= Few::all_bytes;
 }
 
-// What a row of x may have beside launch_gemm_few's own bounds for its norm to be taken on the way.
+// What a row of x may have beside launch_gemm_small_m's own bounds for its norm to be taken on the way.
 inline bool few_rows_norm(int64_t K) { return K % 8 == 0 && K <= 12 * gemm_cuda_chunk; }
 
 template <class Few, int Stages, class Output>
 void launch_gemm_few_stages(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
-                            const GemmFewNorm& norm, const GemmFewShape& s) {
+                            const GemmSmallMNorm& norm, const GemmSmallMShape& s) {
   const auto kernel = gemm_few_kernel<Few, Stages, Output>;
   allow_shared_memory(kernel, Few::all_bytes);
-  const int blocks = std::min(s.n_tiles, num_multiprocessors() / s.cluster) * s.cluster;
-  launch_dependent(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s),
-                   s.cluster, numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x),
-                   x.row_stride, output, norm, s);
+  const int blocks = std::min(s.n_tiles, num_sms() / s.cluster) * s.cluster;
+  launch_pdl(stream, kernel, {static_cast<unsigned>(blocks)}, s.warps * s.tile_slots * 32, Few::shared_bytes(s),
+             s.cluster, numbers<const __nv_bfloat16>(w), w.row_stride, numbers<const __nv_bfloat16>(x), x.row_stride,
+             output, norm, s);
 }
 
 // The stages and slots that fit and have most bytes on their way; of equals those with more warps.
 template <class Few>
-GemmFewShape gemm_few_shape(GemmFewShape s) {
-  GemmFewShape best = s;
-  const int max_tile_slots =
-      s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_multiprocessors() - 1) / num_multiprocessors());
+GemmSmallMShape gemm_few_shape(GemmSmallMShape s) {
+  GemmSmallMShape best = s;
+  const int max_tile_slots = s.cluster > 1 ? 1 : std::clamp(12 / s.warps, 1, (s.n_tiles + num_sms() - 1) / num_sms());
   for (s.tile_slots = max_tile_slots; s.tile_slots >= 1; --s.tile_slots)
     for (s.stages = 4; s.stages >= 2; --s.stages)
       if (Few::shared_bytes(s) <= Few::all_bytes && Few::bytes_on_their_way(s) > Few::bytes_on_their_way(best))
@@ -289,9 +288,9 @@ GemmFewShape gemm_few_shape(GemmFewShape s) {
 
 template <class Few, class Output>
 void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
-                           const GemmFewNorm& norm, GemmFewShape shape) {
+                           const GemmSmallMNorm& norm, GemmSmallMShape shape) {
   shape.n_tiles = output.template tiles<Few::n_tile / 2>();
-  const GemmFewShape s = gemm_few_shape<Few>(shape);
+  const GemmSmallMShape s = gemm_few_shape<Few>(shape);
   if (s.stages == 4)
     launch_gemm_few_stages<Few, 4>(stream, x, w, output, norm, s);
   else if (s.stages == 3)
@@ -301,13 +300,13 @@ void launch_gemm_few_depth(cudaStream_t stream, const Tensor& x, const Tensor& w
 }
 
 template <class Output>
-void launch_gemm_few(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
-                     const GemmFewNorm& norm = {}) {
-  const GemmFewShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1));
+void launch_gemm_small_m(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output,
+                         const GemmSmallMNorm& norm = {}) {
+  const GemmSmallMShape s = gemm_few_split(x.dim(0), w.dim(0), w.dim(1));
   if (s.chunks <= 8)
-    launch_gemm_few_depth<GemmFew<1, 256>>(stream, x, w, output, norm, s);
+    launch_gemm_few_depth<GemmSmallM<1, 256>>(stream, x, w, output, norm, s);
   else
-    launch_gemm_few_depth<GemmFew<1, 128>>(stream, x, w, output, norm, s);
+    launch_gemm_few_depth<GemmSmallM<1, 128>>(stream, x, w, output, norm, s);
 }
 
 }  // namespace hone

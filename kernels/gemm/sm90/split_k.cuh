@@ -14,7 +14,7 @@
 
 namespace hone {
 
-struct GemmSplitShape {
+struct GemmSplitKShape {
   int M;
   int columns;  // of the partial sums: 64 for each tile of the output, at most N where runs are neighbours
   int k_stages, chunks;
@@ -25,13 +25,13 @@ struct GemmSplitShape {
 
 // What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each
 // later chunk has a slot of its own; all are to be added in ascending order.
-struct GemmPartials {
+struct SplitKPartials {
   const float* sums;
   int slots, M, columns;
 };
 
 template <int Warpgroups, int Tokens, int Stages>
-struct GemmSplit {
+struct GemmSplitK {
   static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 64;
   static constexpr int consumers = 128 * Warpgroups, threads = consumers + 32;
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
@@ -46,11 +46,11 @@ struct GemmSplit {
                        blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
 };
 
-// partial: where the sums of GemmPartials go.
+// partial: where the sums of SplitKPartials go.
 template <class Split, class Output>
 __global__ void __launch_bounds__(Split::threads, Split::blocks)
     gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
-                      Output output, float* partial, GemmSplitShape shape) {
+                      Output output, float* partial, GemmSplitKShape shape) {
   using namespace hopper;
   constexpr int chunk_stages = gemm_cuda_chunk / Split::depth;
   extern __shared__ char unaligned[];
@@ -64,48 +64,48 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const int first = split * shape.per_block * chunk_stages,
             end = min(first + shape.per_block * chunk_stages, shape.k_stages);
   if (threadIdx.x == Split::consumers) {
-    prefetch_map(w_map), prefetch_map(x_map);
+    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
     for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
-    publish_barriers();
+    fence_mbarrier_init();
   }
   __syncthreads();
 
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
-      let_next_start();
+      griddep_launch_dependents();
       const auto bytes = static_cast<uint32_t>(Split::bytes_read(shape.M));
       int2 row_ranges[Split::warpgroups];
 #pragma unroll
       for (int g = 0; g < Split::warpgroups; ++g) row_ranges[g] = output.template row_ranges<32>(unit + g);
       const auto load_w = [&](char* to, Barrier& barrier, int k) {
         if constexpr (Output::neighbours) {
-          load_box(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
+          tma_load(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
         } else {
 #pragma unroll
           for (int g = 0; g < Split::warpgroups; ++g) {
-            load_box(to + g * 8192, w_map, barrier, k * Split::depth, row_ranges[g].x);
-            load_box(to + g * 8192 + 4096, w_map, barrier, k * Split::depth, row_ranges[g].y);
+            tma_load(to + g * 8192, w_map, barrier, k * Split::depth, row_ranges[g].x);
+            tma_load(to + g * 8192 + 4096, w_map, barrier, k * Split::depth, row_ranges[g].y);
           }
         }
       };
       // w comes from outside of the step: it may be read before the kernels before this one are done.
       const int early = min(Split::stages, end - first);
       for (int s = 0; s < early; ++s) {
-        full[s].arrive_expecting(bytes);
+        full[s].arrive_expect_tx(bytes);
         load_w(ring + s * Split::stage_bytes, full[s], first + s);
       }
-      wait_for_previous();
+      griddep_wait();
       for (int s = 0; s < early; ++s)
-        load_box(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
+        tma_load(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
       int stage = 0;
       uint32_t parity = 0;
 #pragma unroll 1
       for (int k = first + Split::stages; k < end; ++k) {
         empty[stage].wait(parity);
-        full[stage].arrive_expecting(bytes);
+        full[stage].arrive_expect_tx(bytes);
         char* to = ring + stage * Split::stage_bytes;
         load_w(to, full[stage], k);
-        load_box(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
+        tma_load(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
         if (++stage == Split::stages) stage = 0, parity ^= 1;
       }
     }
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.columns)
           to[int64_t{8 * j + e % 2} * shape.columns + e / 2 * 8] = from[4 * j + e];
   };
-  wait_for_previous();
+  griddep_wait();
   chunk(total, min(chunk_stages, end - first));
   int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
 #pragma unroll 1
@@ -195,19 +195,19 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
          t += Split::consumers / lanes) {
       const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
       float one[4], other[4];
-      load_pack(one, turned + t * Split::pitch + g * 64 + r),
-          load_pack(other, turned + t * Split::pitch + g * 64 + r + 32);
+      load_vec(one, turned + t * Split::pitch + g * 64 + r),
+          load_vec(other, turned + t * Split::pitch + g * 64 + r + 32);
       output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
     }
   }
 }
 
 // y of the partial sums; a thread has two columns.
-static __global__ void __launch_bounds__(128) gemm_join_kernel(GemmPartials from, GemmPlain output) {
+static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials from, LinearEpilogue output) {
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
-  hopper::let_next_start();
-  hopper::wait_for_previous();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   if (n >= from.columns) return;
   const float* at = from.sums + int64_t{m} * from.columns + n;
   const int64_t step = int64_t{from.M} * from.columns;
@@ -220,48 +220,48 @@ static __global__ void __launch_bounds__(128) gemm_join_kernel(GemmPartials from
   }
   output.to.store_pair(first, second, m, n, from.columns, output.pairs);
 }
-inline void join_gemm(cudaStream_t stream, const GemmPartials& from, const GemmPlain& output) {
-  launch_dependent(stream, gemm_join_kernel,
-                   dim3(static_cast<unsigned>((from.columns + 255) / 256), static_cast<unsigned>(from.M)), 128, 0, 1,
-                   from, output);
+inline void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, const LinearEpilogue& output) {
+  launch_pdl(stream, gemm_join_kernel,
+             dim3(static_cast<unsigned>((from.columns + 255) / 256), static_cast<unsigned>(from.M)), 128, 0, 1, from,
+             output);
 }
 
 // The same for outputs of pairs: a thread has four of them.
 template <class Output>
-__global__ void __launch_bounds__(128) gemm_join_pairs_kernel(GemmPartials from, Output output) {
+__global__ void __launch_bounds__(128) gemm_join_pairs_kernel(SplitKPartials from, Output output) {
   const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4,
             m = static_cast<int>(blockIdx.y);
-  hopper::let_next_start();
-  hopper::wait_for_previous();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   if (unit * 64 >= from.columns) return;
   const auto extra = output.template fetch<32, 4>(m, unit, r);
   const float* at = from.sums + int64_t{m} * from.columns + unit * 64 + r;
   const int64_t step = int64_t{from.M} * from.columns;
   float one[4], other[4];
-  load_pack(one, at), load_pack(other, at + 32);
+  load_vec(one, at), load_vec(other, at + 32);
 #pragma unroll 4
   for (int s = 1; s < from.slots; ++s) {
     float a[4], b[4];
-    load_pack(a, at + s * step), load_pack(b, at + s * step + 32);
+    load_vec(a, at + s * step), load_vec(b, at + s * step + 32);
 #pragma unroll
     for (int j = 0; j < 4; ++j) one[j] += a[j], other[j] += b[j];
   }
   output.template store<32, 4>(one, other, extra, m, unit, r);
 }
 template <class Output>
-void join_gemm(cudaStream_t stream, const GemmPartials& from, const Output& output) {
-  launch_dependent(stream, gemm_join_pairs_kernel<Output>,
-                   dim3(static_cast<unsigned>((from.columns + 1023) / 1024), static_cast<unsigned>(from.M)), 128, 0, 1,
-                   from, output);
+void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, const Output& output) {
+  launch_pdl(stream, gemm_join_pairs_kernel<Output>,
+             dim3(static_cast<unsigned>((from.columns + 1023) / 1024), static_cast<unsigned>(from.M)), 128, 0, 1, from,
+             output);
 }
 
 // `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream,
 // partials) makes the output.
 template <class Split, class Output, class Join>
-void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits,
-                       Join join) {
+void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits,
+                         Join join) {
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
-  GemmSplitShape s{};
+  GemmSplitKShape s{};
   const int units = output.template tiles<32>();
   s.M = static_cast<int>(x.dim(0)), s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
   s.k_stages = pieces(w.dim(1), Split::depth), s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
@@ -274,10 +274,10 @@ void launch_gemm_split(Context& context, const Tensor& x, const Tensor& w, const
   float* partial = s.splits > 1 ? numbers<float>(context.scratch().take(DType::f32, {slots, s.M, s.columns})) : nullptr;
   const auto kernel = gemm_split_kernel<Split, Output>;
   allow_shared_memory(kernel, Split::shared_bytes);
-  launch_dependent(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads,
-                   Split::shared_bytes, 1, map_of(w, Output::neighbours ? Split::rows : 32),
-                   map_of(x, Split::rows_read(s.M)), output, partial, s);
-  if (s.splits > 1) join(cuda_stream(context), GemmPartials{partial, slots, s.M, s.columns});
+  launch_pdl(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads,
+             Split::shared_bytes, 1, make_tensor_map(w, Output::neighbours ? Split::rows : 32),
+             make_tensor_map(x, Split::rows_read(s.M)), output, partial, s);
+  if (s.splits > 1) join(cuda_stream(context), SplitKPartials{partial, slots, s.M, s.columns});
 }
 
 }  // namespace hone

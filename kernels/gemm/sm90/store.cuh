@@ -57,7 +57,7 @@ struct GemmStore {
           if (has_second) second += GemmEpilogue::load(to.residual, to.residual_bf16, from + 1);
         }
         if (inside) {
-          store_pack(y + 8 * j, {first, second});
+          store_vec(y + 8 * j, {first, second});
         } else {
           if (has_first) y[8 * j] = from_f32<Y>(first);
           if (has_second) y[8 * j + 1] = from_f32<Y>(second);
@@ -84,21 +84,21 @@ struct GemmStoreBox {
   __device__ void begin(const GemmPart& part, int m, int n) const {
     if (bias) stage_bias<Columns>(part, bias, bias_bf16, n, N);
     if (!has_residual || part.thread != 0) return;
-    hopper::wait_stores_read();
-    part.barrier->arrive_expecting(shared_bytes(Columns));
+    hopper::tma_store_wait();
+    part.barrier->arrive_expect_tx(shared_bytes(Columns));
     for (int c = 0; c < Columns; c += 64)
-      hopper::load_box(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
+      hopper::tma_load(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
   }
   __device__ void end(const GemmPart& part) const {
-    if (part.thread == 0) hopper::wait_stores_read();
+    if (part.thread == 0) hopper::tma_store_wait();
   }
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     using namespace hopper;
     const int warp = part.thread / 32, lane = part.thread % 32;
-    const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane names to store_matrices
+    const int row = warp * 16 + lane / 8 % 2 * 8 + lane % 8;  // the row that this lane names to stmatrix_x4
     const uint32_t to = shared_address(part.shared) + static_cast<uint32_t>(row * 128);
-    if (!has_residual && part.thread == 0) wait_stores_read();
+    if (!has_residual && part.thread == 0) tma_store_wait();
     named_barrier_sync(part.barrier_id, 128);
     if (bias) add_bias<Columns>(part, total);
     if (has_residual) part.barrier->wait(part.round & 1);
@@ -107,19 +107,19 @@ struct GemmStoreBox {
       const uint32_t at = to + static_cast<uint32_t>(j / 8 * slab_bytes + (((j % 8 + lane / 16) ^ (row & 7)) << 4));
       if (has_residual) {
         uint32_t r[4];
-        load_matrices(at, r[0], r[1], r[2], r[3]);
+        ldmatrix_x4(at, r[0], r[1], r[2], r[3]);
 #pragma unroll
         for (int e = 0; e < 4; ++e) total[4 * j + 2 * e] += low_bf16(r[e]), total[4 * j + 2 * e + 1] += high_bf16(r[e]);
       }
-      store_matrices(at, pack_bf16(total[4 * j], total[4 * j + 1]), pack_bf16(total[4 * j + 2], total[4 * j + 3]),
-                     pack_bf16(total[4 * j + 4], total[4 * j + 5]), pack_bf16(total[4 * j + 6], total[4 * j + 7]));
+      stmatrix_x4(at, pack_bf16(total[4 * j], total[4 * j + 1]), pack_bf16(total[4 * j + 2], total[4 * j + 3]),
+                  pack_bf16(total[4 * j + 4], total[4 * j + 5]), pack_bf16(total[4 * j + 6], total[4 * j + 7]));
     }
     fence_async_proxy();
     named_barrier_sync(part.barrier_id, 128);
     if (part.thread == 0) {
       for (int c = 0; c < Columns; c += 64)
-        if (n + c < N) store_box(y_map, part.shared + c / 64 * slab_bytes, n + c, m);
-      commit_stores();
+        if (n + c < N) tma_store(y_map, part.shared + c / 64 * slab_bytes, n + c, m);
+      tma_store_commit();
     }
   }
 };

@@ -77,13 +77,13 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   Barrier* empty = full + Tile::stages;
   Barrier* part_barriers = empty + Tile::stages;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), warpgroup = warp / 4;
-  const int rank = Tile::cluster > 1 ? static_cast<int>(block_in_cluster()) : 0;
+  const int rank = Tile::cluster > 1 ? static_cast<int>(block_rank_in_cluster()) : 0;
   const int first = static_cast<int>(blockIdx.x) / Tile::cluster, step = static_cast<int>(gridDim.x) / Tile::cluster;
   const int work = shape.m_units * shape.n_tiles;
   if (threadIdx.x == 0) {
     for (int s = 0; s < Tile::stages; ++s) full[s].init(1), empty[s].init(8 * Tile::cluster);
     part_barriers[0].init(1), part_barriers[1].init(1);
-    publish_barriers();
+    fence_mbarrier_init();
   }
   if constexpr (Tile::cluster > 1)
     cluster_sync();
@@ -96,23 +96,23 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   };
 
   if (warpgroup == 2) {
-    fewer_registers<40>();
+    setmaxnreg_dec<40>();
     if (warp == 8 && threadIdx.x % 32 == 0) {
-      let_next_start();
-      prefetch_map(x_map), prefetch_map(w_map);
+      griddep_launch_dependents();
+      prefetch_tensor_map(x_map), prefetch_tensor_map(w_map);
       const auto load_w = [&](int k, int column) {
         char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
-        full[stage].arrive_expecting(Tile::stage_bytes);
+        full[stage].arrive_expect_tx(Tile::stage_bytes);
         if constexpr (Tile::cluster > 1) {
           constexpr int share = Tile::columns / Tile::cluster;
-          load_box_to_all(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth,
-                          column * Tile::columns + rank * share, (1 << Tile::cluster) - 1);
+          tma_load_multicast(to + rank * share * Tile::depth * 2, w_map, full[stage], k * Tile::depth,
+                             column * Tile::columns + rank * share, (1 << Tile::cluster) - 1);
         } else if constexpr (is_gated<Epilogue>) {
           constexpr int half = Tile::columns / 2;
-          load_box(to, w_map, full[stage], k * Tile::depth, column * half);
-          load_box(to + half * Tile::depth * 2, w_map, full[stage], k * Tile::depth, epilogue.up_row + column * half);
+          tma_load(to, w_map, full[stage], k * Tile::depth, column * half);
+          tma_load(to + half * Tile::depth * 2, w_map, full[stage], k * Tile::depth, epilogue.up_row + column * half);
         } else {
-          load_box(to, w_map, full[stage], k * Tile::depth, column * Tile::columns);
+          tma_load(to, w_map, full[stage], k * Tile::depth, column * Tile::columns);
         }
       };
       const int ahead = shape.ahead && first < work ? min(Tile::stages, shape.k_stages) : 0;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         load_w(stage, column);
       }
       stage = 0;
-      wait_for_previous();
+      griddep_wait();
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);
@@ -133,12 +133,12 @@ __global__ void __launch_bounds__(Tile::threads, 1)
             empty[stage].wait(parity ^ 1);
             load_w(k, column);
           }
-          load_box(stages + stage * Tile::stage_bytes, x_map, full[stage], k * Tile::depth, m);
+          tma_load(stages + stage * Tile::stage_bytes, x_map, full[stage], k * Tile::depth, m);
         }
       }
     }
   } else {
-    more_registers<232>();
+    setmaxnreg_inc<232>();
     const int lane = static_cast<int>(threadIdx.x) % 32;
     GemmPart part{static_cast<int>(threadIdx.x) % 128,
                   warpgroup + 1,
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
                   columns + warpgroup * Epilogue::column_bytes(Tile::columns),
                   part_barriers + warpgroup,
                   0};
-    wait_for_previous();
+    griddep_wait();
     const auto release = [&](int done) {
       if (Tile::cluster == 1 && lane == 0) empty[done].arrive();
       if (Tile::cluster > 1 && lane < Tile::cluster) empty[done].arrive_at(static_cast<uint32_t>(lane));
@@ -219,8 +219,7 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   allow_shared_memory(kernel, bytes);
   cudaLaunchConfig_t config{};
   const int64_t work = int64_t{shape.m_units} * shape.n_tiles;
-  config.gridDim =
-      dim3(static_cast<unsigned>(std::min<int64_t>(work, num_multiprocessors() / Tile::cluster) * Tile::cluster));
+  config.gridDim = dim3(static_cast<unsigned>(std::min<int64_t>(work, num_sms() / Tile::cluster) * Tile::cluster));
   config.blockDim = dim3(Tile::threads);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
@@ -231,8 +230,8 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1,
   attributes[1].val.clusterDim.z = 1;
   config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
-  HONE_CUDA_CHECK(
-      cudaLaunchKernelEx(&config, kernel, map_of(x, Tile::rows), map_of(w, Tile::columns / boxes), epilogue, shape));
+  HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, make_tensor_map(x, Tile::rows),
+                                     make_tensor_map(w, Tile::columns / boxes), epilogue, shape));
 }
 
 }  // namespace hone

@@ -5,9 +5,9 @@
 namespace hone {
 namespace {
 
-TEST(SpareBuffers, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
+TEST(BufferPool, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
-  SpareBuffers spare(*device, Place::device);
+  BufferPool spare(*device, Place::device);
   std::shared_ptr<Buffer> one = spare.take(100), two = spare.take(100);
   const void* const first = one->data();
   EXPECT_NE(two->data(), first);
@@ -20,9 +20,9 @@ TEST(SpareBuffers, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
   EXPECT_EQ(device->used_bytes(), 301u);
 }
 
-TEST(SpareBuffers, TwoAreKeptThoseThatCameBackLast) {
+TEST(BufferPool, TwoAreKeptThoseThatCameBackLast) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
-  SpareBuffers spare(*device, Place::device);
+  BufferPool spare(*device, Place::device);
   {
     std::vector<std::shared_ptr<Buffer>> many;
     for (int i = 0; i < 5; ++i) many.push_back(spare.take(100));
@@ -33,11 +33,11 @@ TEST(SpareBuffers, TwoAreKeptThoseThatCameBackLast) {
   EXPECT_EQ(device->used_bytes(), 101u);
 }
 
-TEST(SpareBuffers, WhatItGaveMayBeHeldLonger) {
+TEST(BufferPool, WhatItGaveMayBeHeldLonger) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   std::shared_ptr<Buffer> held;
   {
-    SpareBuffers spare(*device, Place::device);
+    BufferPool spare(*device, Place::device);
     held = spare.take(100);
     spare.take(50);
   }

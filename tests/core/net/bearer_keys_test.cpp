@@ -10,11 +10,11 @@
 namespace hone {
 namespace {
 
-TEST(BearerKeys, AdmitsWhoBearsOneOfTheKeys) {
+TEST(ApiKeys, AdmitsWhoBearsOneOfTheKeys) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "keys";
   std::ofstream(file) << "# ours\n\nfirst-key\r\nsecond\n";
-  const BearerKeys keys = BearerKeys::load(file);
+  const ApiKeys keys = ApiKeys::load(file);
   EXPECT_TRUE(keys.admit("Bearer first-key"));
   EXPECT_TRUE(keys.admit("bearer second"));
   for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer first", "Bearer first-key2", "Bearer # ours",
@@ -22,14 +22,14 @@ TEST(BearerKeys, AdmitsWhoBearsOneOfTheKeys) {
     EXPECT_FALSE(keys.admit(wrong)) << wrong;
 }
 
-TEST(BearerKeys, AFileWithoutKeysIsAnError) {
+TEST(ApiKeys, AFileWithoutKeysIsAnError) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "keys";
-  EXPECT_THROW(BearerKeys::load(file), Error);
+  EXPECT_THROW(ApiKeys::load(file), Error);
   std::ofstream(file) << "# none\n";
-  EXPECT_THROW(BearerKeys::load(file), Error);
+  EXPECT_THROW(ApiKeys::load(file), Error);
   std::ofstream(file) << "two words\n";
-  EXPECT_THROW(BearerKeys::load(file), Error);
+  EXPECT_THROW(ApiKeys::load(file), Error);
 }
 
 }  // namespace

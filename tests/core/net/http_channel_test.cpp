@@ -24,7 +24,7 @@ using test::TcpProxy;
 
 // Echoes a body; /half sends the half of an answer.
 struct EchoApp : HttpApp {
-  void handle(std::shared_ptr<Exchange> exchange) override {
+  void handle(std::shared_ptr<HttpTransaction> exchange) override {
     ++handled;
     if (exchange->head().path == "/half")
       exchange->begin({.body = "half"});
@@ -32,7 +32,9 @@ struct EchoApp : HttpApp {
       exchange->reply({.body = exchange->body(),
                        .headers = {{"X-Version", "7"}, {"X-Who", std::string(exchange->head().header("x-who"))}}});
   }
-  HttpReply error(int status, const std::string& message) override { return {.status = status, .body = message}; }
+  HttpServerResponse error(int status, const std::string& message) override {
+    return {.status = status, .body = message};
+  }
   std::atomic<int> handled{0};
 };
 

@@ -24,20 +24,20 @@ using test::soon;
 
 // Echoes a body; some paths do otherwise.
 struct TestApp : HttpApp {
-  std::optional<HttpReply> refuse(const HttpHead& head) override {
-    if (head.path == "/refused") return HttpReply{.status = 401, .body = "no"};
+  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override {
+    if (head.path == "/refused") return HttpServerResponse{.status = 401, .body = "no"};
     return std::nullopt;
   }
-  void handle(std::shared_ptr<Exchange> exchange) override {
+  void handle(std::shared_ptr<HttpTransaction> exchange) override {
     ++handled;
     const std::string& path = exchange->head().path;
     if (path == "/throw") throw Error("broken");
     if (path == "/held") {
-      exchange->when_gone([this] { ++gone; });
+      exchange->on_disconnect([this] { ++gone; });
       held = exchange;
       holds = true;
     } else if (path == "/flood") {
-      exchange->when_gone([this] { ++gone; });
+      exchange->on_disconnect([this] { ++gone; });
       exchange->begin({.content_type = "text/plain"});
       flooding = std::thread([this, exchange] {
         while (exchange->write(std::string(65536, 'x'))) ++pieces;
@@ -58,11 +58,13 @@ struct TestApp : HttpApp {
           {.body = exchange->head().method + " " + std::string(exchange->head().header("x-who")) + exchange->body()});
     }
   }
-  HttpReply error(int status, const std::string& message) override { return {.status = status, .body = message}; }
+  HttpServerResponse error(int status, const std::string& message) override {
+    return {.status = status, .body = message};
+  }
 
   std::atomic<int> handled{0}, gone{0}, pieces{0};
   std::atomic<bool> holds = false;  // what is held may be read
-  std::shared_ptr<Exchange> held;
+  std::shared_ptr<HttpTransaction> held;
   std::thread flooding;
 };
 
@@ -115,7 +117,7 @@ TEST_F(HttpServerTest, WhoKeepsAnExchangeLearnsItDuringTheNextOneToo) {
   HttpClient client(server->port());
   client.send(post_request("/held", "1"));
   ASSERT_TRUE(soon([&] { return app.holds.load(); }));
-  const std::shared_ptr<Exchange> first = app.held;
+  const std::shared_ptr<HttpTransaction> first = app.held;
   app.holds = false;
   first->reply({.body = "here"});
   EXPECT_EQ(client.answer().body, "here");
@@ -247,7 +249,7 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
   EXPECT_FALSE(app.held->write("too late"));
   int late = 0;
-  app.held->when_gone([&] { ++late; });
+  app.held->on_disconnect([&] { ++late; });
   EXPECT_EQ(late, 1);
 }
 

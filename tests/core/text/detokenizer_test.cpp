@@ -7,52 +7,52 @@
 namespace hone {
 namespace {
 
-std::vector<std::string> pieces_of(ReplyText text, const std::string& bytes) {
+std::vector<std::string> file_slices(Detokenizer text, const std::string& bytes) {
   std::vector<std::string> out;
   for (const int32_t id : test::byte_ids(bytes)) out.push_back(text.add(id));
   return out;
 }
 
-TEST(ReplyText, ShowsWholeCharactersAlone) {
+TEST(Detokenizer, ShowsWholeCharactersAlone) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "aé€"),
+  EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {}, 0, false), "aé€"),
             (std::vector<std::string>{"a", "", "é", "", "", "€"}));
   // A stray byte is shown once it cannot be part of a character.
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {}, 0, false), "\xC3z"), (std::vector<std::string>{"", "\xC3z"}));
+  EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {}, 0, false), "\xC3z"), (std::vector<std::string>{"", "\xC3z"}));
 }
 
-TEST(ReplyText, HoldsBackWhatMayBecomeAStopString) {
+TEST(Detokenizer, HoldsBackWhatMayBecomeAStopString) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"END", "\n\n"}, 0, false), "aENxE\nb"),
+  EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {"END", "\n\n"}, 0, false), "aENxE\nb"),
             (std::vector<std::string>{"a", "", "", "ENx", "", "E", "\nb"}));
-  ReplyText text(&tokenizer, {"END"}, 0, false);
+  Detokenizer text(&tokenizer, {"END"}, 0, false);
   std::string shown;
   for (const int32_t id : test::byte_ids("okEND")) shown += text.add(id);
   EXPECT_EQ(shown, "ok");
   EXPECT_EQ(text.rest("ok"), "");
 }
 
-TEST(ReplyText, AStopStringThatIsWholeBeforeTheShortestReplyIsText) {
+TEST(Detokenizer, AStopStringThatIsWholeBeforeTheShortestReplyIsText) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 3, false), "abcda"),
+  EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {"ab"}, 3, false), "abcda"),
             (std::vector<std::string>{"", "ab", "c", "d", ""}));
-  EXPECT_EQ(pieces_of(ReplyText(&tokenizer, {"ab"}, 1, false), "abc"),
+  EXPECT_EQ(file_slices(Detokenizer(&tokenizer, {"ab"}, 1, false), "abc"),
             (std::vector<std::string>{"", "", ""}));  // it ends after the first id
 }
 
 // A model may have more ids than its tokenizer: Qwen's do.
-TEST(ReplyText, AnIdThatNoTokenHasIsNoText) {
+TEST(Detokenizer, AnIdThatNoTokenHasIsNoText) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  ReplyText text(&tokenizer, {}, 0, false);
+  Detokenizer text(&tokenizer, {}, 0, false);
   EXPECT_EQ(text.add('a') + text.add(265) + text.add('b'), "ab");
 }
 
-TEST(ReplyText, TheRestIsWhatWasNotShown) {
+TEST(Detokenizer, TheRestIsWhatWasNotShown) {
   const Tokenizer tokenizer = test::byte_tokenizer();
-  ReplyText text(&tokenizer, {"END"}, 0, false);
+  Detokenizer text(&tokenizer, {"END"}, 0, false);
   for (const int32_t id : test::byte_ids("abEN")) text.add(id);
   EXPECT_EQ(text.rest("abEN"), "EN");
-  EXPECT_EQ(ReplyText(nullptr, {}, 0, false).rest(""), "");
+  EXPECT_EQ(Detokenizer(nullptr, {}, 0, false).rest(""), "");
 }
 
 // As SentencePiece's tokenizers have it: words begin with a space, which is stripped where a text begins.
@@ -72,16 +72,16 @@ Tokenizer spaced_tokenizer() {
                               "test");
 }
 
-TEST(ReplyText, GoesOnFromAPromptWithTheSpaceThatATextOfItsOwnLacks) {
+TEST(Detokenizer, GoesOnFromAPromptWithTheSpaceThatATextOfItsOwnLacks) {
   const Tokenizer tokenizer = spaced_tokenizer();
   const std::vector<int32_t> ids{0, 1, 0};
   EXPECT_EQ(tokenizer.decode(ids), "ab a");
-  EXPECT_EQ(lead_of(&tokenizer, ids), " ");
-  EXPECT_EQ(lead_of(&tokenizer, std::span(ids).subspan(1)), "");
-  EXPECT_EQ(lead_of(&tokenizer, {}), "");
-  EXPECT_EQ(lead_of(nullptr, ids), "");
+  EXPECT_EQ(leading_space(&tokenizer, ids), " ");
+  EXPECT_EQ(leading_space(&tokenizer, std::span(ids).subspan(1)), "");
+  EXPECT_EQ(leading_space(&tokenizer, {}), "");
+  EXPECT_EQ(leading_space(nullptr, ids), "");
   for (const bool continues : {false, true}) {
-    ReplyText text(&tokenizer, {}, 0, continues);
+    Detokenizer text(&tokenizer, {}, 0, continues);
     std::string all;
     for (const int32_t id : ids) all += text.add(id);
     EXPECT_EQ(all, continues ? " ab a" : "ab a");

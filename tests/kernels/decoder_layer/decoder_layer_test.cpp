@@ -10,41 +10,42 @@
 namespace hone::test {
 namespace {
 
-[[maybe_unused]] const bool added = op_cases().add("project_gated", [] {
+[[maybe_unused]] const bool added = op_cases().add("gate_up_swiglu", [] {
   for (const bool normed : {false, true}) {
     const Floats x = normals({5, 24}, 1, 1, 3), w = normals({14, 24}, 2), bias = normals({14}, 3),
                  weight = normals({24}, 4);
     Floats y = poisoned({5, 7}, 2);
-    expect_bodies_agree(project_gated, {&y}, {}, y, x, RowNorm{normed ? weight.tensor() : Tensor(), 1e-6f}, w, bias);
+    expect_bodies_agree(gate_up_swiglu, {&y}, {}, y, x, RmsNormWeights{normed ? weight.tensor() : Tensor(), 1e-6f}, w,
+                        bias);
   }
-}) && op_cases().add("gemm_norm_forward", [] {
+}) && op_cases().add("gemm_rmsnorm", [] {
   const Floats x = normals({5, 11}, 1, 1, 3), w = normals({9, 11}, 2), bias = normals({9}, 3), weight = normals({9}, 4),
                residual = normals({5, 9}, 5);
   Floats y = poisoned({5, 9}, 2), normed = poisoned({5, 9});
-  expect_bodies_agree(gemm_norm_forward, {&y, &normed}, {}, y, normed, x, w, bias, residual, RowNorm{weight, 1e-6f});
-}) && op_cases().add("project_heads", [] {
+  expect_bodies_agree(gemm_rmsnorm, {&y, &normed}, {}, y, normed, x, w, bias, residual, RmsNormWeights{weight, 1e-6f});
+}) && op_cases().add("qkv_rope_cache", [] {
   const QkvShape shape{.num_heads = 4, .num_kv_heads = 2, .head_dim = 6, .rotary_dim = 4, .norm_eps = 1e-6f};
   const Floats x = normals({3, 10}, 1), w = normals({48, 10}, 2), bias = normals({48}, 3), weight = normals({10}, 4),
                q_norm = normals({6}, 5), k_norm = normals({6}, 6);
   Floats cos_sin({8, 4}), q = poisoned({3, 4, 6}), k = poisoned({5, 2, 6}), v = poisoned({5, 2, 6});
-  rotary_table(cos_sin, {.dim = 4, .theta = 100});
+  rope_table(cos_sin, {.dim = 4, .theta = 100});
   const Ids positions = random_ids(3, 8, 7);
   Ids slots({3});
   for (int64_t t = 0; t < 3; ++t) slots[t] = static_cast<int32_t>(4 - t);
-  expect_bodies_agree(project_heads, {&q, &k, &v}, {}, x,
+  expect_bodies_agree(qkv_rope_cache, {&q, &k, &v}, {}, x,
                       Heads{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
-}) && op_cases().add("project_between", [] {
+}) && op_cases().add("decoder_layer_tail", [] {
   const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
   const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3),
                w_down = normals({10, 7}, 4), w_qkv = normals({24, 10}, 5), norm = normals({10}, 6);
   Floats x = normals({3, 10}, 7), cos_sin({8, 6}), q = poisoned({3, 2, 6}), k = poisoned({3, 1, 6}),
          v = poisoned({3, 1, 6});
-  rotary_table(cos_sin, {.dim = 6, .theta = 100});
+  rope_table(cos_sin, {.dim = 6, .theta = 100});
   const Ids positions = random_ids(3, 8, 8);
   Ids places({3});
   for (int64_t t = 0; t < 3; ++t) places[t] = static_cast<int32_t>(t);
-  expect_bodies_agree(project_between, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}},
-                      GatedProducts{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+  expect_bodies_agree(decoder_layer_tail, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}},
+                      GatedMlpWeights{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
                       Heads{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
 });
 
@@ -61,7 +62,7 @@ TEST(ProjectGated, IsTheNormThenTheProductThenTheGate) {
       const Tensor added_bias = with_bias ? bias.tensor() : Tensor();
       gemm_forward(cpu(), gate_up, with_norm ? in.tensor() : x.tensor(), w, added_bias, {});
       swiglu_forward(cpu(), expected, gate_up);
-      project_gated(cpu(), y, x, {with_norm ? weight.tensor() : Tensor(), 1e-5f}, w, added_bias);
+      gate_up_swiglu(cpu(), y, x, {with_norm ? weight.tensor() : Tensor(), 1e-5f}, w, added_bias);
       EXPECT_TRUE(close(y, expected, {0, 0}));
     }
 }
@@ -72,7 +73,7 @@ TEST(GemmNormForward, IsTheProductThenTheNorm) {
   Floats expected({4, 12}), expected_normed({4, 12}), y = poisoned({4, 12}), normed = poisoned({4, 12});
   gemm_forward(cpu(), expected, x, w, {}, residual);
   rmsnorm_forward(cpu(), expected_normed, {}, expected, weight, 1e-5f);
-  gemm_norm_forward(cpu(), y, normed, x, w, {}, residual, {weight, 1e-5f});
+  gemm_rmsnorm(cpu(), y, normed, x, w, {}, residual, {weight, 1e-5f});
   EXPECT_TRUE(close(y, expected, {0, 0}));
   EXPECT_TRUE(close(normed, expected_normed, {0, 0}));
 }
@@ -85,7 +86,7 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   Floats cos_sin({16, 8}), in({M, K}), qkv({M, N}), k({M, 2, 8}), q_expected({M, 6, 8}),
       k_expected = poisoned({slots_there, 2, 8}), v_expected = k_expected, q = poisoned({M, 6, 8}),
       k_cache = k_expected, v_cache = k_expected;
-  rotary_table(cos_sin, {.dim = 8, .theta = 100});
+  rope_table(cos_sin, {.dim = 8, .theta = 100});
   const Ids positions = random_ids(M, 16, 5);
   Ids slots({M});
   for (int64_t t = 0; t < M; ++t) slots[t] = static_cast<int32_t>(2 * t % slots_there);
@@ -93,15 +94,15 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   gemm_forward(cpu(), qkv, in, w, bias, {});
   qkv_forward(cpu(), q_expected, k, {}, qkv, positions, cos_sin, {}, {}, shape, {k_expected, v_expected, slots});
   Heads to{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots}};
-  project_heads(cpu(), x, to);
+  qkv_rope_cache(cpu(), x, to);
   EXPECT_TRUE(close(q, q_expected, {0, 0}));
   EXPECT_TRUE(close(k_cache, k_expected, {0, 0}));
   EXPECT_TRUE(close(v_cache, v_expected, {0, 0}));
   to.cache = {};
-  EXPECT_THROW(project_heads(cpu(), x, to), Error);
+  EXPECT_THROW(qkv_rope_cache(cpu(), x, to), Error);
 }
 
-// For more rows than rows_normed_by_reader, too: other ops then, the same bits.
+// For more rows than max_rows_norm_in_gemm, too: other ops then, the same bits.
 TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
   const QkvShape shape{.num_heads = 3, .num_kv_heads = 1, .head_dim = 4, .rotary_dim = 4, .norm_eps = 1e-6f};
   const int64_t C = 20, D = 12, F = 9, N = 20;
@@ -109,7 +110,7 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
                w_down = normals({C, F}, 4), w_qkv = normals({N, C}, 5), norm = normals({C}, 6),
                norm_next = normals({C}, 7);
   Floats cos_sin({16, 4});
-  rotary_table(cos_sin, {.dim = 4, .theta = 100});
+  rope_table(cos_sin, {.dim = 4, .theta = 100});
   for (const int64_t M : {1, 5, 8, 9, 30}) {
     const Floats before = normals({M, C}, 8), mixed = normals({M, D}, 9);
     const Ids positions = random_ids(M, 16, 10);
@@ -122,13 +123,13 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
     Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k,
                                                                v_expected = like_k;
     gemm_forward(cpu(), mid, mixed, w_out, b_out, before);
-    project_gated(cpu(), activated, mid, {norm, 1e-6f}, w_up, {});
+    gate_up_swiglu(cpu(), activated, mid, {norm, 1e-6f}, w_up, {});
     gemm_forward(cpu(), x_expected, activated, w_down, {}, mid);
-    project_heads(cpu(), x_expected, heads(q_expected, k_expected, v_expected));
+    qkv_rope_cache(cpu(), x_expected, heads(q_expected, k_expected, v_expected));
     for (const bool last : {false, true}) {
       Floats x = before, q = like_q, k = like_k, v = like_k;
-      project_between(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
-                      last ? Heads{} : heads(q, k, v));
+      decoder_layer_tail(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
+                         last ? Heads{} : heads(q, k, v));
       EXPECT_TRUE(close(x, x_expected, {0, 0}));
       EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
       EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));

@@ -42,7 +42,7 @@ struct Call {
         k_norm(normals({c.shape.head_dim}, seed + 4)),
         cos_sin({num_positions, std::max<int64_t>(c.shape.rotary_dim, 2)}),
         positions(random_ids(c.tokens, num_positions, seed + 5)) {
-    rotary_table(cos_sin, {.dim = cos_sin.tensor().dim(1), .theta = 100});
+    rope_table(cos_sin, {.dim = cos_sin.tensor().dim(1), .theta = 100});
   }
   Floats qkv, q, k, rstd, dq, dk, q_norm, k_norm, cos_sin;
   Ids positions;
@@ -60,7 +60,7 @@ Tensor given(bool there, const Floats& x) { return there ? x.tensor() : Tensor()
                  rstd = given(c.norms, call.rstd);
     expect_bodies_agree(qkv_forward, {&call.q, &call.k, &cache_k, &cache_v}, {2e-6, 1e-6}, call.q, call.k, rstd,
                         call.qkv, call.positions, call.cos_sin, q_norm, k_norm, c.shape,
-                        KvWrite{cache_k, cache_v, slots});
+                        KvWriteTarget{cache_k, cache_v, slots});
     expect_bodies_agree(qkv_forward, {&call.q, &call.k}, {2e-6, 1e-6}, call.q, call.k, {}, call.qkv, call.positions,
                         call.cos_sin, q_norm, k_norm, c.shape, {});
   }
@@ -112,7 +112,7 @@ TEST(Qkv, NormsRotatesAndWritesTheCache) {
         for (const double x : expected_head(c, call, t, h)) (h < H ? q : k).push_back(x);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
       run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
-          given(c.norms, call.k_norm), c.shape, KvWrite{cache_k, cache_v, slots});
+          given(c.norms, call.k_norm), c.shape, KvWriteTarget{cache_k, cache_v, slots});
       EXPECT_TRUE(close(call.q, q, {2e-6, 2e-6}));
       EXPECT_TRUE(close(call.k, k, {2e-6, 2e-6}));
       for (int64_t t = 0; t < c.tokens; ++t)
@@ -135,7 +135,7 @@ TEST(Qkv, WritesACacheInFp8) {
     for (int64_t t = 0; t < c.tokens; ++t) slots[t] = static_cast<int32_t>((5 * t + 1) % 64);
     each_cpu_body(qkv_forward, [&](auto run, const std::string&) {
       if (!run(call.q, call.k, {}, call.qkv, call.positions, call.cos_sin, given(c.norms, call.q_norm),
-               given(c.norms, call.k_norm), c.shape, KvWrite{cache_k, cache_v, slots, k_scale, v_scale}))
+               given(c.norms, call.k_norm), c.shape, KvWriteTarget{cache_k, cache_v, slots, k_scale, v_scale}))
         return;
       Floats k_rows({c.tokens * Hk, d}), v_rows = k_rows;
       for (int64_t i = 0; i < k_rows.size(); ++i) {
@@ -247,7 +247,7 @@ TEST(Qkv, RotationsMatchVllm) {
   struct Golden {
     std::string name;
     int64_t heads, kv_heads, dim, positions;
-    RotaryConfig rotary;
+    RopeConfig rotary;
     double tolerance;
   };
   for (const Golden& g :
@@ -274,7 +274,7 @@ TEST(Qkv, RotationsMatchVllm) {
     const Floats qkv = fused({q_in, k_in, k_in}, tokens, width);
     Floats cos_sin({g.positions, g.rotary.dim}), q = poisoned({tokens, g.heads, g.dim}),
                                                  k = poisoned({tokens, g.kv_heads, g.dim});
-    rotary_table(cos_sin, g.rotary);
+    rope_table(cos_sin, g.rotary);
     qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {g.heads, g.kv_heads, g.dim, g.rotary.dim, 0}, {});
     EXPECT_TRUE(close(q, read_npy(folder / "q_out.npy").values, {g.tolerance, g.tolerance})) << g.name;
     EXPECT_TRUE(close(k, read_npy(folder / "k_out.npy").values, {g.tolerance, g.tolerance})) << g.name;
@@ -299,7 +299,7 @@ TEST(Qkv, NormRotationAndAttentionMatchVllm) {
     for (int64_t i = 0; i < dim; ++i)
       q_norm[i] = static_cast<float>(1 + q_weight.values[static_cast<size_t>(i)]),
       k_norm[i] = static_cast<float>(1 + k_weight.values[static_cast<size_t>(i)]);
-    rotary_table(cos_sin, {.dim = rotary, .theta = theta});
+    rope_table(cos_sin, {.dim = rotary, .theta = theta});
     qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, q_norm, k_norm, {heads, kv_heads, dim, rotary, 1e-6f}, {});
     Ids offsets({2});
     offsets[1] = static_cast<int32_t>(tokens);
@@ -326,7 +326,7 @@ TEST(Qkv, RotationMatchesAnInterleavedOne) {
       qkv[t * 3 * dim + i] = x[t * dim + i % 32 * 2 + i / 32],
                         rearranged[t * dim + i] = expected[t * dim + i % 32 * 2 + i / 32];
   }
-  rotary_table(cos_sin, {.dim = dim});
+  rope_table(cos_sin, {.dim = dim});
   qkv_forward(cpu(), q, k, {}, qkv, positions, cos_sin, {}, {}, {1, 1, dim, dim, 0}, {});
   EXPECT_TRUE(close(q, rearranged, {1e-4, 1e-5}));
 }

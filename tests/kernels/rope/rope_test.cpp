@@ -9,9 +9,9 @@
 namespace hone::test {
 namespace {
 
-Floats table_of(const RotaryConfig& config, int64_t positions) {
+Floats table_of(const RopeConfig& config, int64_t positions) {
   Floats table = poisoned({positions, config.dim});
-  rotary_table(table, config);
+  rope_table(table, config);
   return table;
 }
 
@@ -39,13 +39,13 @@ double frequency(const Floats& table, int64_t dim, int64_t i) {
 }
 
 TEST(Rotary, Llama3KeepsShortWavesAndStretchesLongOnes) {
-  const RotaryConfig plain{.dim = 16, .theta = 10000}, scaled{.dim = 16,
-                                                              .theta = 10000,
-                                                              .scaling = "llama3",
-                                                              .factor = 8,
-                                                              .original_max_position = 64,
-                                                              .low_freq_factor = 1,
-                                                              .high_freq_factor = 4};
+  const RopeConfig plain{.dim = 16, .theta = 10000}, scaled{.dim = 16,
+                                                            .theta = 10000,
+                                                            .scaling = "llama3",
+                                                            .factor = 8,
+                                                            .original_max_position = 64,
+                                                            .low_freq_factor = 1,
+                                                            .high_freq_factor = 4};
   const Floats a = table_of(plain, 2), b = table_of(scaled, 2);
   for (int64_t i = 0; i < 8; ++i) {
     const double before = frequency(a, 16, i), ratio = frequency(b, 16, i) / before,
@@ -60,7 +60,7 @@ TEST(Rotary, Llama3KeepsShortWavesAndStretchesLongOnes) {
 }
 
 TEST(Rotary, YarnScalesTheTableByItsTemperature) {
-  RotaryConfig config{.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32};
+  RopeConfig config{.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32};
   EXPECT_NEAR(table_of(config, 1)[0], 0.1 * std::log(4.0) + 1, 1e-6);
   config.mscale = 0.5, config.mscale_all_dim = 0.25;
   EXPECT_NEAR(table_of(config, 1)[0], (0.05 * std::log(4.0) + 1) / (0.025 * std::log(4.0) + 1), 1e-6);
@@ -78,12 +78,12 @@ TEST(Rotary, RefusesWhatItCannotDo) {
 TEST(Rotary, TablesMatchVllm) {
   HONE_SHARED_OR_SKIP(llama3, "data/parity/vllmcpp_ops/long_rope_llama3_neox_f32_bands/cos_sin_cache.npy");
   HONE_SHARED_OR_SKIP(yarn, "data/parity/vllmcpp_ops/long_rope_yarn_neox_f32_truncate/cos_sin_cache.npy");
-  const RotaryConfig llama3_config{.dim = 16,
-                                   .scaling = "llama3",
-                                   .factor = 4,
-                                   .original_max_position = 32,
-                                   .low_freq_factor = 1,
-                                   .high_freq_factor = 4};
+  const RopeConfig llama3_config{.dim = 16,
+                                 .scaling = "llama3",
+                                 .factor = 4,
+                                 .original_max_position = 32,
+                                 .low_freq_factor = 1,
+                                 .high_freq_factor = 4};
   EXPECT_TRUE(close(table_of(llama3_config, 128), read_npy(llama3).values, {1e-5, 1e-5}));
   EXPECT_TRUE(close(table_of({.dim = 8, .scaling = "yarn", .factor = 4, .original_max_position = 32}, 128),
                     read_npy(yarn).values, {1e-5, 1e-5}));

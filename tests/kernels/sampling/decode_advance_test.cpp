@@ -10,7 +10,7 @@ namespace {
 struct Rows {
   Ids tokens = Ids({3}, 5), positions = Ids({3}), slots = Ids({3}, -1), lengths = Ids({3}), live = Ids({3}, 1),
       table = Ids({3, 2}), drawn = Ids({4}), ring = Ids({2, 4}, -5), turn = Ids({1}, 3);
-  Numbers<uint8_t> params = Numbers<uint8_t>({3 * static_cast<int64_t>(sizeof(SampleParams))});
+  Numbers<uint8_t> params = Numbers<uint8_t>({3 * static_cast<int64_t>(sizeof(RowSamplingParams))});
   Rows() {
     for (int64_t s = 0; s < 3; ++s) {
       positions[s] = static_cast<int32_t>(s + 2), lengths[s] = static_cast<int32_t>(s + 3);
@@ -19,16 +19,16 @@ struct Rows {
     }
     live[1] = 0;
   }
-  void set(const SampleParams& one, int64_t s) {
+  void set(const RowSamplingParams& one, int64_t s) {
     std::memcpy(&params[s * static_cast<int64_t>(sizeof one)], &one, sizeof one);
   }
-  SampleParams get(int64_t s) const {
-    SampleParams one;
+  RowSamplingParams get(int64_t s) const {
+    RowSamplingParams one;
     std::memcpy(&one, &params[s * static_cast<int64_t>(sizeof one)], sizeof one);
     return one;
   }
   DecodeState state() { return {tokens, positions, slots, lengths, live, params}; }
-  HandOver results() { return {drawn, ring, turn}; }
+  HostRing results() { return {drawn, ring, turn}; }
 };
 
 [[maybe_unused]] const bool advance_case = op_cases().add("decode_advance", [] {

@@ -10,9 +10,9 @@ constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // Rows of edits on the host.
 struct Table {
-  std::vector<RowEdits> how;
-  std::vector<LogitEdit> edits;  // as many of each row
-  LogitEdits view() {
+  std::vector<RowPenalties> how;
+  std::vector<LogitAdjustment> edits;  // as many of each row
+  LogitAdjustments view() {
     const auto bytes = [](auto& items) {
       return Tensor(items.data(), DType::u8, DeviceKind::cpu, {static_cast<int64_t>(items.size() * sizeof(items[0]))});
     };
@@ -41,9 +41,9 @@ Table three_edits() {
            {}}};
 }
 
-[[maybe_unused]] const bool applies = op_cases().add("edit_logits", [] {
+[[maybe_unused]] const bool applies = op_cases().add("apply_logit_processors", [] {
   Floats logits = three_rows(), expected = logits;
-  edit_logits(cpu(), logits, three_edits().view());
+  apply_logit_processors(cpu(), logits, three_edits().view());
   expected[1] = -8, expected[0] = 1.5f, expected[2] = -2.5f;
   expected[6] = 2.5f, expected[5] = -infinity;
   expected[11] = 2;
@@ -53,15 +53,17 @@ Table three_edits() {
 [[maybe_unused]] const bool restores = op_cases().add("restore_logits", [] {
   Floats logits = three_rows();
   Table table = three_edits();
-  edit_logits(cpu(), logits, table.view());
+  apply_logit_processors(cpu(), logits, table.view());
   restore_logits(cpu(), logits, table.view());
   EXPECT_TRUE(close(logits, three_rows(), {0, 0}));
 });
 
-[[maybe_unused]] const bool counts = op_cases().add("count_draws", [] {
+[[maybe_unused]] const bool counts = op_cases().add("count_sampled_tokens", [] {
   Table table = three_edits();
-  for (RowEdits& row : table.how) row.counts = 1;
-  const auto draw = [&](std::vector<int32_t> ids) { count_draws(cpu(), table.view(), host_view(std::span(ids))); };
+  for (RowPenalties& row : table.how) row.counts = 1;
+  const auto draw = [&](std::vector<int32_t> ids) {
+    count_sampled_tokens(cpu(), table.view(), host_view(std::span(ids)));
+  };
   draw({0, 3, 0});
   EXPECT_EQ(table.edits[1].times, 1);
   EXPECT_EQ(table.edits[1].bias, 8);
@@ -79,7 +81,7 @@ Table three_edits() {
 TEST(EditLogits, RowsThatDoNotCountStayAsTheyAre) {
   Table table = three_edits();
   std::vector<int32_t> ids{0, 1, 2};
-  count_draws(cpu(), table.view(), host_view(std::span(ids)));
+  count_sampled_tokens(cpu(), table.view(), host_view(std::span(ids)));
   EXPECT_EQ(table.edits[1].times, 0);
   EXPECT_EQ(table.edits[4].times, 4);
   EXPECT_EQ(table.edits[8].id, -1);
@@ -89,21 +91,22 @@ TEST(EditLogits, NoEditsChangeNothing) {
   Floats logits = three_rows();
   logits[4] = -0.0f;
   const Floats before = logits;
-  Table none{std::vector<RowEdits>(3), {}}, idle{std::vector<RowEdits>(3), {{}, {.id = 0}, {.id = 1, .stops = 1}}};
-  for (Table* table : {&none, &idle}) edit_logits(cpu(), logits, table->view());
+  Table none{std::vector<RowPenalties>(3), {}},
+      idle{std::vector<RowPenalties>(3), {{}, {.id = 0}, {.id = 1, .stops = 1}}};
+  for (Table* table : {&none, &idle}) apply_logit_processors(cpu(), logits, table->view());
   EXPECT_TRUE(close(logits, before, {0, 0}));
   EXPECT_TRUE(std::signbit(logits[4]));
 }
 
 TEST(EditLogits, WhatCannotBeIsAnError) {
   Floats logits = three_rows();
-  const auto edit = [&](RowEdits how, LogitEdit one) {
-    edit_logits(cpu(), logits, Table{{how, how, how}, {one, one, one}}.view());
+  const auto edit = [&](RowPenalties how, LogitAdjustment one) {
+    apply_logit_processors(cpu(), logits, Table{{how, how, how}, {one, one, one}}.view());
   };
   EXPECT_THROW(edit({}, {.id = 4}), Error);
   EXPECT_THROW(edit({.repetition_penalty = 0}, {.id = 0}), Error);
-  EXPECT_THROW(edit_logits(cpu(), logits, Table{{{}, {}}, {}}.view()), Error);
-  EXPECT_THROW(edit_logits(cpu(), logits, Table{{{}, {}, {}}, {{}, {}}}.view()), Error);
+  EXPECT_THROW(apply_logit_processors(cpu(), logits, Table{{{}, {}}, {}}.view()), Error);
+  EXPECT_THROW(apply_logit_processors(cpu(), logits, Table{{{}, {}, {}}, {{}, {}}}.view()), Error);
 }
 
 }  // namespace

@@ -18,26 +18,26 @@ struct Scores {
       : logp(poisoned({S})), raw_logp(poisoned({S})), top_logp(poisoned({S, n}, 3)), top_ids({S, n}, -7) {}
 };
 
-Tensor bytes_of(std::vector<SampleParams>& params) {
+Tensor bytes_of(std::vector<RowSamplingParams>& params) {
   return Tensor(params.data(), DType::u8, DeviceKind::cpu,
-                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+                {static_cast<int64_t>(params.size() * sizeof(RowSamplingParams))});
 }
 
-Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<SampleParams> params) {
+Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<RowSamplingParams> params) {
   Scores out(logits.dim(0), n);
-  score_rows(cpu(), out.logp, out.raw_logp, out.top_ids, out.top_logp, logits, ids, bytes_of(params));
+  logits_logprob(cpu(), out.logp, out.raw_logp, out.top_ids, out.top_logp, logits, ids, bytes_of(params));
   return out;
 }
 
 }  // namespace
 
-[[maybe_unused]] const bool added = op_cases().add("score_rows", [] {
+[[maybe_unused]] const bool added = op_cases().add("logits_logprob", [] {
   for (const int64_t V : {1, 2, 61, 3001}) {
     const int64_t S = 6, n = std::min<int64_t>(V, 20);
     Floats logits = normals({S, V}, static_cast<uint64_t>(V), 3, 5);
     for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 3) logits[i] = logits[i + 1];  // ties
     const Ids ids = random_ids(S, static_cast<int32_t>(V), 3);
-    std::vector<SampleParams> params(S);
+    std::vector<RowSamplingParams> params(S);
     for (size_t r = 0; r < params.size(); ++r) params[r].temperature = std::array{0.0f, 1.0f, 0.7f}[r % 3];
     const Scores out = score(logits, ids, n, params);
     for (int64_t r = 0; r < S; ++r) {
@@ -66,7 +66,7 @@ Scores score(const Tensor& logits, const Ids& ids, int64_t n, std::vector<Sample
 TEST(ScoreRows, HasTheBitsOfSampleRows) {
   const int64_t S = 9, V = 5001;
   const Floats logits = normals({S, V}, 8, 2);
-  std::vector<SampleParams> params(S);
+  std::vector<RowSamplingParams> params(S);
   for (size_t r = 0; r < params.size(); ++r)
     params[r] = {.temperature = std::array{0.0f, 1.0f, 1.1f}[r % 3], .position = r};
   Ids ids({S});
@@ -83,7 +83,7 @@ TEST(ScoreRows, WhatHasNoDistributionAndNoIdIsNaN) {
   logits[9] = -infinity;  // a token without probability is none
   Ids ids({4}, 0);
   ids[0] = 3;
-  const Scores out = score(logits, ids, 3, std::vector<SampleParams>(4));
+  const Scores out = score(logits, ids, 3, std::vector<RowSamplingParams>(4));
   EXPECT_TRUE(std::isnan(out.logp[0]) && std::isnan(out.raw_logp[0]));
   EXPECT_NEAR(static_cast<double>(out.top_logp[0]), -std::log(3.0), 1e-6);
   for (int64_t r = 1; r < 3; ++r) {
@@ -95,8 +95,8 @@ TEST(ScoreRows, WhatHasNoDistributionAndNoIdIsNaN) {
 }
 
 TEST(ScoreRows, MoreThanTheVocabularyIsAnError) {
-  EXPECT_THROW(score(Floats({1, 3}), Ids({1}), 4, std::vector<SampleParams>(1)), Error);
-  EXPECT_THROW(score(Floats({1, 300}), Ids({1}), 65, std::vector<SampleParams>(1)), Error);
+  EXPECT_THROW(score(Floats({1, 3}), Ids({1}), 4, std::vector<RowSamplingParams>(1)), Error);
+  EXPECT_THROW(score(Floats({1, 300}), Ids({1}), 65, std::vector<RowSamplingParams>(1)), Error);
 }
 
 }  // namespace hone::test

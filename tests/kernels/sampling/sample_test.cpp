@@ -20,12 +20,12 @@ struct Outputs {
       : ids({S}, -1), logp(poisoned({S})), truncated_logp(poisoned({S})), raw_logp(poisoned({S})) {}
 };
 
-Tensor bytes_of(std::vector<SampleParams>& params) {
+Tensor bytes_of(std::vector<RowSamplingParams>& params) {
   return Tensor(params.data(), DType::u8, DeviceKind::cpu,
-                {static_cast<int64_t>(params.size() * sizeof(SampleParams))});
+                {static_cast<int64_t>(params.size() * sizeof(RowSamplingParams))});
 }
 
-Outputs sample(const Tensor& logits, std::vector<SampleParams> params) {
+Outputs sample(const Tensor& logits, std::vector<RowSamplingParams> params) {
   Outputs out(logits.dim(0));
   sample_rows(cpu(), out.ids, out.logp, out.truncated_logp, out.raw_logp, logits, bytes_of(params));
   return out;
@@ -38,11 +38,11 @@ void expect_equal(const Outputs& actual, const Outputs& expected) {
   EXPECT_TRUE(close(actual.raw_logp, expected.raw_logp, {0, 0}));
 }
 
-std::vector<SampleParams> varied_params(int64_t count) {
+std::vector<RowSamplingParams> varied_params(int64_t count) {
   Rng rng(77);
-  std::vector<SampleParams> out;
+  std::vector<RowSamplingParams> out;
   for (int64_t i = 0; i < count; ++i) {
-    SampleParams p{.seed = 5, .stream = static_cast<uint64_t>(i), .position = 9};
+    RowSamplingParams p{.seed = 5, .stream = static_cast<uint64_t>(i), .position = 9};
     p.temperature = std::array{0.0f, 1.0f, 0.7f, 2.0f}[rng.below(4)];
     p.top_p = std::array{1.0f, 1.0f, 0.9f, 0.999f, 0.1f}[rng.below(5)];
     p.min_p = std::array{0.0f, 0.0f, 0.05f}[rng.below(3)];
@@ -53,7 +53,7 @@ std::vector<SampleParams> varied_params(int64_t count) {
 }
 
 // The probabilities that truncation leaves, by the words of kernels/sampling/sample.h.
-std::map<int32_t, double> distribution(const Floats& logits, const SampleParams& p) {
+std::map<int32_t, double> distribution(const Floats& logits, const RowSamplingParams& p) {
   std::vector<std::pair<double, int32_t>> order;  // (-weight, id)
   for (int32_t v = 0; v < logits.size(); ++v)
     order.emplace_back(-std::exp(static_cast<double>(logits[v]) / static_cast<double>(p.temperature)), v);
@@ -86,7 +86,7 @@ std::map<int32_t, double> distribution(const Floats& logits, const SampleParams&
       Floats logits = normals({S, V}, static_cast<uint64_t>(V), scale, 3);
       for (int64_t i = 0; i < logits.size(); i += 11) logits[i] = i % V == 0 ? 0.5f : -infinity;
       for (int64_t i = 0; V > 100 && i + 1 < logits.size(); i += 5) logits[i] = logits[i + 1];  // ties
-      std::vector<SampleParams> params = varied_params(S);
+      std::vector<RowSamplingParams> params = varied_params(S);
       std::map<std::string, Outputs> found;
       each_cpu_body(sample_rows, [&](auto run, const std::string& name) {
         Outputs out(S);
@@ -106,10 +106,11 @@ TEST(SampleRows, FrequenciesAreTheProbabilities) {
   const int64_t draws = 20000;
   Floats rows({draws, 12});
   for (int64_t i = 0; i < rows.size(); ++i) rows[i] = logits[i % 12];
-  for (const SampleParams& p :
-       {SampleParams{}, SampleParams{.temperature = 0.7f, .top_k = 5}, SampleParams{.temperature = 1.3f, .top_p = 0.8f},
-        SampleParams{.min_p = 0.2f}, SampleParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
-    std::vector<SampleParams> params(static_cast<size_t>(draws), p);
+  for (const RowSamplingParams& p :
+       {RowSamplingParams{}, RowSamplingParams{.temperature = 0.7f, .top_k = 5},
+        RowSamplingParams{.temperature = 1.3f, .top_p = 0.8f}, RowSamplingParams{.min_p = 0.2f},
+        RowSamplingParams{.temperature = 2, .top_p = 0.9f, .min_p = 0.1f, .top_k = 8}}) {
+    std::vector<RowSamplingParams> params(static_cast<size_t>(draws), p);
     for (int64_t i = 0; i < draws; ++i)
       params[static_cast<size_t>(i)].seed = 3, params[static_cast<size_t>(i)].position = static_cast<uint64_t>(i);
     const Outputs out = sample(rows, params);
@@ -137,7 +138,7 @@ TEST(SampleRows, LogpHasTheBitsOfLogprobForward) {
   for (const float temperature : {0.0f, 1.0f, 0.6f}) {
     Floats logits = poisoned({S, V}), logp = poisoned({S}), raw_logp = poisoned({S}), lse = poisoned({S});
     gemm_forward(cpu(), logits, hidden, w, {}, {});
-    std::vector<SampleParams> params(S, {.temperature = temperature, .top_p = 0.9f});
+    std::vector<RowSamplingParams> params(S, {.temperature = temperature, .top_p = 0.9f});
     for (size_t r = 0; r < params.size(); ++r) params[r].position = r;
     const Outputs out = sample(logits, params);
     logprob_forward(cpu(), logp, lse, {}, hidden, w, out.ids, inverse_temperature(temperature));
@@ -150,7 +151,7 @@ TEST(SampleRows, LogpHasTheBitsOfLogprobForward) {
 TEST(SampleRows, GreedyTakesTheLowestOfEquals) {
   Floats logits({2, 5}, 1.0f);
   logits[7] = 2, logits[9] = 2;
-  const Outputs out = sample(logits, std::vector<SampleParams>(2, {.temperature = 0}));
+  const Outputs out = sample(logits, std::vector<RowSamplingParams>(2, {.temperature = 0}));
   EXPECT_EQ(out.ids[0], 0);
   EXPECT_EQ(out.ids[1], 2);
   EXPECT_EQ(out.truncated_logp[1], 0.0f);
@@ -160,7 +161,7 @@ TEST(SampleRows, GreedyTakesTheLowestOfEquals) {
 TEST(SampleRows, DrawsDoNotDependOnTheBatch) {
   const int64_t S = 33;
   const Floats logits = normals({S, 900}, 8, 2);
-  const std::vector<SampleParams> params = varied_params(S);
+  const std::vector<RowSamplingParams> params = varied_params(S);
   set_num_threads(1);
   const Outputs whole = sample(logits, params);
   set_num_threads(2);

@@ -35,7 +35,7 @@ TEST(GroupAdvantages, ScaleByGroupBatchOrNothing) {
   EXPECT_NEAR(moments_of(rewards).deviation, batch_deviation, 1e-15);
   const auto run = [&](RewardScale scale) {
     std::vector<Group> groups = make_groups(rewards, 2);
-    credit_groups(groups, {.scale = scale});
+    group_advantages(groups, {.scale = scale});
     return advantages_of(groups);
   };
   const std::vector<double> group = run(RewardScale::group);
@@ -53,7 +53,7 @@ TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
   EXPECT_EQ(judged(groups[0]).rewards, (std::vector<double>{1, 3, 5}));
   EXPECT_EQ(judged(groups),
             (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
-  credit_groups(groups, {.scale = RewardScale::batch, .eps = 1});
+  group_advantages(groups, {.scale = RewardScale::batch, .eps = 1});
   EXPECT_EQ(groups[0].samples[0].advantage[0], static_cast<float>(-2 / 3.0));
   EXPECT_EQ(groups[0].samples[1].advantage[0], 0);
   EXPECT_TRUE(groups[0].samples[2].advantage.empty());
@@ -63,7 +63,7 @@ TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
 TEST(GroupAdvantages, OfEqualRewardsAreExactlyZero) {
   const std::vector<double> rewards(7, 0.1);
   std::vector<Group> groups = make_groups(rewards, 7);
-  credit_groups(groups, {.scale = RewardScale::group});
+  group_advantages(groups, {.scale = RewardScale::group});
   for (const Sample& sample : groups[0].samples) EXPECT_EQ(sample.advantage[0], 0);
   EXPECT_EQ(leave_one_out(rewards), rewards);
 }
@@ -94,7 +94,7 @@ TEST(GroupAdvantages, AgreeWithPublishedNumbers) {
   const auto group_size = static_cast<size_t>(section.at("inputs").at("group_size").as_int());
   const auto check = [&](RewardScale scale, const char* name) {
     std::vector<Group> groups = make_groups(rewards, group_size);
-    credit_groups(groups, {.scale = scale, .eps = section.at("inputs").at("advantage_eps").as_double()});
+    group_advantages(groups, {.scale = scale, .eps = section.at("inputs").at("advantage_eps").as_double()});
     const std::vector<double> got = advantages_of(groups);
     const JsonArray& expected = section.at("cases").at(name).as_array();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i].as_double(), 1e-6) << name;

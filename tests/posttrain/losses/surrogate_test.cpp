@@ -18,9 +18,9 @@ TEST(ClippedSurrogate, IsThePessimisticSideOfTheClip) {
       const PolicyTerm term = clipped_surrogate(log_ratio(difference, 0), -1, advantage, {.low = 0.2, .high = 0.3});
       EXPECT_NEAR(term.loss, -std::min(r * advantage, clipped * advantage), 1e-15);
       const bool cut = r * advantage > clipped * advantage;
-      EXPECT_EQ(term.cut_low || term.cut_high, cut) << difference << " " << advantage;
-      EXPECT_NEAR(term.ratio_slope, cut ? 0 : -r * advantage, 1e-15);
-      EXPECT_EQ(term.own_slope, 0);
+      EXPECT_EQ(term.clipped_low || term.clipped_high, cut) << difference << " " << advantage;
+      EXPECT_NEAR(term.dratio_term, cut ? 0 : -r * advantage, 1e-15);
+      EXPECT_EQ(term.dlogp_term, 0);
     }
 }
 
@@ -31,7 +31,7 @@ TEST(ClippedSurrogate, TheDualClipBoundsNegativeAdvantages) {
   EXPECT_FALSE(below.cut_delta);
   const PolicyTerm above = clipped_surrogate(log_ratio(3, 0), -1, -1.5, clip);
   EXPECT_EQ(above.loss, 3);
-  EXPECT_EQ(above.ratio_slope, 0);
+  EXPECT_EQ(above.dratio_term, 0);
   EXPECT_TRUE(above.cut_delta);
   EXPECT_EQ(clipped_surrogate(log_ratio(3, 0), -1, 1.5, clip).loss, -1.3 * 1.5);
 }
@@ -39,14 +39,14 @@ TEST(ClippedSurrogate, TheDualClipBoundsNegativeAdvantages) {
 TEST(Cispo, HoldsItsWeightAndKeepsTheGradient) {
   const LogRatio three = log_ratio(std::log(3.0), 0), half = log_ratio(std::log(0.5), 0);
   const Clip clip{.low = 0.2, .high = 2};
-  EXPECT_NEAR(cispo(three, -0.5, 1.5, clip).own_slope, -2 * 1.5, 1e-12);
+  EXPECT_NEAR(cispo(three, -0.5, 1.5, clip).dlogp_term, -2 * 1.5, 1e-12);
   EXPECT_NEAR(cispo(three, -0.5, 1.5, clip).loss, 2 * 1.5 * 0.5, 1e-12);
-  EXPECT_EQ(cispo(three, -0.5, 1.5, clip).ratio_slope, 0);
-  EXPECT_TRUE(cispo(three, -0.5, 1.5, clip).cut_high);
-  EXPECT_NEAR(cispo(half, -0.5, -1.5, clip).own_slope, 0.5 * 1.5, 1e-12);
-  EXPECT_NEAR(cispo_relative(three, -0.5, 1.5, clip).own_slope, -3 * 1.5, 1e-12);  // 1 + 2
-  EXPECT_NEAR(cispo_relative(half, -0.5, -1.5, clip).own_slope, 0.8 * 1.5, 1e-12);
-  EXPECT_TRUE(cispo_relative(half, -0.5, -1.5, clip).cut_low);
+  EXPECT_EQ(cispo(three, -0.5, 1.5, clip).dratio_term, 0);
+  EXPECT_TRUE(cispo(three, -0.5, 1.5, clip).clipped_high);
+  EXPECT_NEAR(cispo(half, -0.5, -1.5, clip).dlogp_term, 0.5 * 1.5, 1e-12);
+  EXPECT_NEAR(cispo_relative(three, -0.5, 1.5, clip).dlogp_term, -3 * 1.5, 1e-12);  // 1 + 2
+  EXPECT_NEAR(cispo_relative(half, -0.5, -1.5, clip).dlogp_term, 0.8 * 1.5, 1e-12);
+  EXPECT_TRUE(cispo_relative(half, -0.5, -1.5, clip).clipped_low);
 }
 
 TEST(Kl, EstimatesAsSchulmanDoes) {
@@ -70,7 +70,7 @@ TEST(LogRatio, StopsAtItsLimit) {
   EXPECT_EQ(log_ratio(0, 1000).value, -20);
   EXPECT_FALSE(log_ratio(0, 1000).live);
   EXPECT_TRUE(std::isfinite(clipped_surrogate(log_ratio(0, -1000), 0, -1, Clip()).loss));
-  EXPECT_EQ(clipped_surrogate(log_ratio(0, -1000), 0, -1, Clip()).ratio_slope, 0);
+  EXPECT_EQ(clipped_surrogate(log_ratio(0, -1000), 0, -1, Clip()).dratio_term, 0);
 }
 
 TEST(SamplingDifference, CountsMaskedTokensOnly) {

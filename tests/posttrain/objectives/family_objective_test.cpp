@@ -16,7 +16,7 @@ std::vector<Sample> full_samples(Rig& rig) {
   std::vector<Sample> samples = make_samples(lengths);
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample& sample : samples) sequences.push_back(sample.tokens);
-  const std::vector<TokenScores> scores = score_sequences(rig.context, *rig.model, sequences, {});
+  const std::vector<TokenLogprobs> scores = compute_logprobs(rig.context, *rig.model, sequences, {});
   for (size_t s = 0; s < samples.size(); ++s) {
     Sample& sample = samples[s];
     const size_t n = sample.tokens.size();

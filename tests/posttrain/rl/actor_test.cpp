@@ -45,7 +45,7 @@ class ActorTest : public ::testing::Test {
   std::unique_ptr<Device> device = cpu_device();
   Context context{*device};
   std::unique_ptr<Model> model = character_model(context, tokenizer);
-  LocalSampler sampler{context, *model, tokenizer, {}};
+  LocalBackend sampler{context, *model, tokenizer, {}};
   std::vector<Task> tasks;
   std::vector<const Task*> asked;
   ActorConfig config;
@@ -65,8 +65,8 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
       EXPECT_EQ(sample.versions, std::vector<int64_t>(sample.tokens.size(), 4));
       EXPECT_EQ(sample.reward, static_cast<double>(sample.completion.ids.size()));
       EXPECT_EQ(sample.reward_parts.at("seen"), 1);
-      const TokenScores scores =
-          score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7})
+      const TokenLogprobs scores =
+          compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7})
               .front();
       for (size_t t = 0; t < sample.tokens.size(); ++t) {
         EXPECT_EQ(sample.mask[t], t < prompt ? 0 : 1);
@@ -91,8 +91,8 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
     for (const Group& group : actor().gather(asked, 0))
       for (const Sample& sample : group.samples) {
         const std::vector<std::vector<int32_t>> sequences = {sample.tokens};
-        const TokenScores own =
-            score_sequences(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
+        const TokenLogprobs own =
+            compute_logprobs(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
         for (size_t t = 0; t < sample.tokens.size(); ++t) {
           if (sample.mask[t] == 0) continue;
           EXPECT_GE(sample.behavior_logp[t], own.logp[t] - 1e-5f) << text;
@@ -102,12 +102,12 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
     EXPECT_GT(above, 0.1) << text;
   }
   Reply reply{.ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
-  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp,
+  EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp,
             (std::vector<float>{0, -0.5f, 0}));
-  EXPECT_EQ(to_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp,
+  EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp,
             (std::vector<float>{0, -1, -2}));
   reply.truncated_logp.clear();
-  EXPECT_THROW(to_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error)
+  EXPECT_THROW(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error)
       << "a worker that does not say";
 }
 
@@ -120,7 +120,7 @@ TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
           .make();
   const int32_t end = *chat.find("<|im_end|>");
   const std::unique_ptr<Model> talker = character_model(context, chat);
-  LocalSampler own(context, *talker, chat, {});
+  LocalBackend own(context, *talker, chat, {});
   config.sampling.max_tokens = 20;
   config.sampling.logit_bias = {{.id = end, .bias = 4}};
   Task& messages = tasks[1];
@@ -192,9 +192,9 @@ TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
 TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
   tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a block of the cache
   actor().gather(asked, 0);
-  model->initialise(context, 99);
+  model->initialize(context, 99);
   sampler.publish(1);
-  LocalSampler other(context, *model, tokenizer, {});
+  LocalBackend other(context, *model, tokenizer, {});
   const std::vector<Group> groups = actor().gather(asked, 0), fresh = Actor(other, tokenizer, config).gather(asked, 0);
   for (size_t g = 0; g < groups.size(); ++g)
     for (size_t i = 0; i < groups[g].samples.size(); ++i)

@@ -44,7 +44,7 @@ TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
   experience.groups[1].samples[2].judged = false;
   const auto rows_of = [&](int64_t count) {
     const TemporaryFolder folder;
-    RunLog log(folder.path());
+    MetricsLog log(folder.path());
     experience.log_samples(log, 7, count);
     log.metrics(7, {});  // flushes
     std::vector<Json> out;
@@ -183,8 +183,8 @@ class OldLogp : public ::testing::Test {
     }
   }
   std::vector<float> learners(const Sample& sample) {
-    return score_sequences(context, *model, std::vector<std::vector<int32_t>>{sample.tokens},
-                           {.temperature = temperature})
+    return compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{sample.tokens},
+                            {.temperature = temperature})
         .front()
         .logp;
   }
@@ -227,7 +227,7 @@ TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
   config.sampling.temperature = temperature;
   config.sampling.max_tokens = 12;
   config.reward = reward();
-  LocalSampler sampler(context, *model, tokenizer, {});
+  LocalBackend sampler(context, *model, tokenizer, {});
   sampler.publish(3);
   Actor actor(sampler, tokenizer, config);
   const Task* asked[] = {&task};

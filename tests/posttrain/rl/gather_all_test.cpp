@@ -26,10 +26,10 @@ class GatherAll : public ::testing::Test {
   }
   // The replies, task by task.
   std::vector<std::vector<std::string>> replies(std::span<const Task> asked, std::span<const uint64_t> ids) {
-    LocalSampler sampler(context, *model, tokenizer, {});
+    LocalBackend sampler(context, *model, tokenizer, {});
     Actor actor(sampler, tokenizer, config);
     std::vector<std::vector<std::string>> out;
-    gather_all(actor, asked, ids, "test", [&](size_t i, const Group& group) {
+    collect_all(actor, asked, ids, "test", [&](size_t i, const Group& group) {
       EXPECT_EQ(i, out.size());
       EXPECT_EQ(group.task.id, asked[i].id);
       for (const Sample& sample : group.samples)

@@ -39,20 +39,20 @@ class SavedGroups : public ::testing::Test {
     for (int i = 0; i < 2; ++i) saved.push_back(writer.add(example()));
     writer.save(section);
   }
-  GroupReader reader() const {
-    return GroupReader(section, [this](const std::string& id) -> const Task& {
+  GroupStateReader reader() const {
+    return GroupStateReader(section, [this](const std::string& id) -> const Task& {
       HONE_CHECK(id == task.id, "no task ", id);
       return task;
     });
   }
   Task task;
-  GroupWriter writer;
+  GroupStateWriter writer;
   StateSection section;
   std::vector<Json> saved;
 };
 
 TEST_F(SavedGroups, AreWhatTheyWere) {
-  GroupReader all = reader();
+  GroupStateReader all = reader();
   for (const Json& of : saved) {
     const Group expected = example(), group = all.next(parse_json(of.dump(), "saved"));
     EXPECT_EQ(group.task.answer, "4");
@@ -82,7 +82,7 @@ TEST_F(SavedGroups, WhatDoesNotFitIsRefused) {
     JsonArray samples = of.at("samples").as_array();
     samples[0].set(member, std::move(value));
     of.set("samples", samples);
-    GroupReader all = reader();
+    GroupStateReader all = reader();
     for (int i = 1; i < groups; ++i) all.next(saved[0]);
     EXPECT_THROW(all.next(of), Error) << member;
   };

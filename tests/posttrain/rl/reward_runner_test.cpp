@@ -56,7 +56,7 @@ class JudgeTest : public ::testing::Test {
       for (Sample& one : group.samples) one.judged = true;
     try {
       judge(max_failure_rate);
-    } catch (const RewardsFailed& error) {
+    } catch (const StepAborted& error) {
       return error.what();
     }
     return "";

@@ -32,7 +32,7 @@ void pause(uint64_t seed, uint64_t index) {
 }
 
 // A token is a function of the request, the reply and the version that draws it.
-class Scripted final : public Sampler {
+class Scripted final : public GenerationBackend {
  public:
   explicit Scripted(Script& script) : script_(script) {}
 
@@ -99,14 +99,16 @@ class RolloutsTest : public ::testing::Test {
     actor.reward.reward = reward;
     actor.max_failure_rate = 0;
   }
-  RolloutsConfig with(int64_t max_staleness, bool deterministic = true) const { return {max_staleness, deterministic}; }
+  RolloutQueueConfig with(int64_t max_staleness, bool deterministic = true) const {
+    return {max_staleness, deterministic};
+  }
 
   // Rounds, and what they are made into. The learner pauses between steps.
   struct Run {
-    Run(RolloutsTest& test, const RolloutsConfig& config, uint64_t pauses = 0,
+    Run(RolloutsTest& test, const RolloutQueueConfig& config, uint64_t pauses = 0,
         const std::string& settings = "prompts_per_step = 3")
         : delays(pauses),
-          rounds(Config::from_text(settings, "test").as<RoundConfig>(), test.tasks, 7),
+          rounds(Config::from_text(settings, "test").as<TaskScheduleConfig>(), test.tasks, 7),
           rollouts(config, test.actor, test.tokenizer, rounds, num_steps,
                    {.make =
                         [this, &test] {
@@ -154,7 +156,7 @@ class RolloutsTest : public ::testing::Test {
     }
     return out;
   }
-  std::vector<std::string> run(const RolloutsConfig& config, uint64_t delays = 0,
+  std::vector<std::string> run(const RolloutQueueConfig& config, uint64_t delays = 0,
                                const std::string& settings = "prompts_per_step = 3") {
     script.delays = delays, reward->delays = delays, oldest = 0;
     Run one(*this, config, delays, settings);
@@ -267,8 +269,8 @@ TEST_F(RolloutsTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
         steps_of(before, 0, at);
         Rollouts::Next next = before.next(at);
         for (Group& group : next.groups) group.samples.clear();  // the learner has changed its own
-        before.rollouts.give_back();
-        EXPECT_THROW(before.rollouts.give_back(), Error);
+        before.rollouts.return_batch();
+        EXPECT_THROW(before.rollouts.return_batch(), Error);
         before.rollouts.save_state(section);
         section.values = parse_json(section.values.dump(), "saved");
         Run after(*this, with(k), 6, settings);
@@ -315,7 +317,7 @@ TEST_F(RolloutsTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAgain) 
     reward->broken = broken;
     Run one(*this, with(k));
     EXPECT_EQ(steps_of(one, 0, 5).size(), 5u) << "the rounds before it are learned from";
-    EXPECT_THROW(one.next(5), RewardsFailed);
+    EXPECT_THROW(one.next(5), StepAborted);
     StateSection section;
     one.rollouts.save_state(section);
     EXPECT_TRUE(section.values.at("ready").as_array().empty());
@@ -375,8 +377,9 @@ TEST_F(RolloutsTest, ASamplerThatFailsIsTheLearnersErrorOnceItsRoundIsDue) {
 TEST_F(RolloutsTest, ASamplerThatCannotBeMadeIsTheLearnersError) {
   for (const int64_t k : {0, 1}) {
     Rounds rounds({}, tasks, 7);
-    Rollouts rollouts(with(k), actor, tokenizer, rounds, 3,
-                      {.make = []() -> std::unique_ptr<Sampler> { fail("no memory"); }, .keep = [](int64_t) {}});
+    Rollouts rollouts(
+        with(k), actor, tokenizer, rounds, 3,
+        {.make = []() -> std::unique_ptr<GenerationBackend> { fail("no memory"); }, .keep = [](int64_t) {}});
     EXPECT_THROW(rollouts.next(0), Error);
   }
 }
@@ -404,9 +407,9 @@ TEST(Staleness, IsOfTheTokensThatWereDrawn) {
   EXPECT_TRUE(staleness_of({}, 5).empty());
 }
 
-TEST(RolloutsConfig, RefusesWhatCannotBe) {
+TEST(RolloutQueueConfig, RefusesWhatCannotBe) {
   for (const char* wrong : {"max_staleness = -1", "max_staleness = 65"})
-    EXPECT_THROW(Config::from_text(wrong, "test").as<RolloutsConfig>(), Error) << wrong;
+    EXPECT_THROW(Config::from_text(wrong, "test").as<RolloutQueueConfig>(), Error) << wrong;
 }
 
 }  // namespace

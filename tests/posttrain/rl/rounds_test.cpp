@@ -16,7 +16,7 @@ class RoundsTest : public ::testing::Test {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i);
   }
   Rounds make(const std::string& settings = "") const {
-    return Rounds(Config::from_text(settings, "test").as<RoundConfig>(), tasks, 7);
+    return Rounds(Config::from_text(settings, "test").as<TaskScheduleConfig>(), tasks, 7);
   }
 
   // Groups of two replies; those of the tasks in `solved` are both right, of the others one is.
@@ -212,9 +212,9 @@ TEST_F(RoundsTest, GoOnFromTheirState) {
   }
 }
 
-TEST(RoundConfig, RefusesWhatCannotBe) {
+TEST(TaskScheduleConfig, RefusesWhatCannotBe) {
   for (const char* wrong : {"prompts_per_step = 0", "filter_groups = { max_num_gen_batches = 0 }"})
-    EXPECT_THROW(Config::from_text(wrong, "test").as<RoundConfig>(), Error) << wrong;
+    EXPECT_THROW(Config::from_text(wrong, "test").as<TaskScheduleConfig>(), Error) << wrong;
 }
 
 }  // namespace

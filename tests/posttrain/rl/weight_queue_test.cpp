@@ -14,9 +14,9 @@ namespace {
 
 class WeightQueueTest : public ::testing::Test {
  protected:
-  static void fill(Model& of, float value) { std::ranges::fill(of.trained_values().as<float>(), value); }
+  static void fill(Model& of, float value) { std::ranges::fill(of.trainable_values().as<float>(), value); }
   static bool holds(Model& of, float value) {
-    return std::ranges::all_of(of.trained_values().as<float>(), [&](float v) { return v == value; });
+    return std::ranges::all_of(of.trainable_values().as<float>(), [&](float v) { return v == value; });
   }
   void push(WeightQueue& queue, int64_t version) {
     fill(*model, static_cast<float>(version));
@@ -60,8 +60,8 @@ TEST_F(WeightQueueTest, TheNewestReplacesWhatNobodyTook) {
 TEST_F(WeightQueueTest, OfAdaptersTheyAloneAreCopied) {
   model = make_tiny(context, tiny_config("llama"), true, {.r = 2});
   const std::unique_ptr<Model> copy = copy_of(*model);
-  EXPECT_LT(model->trained_values().size(), model->flat_values().size() / 2);
-  EXPECT_EQ(model->trained_values().data, model->adapter_params().front()->value.data);
+  EXPECT_LT(model->trainable_values().size(), model->flat_values().size() / 2);
+  EXPECT_EQ(model->trainable_values().data, model->adapter_params().front()->value.data);
   const std::vector<float> base(copy->base_params().front()->value.as<float>().begin(),
                                 copy->base_params().front()->value.as<float>().end());
   WeightQueue queue(context, *model, WeightQueue::Keep::all);
@@ -100,7 +100,7 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
   WeightQueue queue(context, *learner, WeightQueue::Keep::all);
   std::vector<std::unique_ptr<Model>> versions;
   for (int64_t version = 0; version < 2; ++version) {
-    learner->initialise(context, static_cast<uint64_t>(40 + version));
+    learner->initialize(context, static_cast<uint64_t>(40 + version));
     queue.push(version);
     std::unique_ptr<Model>& kept = versions.emplace_back(learner->same_shape());
     kept->allocate(context, learner->dtype(), false);
@@ -109,9 +109,9 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
   Replica replica(context, *learner, queue, "", [&](Context& own, Model& model) {
     EXPECT_NE(&own, &context);
     EXPECT_NE(model.flat_values().data, learner->flat_values().data);
-    return std::make_unique<LocalSampler>(own, model, tokenizer, EngineConfig{.max_batch_tokens = 4});
+    return std::make_unique<LocalBackend>(own, model, tokenizer, EngineConfig{.max_batch_tokens = 4});
   });
-  learner->initialise(context, 99);
+  learner->initialize(context, 99);
   replica.publish(0);
   const std::vector<int32_t> prompt = {3, 4, 5};
   std::vector<Reply> replies;
@@ -136,8 +136,9 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
     tokens.insert(tokens.end(), reply.ids.begin(), reply.ids.end());
     int64_t of_version[2] = {0, 0};
     for (size_t v = 0; v < 2; ++v) {
-      const TokenScores scores =
-          score_sequences(context, *versions[v], std::vector<std::vector<int32_t>>{tokens}, {.temperature = 1}).front();
+      const TokenLogprobs scores =
+          compute_logprobs(context, *versions[v], std::vector<std::vector<int32_t>>{tokens}, {.temperature = 1})
+              .front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         if (reply.versions[t] == static_cast<int64_t>(v)) {
           EXPECT_EQ(reply.logp[t], scores.logp[prompt.size() + t]) << t;

@@ -42,7 +42,7 @@ TEST_F(KvCacheTest, ASharedBlockIsFreeOnceItsLastHolderLetsGo) {
 TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlaneOfEveryModelAndNoMore) {
   ModelShape small = shape();
   small.num_blocks = 1, small.head_dim = 2;
-  KvPlanes others(context, small, DType::f32, cache.block_size(), cache.num_blocks());
+  KvStorage others(context, small, DType::f32, cache.block_size(), cache.num_blocks());
   cache.join(others);
   const int32_t block = cache.take();
   std::vector<Tensor> planes;
@@ -64,7 +64,7 @@ TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlaneOfEveryModelAndNoM
 }
 
 TEST_F(KvCacheTest, TheSpareBlockIsGivenToNobodyAndHasMemory) {
-  EXPECT_EQ(cache.planes().spare_block(), 3);
+  EXPECT_EQ(cache.planes().pad_block(), 3);
   for (const Tensor& plane : cache.planes().view().k) EXPECT_EQ(plane.dim(0), 4 * 4);
 }
 
@@ -96,7 +96,7 @@ TEST_F(KvCacheTest, ForgottenNamesLeaveTheBlocksFree) {
   cache.name(idle, root, a);
   cache.name(held, root, b);
   cache.release(idle);
-  cache.forget_names();
+  cache.invalidate_prefix_cache();
   EXPECT_EQ(cache.free_blocks(), 2);
   cache.release(held);
   EXPECT_EQ(cache.free_blocks(), 3);
@@ -114,7 +114,7 @@ TEST_F(KvCacheTest, CountsBlocksUpward) {
 
 // In fp8 a number takes a byte, each token and head a scale; a block that is copied has them, too.
 TEST_F(KvCacheTest, PlanesInFp8HaveScales) {
-  KvPlanes planes(context, shape(), DType::u8, 4, 3);
+  KvStorage planes(context, shape(), DType::u8, 4, 3);
   const int64_t slots = (3 + 1) * 4, heads = shape().num_kv_heads, dim = shape().head_dim;
   EXPECT_EQ(planes.bytes(), static_cast<size_t>(2 * shape().num_blocks * slots * heads * (dim + 4)));
   const KvView view = planes.view();

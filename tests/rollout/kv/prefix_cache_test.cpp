@@ -7,8 +7,8 @@ namespace {
 
 const std::vector<int32_t> ab{1, 2}, cd{3, 4};
 
-TEST(PrefixIndex, FindsABlockByItsTokensAndThoseBefore) {
-  PrefixIndex index;
+TEST(PrefixCache, FindsABlockByItsTokensAndThoseBefore) {
+  PrefixCache index;
   const uint64_t first = index.add(7, index.root(), ab).name, second = index.add(8, first, cd).name;
   EXPECT_NE(first, second);
   EXPECT_EQ(index.find(index.root(), ab)->block, 7);
@@ -21,17 +21,17 @@ TEST(PrefixIndex, FindsABlockByItsTokensAndThoseBefore) {
   EXPECT_FALSE(index.has(9));
 }
 
-TEST(PrefixIndex, TheSameTextHasOneBlock) {
-  PrefixIndex index;
+TEST(PrefixCache, TheSameTextHasOneBlock) {
+  PrefixCache index;
   const uint64_t name = index.add(7, index.root(), ab).name;
-  const PrefixIndex::Found again = index.add(9, index.root(), ab);
+  const PrefixCache::Found again = index.add(9, index.root(), ab);
   EXPECT_EQ(again.block, 7);
   EXPECT_EQ(again.name, name);
   EXPECT_FALSE(index.has(9));
 }
 
-TEST(PrefixIndex, WhatFollowedAForgottenBlockIsFoundNoMore) {
-  PrefixIndex index;
+TEST(PrefixCache, WhatFollowedAForgottenBlockIsFoundNoMore) {
+  PrefixCache index;
   const uint64_t first = index.add(7, index.root(), ab).name;
   index.add(8, first, cd);
   index.forget(7);
@@ -43,8 +43,8 @@ TEST(PrefixIndex, WhatFollowedAForgottenBlockIsFoundNoMore) {
   EXPECT_TRUE(index.has(8));
 }
 
-TEST(PrefixIndex, AClearedOneHasAnotherRoot) {
-  PrefixIndex index;
+TEST(PrefixCache, AClearedOneHasAnotherRoot) {
+  PrefixCache index;
   const uint64_t root = index.root(), first = index.add(7, root, ab).name;
   index.clear();
   EXPECT_FALSE(index.has(7));

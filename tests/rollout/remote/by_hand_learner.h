@@ -37,38 +37,39 @@ class Learner {
     session = answer.at("session").as_string();
     return answer;
   }
-  std::vector<int64_t> commit(const WeightImage& image) {
+  std::vector<int64_t> commit(const WeightSnapshot& image) {
     std::vector<int64_t> out;
     const Json answer = ask("commit", commit_body(image));
     for (const Json& block : answer.at("missing").as_array()) out.push_back(block.as_int());
     return out;
   }
-  static std::string commit_body(const WeightImage& image) {
+  static std::string commit_body(const WeightSnapshot& image) {
     JsonArray digests;
-    for (const WeightBlocks::Block& block : image.blocks()) digests.emplace_back(base64(block.digest));
+    for (const WeightChunks::Block& block : image.blocks()) digests.emplace_back(base64(block.digest));
     return Json(JsonObject{{"version", image.version()}, {"landed", false}, {"digests", digests}}).dump();
   }
-  void send(const WeightImage& image, int64_t block) {
+  void send(const WeightSnapshot& image, int64_t block) {
     ask("weights", std::string(image.blocks()[static_cast<size_t>(block)].bytes),
         concat(block_header, ": ", block, "\r\n"));
   }
-  void bring(const WeightImage& image) {
+  void bring(const WeightSnapshot& image) {
     for (const int64_t block : commit(image)) send(image, block);
     EXPECT_TRUE(commit(image).empty());
   }
-  static WorkerTurn turn(int64_t number, int64_t version, const std::vector<Request>& asked = {}) {
-    WorkerTurn out{.number = number, .wait = 0, .version = version, .submit = {}, .cancel = {}};
+  static WorkerPoll turn(int64_t number, int64_t version, const std::vector<Request>& asked = {}) {
+    WorkerPoll out{.number = number, .wait = 0, .version = version, .submit = {}, .cancel = {}};
     for (size_t i = 0; i < asked.size(); ++i) out.submit.push_back({.ticket = i + 1, .request = asked[i]});
     return out;
   }
-  WorkerReport take(const WorkerTurn& turn) { return WorkerReport::parse(ask("turn", turn.to_json().dump())); }
+  WorkerPollResult take(const WorkerPoll& turn) { return WorkerPollResult::parse(ask("turn", turn.to_json().dump())); }
   // Turns from this one on, until all that was asked is whole.
   Replies take_all(int64_t number, int64_t version, const std::vector<Request>& asked) {
     Replies out(asked.size());
-    WorkerTurn next = turn(number, version, asked);
+    WorkerPoll next = turn(number, version, asked);
     for (size_t whole = 0; whole < asked.size();) {
       next.wait = 1;
-      for (WorkerReport::Done& done : take(next).finished) out.at(done.ticket - 1) = std::move(done.replies), ++whole;
+      for (WorkerPollResult::Done& done : take(next).finished)
+        out.at(done.ticket - 1) = std::move(done.replies), ++whole;
       next = turn(next.number + 1, version);
     }
     last_turn = next.number - 1;

@@ -15,8 +15,8 @@ class DispatcherFixture : public ::testing::Test {
     told.assign(workers, {});
     dropped.assign(workers, {});
   }
-  std::shared_ptr<const WeightImage> weights(int64_t version) const {
-    return std::make_shared<const WeightImage>(version, *device, bytes, frozen, nullptr);
+  std::shared_ptr<const WeightSnapshot> weights(int64_t version) const {
+    return std::make_shared<const WeightSnapshot>(version, *device, bytes, frozen, nullptr);
   }
   // So many tokens in all.
   uint64_t ask(int64_t tokens, int64_t n = 1) {
@@ -33,7 +33,7 @@ class DispatcherFixture : public ::testing::Test {
   // What the worker is told now.
   Dispatcher::Work look(size_t worker, int64_t version = 0) {
     Dispatcher::Work work = dispatcher->next(worker, version, 0);
-    for (const WorkerTurn::Ask& of : work.submit) told[worker].push_back(of.ticket);
+    for (const WorkerPoll::Ask& of : work.submit) told[worker].push_back(of.ticket);
     for (const uint64_t ticket : work.cancel) dropped[worker].push_back(ticket);
     return work;
   }
@@ -52,8 +52,8 @@ class DispatcherFixture : public ::testing::Test {
 
   std::unique_ptr<Device> device = devices().at("cpu")(0);
   std::shared_ptr<const Buffer> bytes = std::make_shared<const Buffer>(*device, 8);
-  std::shared_ptr<const WeightBlocks> frozen =
-      std::make_shared<const WeightBlocks>(*device, Tensor(bytes->data(), DType::u8, DeviceKind::cpu, {int64_t{0}}));
+  std::shared_ptr<const WeightChunks> frozen =
+      std::make_shared<const WeightChunks>(*device, Tensor(bytes->data(), DType::u8, DeviceKind::cpu, {int64_t{0}}));
   std::unique_ptr<Dispatcher> dispatcher;
   std::vector<std::vector<Reply>> answers;           // by request
   std::vector<std::vector<uint64_t>> told, dropped;  // by worker

@@ -136,7 +136,7 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
     const size_t num_workers = 1 + random.below(4);
     make(num_workers, {.tokens_at_once = 20 + static_cast<int64_t>(random.below(100)),
                        .timeout = 1000,
-                       .shortest_usual = schedule % 2 ? 0 : 2.0});
+                       .min_typical_seconds = schedule % 2 ? 0 : 2.0});
     answers.clear();
     int64_t version = 0;
     dispatcher->publish(weights(version));
@@ -168,7 +168,7 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestIsAnsweredOnce) {
           walker.version = work.weights->version();
           return;
         }
-        for (const WorkerTurn::Ask& of : work.submit) EXPECT_TRUE(walker.has.insert(of.ticket).second) << "told twice";
+        for (const WorkerPoll::Ask& of : work.submit) EXPECT_TRUE(walker.has.insert(of.ticket).second) << "told twice";
         for (const uint64_t ticket : work.cancel) walker.has.erase(ticket);  // if it has not finished it meanwhile
         EXPECT_EQ(work.tokens > 0, !walker.has.empty());
       } else if (choice < 65 && !walker.had.empty()) {

@@ -172,7 +172,7 @@ TEST_F(DispatcherTest, AnAnswerMayCancelAndAskOthers) {
 }
 
 TEST_F(DispatcherTest, ASlowWorkerIsHelpedByAnIdleOneOnceAndTheFirstAnswerCounts) {
-  make(3, {.shortest_usual = 0.02});
+  make(3, {.min_typical_seconds = 0.02});
   dispatcher->publish(weights(0));
   for (size_t i = 0; i < 3; ++i) dispatcher->joined(i);
   const uint64_t slow = ask(10), quick = ask(10);
@@ -193,7 +193,7 @@ TEST_F(DispatcherTest, ASlowWorkerIsHelpedByAnIdleOneOnceAndTheFirstAnswerCounts
 }
 
 TEST_F(DispatcherTest, AHelperThatIsLostLeavesTheRequestWithItsFirstWriter) {
-  make(2, {.shortest_usual = 0.02});
+  make(2, {.min_typical_seconds = 0.02});
   dispatcher->publish(weights(0));
   dispatcher->joined(0), dispatcher->joined(1);
   const uint64_t slow = ask(10), quick = ask(10);

@@ -11,7 +11,7 @@
 namespace hone::test {
 namespace {
 
-constexpr int64_t block = WeightLayout::block_bytes;
+constexpr int64_t block = WeightLayout::chunk_bytes;
 
 TEST(WeightLayoutTest, BlocksFollowEachOtherAndNoneHasBothParts) {
   for (const int64_t frozen : {int64_t{0}, int64_t{1}, block - 1, block, block + 1, 3 * block + 7})
@@ -32,7 +32,7 @@ TEST(WeightLayoutTest, BlocksFollowEachOtherAndNoneHasBothParts) {
     }
 }
 
-class WeightImageTest : public ::testing::Test {
+class WeightSnapshotTest : public ::testing::Test {
  protected:
   static Tensor as_bytes(const Tensor& values) {
     return {values.data, DType::u8, values.device, {static_cast<int64_t>(values.bytes())}};
@@ -42,7 +42,7 @@ class WeightImageTest : public ::testing::Test {
     std::memcpy(out->data(), values.data, values.bytes());
     return out;
   }
-  static std::string joined(const std::vector<WeightBlocks::Block>& blocks) {
+  static std::string joined(const std::vector<WeightChunks::Block>& blocks) {
     std::string out;
     for (const auto& [bytes, digest] : blocks) out += bytes;
     return out;
@@ -50,17 +50,17 @@ class WeightImageTest : public ::testing::Test {
   static std::string text_of(const Tensor& values) { return {static_cast<const char*>(values.data), values.bytes()}; }
 
   std::unique_ptr<Device> device = cpu_device();
-  std::shared_ptr<SpareBuffers> host = std::make_shared<SpareBuffers>(*device, Place::host);
+  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, Place::host);
   Context context{*device};
 };
 
-TEST_F(WeightImageTest, BlocksAreTheValuesWithTheirDigests) {
+TEST_F(WeightSnapshotTest, BlocksAreTheValuesWithTheirDigests) {
   for (const int64_t size : {int64_t{1}, block, block + 1, 2 * block + 4097}) {
     Buffer values(*device, static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i)
       static_cast<unsigned char*>(values.data())[i] = static_cast<unsigned char>(i * 7 + i / block);
     const Tensor tensor(values.data(), DType::u8, DeviceKind::cpu, {size});
-    const WeightBlocks blocks(*device, tensor);
+    const WeightChunks blocks(*device, tensor);
     EXPECT_EQ(std::ssize(blocks.blocks()), (size + block - 1) / block);
     EXPECT_TRUE(joined(blocks.blocks()) == text_of(tensor));
     for (const auto& [bytes, digest] : blocks.blocks()) EXPECT_EQ(digest, sha256(bytes));
@@ -69,37 +69,37 @@ TEST_F(WeightImageTest, BlocksAreTheValuesWithTheirDigests) {
   }
 }
 
-TEST_F(WeightImageTest, OfAWholeModelEverythingIsTrained) {
+TEST_F(WeightSnapshotTest, OfAWholeModelEverythingIsTrained) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
   const WeightLayout layout = WeightLayout::of(*model);
   EXPECT_EQ(layout.frozen_bytes, 0);
   EXPECT_EQ(layout.trained_bytes, static_cast<int64_t>(model->flat_values().bytes()));
-  const auto none = std::make_shared<WeightBlocks>(
+  const auto none = std::make_shared<WeightChunks>(
       *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
   EXPECT_TRUE(none->blocks().empty());
-  const WeightImage image(3, *device, copy_of(model->flat_values()), none, host);
+  const WeightSnapshot image(3, *device, copy_of(model->flat_values()), none, host);
   EXPECT_EQ(image.version(), 3);
   EXPECT_EQ(std::ssize(image.blocks()), layout.num_blocks());
   EXPECT_TRUE(joined(image.blocks()) == text_of(model->flat_values()));
 }
 
-TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersion) {
+TEST_F(WeightSnapshotTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersion) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"), true, {.r = 2});
   const WeightLayout layout = WeightLayout::of(*model);
   EXPECT_GT(layout.frozen_bytes, layout.trained_bytes);
   EXPECT_GT(layout.trained_bytes, 0);
   const Tensor all = model->flat_values();
   const auto frozen =
-      std::make_shared<WeightBlocks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
-  const WeightImage before(0, *device, copy_of(model->trained_values()), frozen, host);
-  const std::vector<WeightBlocks::Block> old = before.blocks();
+      std::make_shared<WeightChunks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
+  const WeightSnapshot before(0, *device, copy_of(model->trainable_values()), frozen, host);
+  const std::vector<WeightChunks::Block> old = before.blocks();
   ASSERT_EQ(std::ssize(old), layout.num_blocks());
   EXPECT_TRUE(joined(old) == text_of(all));
   for (int64_t i = 0; i < layout.num_blocks(); ++i)
     EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.block(i).bytes);
-  for (float& value : model->trained_values().as<float>()) value += 1;
-  const WeightImage after(1, *device, copy_of(model->trained_values()), frozen, host);
-  const std::vector<WeightBlocks::Block> now = after.blocks();
+  for (float& value : model->trainable_values().as<float>()) value += 1;
+  const WeightSnapshot after(1, *device, copy_of(model->trainable_values()), frozen, host);
+  const std::vector<WeightChunks::Block> now = after.blocks();
   EXPECT_TRUE(joined(now) == text_of(all));
   for (int64_t i = 0; i < layout.num_blocks(); ++i) {
     const auto place = static_cast<size_t>(i);
@@ -107,12 +107,12 @@ TEST_F(WeightImageTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersio
   }
 }
 
-TEST_F(WeightImageTest, ThreadsThatAskAtOnceGetTheSameBlocks) {
+TEST_F(WeightSnapshotTest, ThreadsThatAskAtOnceGetTheSameBlocks) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
-  const auto none = std::make_shared<WeightBlocks>(
+  const auto none = std::make_shared<WeightChunks>(
       *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
-  const WeightImage image(0, *device, copy_of(model->flat_values()), none, host);
-  std::vector<std::vector<WeightBlocks::Block>> got(4);
+  const WeightSnapshot image(0, *device, copy_of(model->flat_values()), none, host);
+  std::vector<std::vector<WeightChunks::Block>> got(4);
   {
     std::vector<std::jthread> threads;
     for (auto& mine : got) threads.emplace_back([&] { mine = image.blocks(); });

@@ -18,7 +18,7 @@ class WorkerClaimsTest : public WorkerFixture {
   // A worker in the protocol's words that writes replies as an engine does, and then changes what it says of them.
   class Liar {
    public:
-    using Change = std::function<void(WorkerReport&)>;
+    using Change = std::function<void(WorkerPollResult&)>;
     Liar(WorkerClaimsTest& test, Change change)
         : test_(test),
           change_(std::move(change)),
@@ -39,14 +39,14 @@ class WorkerClaimsTest : public WorkerFixture {
       } else if (is("commit")) {
         body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};
       } else if (is("turn")) {
-        body = turn(WorkerTurn::parse(parse_json(request.body, "turn"))).to_json();
+        body = turn(WorkerPoll::parse(parse_json(request.body, "turn"))).to_json();
       }
       const std::string text = body.dump();
       return http_response(text, 200, concat(digest_header, ": ", base64(sha256(text)), "\r\n"));
     }
-    WorkerReport turn(const WorkerTurn& turn) {
-      WorkerReport out{.number = turn.number, .version = turn.version, .computed_tokens = 0, .finished = {}};
-      for (const WorkerTurn::Ask& ask : turn.submit) {
+    WorkerPollResult turn(const WorkerPoll& turn) {
+      WorkerPollResult out{.number = turn.number, .version = turn.version, .computed_tokens = 0, .finished = {}};
+      for (const WorkerPoll::Ask& ask : turn.submit) {
         ++asked;
         out.finished.push_back({ask.ticket, test_.expected({ask.request}, turn.version)[0]});
       }
@@ -71,11 +71,11 @@ class WorkerClaimsTest : public WorkerFixture {
     ADD_FAILURE() << "it is believed";
     return "";
   }
-  static Reply& first_reply(WorkerReport& report) { return report.finished.front().replies.front(); }
+  static Reply& first_reply(WorkerPollResult& report) { return report.finished.front().replies.front(); }
 };
 
 TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
-  const Liar liar(*this, [](WorkerReport& report) {
+  const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens += 5;
     report.finished.clear();
   });
@@ -87,7 +87,7 @@ TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
 }
 
 TEST_F(WorkerClaimsTest, OneThatStaysWhereItsRequestsCouldEndIsDropped) {
-  const Liar liar(*this, [](WorkerReport& report) {
+  const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = std::min<int64_t>(report.computed_tokens + 40, 100);
     report.finished.clear();
   });
@@ -98,13 +98,13 @@ TEST_F(WorkerClaimsTest, OneThatStaysWhereItsRequestsCouldEndIsDropped) {
 }
 
 TEST_F(WorkerClaimsTest, OneThatFinishesWhatNobodyAskedIsDropped) {
-  const Liar liar(*this, [](WorkerReport& report) { report.finished = {{.ticket = 123456, .replies = {}}}; });
+  const Liar liar(*this, [](WorkerPollResult& report) { report.finished = {{.ticket = 123456, .replies = {}}}; });
   const std::string failure = failure_with(liar, 0.7);
   EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
 }
 
 TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
-  const Liar liar(*this, [](WorkerReport& report) {
+  const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = report.computed_tokens > 0 ? -1 : 1;
     report.finished.clear();
   });
@@ -147,7 +147,7 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
   for (const auto& [what, lie] : lies) {
     SCOPED_TRACE(what);
     testing::internal::CaptureStderr();
-    const Liar liar(*this, [&lie](WorkerReport& report) {
+    const Liar liar(*this, [&lie](WorkerPollResult& report) {
       if (!report.finished.empty()) lie(first_reply(report));
     });
     {
@@ -164,8 +164,8 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
 
 TEST_F(WorkerClaimsTest, TextIsReadFromTheIdsWhateverTheWorkerSays) {
   const std::vector<Request> asked = requests(12);
-  const Liar liar(*this, [](WorkerReport& report) {
-    for (WorkerReport::Done& done : report.finished)
+  const Liar liar(*this, [](WorkerPollResult& report) {
+    for (WorkerPollResult::Done& done : report.finished)
       for (Reply& reply : done.replies) reply.text = "The answer is 42.";
   });
   const Replies want = expected(asked, 0);
@@ -174,8 +174,8 @@ TEST_F(WorkerClaimsTest, TextIsReadFromTheIdsWhateverTheWorkerSays) {
   expect_bits(generate(*from, asked), want);
 }
 
-void fail_all(WorkerReport& report) {
-  for (WorkerReport::Done& done : report.finished)
+void fail_all(WorkerPollResult& report) {
+  for (WorkerPollResult::Done& done : report.finished)
     for (Reply& reply : done.replies) {
       reply = {};
       reply.failed = true;

@@ -23,7 +23,7 @@ class WorkerFixture : public ::testing::Test {
     model = make_model(config, "test");
     if (lora.r > 0) model->add_lora(lora);
     model->allocate(context, DType::f32, false);
-    model->initialise(context, 5);
+    model->initialize(context, 5);
   }
   // Values of one block and some, or of more.
   void use_blocks(int64_t count, int64_t intermediate_size) {
@@ -42,7 +42,7 @@ class WorkerFixture : public ::testing::Test {
   // The values that training changes.
   void change(uint64_t seed) {
     Rng random(seed, 3);
-    for (float& value : model->trained_values().as<float>()) value += static_cast<float>(0.05 * random.normal());
+    for (float& value : model->trainable_values().as<float>()) value += static_cast<float>(0.05 * random.normal());
   }
   void start(WorkerConfig config = {}) {
     config.http.port = 0;
@@ -59,13 +59,13 @@ class WorkerFixture : public ::testing::Test {
     if (model->lora()) out.lora = model->lora()->config;
     return out;
   }
-  std::shared_ptr<const WeightImage> image(int64_t version) {
-    const Tensor all = model->flat_values(), trained = model->trained_values();
+  std::shared_ptr<const WeightSnapshot> image(int64_t version) {
+    const Tensor all = model->flat_values(), trained = model->trainable_values();
     auto bytes = std::make_shared<Buffer>(*device, trained.bytes());
     std::memcpy(bytes->data(), trained.data, trained.bytes());
     const Tensor frozen(all.data, DType::u8, all.device, {WeightLayout::of(*model).frozen_bytes});
-    return std::make_shared<const WeightImage>(version, *device, bytes, std::make_shared<WeightBlocks>(*device, frozen),
-                                               host);
+    return std::make_shared<const WeightSnapshot>(version, *device, bytes,
+                                                  std::make_shared<WeightChunks>(*device, frozen), host);
   }
   std::unique_ptr<WorkerPool> pool(const std::vector<int64_t>& ports, double timeout = 20,
                                    const std::string& key_file = "") {
@@ -96,7 +96,7 @@ class WorkerFixture : public ::testing::Test {
   }
   Replies expected(const std::vector<Request>& asked, int64_t version) {
     Engine own(context, *model, &tiny.tokenizer, engine);
-    own.weights_changed(version);
+    own.set_policy_version(version);
     return own.generate(asked);
   }
   static Replies generate(WorkerPool& from, const std::vector<Request>& asked) {
@@ -118,12 +118,12 @@ class WorkerFixture : public ::testing::Test {
 
   TinyModel tiny;
   std::unique_ptr<Device> device = devices().at("cpu")(0);
-  std::shared_ptr<SpareBuffers> host = std::make_shared<SpareBuffers>(*device, Place::host);
+  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, Place::host);
   Context context{*device};
   std::unique_ptr<Model> model = [this] {
     std::unique_ptr<Model> out = make_model(tiny.model->config(), "test");
     out->allocate(context, DType::f32, false);
-    out->initialise(context, 5);
+    out->initialize(context, 5);
     return out;
   }();
   EngineConfig engine{.kv_cache_tokens = 2048, .max_batch_tokens = 64};

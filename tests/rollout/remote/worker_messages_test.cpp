@@ -69,8 +69,8 @@ Reply odd_reply() {
   return out;
 }
 
-WorkerReport report() {
-  WorkerReport out{.number = 12, .version = 3, .computed_tokens = int64_t{1} << 60, .finished = {}};
+WorkerPollResult report() {
+  WorkerPollResult out{.number = 12, .version = 3, .computed_tokens = int64_t{1} << 60, .finished = {}};
   Reply failed;
   failed.finish_reason = "the prompt has 9 tokens, 4 fit";
   failed.failed = true;
@@ -79,8 +79,8 @@ WorkerReport report() {
   return out;
 }
 
-WorkerTurn turn() {
-  WorkerTurn out{.number = 5, .wait = 0.05, .version = 9, .submit = {}, .cancel = {4, 1}};
+WorkerPoll turn() {
+  WorkerPoll out{.number = 5, .wait = 0.05, .version = 9, .submit = {}, .cancel = {4, 1}};
   Request request{.prompt = {5, 0, 61},
                   .n = 3,
                   .id = 0xfedcba9876543210,
@@ -118,7 +118,7 @@ WorkerSetup setup() {
 }
 
 TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
-  const WorkerReport there = report(), back = WorkerReport::parse(sent(there.to_json()));
+  const WorkerPollResult there = report(), back = WorkerPollResult::parse(sent(there.to_json()));
   EXPECT_EQ(back.number, there.number);
   EXPECT_EQ(back.version, there.version);
   EXPECT_EQ(back.computed_tokens, there.computed_tokens);
@@ -132,7 +132,7 @@ TEST(WorkerMessagesTest, AReportArrivesBitForBit) {
 }
 
 TEST(WorkerMessagesTest, ATurnArrivesAsItWasAsked) {
-  const WorkerTurn there = turn(), back = WorkerTurn::parse(sent(there.to_json()));
+  const WorkerPoll there = turn(), back = WorkerPoll::parse(sent(there.to_json()));
   EXPECT_EQ(back.number, there.number);
   EXPECT_EQ(back.wait, there.wait);
   EXPECT_EQ(back.version, there.version);
@@ -197,16 +197,17 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
   Json settings = setup().to_json();
   std::erase_if(settings.object_ref(), [](const auto& member) { return member.first == "model"; });
   EXPECT_NE(error_of([&] { WorkerSetup::parse(settings); }).find("'model' is missing"), std::string::npos);
-  check(turn().to_json(), [](const Json& json) { WorkerTurn::parse(json); });
-  check(report().to_json(), [](const Json& json) { WorkerReport::parse(json); });
+  check(turn().to_json(), [](const Json& json) { WorkerPoll::parse(json); });
+  check(report().to_json(), [](const Json& json) { WorkerPollResult::parse(json); });
   check(report().to_json().at("finished").as_array()[0].at("replies").as_array()[0], [](const Json& json) {
-    WorkerReport::parse(JsonObject{{"turn", 1},
-                                   {"version", 0},
-                                   {"computed_tokens", 0},
-                                   {"finished", JsonArray{JsonObject{{"ticket", 1}, {"replies", JsonArray{json}}}}}});
+    WorkerPollResult::parse(
+        JsonObject{{"turn", 1},
+                   {"version", 0},
+                   {"computed_tokens", 0},
+                   {"finished", JsonArray{JsonObject{{"ticket", 1}, {"replies", JsonArray{json}}}}}});
   });
   check(turn().to_json().at("submit").as_array()[0].at("request"), [](const Json& json) {
-    WorkerTurn::parse(JsonObject{{"turn", 1},
+    WorkerPoll::parse(JsonObject{{"turn", 1},
                                  {"wait", 0},
                                  {"version", 0},
                                  {"submit", JsonArray{JsonObject{{"ticket", 1}, {"request", json}}}},
@@ -216,9 +217,9 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
 
 TEST(WorkerMessagesTest, ColumnsThatDoNotBelongTogetherAreRefused) {
   const auto refused = [](const std::function<void(Reply&)>& spoil, const char* what) {
-    WorkerReport spoilt = report();
+    WorkerPollResult spoilt = report();
     spoil(spoilt.finished[0].replies[0]);
-    const std::string error = error_of([&] { WorkerReport::parse(sent(spoilt.to_json())); });
+    const std::string error = error_of([&] { WorkerPollResult::parse(sent(spoilt.to_json())); });
     EXPECT_NE(error.find(what), std::string::npos) << error;
   };
   refused([](Reply& of) { of.logp.pop_back(); }, "a reply of 3 ids has 2 numbers in logp");
@@ -236,10 +237,10 @@ TEST(WorkerMessagesTest, AColumnOfHalfANumberIsRefused) {
     Json json = report().to_json();
     Json& reply = json.object_ref().back().second.array_ref()[0].object_ref().back().second.array_ref()[0];
     reply.set(column, "AAAAAAA=");  // five bytes
-    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos)
+    EXPECT_NE(error_of([&] { WorkerPollResult::parse(json); }).find(concat(column, ": 5 bytes")), std::string::npos)
         << column;
     reply.set(column, "AAAA*A==");
-    EXPECT_NE(error_of([&] { WorkerReport::parse(json); }).find(concat(column, ": this is no base64")),
+    EXPECT_NE(error_of([&] { WorkerPollResult::parse(json); }).find(concat(column, ": this is no base64")),
               std::string::npos)
         << column;
   }
@@ -249,7 +250,7 @@ TEST(WorkerMessagesTest, AWaitWithoutAnEndIsRefused) {
   for (const char* wait : {"-1", "61", "1e300"}) {
     Json json = turn().to_json();
     json.set("wait", parse_json(wait, "test"));
-    EXPECT_THROW(WorkerTurn::parse(json), Error) << wait;
+    EXPECT_THROW(WorkerPoll::parse(json), Error) << wait;
   }
 }
 
@@ -296,8 +297,8 @@ TEST(WorkerMessagesTest, SpoiltTextIsAnErrorOrAValue) {
     }
   };
   spoil(setup().to_json().dump(), 1, [](const Json& json) { WorkerSetup::parse(json); });
-  spoil(turn().to_json().dump(), 2, [](const Json& json) { WorkerTurn::parse(json); });
-  spoil(report().to_json().dump(), 3, [](const Json& json) { WorkerReport::parse(json); });
+  spoil(turn().to_json().dump(), 2, [](const Json& json) { WorkerPoll::parse(json); });
+  spoil(report().to_json().dump(), 3, [](const Json& json) { WorkerPollResult::parse(json); });
   EXPECT_GT(errors, 1000);
   EXPECT_GT(values, 100);
 }

@@ -52,8 +52,8 @@ TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItN
   std::vector<Request> asked = requests(1);
   asked[0].n = 16;
   asked[0].sampling = {.max_tokens = 480, .ignore_eos = true, .stop = {}, .stop_ids = {}};
-  WorkerTurn next = Learner::turn(1, 0, asked);
-  WorkerReport report = learner.take(next);
+  WorkerPoll next = Learner::turn(1, 0, asked);
+  WorkerPollResult report = learner.take(next);
   ASSERT_TRUE(soon([&] {
     report = learner.take(Learner::turn(report.number + 1, 0));
     return report.computed_tokens > 20;
@@ -74,8 +74,8 @@ TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItN
     std::vector<std::vector<int32_t>> text{asked[0].prompt};
     text[0].insert(text[0].end(), reply.ids.begin(), reply.ids.end());
     for (const int64_t version : {0, 1}) {
-      const TokenScores scores =
-          score_sequences(context, version == 0 ? *old : *model, text, {.temperature = 1}).front();
+      const TokenLogprobs scores =
+          compute_logprobs(context, version == 0 ? *old : *model, text, {.temperature = 1}).front();
       for (size_t t = 0; t < reply.ids.size(); ++t)
         ASSERT_TRUE(reply.versions[t] != version || reply.logp[t] == scores.logp[asked[0].prompt.size() + t])
             << version << " at " << t;
@@ -121,7 +121,7 @@ TEST_F(WorkerTest, HalfReceivedWeightsAreNeverServed) {
   learner.refused("turn", Learner::turn(1, 1, requests(1)).to_json().dump(), 409, "old_weights");
   expect_bits(learner.take_all(1, 0, requests(4)), want);
   learner.bring(*fresh);
-  WorkerTurn again = Learner::turn(learner.last_turn + 1, 1, requests(4));
+  WorkerPoll again = Learner::turn(learner.last_turn + 1, 1, requests(4));
   expect_bits(learner.take_all(again.number, 1, requests(4)), expected(requests(4), 1));
 }
 
@@ -145,15 +145,15 @@ TEST_F(WorkerTest, TheSameTurnAgainIsAnsweredTheSameAndAsksNothingTwice) {
   Learner learner(workers[0]->port());
   learner.join(setup());
   learner.bring(*image(0));
-  WorkerTurn turn = Learner::turn(1, 0, requests(1));
+  WorkerPoll turn = Learner::turn(1, 0, requests(1));
   turn.wait = 1;
   const std::string body = turn.to_json().dump();
   const std::string first = learner.post("turn", body).body;
-  ASSERT_EQ(WorkerReport::parse(parse_json(first, "")).finished.size(), 1u);
+  ASSERT_EQ(WorkerPollResult::parse(parse_json(first, "")).finished.size(), 1u);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(learner.post("turn", body).body, first);
   const auto computed =
       static_cast<int64_t>(requests(1)[0].prompt.size()) + 3;  // which the engine counts when its step ends
-  WorkerReport next;
+  WorkerPollResult next;
   EXPECT_TRUE(soon([&] {
     next = learner.take(Learner::turn(next.number == 0 ? 2 : next.number + 1, 0));
     EXPECT_TRUE(next.finished.empty()) << "the turn after says that it came";
@@ -175,10 +175,10 @@ TEST_F(WorkerTest, WhatIsCancelledIsNotReported) {
   asked[0].n = 3;
   std::vector<uint64_t> reported;
   for (int64_t number = 1; number < 50 && (number < 3 || reported.empty()); ++number) {
-    WorkerTurn next = number == 1 ? Learner::turn(1, 0, asked) : Learner::turn(number, 0);
+    WorkerPoll next = number == 1 ? Learner::turn(1, 0, asked) : Learner::turn(number, 0);
     if (number == 2) next.cancel = {1, 99};
     next.wait = number == 1 ? 0 : 1;
-    for (const WorkerReport::Done& done : learner.take(next).finished) reported.push_back(done.ticket);
+    for (const WorkerPollResult::Done& done : learner.take(next).finished) reported.push_back(done.ticket);
   }
   EXPECT_EQ(reported, std::vector<uint64_t>{2});
   EXPECT_TRUE(soon([&] {
