@@ -42,7 +42,7 @@ class DoctorCommand : public Command {
       const GuardKind& kind = guard_kinds()[i];
       say(guards.guards.*kind.flag, concat("guard ", kind.name),
           guards.guards.*kind.flag ? kind.does : concat(kind.does, ": ", guards.why_not[i]),
-          "the reward code refuses without it unless sandbox.allow_missing names it: docs/sandbox.md");
+          "the reward code refuses without it unless sandbox.allow_missing names it: docs/explain/sandbox.md");
     }
     say(tasks > 0, "tasks", concat(tasks, " task files"), "run hone from the source tree, or name a task's file");
     return 0;

@@ -1,4 +1,4 @@
-# Each row of the table of levels (docs/architecture.md) is an OBJECT library of the files in its folder and below, without those of rows
+# Each row of the table of levels (docs/dev/architecture.md) is an OBJECT library of the files in its folder and below, without those of rows
 # inside it: a new file is built without touching a list, and the linker cannot drop a file that only registers itself. The library is
 # called as the row, with _ for /. *_cuda.cpp and *.cu belong to CUDA builds, nccl_*.cpp to those of them where NCCL is.
 

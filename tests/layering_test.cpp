@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The same text as in kArchitecture.
-constexpr std::string_view kArchitecture = "docs/architecture.md";
+constexpr std::string_view kArchitecture = "docs/dev/architecture.md";
 constexpr std::string_view kLevels = R"(| level | folder | contents | may include |
 |---|---|---|---|
 | 0 | `core/base/` | errors, registry, log, RNG, thread pool | nothing |

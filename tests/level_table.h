@@ -1,5 +1,5 @@
 #pragma once
-// The table of levels, read from its text: which folder may include which. docs/architecture.md has the same text.
+// The table of levels, read from its text: which folder may include which. docs/dev/architecture.md has the same text.
 //
 // A row is `| level | folder | contents | may include |`. A file belongs to the row with the longest folder that holds
 // it, and may include files of its own row and of the rows named, which stand above it. The last column takes,

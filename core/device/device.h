@@ -149,7 +149,7 @@ class Arena {
 };
 
 // exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits
-// (docs/architecture.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no
+// (docs/explain/numerics.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no
 // difference on the CPU).
 enum class Numerics : uint8_t { exact, fast };
 

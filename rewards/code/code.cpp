@@ -1,4 +1,4 @@
-// The program in the completion passes the task's tests, in the sandbox (docs/sandbox.md).
+// The program in the completion passes the task's tests, in the sandbox (docs/explain/sandbox.md).
 #include <sys/random.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-"""Values as bytes, between the process that judges a program and the one that runs it (docs/sandbox.md).
+"""Values as bytes, between the process that judges a program and the one that runs it (docs/explain/sandbox.md).
 
 The format is data and nothing else: no class but Python's plain ones, no object and no code can be named in it. A reader assumes that anybody wrote the bytes. It checks each length
 against the bytes that are there, bounds depth, sizes and the number of values, and raises Refused for anything else. A value is a tag and:

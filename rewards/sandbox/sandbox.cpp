@@ -183,7 +183,7 @@ Sandbox::Sandbox(SandboxConfig config, const GuardReport& available)
   }
   if (!missing.empty())
     refusal_ = "guards are missing on this machine: " + missing +
-               ". To run without them: sandbox.allow_missing = [their names]; see docs/sandbox.md";
+               ". To run without them: sandbox.allow_missing = [their names]; see docs/explain/sandbox.md";
   const auto bytes = [](int64_t mb) { return static_cast<rlim_t>(mb * mebibyte); };
   limits_ = {{RLIMIT_AS, bytes(config_.memory_mb)},
              {RLIMIT_CPU, static_cast<rlim_t>(std::ceil(config_.cpu_seconds))},

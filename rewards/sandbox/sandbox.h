@@ -1,5 +1,5 @@
 #pragma once
-// Runs a program that nobody has read, on files of its own, behind guards (docs/sandbox.md): namespaces of its own for
+// Runs a program that nobody has read, on files of its own, behind guards (docs/explain/sandbox.md): namespaces of its own for
 // user, processes, files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch
 // folder, a bounded capture of what it prints. A guard that this machine does not offer is a reason to refuse, unless
 // allow_missing names it.
