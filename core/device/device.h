@@ -149,8 +149,8 @@ class Arena {
 };
 
 // exact: the forward pass is row-invariant, so that the log-probs of sampler and learner have the same bits
-// (docs/explain/numerics.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a GPU; no
-// difference on the CPU).
+// (docs/explain/numerics.md). fast: bodies may choose by the number of rows (cuBLASLt for every matrix product on a
+// GPU; no difference on the CPU).
 enum class Numerics : uint8_t { exact, fast };
 
 // As a recipe or a command line names them; an unknown name is an Error.

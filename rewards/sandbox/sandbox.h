@@ -1,8 +1,8 @@
 #pragma once
-// Runs a program that nobody has read, on files of its own, behind guards (docs/explain/sandbox.md): namespaces of its own for
-// user, processes, files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch
-// folder, a bounded capture of what it prints. A guard that this machine does not offer is a reason to refuse, unless
-// allow_missing names it.
+// Runs an untrusted program on files of its own, behind guards (docs/explain/sandbox.md): namespaces for user,
+// processes, files, network and IPC, a seccomp filter, limits on time, memory, processes and files, a scratch folder,
+// and a bounded capture of its output. If this machine lacks a guard, the run is refused unless allow_missing names the
+// guard.
 #include <cstdint>
 #include <string>
 #include <string_view>
