@@ -28,7 +28,9 @@ std::vector<std::string> op_names() {
 class ListCommand : public Command {
  public:
   std::string summary() const override { return "names that recipes and commands know"; }
-  std::string example() const override { return "hone list objectives\n  hone list recipe-keys > docs/recipes.md"; }
+  std::string example() const override {
+    return "hone list objectives\n  hone list recipe-keys > docs/reference/recipes.md";
+  }
   void arguments(Arguments& a) override {
     std::vector<std::string> names;
     for (const auto& [name, list] : lists()) names.push_back(name);

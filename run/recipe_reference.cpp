@@ -19,7 +19,7 @@ A recipe is a TOML file: the keys of the run, then `[[stage]]`s in the order the
 key by its path, a stage by its name or place (`stage.grpo.steps=50`, `stage.0.vocab_size=512`). `${NAME}` in a string is the environment's. Unknown and
 mistyped keys are errors with file, line and column. The resolved recipe is in the run folder.
 
-This page is made from the program: `hone list recipe-keys > docs/recipes.md`.
+This page is made from the program: `hone list recipe-keys > docs/reference/recipes.md`.
 
 ## Going on with a run
 

@@ -1,5 +1,5 @@
 #pragma once
-// Server: an engine as OpenAI's clients know it. docs/serving.md says what it answers.
+// Server: an engine as OpenAI's clients know it. docs/reference/http-api.md says what it answers.
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 // ProcessPool: processes that judge completions, speaking JSON lines over their standard input and output
-// (docs/plugins.md).
+// (docs/howto/plugins.md).
 //
 //   hone: {"id": 0, "protocol": 1, "options": {...}}                                 once, first
 //   it:   {"id": 0, "protocol": 1}

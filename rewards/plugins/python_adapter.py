@@ -1,4 +1,4 @@
-"""Runs a reward function written for TRL as a process of hone's (docs/plugins.md).
+"""Runs a reward function written for TRL as a process of hone's (docs/howto/plugins.md).
 
 The function is called as TRL calls it: by keyword with prompts, completions, completion_ids and every other column of the dataset, each a list with one
 entry a completion; for a conversation a prompt is its messages and a completion is [{"role": "assistant", "content": text}]. It returns a list of numbers

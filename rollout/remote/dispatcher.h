@@ -43,7 +43,7 @@ class Dispatcher {
   void publish(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined, or was lost, once.
   void settle(double seconds);
-  // Since the last call: docs/workers.md.
+  // Since the last call: docs/howto/workers.md.
   Metrics metrics();
 
   // A worker's thread.

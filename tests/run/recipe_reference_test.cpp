@@ -11,9 +11,9 @@ namespace hone::test {
 namespace {
 
 TEST(RecipeReference, ThePageInDocsIsTheProgramsOwn) {
-  const std::string page = read_file(source_folder() / "docs" / "recipes.md");
+  const std::string page = read_file(source_folder() / "docs" / "reference" / "recipes.md");
   EXPECT_TRUE(page == recipe_reference() + "\n")
-      << "docs/recipes.md is not up to date: hone list recipe-keys > docs/recipes.md";
+      << "docs/reference/recipes.md is not up to date: hone list recipe-keys > docs/reference/recipes.md";
 }
 
 TEST(RecipeReference, NamesWhateverIsRegistered) {
