@@ -95,7 +95,7 @@ std::vector<Block> blocks_of(const fs::path& page) {
   for (const Line& line : lines_of(page)) {
     if (line.fenced && line.text.starts_with("```")) {
       runs = line.text == "```sh run";
-      if (runs) out.push_back({.line = line.number});
+      if (runs) out.emplace_back().line = line.number;
     } else if (runs) {
       Block& block = out.back();
       block.script += line.text + "\n";
@@ -160,8 +160,8 @@ std::vector<fs::path> pages_with_blocks() {
   return out;
 }
 
-INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()), [](const auto& info) {
-  std::string name = shown(info.param);
+INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()), [](const auto& page) {
+  std::string name = shown(page.param);
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
@@ -276,7 +276,8 @@ TEST(Docs, LinesAreShort) {
     for (const Line& line : lines_of(page)) {
       const bool counts = !line.fenced && !line.text.starts_with("|") && line.text.find("](") == std::string::npos &&
                           line.text.find("://") == std::string::npos;
-      if (counts) EXPECT_LE(code_points(line.text), 120U) << shown(page) << ":" << line.number;
+      if (!counts) continue;
+      EXPECT_LE(code_points(line.text), 120U) << shown(page) << ":" << line.number;
     }
   }
 }
