@@ -118,9 +118,15 @@ void fill_folder(const fs::path& folder) {
   fs::permissions(folder / "bin" / "hone", fs::perms::owner_all);
 }
 
+// The folder that recipes call HONE_DATA; empty if this machine has none.
+fs::path data_folder() {
+  const auto shared = shared_folder();
+  return shared && fs::is_directory(*shared / "data") ? *shared / "data" : fs::path();
+}
+
 // What a block needs and this machine lacks; empty if nothing.
 std::string lacks(const Block& block) {
-  if (block.script.find("HONE_DATA") != std::string::npos && !shared_folder()) return "shared material";
+  if (block.script.find("HONE_DATA") != std::string::npos && data_folder().empty()) return "shared material";
   for (const std::string& name : block.needed) {
     const bool there = name == "gpu" ? fs::exists("/dev/nvidia0")
                                      : std::system(("command -v '" + name + "' >/dev/null 2>&1").c_str()) == 0;
@@ -133,7 +139,7 @@ std::string lacks(const Block& block) {
 std::pair<int, std::string> run_block(const Block& block, const fs::path& folder) {
   std::ofstream(folder / "block.sh") << "set -eu -o pipefail\n" << block.script;
   std::string command = "cd '" + folder.string() + "' && PATH=\"$PWD/bin:$PATH\" DOCS_WITH='" + block.overrides + "' ";
-  if (shared_folder()) command += "HONE_DATA='" + (*shared_folder() / "data").string() + "' ";
+  if (!data_folder().empty()) command += "HONE_DATA='" + data_folder().string() + "' ";
   command += "timeout --kill-after=5 120 bash block.sh >block.out 2>&1";
   const int status = std::system(command.c_str());
   return {status, read_file(folder / "block.out")};
