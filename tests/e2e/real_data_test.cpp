@@ -113,12 +113,13 @@ TEST(RealRecipes, SignalsInTheMiddleOfAStepStopTheRunAndNothingElse) {
                     {"HONE_DATA=" + data.string()});
     for (int i = 0; i < 600 && !fs::exists(folder.path() / "run" / "metrics.jsonl"); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    for (int i = 0; i < signals; ++i) {
-      process.signal(SIGTERM);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
+    process.signal(SIGTERM);
+    if (signals == 2) process.signal(SIGINT);  // two of one kind may arrive as one
     const Finished stopped = process.wait();
-    EXPECT_EQ(stopped.code, signals == 1 ? 1 : 128 + SIGTERM) << stopped.err;
+    if (signals == 1)
+      EXPECT_EQ(stopped.code, 1) << stopped.err;
+    else
+      EXPECT_TRUE(stopped.code == 128 + SIGTERM || stopped.code == 128 + SIGINT) << stopped.code;
     EXPECT_EQ(stopped.err.find("hone run --resume") != std::string::npos, signals == 1) << stopped.err;
   }
 }
