@@ -28,8 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders of docs/. A link into one that does not exist yet is not an error.
-constexpr std::array<std::string_view, 5> kFoldersToCome{"tour", "explain", "dev", "benchmarks", "results"};
 // Pages that quote the words that a page must not use.
 constexpr std::array<std::string_view, 2> kQuotesWords{"docs/dev/glossary.md", "docs/dev/style.md"};
 // Made by the program from help texts, whose words and lines are the program's.
@@ -40,13 +38,11 @@ const std::set<std::string> kWordsToDo{"cli",     "core",    "data",  "eval", "k
 
 std::string shown(const fs::path& path) { return path.lexically_relative(source_folder()).generic_string(); }
 
-// README.md and docs/. Pages that lie in docs/ itself, but for its index, wait to be moved to a folder.
+// README.md and every page of docs/.
 std::vector<fs::path> pages() {
   std::vector<fs::path> out{source_folder() / "README.md"};
   for (const auto& entry : fs::recursive_directory_iterator(source_folder() / "docs")) {
-    const fs::path& path = entry.path();
-    const bool waits = path.parent_path().filename() == "docs" && path.filename() != "README.md";
-    if (path.extension() == ".md" && !waits) out.push_back(path);
+    if (entry.path().extension() == ".md") out.push_back(entry.path());
   }
   std::sort(out.begin(), out.end());
   return out;
@@ -172,7 +168,6 @@ INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 });
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DocsPage);
 
 // ---- Links and paths
 
@@ -190,15 +185,6 @@ std::set<std::string> anchors_of(const fs::path& page) {
     out.insert(name);
   }
   return out;
-}
-
-// A page of a folder that does not exist yet.
-bool is_to_come(const fs::path& target) {
-  const std::string path = shown(target);
-  return std::any_of(kFoldersToCome.begin(), kFoldersToCome.end(), [&](std::string_view folder) {
-    const std::string start = "docs/" + std::string(folder);
-    return path.starts_with(start + "/") && !fs::exists(source_folder() / start);
-  });
 }
 
 // The relative links of a page outside fences.
@@ -219,7 +205,6 @@ TEST(Docs, LinksLeadSomewhere) {
       const size_t hash = link.find('#');
       const std::string file = link.substr(0, hash);
       const fs::path target = file.empty() ? page : (page.parent_path() / file).lexically_normal();
-      if (is_to_come(target)) continue;
       EXPECT_TRUE(fs::exists(target)) << shown(page) << ": " << link;
       if (hash == std::string::npos || target.extension() != ".md" || !fs::exists(target)) continue;
       EXPECT_TRUE(anchors_of(target).contains(link.substr(hash + 1))) << shown(page) << ": no heading for " << link;
@@ -245,7 +230,7 @@ TEST(Docs, PathsAreThoseOfTheTree) {
         const bool stands_for =
             stem == "x" || stem.starts_with("my_") || text.find("/x/") != std::string::npos ||
             (!stem.empty() && std::isupper(static_cast<unsigned char>(stem[0])) && stem != "README");
-        if (!ours || stands_for || is_to_come(source_folder() / path)) continue;
+        if (!ours || stands_for) continue;
         EXPECT_TRUE(fs::exists(source_folder() / path)) << shown(page) << ":" << line.number << ": " << text;
       }
     }
