@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "rewards/answers/aligned.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/text.h"
 #include "rewards/answers/units.h"
@@ -81,10 +82,37 @@ constexpr std::string_view suppositions[] = {"suppose", "assume"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
-bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
+// Other languages' "not" and, in Chinese, what changes a value: not, maybe, or, more than, less than, at least, at
+// most.
+constexpr std::string_view foreign_negations[] = {"nicht", "kein", "keine", "pas", "jamais", "nunca", "não",
+                                                  "niet",  "ikke", "inte",  "не",  "нет",    "oder",  "или"};
+constexpr std::string_view chinese_changes[] = {"不",   "非",   "没",   "可能", "也许", "或",   "大于", "小于", "少于",
+                                                "多于", "超过", "至少", "至多", "最多", "最少", "错",   "假设", "如果"};
+// Subjects that make a statement of nothing: "nothing equals 5", "no number is 5".
+constexpr std::string_view nobodies[] = {"nothing", "none",   "nobody", "noone",
+                                         "no-one",  "hardly", "barely", "scarcely"};
+
+bool is_negated(std::string_view word) {
+  return word.ends_with("n't") || word.ends_with("n’t") || contains(foreign_negations, word) ||
+         std::any_of(std::begin(chinese_changes), std::end(chinese_changes),
+                     [&](std::string_view one) { return word.find(one) != std::string_view::npos; });
+}
 
 bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
 bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
+
+// "nothing equals 5", "No number is 5", "no 5": in the clause before the value.
+bool is_of_nothing(const Parts& parts, size_t at) {
+  for (size_t i = at; i-- > 0 && parts[i].kind != Kind::comma;) {
+    if (contains(nobodies, parts[i].word)) return true;
+    const bool starts = i == 0 || parts[i - 1].kind == Kind::comma;
+    if (parts[i].word == "no" && (starts || i + 1 == at || is_word(parts, i + 1, "es"))) return true;
+  }
+  return false;
+}
+
+// "18-gon", "18-sided": not eighteen of something, unless it is a unit ("18-year").
+bool is_compound(const Parts& parts, size_t at) { return at + 1 < parts.size() && parts[at + 1].hyphenated; }
 
 bool changes_before(const Parts& parts, size_t at) {
   size_t left = at;
@@ -274,6 +302,8 @@ class SentenceReader {
     const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // not "let me check"
     if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word)))
       return {.value = {}, .words_only = true};
+    const auto value_at = std::find_if(parts.begin(), parts.end(), is_expression);
+    if (is_of_nothing(parts, static_cast<size_t>(value_at - parts.begin()))) return {.value = {}, .words_only = true};
     std::vector<Side> sides(1);
     for (size_t i = 0; i < parts.size(); ++i) {
       const bool copula =
@@ -367,7 +397,7 @@ class SentenceReader {
 
   // The expression with its sign in words, percent, multiplier and unit.
   std::string value(const Parts& parts, size_t at) const {
-    std::string out(text_of(parts[at]));
+    std::string out = aligned_statement(text_of(parts[at]));
     for (size_t note, end;
          (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
       out.erase(note, end + 2 - note);
@@ -394,17 +424,6 @@ class SentenceReader {
     if (end > 0) out += concat("\\text{ ", text_.substr(parts[unit].begin, end - parts[unit].begin), "}");
     return out;
   }
-  // "3 x 4" is a product.
-  static void times_for_x(std::string& text) {
-    for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
-      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
-                   right = text.find_first_not_of(" $", at + 1);
-      const bool digits =
-          left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
-      if (digits) text[at] = '*';
-    }
-  }
-
   std::string_view text_;
   StatementOptions options_;
   SentenceRole role_;
@@ -412,8 +431,20 @@ class SentenceReader {
 
 }  // namespace
 
+void times_for_x(std::string& text) {
+  for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
+    const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
+                 right = text.find_first_not_of(" $", at + 1);
+    const bool digits =
+        left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
+    if (digits) text[at] = '*';
+  }
+}
+
+bool is_negation(std::string_view word) { return word == "not" || word == "never" || is_negated(word); }
+
 bool words_change_value(const std::vector<StatementPart>& parts, size_t at) {
-  return changes_before(parts, at) || changes_after(parts, at);
+  return changes_before(parts, at) || changes_after(parts, at) || is_compound(parts, at) || is_of_nothing(parts, at);
 }
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {

@@ -259,6 +259,7 @@ class Parser {
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
+    if (is_currency_command(name)) return false;
     for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text",
                                         "end", "cap", "rightarrow", "setminus", "rfloor", "rceil", "over"})
       if (name == stop) return false;
@@ -291,10 +292,22 @@ class Parser {
     if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
   }
+  // "5 €": the sign of a currency, not the one before the next number.
+  bool take_currency() {
+    if (peek() != '\\') return false;
+    const size_t end = letters_end(at_ + 1);
+    size_t next = end;
+    while (next < text_.size() && text_[next] == ' ') ++next;
+    const bool before_number = next < text_.size() && (is_digit(text_[next]) || text_[next] == '.');
+    if (before_number || !is_currency_command(text_.substr(at_ + 1, end - at_ - 1))) return false;
+    at_ = end;
+    return true;
+  }
   // True if something was passed over.
   bool skip_unit_word() {
     spaces();
     const size_t before = at_;
+    if (take_currency()) return true;
     if (text_separator()) return at_ = before, false;
     if (rest().starts_with("\\text")) {
       at_ += 5;

@@ -200,6 +200,14 @@ bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& sh
   return alike(x->value.real(), y->value.real()) && alike(x->value.imag(), y->value.imag());
 }
 
+bool ValueComparison::nearly_same(const Part& g, const Part& a) const {
+  constexpr Real tolerance = 0.01L;
+  const auto rounds = [](const Part& p) { return p.tree->decimal || p.holds(Kind::divide) || p.holds(Kind::function); };
+  if (!rounds(g) && !rounds(a)) return false;
+  const auto x = evaluate(*g.tree, g.node, point(g, {})), y = evaluate(*a.tree, a.node, point(a, {}));
+  return x && y && std::abs(x->value - y->value) <= tolerance * std::max(std::abs(x->value), std::abs(y->value));
+}
+
 int ValueComparison::proportional(const Sides& g, const Sides& a) {
   int sign = 0;
   return proportional_exactly(g, a, sign) == Outcome::irrational ? proportional_approximately(g, a) : sign;
