@@ -33,9 +33,10 @@ constexpr std::string_view styles[] = {"text",  "mbox",  "textbf", "mathbf",    
 constexpr std::string_view signs[] = {"−", "×", "·", "⋅", "÷", "±", "√", "π", "≠", "²", "³"};
 constexpr std::string_view bound_signs[] = {"≤", "≥"};
 constexpr std::string_view spacing[] = {"\\,", "\\!", "\\;", "\\:", "\\ "};
-constexpr std::string_view denials[] = {"not",      "never", "nor",    "neither", "cannot", "nothing", "none",
-                                        "nobody",   "twice", "thrice", "double",  "triple", "half",    "minus",
-                                        "negative", "nicht", "kein",   "keine",   "pas",    "niet"};
+constexpr std::string_view denials[] = {"not",    "never", "nor",  "neither", "cannot", "nothing", "none",
+                                        "nobody", "nicht", "kein", "keine",   "pas",    "niet"};
+// Directly before a box, or with "of": "twice \boxed{18}", "half of \boxed{18}".
+constexpr std::string_view multiples[] = {"twice", "thrice", "double", "triple", "half", "minus", "negative"};
 // What stands before these says nothing about the box.
 constexpr std::string_view clause_starts[] = {"so",    "therefore", "thus",    "hence", "but",     "then",
                                               "and",   "get",       "have",    "find",  "gives",   "obtain",
@@ -361,18 +362,21 @@ bool denies_box(std::string_view text, const MathSpan& box) {
     before.remove_prefix(stop + 1);
   std::vector<std::string> words = clause_words(before);
   constexpr size_t most_words = 5;
+  const bool of = !words.empty() && words.back() == "of";
+  if (words.size() > (of ? 1U : 0U) && contains(multiples, words[words.size() - (of ? 2 : 1)])) return true;
   for (size_t i = words.size(); i-- > 0 && i + most_words >= words.size();) {
     if (contains(clause_starts, words[i])) break;
     if (is_negation(words[i])) return true;
   }
-  // The rest of a formula's delimiters is none of the clause.
   after = after.substr(0, after.find_first_of(",;.!\n("));
   words = clause_words(after);
   if (words.empty()) return false;
   const bool counts = words[0] != "times" && words[0] != "plus" && words[0] != "minus";
   if (contains(scalings, words[0]) && (counts || std::any_of(after.begin(), after.end(), is_digit))) return true;
-  if (words[0] == "or" || words[0] == "oder" || words[0] == "ou")
+  if (words[0] == "or" || words[0] == "oder" || words[0] == "ou") {
+    if (after.find("\\boxed") != std::string_view::npos) return false;  // the boxes are one list
     return std::any_of(after.begin(), after.end(), is_digit) || (words.size() >= 2 && words[1] == "not");
+  }
   for (size_t i = 0; i < std::min(words.size(), size_t{3}); ++i)
     if (i == 0
             ? is_negation(words[0]) && words[0] != "not" && words[0] != "half" && words[0] != "double"

@@ -79,6 +79,7 @@ constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    
 constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
 constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
 constexpr std::string_view suppositions[] = {"suppose", "assume"};
+constexpr std::string_view currencies[] = {"\\$", "€", "£", "¥", "￥", "₹", "₩", "₽", "¢"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
@@ -360,6 +361,11 @@ class SentenceReader {
     if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
+  static bool is_alternative(std::string_view gap) {
+    const std::vector<std::string_view> words = words_of(gap);
+    return std::find(words.begin(), words.end(), "or") != words.end();
+  }
+
   // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
   MathReading several(const Parts& parts) const {
     if (std::any_of(parts.begin(), parts.end(), [](const auto& part) {
@@ -373,7 +379,8 @@ class SentenceReader {
       // "y = 5 when x = 3": none of the equalities is all that is said.
       if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end)))
         return {.value = {}, .words_only = text_.find('=') != std::string_view::npos};
-      (out += out.empty() ? "" : ", ") += value(parts, i);
+      const bool alternative = !out.empty() && is_alternative(text_.substr(end, parts[i].begin - end));
+      (out += out.empty() ? "" : alternative ? " or " : ", ") += value(parts, i);
       end = parts[i].end;
     }
     return {.value = std::move(out)};
@@ -409,8 +416,8 @@ class SentenceReader {
         std::none_of(out.begin() + static_cast<ptrdiff_t>(first), out.end(), is_letter))
       out.erase(0, first + 1);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
-    const bool dollars = !parts[at].formula && is_digit(out[0]) && text_.substr(0, parts[at].begin).ends_with("\\$");
-    if (dollars) out.insert(0, "\\$");
+    if (!parts[at].formula && !out.empty() && (is_digit(out[0]) || out[0] == '.'))
+      out = concat(currency_before(parts[at].begin), out, currency_after(parts[at].end));
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
     size_t next = at + 1, end = 0;
@@ -424,6 +431,20 @@ class SentenceReader {
     if (end > 0) out += concat("\\text{ ", text_.substr(parts[unit].begin, end - parts[unit].begin), "}");
     return out;
   }
+  // The sign of a currency beside a number: the reader of statements passes over it.
+  std::string_view currency_before(size_t at) const {
+    const std::string_view before = text_.substr(0, at);
+    for (const std::string_view sign : currencies)
+      if (before.ends_with(sign)) return sign;
+    return {};
+  }
+  std::string_view currency_after(size_t at) const {
+    const std::string_view after = trimmed(text_.substr(at, 8));
+    for (const std::string_view sign : currencies)
+      if (sign != "\\$" && after.starts_with(sign)) return sign;
+    return {};
+  }
+
   std::string_view text_;
   StatementOptions options_;
   SentenceRole role_;

@@ -140,6 +140,14 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
   return out;
 }
 
+// Whether a gap between two answers says that either is one.
+static bool offers_either(std::string_view gap) {
+  const std::vector<std::string_view> words = words_of(gap);
+  return std::any_of(words.begin(), words.end(), [](std::string_view word) {
+    return word == "or" || word == "\\text{or}" || word == "or}" || word == "or}\\";
+  });
+}
+
 std::string joined_spans(std::string_view text, const std::deque<MathSpan>& spans) {
   std::string out;
   for (size_t i = 0; i < spans.size(); ++i) {
@@ -147,7 +155,9 @@ std::string joined_spans(std::string_view text, const std::deque<MathSpan>& span
     const bool repeated = std::any_of(spans.begin(), spans.begin() + static_cast<ptrdiff_t>(i), [&](const auto& other) {
       return trimmed(other.content(text)) == trimmed(content);
     });
-    if (!repeated) (out += out.empty() ? "" : ", ") += content;
+    if (repeated) continue;
+    const bool either = i > 0 && offers_either(text.substr(spans[i - 1].end, spans[i].begin - spans[i - 1].end));
+    (out += out.empty() ? "" : either ? " or " : ", ") += content;
   }
   return out;
 }

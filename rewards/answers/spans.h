@@ -25,7 +25,8 @@ std::deque<MathSpan> find_formulas(std::string_view text);
 // Whether what stands between two answers makes them one list: a comma, "and", "or" and a few words at most.
 bool joins_answers(std::string_view gap);
 
-// Returns the spans' contents as one list; what is written twice stands there once.
+// Returns the spans' contents as one list: "2, 3", or "2 or 3" where the text says so. What is written twice stands
+// there once.
 std::string joined_spans(std::string_view text, const std::deque<MathSpan>& spans);
 
 // Whether a percent sign or "percent" follows a value.

@@ -29,7 +29,7 @@ constexpr std::string_view number_words[] = {
 constexpr std::string_view signs[] = {"×", "·", "⋅", "÷", "±", "√", "π", "²", "³", "½", "¼", "¾", "≤", "≥",
                                       "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "≡", "⌊", "⌋", "⌈", "⌉"};
 // Signs that leave nothing: currencies, quotes.
-constexpr std::string_view ignored[] = {"€", "£", "¥", "“", "”", "‘", "\u200b"};
+constexpr std::string_view ignored[] = {"€", "£", "¥", "￥", "₹", "₩", "₽", "¢", "“", "”", "‘", "\u200b"};
 constexpr std::string_view wide_commas[] = {"，", "；", "、"}, wide_stops[] = {"。", "！", "？", "：", "（", "）"};
 constexpr std::string_view spaces[] = {"\u00a0", "\u202f", "\u2009"};
 // Words of two letters that are no product of variables.

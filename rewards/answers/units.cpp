@@ -143,6 +143,12 @@ std::vector<std::string> tokens_of(std::string_view phrase) {
   return out;
 }
 
+// The scale of "degrees Celsius" and "\degree C"; null for any other word.
+const NamedUnit* temperature_of(std::string_view word) {
+  const NamedUnit* named = find_unit(word == "C" ? "celsius" : word == "F" ? "fahrenheit" : word);
+  return named && named->quantity == temperature ? named : nullptr;
+}
+
 // The next units of a phrase, each with its exponent.
 class UnitReader {
  public:
@@ -183,6 +189,11 @@ class UnitReader {
     int exponent = take({"square", "sq"}) ? 2 : take({"cubic", "cu"}) ? 3 : 1;
     if (at_ >= tokens_.size()) return std::nullopt;
     const std::string word = tokens_[at_++];
+    if ((word == "\\degree" || word == "degrees" || word == "degree") && at_ < tokens_.size())
+      if (const NamedUnit* scale = temperature_of(tokens_[at_])) {
+        ++at_;
+        return product(before, *unit_of(*scale), direction);
+      }
     if (take({"squared"})) exponent = 2;
     if (take({"cubed"})) exponent = 3;
     const bool minus = take({"-"});

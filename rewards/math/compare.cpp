@@ -88,10 +88,10 @@ class Comparison {
     if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
     return same_members(distinct_members(g), distinct_members(a));
   }
-  // A set holds a number once; "5, 5" are two answers.
+  // A set holds a number once, and "5 or 5" is 5; "5, 5" are two answers.
   std::vector<Part> distinct_members(const Part& p) {
     std::vector<Part> out = members(p);
-    if (p.kind() != Kind::list) drop_repeats(out);
+    if (p.kind() != Kind::list || p.get().op == '|') drop_repeats(out);
     return out;
   }
   bool same_in_order(const std::vector<Part>& g, const std::vector<Part>& a) {
@@ -301,7 +301,7 @@ class Comparison {
     const Node& n = p.get();
     const Part first = n.count > 0 ? p.with(n.first) : p;
     if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
-    if (n.kind == Kind::percent) return {.percent = true};
+    if (n.kind == Kind::percent) return {.unit = {}, .percent = true};
     if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1))
       return measure(first);
     if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
@@ -403,7 +403,12 @@ bool math_equal(std::string_view reference, std::string_view answer, const MathP
     if (canonical_digits(g) == canonical_digits(a)) return true;
     if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
   }
-  if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
+  const auto holds = [](const std::string& text, std::string_view sign) {
+    return text.find(sign) != std::string::npos;
+  };
+  const bool other_units = holds(g, "\\dollar") != holds(a, "\\dollar") && holds(g, "\\degree") != holds(a, "\\degree");
+  if (const std::string bare = other_units ? "" : math::bare_text(g); !bare.empty() && bare == math::bare_text(a))
+    return true;
   const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
   return tg && ta && math::Comparison(policy, math::seed_of(g, a)).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
 }

@@ -292,6 +292,17 @@ std::optional<NumberText> number_of_box(std::string_view content) {
   return first;
 }
 
+// Several boxes give a number if it is the same in all.
+std::optional<NumberText> number_of_boxes(std::string_view text, const std::deque<MathSpan>& boxes) {
+  std::optional<NumberText> out;
+  for (const MathSpan& box : boxes) {
+    const auto one = number_of_box(box.content(text));
+    if (!one || (out && out->digits != one->digits)) return std::nullopt;
+    out = one;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<NumberText> number_value(std::string_view expression) {
@@ -350,7 +361,7 @@ std::optional<NumberText> number_answer(std::string_view completion, const std::
       const bool changed = std::any_of(boxes.begin(), boxes.end(), [&](const MathSpan& box) {
         return changes_box_value(text, box) || denies_box(text, box);
       });
-      return changed ? std::nullopt : number_of_box(joined_spans(text, boxes));
+      return changed ? std::nullopt : number_of_boxes(text, boxes);
     }
   text = corrected(text);
   std::optional<NumberText> out;
