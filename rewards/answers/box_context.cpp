@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/check.h"
 #include "rewards/answers/text.h"
 #include "rewards/answers/units.h"
 #include "rewards/answers/words.h"
@@ -383,6 +384,20 @@ bool denies_box(std::string_view text, const MathSpan& box) {
             : contains(verdicts, words[i]) && (words[i - 1] == "is" || words[i - 1] == "was" || words[i - 1] == "are"))
       return true;
   return false;
+}
+
+std::string with_multiplier(std::string content, std::string_view after) {
+  after = after.substr(0, longest_clause);
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view mark : {"$", "\\)", "\\]", "\\,", "\\ ", "\\text{", "\\mbox{", "~", " ", "{"})
+      if (after.starts_with(mark)) {
+        after.remove_prefix(mark.size());
+        found = true;
+      }
+  }
+  const std::string_view word = first_run(after);
+  return math::multiplier_zeros(word) > 0 ? concat(content, " ", word) : std::move(content);
 }
 
 }  // namespace hone

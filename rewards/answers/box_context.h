@@ -1,5 +1,6 @@
 #pragma once
 // What stands around a box. A box holds the answer; a factor, a sign or a denial beside it makes another answer.
+#include <string>
 #include <string_view>
 
 #include "rewards/answers/spans.h"
@@ -14,5 +15,9 @@ bool changes_box_value(std::string_view text, const MathSpan& box);
 // Whether words beside a box deny what it holds or offer another answer: "not \boxed{18}", "\boxed{18} is wrong",
 // "\boxed{18} or 19".
 bool denies_box(std::string_view text, const MathSpan& box);
+
+// The content of a box with the multiplier that follows it: "2 million" of "\boxed{2} million". after: the text behind
+// the box.
+std::string with_multiplier(std::string content, std::string_view after);
 
 }  // namespace hone

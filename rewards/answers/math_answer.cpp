@@ -10,7 +10,6 @@
 #include "rewards/answers/spans.h"
 #include "rewards/answers/statement.h"
 #include "rewards/answers/text.h"
-#include "rewards/answers/words.h"
 
 namespace hone {
 
@@ -22,15 +21,6 @@ std::string content_of(std::string_view text, const std::deque<MathSpan>& boxes)
   std::string out = joined_spans(text, boxes);
   if (percent_follows(text.substr(boxes.back().end))) out += "\\%";
   return out;
-}
-
-// "\boxed{2} million" is 2 million.
-std::string with_multiplier(std::string content, std::string_view after) {
-  const size_t begin = std::min(after.find_first_not_of("$\\)] "), after.size());
-  size_t end = begin;
-  while (end < after.size() && is_letter(after[end])) ++end;
-  const std::string_view word = after.substr(begin, end - begin);
-  return math::multiplier_zeros(word) > 0 ? concat(content, " ", word) : std::move(content);
 }
 
 // Empty if no box gives the answer; a box whose value its surroundings change gives none.

@@ -78,7 +78,8 @@ constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    
 // Directly before a value: "we reject 18", and a name: "Step 18".
 constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
 constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
-constexpr std::string_view suppositions[] = {"suppose", "assume"};
+constexpr std::string_view suppositions[] = {"suppose", "assume", "assuming", "supposing"};
+constexpr std::string_view conditions[] = {"given", "say", "when", "whenever", "where", "unless", "if"};
 constexpr std::string_view currencies[] = {"\\$", "€", "£", "¥", "￥", "₹", "₩", "₽", "¢"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
@@ -314,6 +315,8 @@ class SentenceReader {
       else
         sides.back().parts.push_back(parts[i]);
     }
+    if (role_ == SentenceRole::conclusion && sides.size() == 1 && contains(conditions, parts[0].word))
+      return {.value = {}, .words_only = true};
     size_t last = sides.size() - 1;
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {

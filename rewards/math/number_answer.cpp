@@ -111,6 +111,8 @@ constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "we
 constexpr std::string_view suppositions[] = {"let",      "suppose", "supposing", "assume",   "assuming", "given",
                                              "say",      "if",      "when",      "whenever", "where",    "unless",
                                              "provided", "let's",   "假设",      "若",       "如果",     "设"};
+constexpr std::string_view continuations[] = {"of",   "by",  "times", "plus", "minus",
+                                              "over", "and", "into",  "per",  "for"};
 constexpr std::string_view conditions[] = {"for", "at", "with", "because", "since"};  // before "x = 5"
 constexpr std::string_view statements[] = {"get",   "gets", "have", "has",   "makes", "make",  "sells",
                                            "earns", "pays", "left", "find",  "we",    "he",    "she",
@@ -226,7 +228,11 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
   if (words_change_value(parts, at) || contains(scaling, word(at + 1)) ||
       (at > 0 && contains(multiples, word(at - 1)) && !negative))
     return std::nullopt;
-  auto out = number_value(text.substr(parts[at].begin, parts[at].end - parts[at].begin));
+  std::string_view value = text.substr(parts[at].begin, parts[at].end - parts[at].begin);
+  // "2/3 of 27 = 18": the left side is more than 27.
+  if (at > 0 && contains(continuations, word(at - 1)) && std::none_of(value.begin(), value.end(), is_letter))
+    value = value.substr(value.find_last_of('=') + 1);
+  auto out = number_value(value);
   if (!out) return std::nullopt;
   if (const int zeros = math::multiplier_zeros(word(at + 1)); zeros > 0)
     return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros)))
@@ -296,7 +302,7 @@ std::optional<NumberText> number_of_box(std::string_view content) {
 std::optional<NumberText> number_of_boxes(std::string_view text, const std::deque<MathSpan>& boxes) {
   std::optional<NumberText> out;
   for (const MathSpan& box : boxes) {
-    const auto one = number_of_box(box.content(text));
+    const auto one = number_of_box(with_multiplier(std::string(box.content(text)), text.substr(box.end)));
     if (!one || (out && out->digits != one->digits)) return std::nullopt;
     out = one;
   }

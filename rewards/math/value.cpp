@@ -75,10 +75,18 @@ bool is_constant(const Part& part) {
   return true;
 }
 
+// AB, a segment.
+static bool names_points(const Part& part) {
+  if (part.kind() == Kind::symbol) return part.text().size() == 1 && part.text()[0] >= 'A' && part.text()[0] <= 'Z';
+  const std::vector<Part> sides = part.children();
+  return part.kind() == Kind::multiply && names_points(sides[0]) && names_points(sides[1]);
+}
+
 bool is_name(const Part& part) {
   const Node& n = part.get();
   if (n.kind == Kind::symbol || n.kind == Kind::word || n.kind == Kind::opaque) return true;
   if (n.kind == Kind::multiply) {
+    if (names_points(part)) return true;
     const std::vector<Part> sides = part.children();
     if (n.applied) return sides[1].kind() == Kind::number || sides[1].kind() == Kind::tuple || is_name(sides[1]);
     return (is_name(sides[0]) && sides[0].text().starts_with('\\')) && is_name(sides[1]);

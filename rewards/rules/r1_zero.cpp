@@ -64,6 +64,7 @@ class R1Zero : public Reward {
     };
     answer =
         std::any_of(boxes.begin(), boxes.end(), differs) ? joined_spans(text, boxes) : std::string(last.content(text));
+    answer = with_multiplier(std::move(answer), text.substr(last.end));
     if (std::any_of(boxes.begin(), boxes.end(), changed)) answer = "";
     return true;
   }
