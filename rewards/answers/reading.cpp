@@ -34,10 +34,10 @@ constexpr std::string_view explanations[] = {"since", "because", "so", "therefor
 constexpr std::string_view openings[] = {"since", "because", "if",       "when", "as",  "given",
                                          "after", "while",   "although", "for",  "with"};
 // The value is denied, doubted or bound to a condition, wherever these words stand.
-constexpr std::string_view doubts[] = {"cannot",      "neither",    "nor",      "wrong",      "incorrect",
-                                       "incorrectly", "impossible", "unless",   "except",     "otherwise",
-                                       "maybe",       "perhaps",    "either",   "unlikely",   "if",
-                                       "false",       "might",      "possibly", "extraneous", "anything"};
+constexpr std::string_view doubts[] = {"cannot",     "neither",  "nor",        "wrong",     "incorrect", "incorrectly",
+                                       "impossible", "unless",   "except",     "otherwise", "maybe",     "perhaps",
+                                       "either",     "unlikely", "if",         "false",     "might",     "doubt",
+                                       "refuse",     "possibly", "extraneous", "anything"};
 // Beside a value: something else than the value is meant.
 constexpr std::string_view changing[] = {"between",   "half",    "halves",     "twice",     "thrice", "double",
                                          "triple",    "squared", "cubed",      "factorial", "root",   "dozen",
@@ -78,7 +78,8 @@ constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    
 // Directly before a value: "we reject 18", and a name: "Step 18".
 constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
 constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
-constexpr std::string_view suppositions[] = {"suppose", "assume", "assuming", "supposing"};
+constexpr std::string_view suppositions[] = {"suppose", "assume",   "assuming", "supposing", "imagine",
+                                             "pretend", "consider", "try",      "test"};
 constexpr std::string_view conditions[] = {"given", "say", "when", "whenever", "where", "unless", "if"};
 constexpr std::string_view currencies[] = {"\\$", "€", "£", "¥", "￥", "₹", "₩", "₽", "¢"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
@@ -88,8 +89,9 @@ constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point
 // most.
 constexpr std::string_view foreign_negations[] = {"nicht", "kein", "keine", "pas", "jamais", "nunca", "não",
                                                   "niet",  "ikke", "inte",  "не",  "нет",    "oder",  "или"};
-constexpr std::string_view chinese_changes[] = {"不",   "非",   "没",   "可能", "也许", "或",   "大于", "小于", "少于",
-                                                "多于", "超过", "至少", "至多", "最多", "最少", "错",   "假设", "如果"};
+constexpr std::string_view chinese_changes[] = {"不",   "非",   "没",   "可能", "也许", "或",   "大于",
+                                                "小于", "少于", "多于", "超过", "至少", "至多", "最多",
+                                                "最少", "错",   "假设", "如果", "ない", "なく"};
 // Subjects that make a statement of nothing: "nothing equals 5", "no number is 5".
 constexpr std::string_view nobodies[] = {"nothing", "none",   "nobody", "noone",
                                          "no-one",  "hardly", "barely", "scarcely"};
@@ -107,6 +109,8 @@ bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < p
 bool is_of_nothing(const Parts& parts, size_t at) {
   for (size_t i = at; i-- > 0 && parts[i].kind != Kind::comma;) {
     if (contains(nobodies, parts[i].word)) return true;
+    if (parts[i].word == "but" && i > 0 && (parts[i - 1].word == "all" || parts[i - 1].word == "everything"))
+      return true;
     const bool starts = i == 0 || parts[i - 1].kind == Kind::comma;
     if (parts[i].word == "no" && (starts || i + 1 == at || is_word(parts, i + 1, "es"))) return true;
   }
@@ -218,6 +222,7 @@ class SentenceReader {
           if (i < 2 || is_expression(parts[i - 2]) || denies_value(parts, i)) return false;
           continue;
         }
+        if (i + 1 == parts.size()) return false;  // "18 not"
         parts.resize(i);
         while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but")
           parts.pop_back();

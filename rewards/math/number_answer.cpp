@@ -101,8 +101,9 @@ std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
 // Commands around a whole value.
 constexpr std::string_view wrappers[] = {"\\boxed{", "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"};
 constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"};  // after a value
-constexpr std::string_view joining[] = {"or", "to",  "through", "and",  "vs", "versus", "oder",
-                                        "ou", "или", "或",      "或者", "和", "到",     "至"};
+constexpr std::string_view joining[] = {"or", "to",   "through", "and", "vs", "versus", "alternatively",
+                                        "v",  "oder", "ou",      "или", "或", "或者",   "和",
+                                        "到", "至"};
 // Before a number that only says where or when: "In 2020, 18 were left".
 constexpr std::string_view before_details[] = {"in", "of", "on", "by", "after", "from", "at", "since", "until", "with"};
 constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "were",   "be",      "equals",
@@ -110,9 +111,11 @@ constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "we
                                              "solutions", "roots",  "both",  "numbers"};
 constexpr std::string_view suppositions[] = {"let",      "suppose", "supposing", "assume",   "assuming", "given",
                                              "say",      "if",      "when",      "whenever", "where",    "unless",
-                                             "provided", "let's",   "假设",      "若",       "如果",     "设"};
+                                             "provided", "let's",   "imagine",   "pretend",  "consider", "try",
+                                             "test",     "doubt",   "假设",      "若",       "如果",     "设"};
 constexpr std::string_view continuations[] = {"of",   "by",  "times", "plus", "minus",
                                               "over", "and", "into",  "per",  "for"};
+constexpr std::string_view clause_starts[] = {"so", "and", "but", "thus", "hence", "therefore", "because", "since"};
 constexpr std::string_view conditions[] = {"for", "at", "with", "because", "since"};  // before "x = 5"
 constexpr std::string_view statements[] = {"get",   "gets", "have", "has",   "makes", "make",  "sells",
                                            "earns", "pays", "left", "find",  "we",    "he",    "she",
@@ -120,8 +123,8 @@ constexpr std::string_view statements[] = {"get",   "gets", "have", "has",   "ma
 constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};  // before one
 
 // In the sentence of a value: it is no answer.
-constexpr std::string_view doubts[] = {"maybe", "perhaps",  "possibly", "might", "neither",
-                                       "nor",   "anything", "cannot",   "ruled"};
+constexpr std::string_view doubts[] = {"doubt",   "refuse", "maybe",    "perhaps", "possibly", "might",
+                                       "neither", "nor",    "anything", "cannot",  "ruled"};
 constexpr std::string_view verdicts[] = {"wrong",   "incorrect", "false", "impossible", "extraneous",
                                          "invalid", "too",       "close", "nearly",     "almost"};
 constexpr std::string_view before_verdicts[] = {"is", "are", "was", "be", "a", "the", "it's", "that's"};
@@ -211,6 +214,26 @@ bool is_supposed(std::string_view text, const std::vector<StatementPart>& parts,
   return at + 1 < parts.size() && (parts[at + 1].word == "if" || parts[at + 1].word == "unless");
 }
 
+// "can't be 5", "not the case that x = 5", "5 is not possible", "5 doesn't satisfy it".
+bool is_negated_beside(const std::vector<StatementPart>& parts, size_t at) {
+  constexpr size_t most_words = 5;
+  for (size_t i = at; i-- > 0 && at - i <= most_words && parts[i].kind == Kind::word;) {
+    if (contains(statements, parts[i].word) || contains(clause_starts, parts[i].word)) break;
+    if (is_negation(parts[i].word)) return true;
+  }
+  const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+  if (word(at + 1) == "not") return at + 2 == parts.size();
+  if (is_negation(word(at + 1))) return true;
+  return (word(at + 1) == "is" || word(at + 1) == "was") && is_negation(word(at + 2));
+}
+
+// "5 (or 6)"
+bool has_other_in_remark(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
+  if (at + 1 >= parts.size() || parts[at + 1].kind != Kind::remark) return false;
+  const std::string remark = lower(text.substr(parts[at + 1].begin, parts[at + 1].end - parts[at + 1].begin));
+  return remark.starts_with("(or ") || remark.starts_with("(maybe ") || remark.starts_with("(perhaps ");
+}
+
 // The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not
 // 5".
 std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at,
@@ -220,7 +243,7 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
   const size_t other = last ? at - 2 : at + 2;
   if (contains(joining, word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_value(other))
     return std::nullopt;
-  if (at > 0 && is_negation(word(at - 1))) return std::nullopt;
+  if (is_negated_beside(parts, at) || has_other_in_remark(text, parts, at)) return std::nullopt;
   if (is_listed(text, parts, at) || is_supposed(text, parts, at)) return std::nullopt;
   if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer"))
     return std::nullopt;
