@@ -9,6 +9,7 @@
 #include "core/io/json.h"
 #include "model/io/adapter.h"
 #include "model/lora.h"
+#include "run/input_digests.h"
 #include "run/plan.h"
 #include "run/report.h"
 #include "run/run_eval.h"
@@ -185,6 +186,7 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
   RunState state;
+  state.inputs = input_digests(resolved);
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   return execute(resolved, *device, folder, state);
@@ -194,11 +196,12 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"),
              folder.string(), ": not a run folder (recipe.toml and run.json are not there)");
   const FolderLock lock(folder);
-  const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
+  const Recipe recipe = read_run_recipe(folder, overrides);
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
+  if (!state.has_results()) state.inputs = input_digests(recipe);
   state.save(folder, recipe);
   return execute(recipe, *device, folder, state);
 }

@@ -237,6 +237,10 @@ Config Config::from_text(std::string_view text, std::string_view source, std::sp
   return Config(std::move(impl));
 }
 
+std::optional<std::string> Config::text_at(std::string_view place) const {
+  return toml::at_path(impl_->root, place).value_exact<std::string>();
+}
+
 void Config::read(const std::function<void(Fields&)>& fields) const {
   Reader reader(impl_->root, impl_->source);
   fields(reader);
