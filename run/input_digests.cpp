@@ -46,8 +46,9 @@ class DigestOfFiles {
   }
   void add_weights_of(const fs::path& folder) {
     std::vector<fs::path> files;
+    std::error_code ignored;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (is_weights(entry.path())) files.push_back(entry.path());
+      if (is_weights(entry.path()) && entry.is_regular_file(ignored)) files.push_back(entry.path());
     std::ranges::sort(files);
     for (const fs::path& file : files) add(file);
   }

@@ -175,6 +175,19 @@ std::filesystem::path new_folder(const Recipe& recipe) {
   }
 }
 
+// What a killed process was writing or removing. The caller holds the folder's lock, so nobody writes it now.
+void remove_temporaries(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  for (auto entry = std::filesystem::recursive_directory_iterator(folder);
+       entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+    const bool is_stage = entry->path().parent_path() == folder / "checkpoints";
+    if (entry->path().extension() != ".tmp" || is_stage) continue;
+    found.push_back(entry->path());
+    entry.disable_recursion_pending();
+  }
+  for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
+}
+
 }  // namespace
 
 std::filesystem::path run_recipe(const Recipe& recipe) {
@@ -199,6 +212,7 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   const Recipe recipe = read_run_recipe(folder, overrides);
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
+  remove_temporaries(folder);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
   if (!state.has_results()) state.inputs = input_digests(recipe);
