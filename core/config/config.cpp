@@ -182,6 +182,8 @@ class Reader : public Fields {
   void convert(const char* key, const toml::node& node, std::string& v, const char* expected) const {
     const auto found = node.value_exact<std::string>();
     HONE_CHECK(found, place(node.source(), source_), ": '", key, "' should be ", expected, ", it is ", kind_of(node));
+    HONE_CHECK(found->find('\0') == std::string::npos, place(node.source(), source_), ": '", key,
+               "' has a zero character: no file name and no text of a recipe may");
     try {
       v = expand_path(*found);
     } catch (const Error& error) {
