@@ -1,3 +1,4 @@
+// Argument checks of the CPU bodies of attention, and fp8 caches converted to f32.
 #include "kernels/attention/args.h"
 
 #include "kernels/check_shape.h"

@@ -1,3 +1,4 @@
+// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, f64 dot products.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -14,8 +15,8 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and
-// sums are scratch.
+// Attends one query at `position` to keys [first_key, position]. Writes out [d] and returns the log-sum-exp. weights
+// and sums are scratch.
 double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
               const AttentionShape& shape, double* weights, double* sums) {
   const int64_t first = first_key(position, shape.window);

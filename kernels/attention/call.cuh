@@ -1,9 +1,9 @@
 #pragma once
-// A call of attention as CUDA kernels take it, packed or paged, checked by its shapes alone (nothing is read from the
-// device).
+// The arguments of an attention call for CUDA kernels, packed or paged. Checks use shapes only: nothing is read from
+// the device.
 //
-// The queries of one kv head are numbered as rows: row r of a sequence is its token r / group with query head r % group
-// of the group, so that all of them share the keys they read.
+// The queries of one KV head are numbered as rows. Row r of a sequence is token r / group with query head r % group of
+// the group. The rows of a KV head share the keys that they read.
 #include <optional>
 
 #include "kernels/attention/attention.h"
@@ -23,7 +23,8 @@ struct Call {
   float scale, c;
 };
 
-// A sequence's tokens of the call are [begin, begin + tokens), the first of them at `position`; it has `length` keys.
+// A sequence's tokens of the call are [begin, begin + tokens); the first is at `position`. The sequence has `length`
+// keys.
 struct Sequence {
   int begin, tokens, position, length;
 };
@@ -34,7 +35,7 @@ __device__ Sequence sequence_of(const Call<T>& call, int s) {
   return {begin, tokens, length - tokens, length};
 }
 
-// Where key j of sequence s lies in k and v.
+// The row of k and v that holds key j of sequence s.
 template <class T>
 __device__ int64_t slot_of(const Call<T>& call, const Sequence& sequence, int s, int j) {
   if (!call.table) return sequence.begin + j;
@@ -42,15 +43,15 @@ __device__ int64_t slot_of(const Call<T>& call, const Sequence& sequence, int s,
   return int64_t{call.table[s * call.table_stride + block]} * call.block_size + (j - block * call.block_size);
 }
 
-// All rows of a call are cut into tiles of `rows`, each within one sequence: sequence s has those from offsets[s] *
-// group / rows + s on, which is at least as many as it needs. A tile may have no row.
+// All rows of a call are cut into tiles of `rows`, each within one sequence. The tiles of sequence s start at index
+// offsets[s] * group / rows + s, which leaves each sequence at least as many as it needs. A tile may have no rows.
 struct Tile {
   int sequence, first_row;
 };
 inline int tile_bound(int tokens, int sequences, int group, int rows) {
   return static_cast<int>(int64_t{tokens} * group / rows) + sequences;
 }
-// Asked for by whole warps: each step tries 32 sequences.
+// Finds tile i. Called by full warps: each step of the search tries 32 sequences.
 __device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group, int rows, int i) {
   const auto start = [&](int s) { return static_cast<int>(int64_t{offsets[s]} * group / rows) + s; };
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -68,7 +69,7 @@ inline int window_of(const AttentionShape& shape) {
   return static_cast<int>(std::min<int64_t>(std::max<int64_t>(shape.window, 0), int64_t{1} << 30));
 }
 
-// keys: what k and v hold, where it is not what q does: their pointers are then of no use.
+// keys: dtype of k and v if it differs from that of q. The k and v pointers are then not set to usable values.
 template <class T>
 Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
                 const Tensor& v, const Tensor& offsets, const AttentionShape& shape, std::optional<DType> keys = {}) {
@@ -113,7 +114,7 @@ Call<T> paged_call_of(const OpBase& op, const Tensor& out, const Tensor& q, cons
   return call;
 }
 
-// The most tokens that a sequence of the call can have.
+// Upper bound of the tokens that one sequence has in this call.
 template <class T>
 int most_tokens(const Call<T>& call, const AttentionShape& shape) {
   return shape.max_length > 0 ? static_cast<int>(std::min<int64_t>(shape.max_length, call.tokens)) : call.tokens;

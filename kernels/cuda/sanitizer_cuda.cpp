@@ -1,4 +1,4 @@
-// By NVTX's memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
+// mark_initialized() by the NVTX memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 #include <nvtx3/nvToolsExtMemCudaRt.h>
