@@ -1,12 +1,20 @@
-// Attention over a paged cache of e4m3 for bf16 queries, prompts' chunks and decodes alike, by a rule of its own: that
-// of numerics.cuh, but that each block of 128 keys starts at m = -inf, l = 0, o = 0 and is merged into its split's
-// total as splits are into the query's. With f32 scales of each key and value, s is (q . k) * k_scale, and p * v_scale
-// is what is rounded to bf16 for p . v.
+// attention_paged with an e4m3 cache and bf16 queries, for prefill chunks and decode alike.
 //
-// A block of threads has 16 rows of one sequence and kv head; each of its eight warps takes one block of keys of a
-// split of 1024, from memory to registers: what a lane has of a key or value goes through one 16-byte load, and the
-// order of a head's numbers within the products is whatever that makes it. A call of few rows has a block of threads
-// for every split; in any other one it walks through them.
+// Use       caches in fp8 (PagedKv::k_scale is set).
+// Tile      16 rows of one sequence and KV head by splits of 1024 keys. Grid: KV heads x row tiles x splits if the call
+//           has few tiles, else a block loops over its splits.
+// Roles     8 warps; each computes one key block of 128 of the split, from global memory to registers. Then 16 threads
+//           per row merge the eight results.
+// Pipeline  none: K and V bytes are loaded by 16-byte (V for D = 64: 8-byte) loads.
+// Smem      o of 8 warps 512 * (D + 8) bytes + m, l 1 KB + slots 4 KB + scales 8 KB: 49, 81 or 145 KB for D = 64, 128,
+//           256.
+// Numerics  its own rule: that of numerics.cuh, except that each block of 128 keys starts at m = -inf, l = 0, o = 0 and
+//           is merged into the split's total as splits are merged. s = (q . k) * k_scale; p * v_scale is rounded to
+//           bf16 for p . v. The order of a head's elements within an MMA is that of the 16-byte loads. Prefill and
+//           decode have the same bits.
+// PDL       both kernels trigger dependents, then wait, at the start.
+// Limits    head dimension a multiple of 16 up to 128, of 32 up to 256; rows of K and V 16-byte aligned; fewer than
+//           65,536 row tiles.
 #include "kernels/attention/mma.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
@@ -22,13 +30,13 @@ struct Cache {
   int64_t k_stride, v_stride, scale_stride;
 };
 
-// What a split leaves where there are several blocks of threads: [tiles, Hk, splits, rows, d] and [tiles, Hk, splits,
-// rows]. o is nullptr: one block of threads takes all splits and writes the output.
+// Partial results if a row has several thread blocks: o [tiles, Hk, splits, rows, d]; m, l [tiles, Hk, splits, rows]. o
+// is nullptr if one thread block loops over all splits and writes the output.
 struct SplitPartials {
   float *o, *m, *l;
 };
 
-// The warps' results in shared memory. A row's column d lies at place(d), so that lanes meet few banks twice.
+// Results of the warps in shared memory. Column d of a row lies at place(d), which avoids most bank conflicts.
 template <int D>
 struct Shared {
   static constexpr int chunk = D / 8;
@@ -39,14 +47,14 @@ struct Shared {
   static __device__ int place(int d) { return d / chunk * (chunk + 1) + d % chunk; }
 };
 
-// Rows of a sequence and the keys that any of them sees.
+// Rows [first, end) of a sequence, and the keys [low, high] that any of them sees.
 struct RowTile {
   Sequence sequence;
   int s, kv_head, first, end, low, high;
   __device__ int position(int row, int group) const { return sequence.position + row / group; }
 };
 
-// Byte i of each of two words as two bf16.
+// Byte i of two words as two bf16.
 template <int i>
 __device__ inline uint32_t decode_column(uint32_t first, uint32_t second) {
   return Fp8Pairs::widen(take_bytes(first, second, i << 4 | (i + 4) << 12));
@@ -69,7 +77,8 @@ struct Words {
   }
 };
 
-// The rows' numbers 64 * part and on as left factors: 16 t + 4 i and on of them are those of product i.
+// Loads 64 columns of the rows, starting at 64 * part, as A operands. Elements 16 t + 4 i and following belong to MMA
+// i.
 __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g,
                                     int t) {
 #pragma unroll
@@ -86,7 +95,7 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
   }
 }
 
-// One warp, one block of keys: `key` is its first, `own` that one's place in the split.
+// One warp computes one key block. `key` is its first key; `own` is that key's index within the split.
 template <int D>
 __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile,
                              int key, int own) {
@@ -151,7 +160,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int i = 0; i < 4; ++i) o[j][i] = 0;
 #pragma unroll
   for (int n = 0; n < 16; n += 2) {
-    Words<chunk> bytes[4];  // of keys 2t, 2t + 1, 2t + 8, 2t + 9: the lane's columns are g * chunk and on
+    Words<chunk> bytes[4];  // keys 2t, 2t + 1, 2t + 8, 2t + 9; the lane's columns start at g * chunk
     if (g * chunk < call.dim)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
@@ -171,7 +180,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int i = 0; i < 4; ++i) shared.o[warp][g + i / 2 * 8][(2 * t + i % 2) * (chunk + 1) + j] = o[j][i];
 }
 
-// A thread's columns of a row, merged so far.
+// A thread's columns of a row: the running total of merged results.
 template <int D>
 struct Total {
   float m = -INFINITY, l = 0, o[D / threads_of_row];
@@ -214,8 +223,8 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     const int begin = split * split_keys, low = max(tile.low - begin, 0) / block_keys,
               high = min(tile.high - begin, split_keys - 1) / block_keys;
     if (tile.high < begin || tile.low >= begin + split_keys)
-      return;  // of a call with a block of threads for each split
-    // Keys that no row sees lie where the last seen one does: their weight is zero.
+      return;  // one thread block per split, and this split is masked for all rows
+    // Masked keys are replaced by the nearest visible one; their weight is zero.
     for (int i = thread; i < split_keys; i += threads) {
       const auto slot =
           static_cast<uint32_t>(slot_of(call, tile.sequence, tile.s, min(max(begin + i, tile.low), tile.high)));
@@ -223,17 +232,17 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
       shared.k_scale[i] = cache.k_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
       shared.v_scale[i] = cache.v_scale[int64_t{slot} * cache.scale_stride + tile.kv_head];
     }
-    __syncthreads();
+    __syncthreads();  // slots and scales are complete
     if (warp >= low && warp <= high)
       attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
-    __syncthreads();
+    __syncthreads();  // the results of all warps are in shared memory
     Total<D> of_split;
     for (int block = low; block <= high; ++block)
       of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
         return shared.o[block][own_row][Shared<D>::place(own_column + i * threads_of_row)];
       });
     total.merge(of_split.m, of_split.l, call.c, [&](int i) { return of_split.o[i]; });
-    __syncthreads();
+    __syncthreads();  // all threads have merged; the next split may overwrite shared memory
   }
   const int row = tile.first + own_row, token = row / call.group;
   if (row >= tile.end) return;
@@ -255,7 +264,7 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
       out[own_column + i * threads_of_row] = __float2bfloat16_rn(total.o[i] * inverse);
 }
 
-// The splits of each row, in ascending order; a warp has a row.
+// Merges the splits of each row in ascending order; one warp per row.
 __global__ void __launch_bounds__(32 * rows)
     merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
   hopper::griddep_launch_dependents(), hopper::griddep_wait();
@@ -265,7 +274,7 @@ __global__ void __launch_bounds__(32 * rows)
   const int first = place.first_row, end = min(first + rows, sequence.tokens * call.group), row = first + own_row,
             token = row / call.group;
   if (row >= end) return;
-  // What the tile's rows see, as the kernel before had it: a split that this row sees nothing of changes nothing.
+  // The splits that any row of the tile sees, as in fp8_kernel. A split that is masked for this row changes nothing.
   const int low = first_seen(sequence.position + first / call.group, call.window) / split_keys,
             high = (sequence.position + (end - 1) / call.group) / split_keys;
   const int64_t at = (int64_t{blockIdx.y} * call.kv_heads + kv_head) * splits * rows + own_row;
@@ -327,7 +336,7 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
 }
 
 bool supports(const Tensor&, const Tensor& q, const PagedKv& cache, const Tensor&, const AttentionShape&) {
-  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // numbers that a group of lanes reads
+  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // elements that the 16-byte loads of a lane group cover
   return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % unit == 0 && q.dim(2) <= 256;
 }
 

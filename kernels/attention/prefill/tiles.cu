@@ -1,5 +1,14 @@
-// Attention in tiles of queries for bf16: a block of threads has four warps of 16 rows each and walks the keys that its
-// rows see.
+// attention_forward and the prefill chunks of attention_paged for bf16 with mma.sync.
+//
+// Use       bf16 where prefill_sm90.cu does not apply: paged calls, other GPUs, other head dimensions.
+// Tile      64 rows (numbering of call.cuh) by key blocks of 128. Grid: row tiles x KV heads, long tiles first.
+// Roles     4 warps of 16 rows; all threads copy.
+// Pipeline  one buffer of K and one of V: V is copied while scores are computed, the next K while p . v is (cp.async).
+// Smem      dynamic: q 128 * D, K and V 256 * D each, totals of earlier splits 256 * D bytes: 56, 112 or 224 KB for D =
+//           64, 128, 256. Static: slots 1 KB. Blocks per SM: 3, 2, 1.
+// Numerics  numerics.cuh.
+// PDL       none.
+// Limits    head dimension a multiple of 8 up to 256; rows of q, k, v and out 16-byte aligned.
 #include "kernels/attention/mma.cuh"
 
 namespace hone::attention {
@@ -16,14 +25,14 @@ struct Plan {
   static constexpr int ctas = D == 64 ? 3 : D == 128 ? 2 : 1;
 };
 
-// Rows and keys of one warp.
+// Rows of one warp and the keys they see.
 struct View {
-  int first[2], last[2];             // keys that rows lane / 4 and lane / 4 + 8 see; last < first where there is no row
-  int low, high, all_low, all_high;  // keys that any row sees, and that all rows see
+  int first[2], last[2];             // keys that rows lane / 4 and lane / 4 + 8 see; last < first if there is no row
+  int low, high, all_low, all_high;  // keys that any row sees; keys that all rows see
 };
 
-// s = q . k of 16 rows and one block of keys; -inf where a row does not see the key. q_at and k_at are a lane's row in
-// the tiles.
+// s = q . k of 16 rows and one key block; masked elements are -inf. q_at and k_at are the lane's row addresses in the
+// tiles.
 template <int D, bool masked>
 __device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t q_turn, uint32_t k_at, uint32_t k_turn,
                                       int key, const View& view, int lane) {
@@ -57,7 +66,7 @@ __device__ __forceinline__ void score(float (&s)[16][4], uint32_t q_at, uint32_t
   }
 }
 
-// s becomes p under the new maximum; l takes it in, alpha is what o is to be multiplied by.
+// Turns s into p under the new maximum. Updates m and l; alpha is the factor for o.
 __device__ inline void soften(float (&s)[16][4], float (&m)[2], float (&l)[2], float (&alpha)[2], float c) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -103,7 +112,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   constexpr uint32_t units = P::units;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ uint32_t slots[2][block_keys];
-  // The last queries of a sequence have the most keys: they go first.
+  // The last queries of a sequence have the most keys, so they start first.
   const Tile tile =
       tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(gridDim.x - 1 - blockIdx.x));
   const Sequence sequence = sequence_of(call, tile.sequence);
@@ -122,12 +131,12 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys,
             block_end = last_key / block_keys + 1;
 
-  // Keys that no row sees lie where the last seen one does: their weight is zero.
+  // Finds the cache slots of a block's keys. Keys past the last visible one are replaced by it; their weight is zero.
   const auto find_keys = [&](int block) {
     const int key = min(block * block_keys + static_cast<int>(thread), last_key);
     slots[block % 2][thread] = static_cast<uint32_t>(slot_of(call, sequence, tile.sequence, key));
   };
-  // A thread copies one unit of each `step`th row.
+  // Copies a block's rows of k or v: a thread copies one unit of every `step`-th row.
   constexpr uint32_t step = threads / units;
   const uint32_t unit = thread % units, unit_row = thread / units;
   const bool real = static_cast<int>(unit * 8) < call.dim;
@@ -148,7 +157,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
     for (uint32_t i = thread * 16; i < P::q_bytes + 2 * P::k_bytes; i += threads * 16)
       *reinterpret_cast<uint4*>(shared + i) = {};
   find_keys(block_begin);
-  __syncthreads();
+  __syncthreads();  // slots of the first block are found; zeros are written
   if (real) {
 #pragma unroll 4
     for (uint32_t i = unit_row; i < rows; i += step) {
@@ -192,7 +201,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
         for (int i = 2 * r; i < 2 * r + 2; ++i) o[d][i] = merged(total[(4 * d + i) * threads], o[d][i], factors);
     }
   };
-  // A lane's places in the tiles: row r of U units, unit u ^ r % 8.
+  // The lane's row addresses in the tiles (layout: mma.cuh).
   constexpr uint32_t row_bytes = 2 * D;
   const auto lane_row = static_cast<uint32_t>(lane % 16), key_row = static_cast<uint32_t>(lane % 8 + lane / 16 * 8);
   const uint32_t turn = static_cast<uint32_t>(lane / 16 ^ lane % 8) * 16,
@@ -202,11 +211,11 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
 
   for (int block = block_begin; block < block_end; ++block) {
     const int key = block * block_keys;
-    __syncthreads();  // v is free
+    __syncthreads();  // all warps have read v of the block before
     load_keys(v_tile, call.v, v_row_bytes, block);
     if (block + 1 < block_end) find_keys(block + 1);
     cp_async_wait<1>();
-    __syncthreads();  // k is there
+    __syncthreads();  // k has landed; the slots of the next block are found
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
@@ -224,7 +233,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
       score<D, false>(s, q_at, turn, k_at, key_turn, key, view, lane);
     else if (sees)
       score<D, true>(s, q_at, turn, k_at, key_turn, key, view, lane);
-    __syncthreads();  // k is free
+    __syncthreads();  // all warps have read k
     load_keys(k_tile, call.k, k_row_bytes, block + 1);
     if (sees) {
       float alpha[2];
@@ -237,7 +246,7 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
       }
     }
     cp_async_wait<1>();
-    __syncthreads();  // v is there
+    __syncthreads();  // v has landed
     if (sees_all)
       mix<D, false>(o, s, v_at, turn, key, view);
     else if (sees)
