@@ -1,4 +1,4 @@
-// The specification on the CPU, and on a GPU what runs where nothing is fused.
+// The fused ops as their steps: the CPU specification, and the GPU body for what no fused kernel supports.
 #include <algorithm>
 
 #include "kernels/decoder_layer/internal.h"

@@ -1,5 +1,6 @@
 #pragma once
-// Outputs (output.cuh) and checks of the projections that the Hopper bodies share. Only .cu files include it.
+// Epilogues (output.cuh) and argument checks that the Hopper bodies of the fused projections share. Only .cu and .cuh
+// files include it.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/decoder_layer/decoder_layer.h"
@@ -9,7 +10,7 @@
 
 namespace hone {
 
-// What the fused outputs share: totals + bias, rounded to bf16 as the product by itself would be.
+// Bias of the fused epilogues: total + bias is rounded to bf16 as the separate GEMM rounds it.
 template <int count>
 struct PairBias {
   float first[count] = {}, second[count] = {};
@@ -23,7 +24,7 @@ __device__ inline float rounded_sum(float total, float bias, bool has_bias) {
   return __bfloat162float(__float2bfloat16_rn(has_bias ? total + bias : total));
 }
 
-// y [M, F] = silu(gate) * up: rows of gate are run by run with their rows of up. F is a multiple of 8.
+// y [M, F] = silu(gate) * up. A tile pairs a range of gate rows with its range of up rows. F is a multiple of 8.
 struct SwigluEpilogue {
   static constexpr bool neighbours = false;
   __nv_bfloat16* y;
@@ -58,8 +59,8 @@ struct SwigluEpilogue {
   }
 };
 
-// q [M, H, d], and k and v in the cache: the halves of a head that rotate together are a pair of runs. d is a multiple
-// of 64, and all of it rotates.
+// q [M, H, d], and k and v in the cache. The two halves of a head that RoPE rotates together are the pair of row
+// ranges. d is a multiple of 64 and all of it is rotated.
 struct QkvRopeEpilogue {
   static constexpr bool neighbours = false;
   __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
@@ -73,15 +74,15 @@ struct QkvRopeEpilogue {
   struct Extra {
     PairBias<count> bias;
     float cos[count], sin[count];
-    __nv_bfloat16* to = nullptr;  // the first of the pair; none beyond the last head
-    int partner;                  // how far behind it the other is
+    __nv_bfloat16* to = nullptr;  // first element of the pair; nullptr past the last head
+    int partner;                  // distance of the second element
     bool rotates;
   };
   template <int half>
   __host__ __device__ int tiles() const {
     return (heads + 2 * kv_heads) * (dim / (2 * half));
   }
-  // A tile within its head.
+  // The columns of a tile within its head.
   template <int half>
   struct PairColumns {
     int head, column, partner;
@@ -132,7 +133,7 @@ struct QkvRopeEpilogue {
   }
 };
 
-// Whether the kernels here take the matrix and the norm before it.
+// True if the fused kernels support the matrix and the norm before it.
 inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);

@@ -1,5 +1,5 @@
-// decoder_layer_tail on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use;
-// else its steps, with the same bits.
+// decoder_layer_tail on Hopper: one persistent kernel for few rows if this stream owns the device's cooperative
+// barrier; else the separate steps, with the same bits.
 #include "kernels/decoder_layer/gemm_chain_sm90.cuh"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
@@ -31,7 +31,7 @@ PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const 
   return out;
 }
 
-// What the busiest of so many blocks multiplies, in N tiles times their length.
+// Work of the busiest of `blocks` thread blocks: N tiles times K.
 int64_t largest_share(const PersistentLayer& chain, int blocks) {
   int64_t share = 0;
   for (int p = 0; p < chain.count; ++p)
@@ -39,8 +39,8 @@ int64_t largest_share(const PersistentLayer& chain, int blocks) {
   return share;
 }
 
-// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little
-// more for the others.
+// Leaves a few SMs free if that costs the others at most 15% more work: the attention kernel that follows can then
+// start early.
 int num_blocks(const PersistentLayer& chain, int all) {
   const int fewer = std::max(all - 8, 1);
   int n_tiles = 1;
@@ -48,7 +48,7 @@ int num_blocks(const PersistentLayer& chain, int all) {
   return std::min(n_tiles, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
 }
 
-// Shares the work out among the blocks; the bytes that they need beside their rings.
+// Partitions the GEMMs over the blocks. Returns the shared-memory bytes needed besides the rings.
 int partition(PersistentLayer& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
@@ -60,7 +60,7 @@ int partition(PersistentLayer& chain, int blocks) {
   return 128 + chain.x_bytes + sums_bytes;
 }
 
-// A kernel whose rings fit: even those of one stage are faster than the steps.
+// A kernel whose rings fit shared memory. Even rings of one stage are faster than the separate steps.
 struct PersistentLayerLaunch {
   void (*kernel)(PersistentLayer) = nullptr;
   int threads = 0, bytes = 0;

@@ -1,6 +1,5 @@
-// Matrix products by cuBLASLt: the backward ones, and forward where the numerics are fast. Which algorithm serves a
-// product is asked once and remembered; sums that are split along their length are joined in a workspace, in a fixed
-// order.
+// GEMMs by cuBLASLt: the backward ops, and gemm_forward with fast numerics. The heuristic is queried once per problem
+// and its choice is cached. Split-K partial sums are reduced in a workspace in a fixed order.
 #include <cublasLt.h>
 
 #include <array>
@@ -24,8 +23,8 @@ void check(cublasStatus_t status, const char* call) {
 
 cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in
-// our order.
+// cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. In our order, d [n, m] = op(b) .
+// op(a) + c.
 struct Matmul {
   Tensor a, b, c, d;
   bool transpose_a = false, transpose_b = false, add_c = false;
@@ -39,7 +38,7 @@ struct Choice {
   size_t workspace = 0;
 };
 
-// The largest power of two, up to 256, that divides the address: the heuristic takes 256 for granted.
+// The largest power of two up to 256 that divides the address. The heuristic assumes 256 if it is not told otherwise.
 int64_t alignment_of(const Tensor& x) {
   return int64_t{1} << std::min(std::countr_zero(reinterpret_cast<uintptr_t>(x.data)), 8);
 }
@@ -80,7 +79,7 @@ struct Descriptors {
   }
 };
 
-std::optional<Choice> ask(const Matmul& p, Descriptors& of) {
+std::optional<Choice> query_heuristic(const Matmul& p, Descriptors& of) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -100,7 +99,7 @@ std::optional<Choice> ask(const Matmul& p, Descriptors& of) {
   return Choice{result.algo, result.workspaceSize};
 }
 
-// nullopt: cuBLASLt has no such product.
+// Returns the cached choice for p, or nullopt if cuBLASLt does not support it.
 std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
   static std::mutex mutex;
   static std::map<Key, std::optional<Choice>> choices;
@@ -125,7 +124,7 @@ std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
                 device};
   const std::scoped_lock lock(mutex);
   const auto place = choices.find(key);
-  return place != choices.end() ? place->second : choices.emplace(key, ask(p, of)).first->second;
+  return place != choices.end() ? place->second : choices.emplace(key, query_heuristic(p, of)).first->second;
 }
 
 bool multiply(Context& context, const Matmul& p) {
@@ -135,7 +134,7 @@ bool multiply(Context& context, const Matmul& p) {
   const ScratchScope scope(context);
   Tensor workspace;
   if (choice->workspace) workspace = context.scratch().take(DType::u8, {static_cast<int64_t>(choice->workspace)});
-  mark_initialized(context, workspace);  // ahead: a second kernel of the product reads it
+  mark_initialized(context, workspace);  // before the call: its second kernel reads the workspace
   const float one = 1, c_factor = p.add_c ? 1.0f : 0.0f;
   HONE_CUBLAS_CHECK(cublasLtMatmul(handle(), &of.product, &one, p.a.data, &of.a, p.b.data, &of.b, &c_factor, p.c.data,
                                    &of.c, p.d.data, &of.d, &choice->algorithm, workspace.data, choice->workspace,

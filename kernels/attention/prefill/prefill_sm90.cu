@@ -65,11 +65,11 @@ __device__ Blocks blocks_of(const ListedTile& tile, int rows, int window) {
 
 // Scheduler, one thread: claims tiles from the list, one ahead of the tile that is computed.
 template <class P>
-__device__ void deal_tiles(Shared<P>& shared, const Arguments& a) {
+__device__ void claim_tiles(Shared<P>& shared, const Arguments& a) {
   const int count = *a.list.count;
   for (uint32_t parity = 0;; parity ^= 1) {
     shared.tile_empty.wait(parity ^ 1);  // the producer and 8 consumer warps have read the tile before
-    const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, atomicAdd(a.list.taken, 1));
+    const ListedTile tile = listed_tile(a.list, a.call, count, a.heads_together, atomicAdd(a.list.claimed, 1));
     shared.tile = tile;
     shared.tile_full.arrive();
     if (tile.row < 0) return;
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(P::threads, 1)
   if (threadIdx.x < 128) {
     setmaxnreg_dec<P::producer_registers>();
     if (threadIdx.x == 0) copy_tiles<P>(shared, q, k, v, a);
-    if (threadIdx.x == 32) deal_tiles<P>(shared, a);
+    if (threadIdx.x == 32) claim_tiles<P>(shared, a);
   } else {
     setmaxnreg_inc<P::registers>();
     attend_tiles<P>(shared, a, uniform(static_cast<int>(threadIdx.x) / 128) - 1);

@@ -18,10 +18,10 @@
 namespace hone::attention {
 
 struct TileList {
-  int* taken;   // number of (tile, head) pairs claimed so far
-  int* count;   // number of tiles
-  int* cursor;  // [levels]: list index of the next tile of each level
-  int4* tiles;  // row, begin and length of a listed tile
+  int* claimed;  // number of (tile, head) pairs claimed so far
+  int* count;    // number of tiles
+  int* cursor;   // [levels]: list index of the next tile of each level
+  int4* tiles;   // row, begin and length of a listed tile
 };
 
 struct ListedTile {
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
     __syncthreads();  // last[] is written; cursor[] of these levels is complete
     sequences_above = last[0], tiles_above = last[1];
   }
-  if (thread == 0) *list.count = tiles_above, *list.taken = 0;
+  if (thread == 0) *list.count = tiles_above, *list.claimed = 0;
   for (int s = thread / 32; s < call.sequences; s += 32) {
     const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
     for (int level = thread % 32; level * rows < length; level += 32)

@@ -1,11 +1,19 @@
 #pragma once
-// y = x . w^T in bf16 for at most 64 rows of x where split_k.cuh would have to share tiles along k: long rows leave
-// partial sums that cost more than reading x once for every few columns. .cu files alone include it.
+// GEMM for M <= 64 rows on Hopper: y = x . w^T with an epilogue (output.cuh), bf16 operands, f32 accumulation. Only .cu
+// and .cuh files include it.
 //
-// A cluster of two blocks has up to 64 rows of x and 64 rows of w, which are a tile of output.cuh. Each multiplies
-// every other chunk of gemm_cuda_chunk along k, so that it takes in half of x and w alone; half of the columns of a
-// chunk's sums are its own, the others it sends to the other block. Both add their own and what they get in ascending
-// order.
+// Use       long K and few columns, where split-K partial sums (split_k.cuh) cost more than reading x once per column
+//           tile. tuning.cuh chooses.
+// Tile      64 rows of x by 64 rows of w (two row ranges of 32), K step 64; a cluster of 2 thread blocks shares one
+//           tile.
+// Roles     warps 0-3: consumer warpgroup (wgmma, reduction, epilogue). Warp 4, lane 0: producer (TMA).
+// Pipeline  12 or 5 smem stages of 16 KB (x 8 KB, w 8 KB), one full and one empty mbarrier each. 2 slots of 8 KB for
+//           the partial sums of the other block, sent through distributed shared memory (st.async).
+// Smem      1 KB alignment + stages * 16 KB + 2 * 8 KB + mbarriers: 209 KB (1 block per SM) or 97 KB (2 blocks).
+// Numerics  K chunks of 512, each from zero, added in ascending order. Chunk 2i is block 0's, 2i + 1 block 1's; each
+//           block owns half of the columns and receives the other's sums. Bits equal wgmma.cuh (tests/gpu/gemm_test).
+// PDL       triggers dependents at the start; prefetches w into all stages before griddep_wait().
+// Limits    sm_90a; rows of x and w 16-byte aligned.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
@@ -18,17 +26,17 @@ template <int Stages>
 struct GemmM64 {
   static constexpr int rows = 64, columns = 64, stages = Stages, depth = 64, cluster = 2;
   static constexpr int chunk_stages = static_cast<int>(gemm_cuda_chunk) / depth;
-  static constexpr int consumers = 128, threads = consumers + 32, blocks = Stages > 5 ? 1 : 2;  // of a multiprocessor
-  static constexpr int own = rows * columns / consumers / cluster;                              // sums of a thread
+  static constexpr int consumers = 128, threads = consumers + 32, blocks = Stages > 5 ? 1 : 2;  // blocks per SM
+  static constexpr int own = rows * columns / consumers / cluster;                              // sums per thread
   static constexpr int x_bytes = rows * depth * 2, w_bytes = columns * depth * 2, stage_bytes = x_bytes + w_bytes;
-  static constexpr int slots = 2, slot_bytes = consumers * own * 4;  // for what the other block sends
-  // As GemmSplitK's.
+  static constexpr int slots = 2, slot_bytes = consumers * own * 4;  // slots for the other block's partial sums
+  // As in GemmSplitK.
   __host__ __device__ static constexpr int rows_read(int M) { return (M + 7) / 8 * 8; }
   __host__ __device__ static constexpr int bytes_read(int M) { return rows_read(M) * depth * 2 + w_bytes; }
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + slots * slot_bytes + 2 * (Stages + slots) * 8;
 };
 
-// The chunks and stages of one block of the cluster.
+// The chunks and stages of one thread block of the cluster.
 template <class Narrow>
 struct GemmM64Share {
   int rank, chunks, stages;
@@ -37,7 +45,7 @@ struct GemmM64Share {
     chunks = (all - rank + 1) / 2;
     stages = chunks * Narrow::chunk_stages - ((all - 1) % 2 == rank ? all * Narrow::chunk_stages - k_stages : 0);
   }
-  // Where the block's stage lies among all.
+  // The index of the block's stage among all K stages.
   __device__ int place(int stage) const { return stage + (stage / Narrow::chunk_stages + rank) * Narrow::chunk_stages; }
 };
 
@@ -64,8 +72,9 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     fence_mbarrier_init();
     for (int s = 0; s < Narrow::slots; ++s) there[s].arrive_expect_tx(Narrow::slot_bytes);
   }
-  cluster_sync();
+  cluster_sync();  // the mbarriers of both blocks are initialized
 
+  // Producer: w of the first stages, then x after griddep_wait(), then the ring.
   if (warp == 4) {
     if (lane == 0) {
       griddep_launch_dependents();
@@ -89,17 +98,18 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       uint32_t parity = 0;
 #pragma unroll 1
       for (int s = Narrow::stages; s < share.stages; ++s) {
-        empty[stage].wait(parity);
+        empty[stage].wait(parity);  // 4 consumer warps have read the stage
         load_w(stage, share.place(s));
         load_x(stage, share.place(s));
         if (++stage == Narrow::stages) stage = 0, parity ^= 1;
       }
     }
   } else {
+    // Consumers.
     int stage = 0;
     uint32_t parity = 0;
     const auto multiply = [&](float(&to)[size], bool add) {
-      full[stage].wait(parity);
+      full[stage].wait(parity);  // x and w of the stage have landed
       const char* const from = ring + stage * Narrow::stage_bytes;
       const uint64_t a = smem_descriptor(from), b = smem_descriptor(from + Narrow::x_bytes);
       wgmma_fence();
@@ -113,6 +123,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     const auto next = [&] {
       if (++stage == Narrow::stages) stage = 0, parity ^= 1;
     };
+    // One chunk: `count` stages into `to`, from zero. A stage is released when the next one's wgmmas have been issued.
     const auto chunk = [&](float(&to)[size], int count) {
       int previous = stage;
       multiply(to, false);
@@ -130,13 +141,14 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       release(previous);
     };
 
-    // Eights of columns: 0, 1 and 4, 5 are the first block's, of each run of a tile the first half.
+    // Elements of the columns that `block` owns. Octets 0, 1 and 4, 5 belong to block 0: the first half of each row
+    // range.
     const auto part = [](const float(&of)[size], int block, int e) {
       return block == 0 ? of[e + e / 8 * 8] : of[e + e / 8 * 8 + 8];
     };
     float total[own], held[own], sum[size];
 #pragma unroll
-    for (int e = 0; e < own; ++e) total[e] = -0.0f;  // which leaves what is added to it as it is
+    for (int e = 0; e < own; ++e) total[e] = -0.0f;  // -0 + x is x, for x = -0 too
     const auto place = [&](int slot, int piece) {
       return shared_address(received + slot * Narrow::slot_bytes) +
              static_cast<uint32_t>(piece * Narrow::consumers + static_cast<int>(threadIdx.x)) * 16;
@@ -144,6 +156,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     const auto send_part = [&](int i) {
       const int slot = i % Narrow::slots;
       const uint32_t other = static_cast<uint32_t>(rank ^ 1);
+      // read: the other block's 128 consumers have read the slot that is sent again.
       if (i >= Narrow::slots) read[slot].wait((i / Narrow::slots - 1) & 1);
 #pragma unroll
       for (int e = 0; e < own; e += 4) {
@@ -155,9 +168,10 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     const auto add_received = [&](int i) {
       if (i >= others.chunks) return;
       const int slot = i % Narrow::slots;
-      // Who sends there again waits until it has been read; nothing arrives at a block that has ended.
+      // If the sender reuses the slot it waits for our arrival. Without reuse no one arrives: the other block may have
+      // ended.
       const bool again = i + Narrow::slots < others.chunks;
-      there[slot].wait(i / Narrow::slots & 1);
+      there[slot].wait(i / Narrow::slots & 1);  // the other block's partial sums have arrived
       if (again && threadIdx.x == 0) there[slot].arrive_expect_tx(Narrow::slot_bytes);
 #pragma unroll
       for (int e = 0; e < own; e += 4) {
@@ -171,7 +185,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       wgmma_fence_registers(total);
       if (again) read[slot].arrive_at(static_cast<uint32_t>(rank ^ 1));
     };
-    // Chunks 2 i and 2 i + 1: one is this block's, `held`, the other is received.
+    // Adds chunks 2 i and 2 i + 1 in this order: one is this block's (`held`), the other is received.
     const auto add_both = [&](int i) {
       if (rank == 1) add_received(i);
 #pragma unroll
@@ -182,15 +196,16 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
     for (int i = 0; i < share.chunks; ++i) {
       chunk(sum, min(Narrow::chunk_stages, share.stages - i * Narrow::chunk_stages));
       send_part(i);
-      if (i > 0) add_both(i - 1);  // what is received is there by now
+      if (i > 0) add_both(i - 1);  // the received part has usually arrived by now
 #pragma unroll
       for (int e = 0; e < own; ++e) held[e] = part(sum, rank, e);
     }
     if (share.chunks > 0) add_both(share.chunks - 1);
-    if (rank == 1) add_received(share.chunks);  // where the first block has a chunk more
+    if (rank == 1) add_received(share.chunks);  // if block 0 has one chunk more
 
+    // Epilogue. The kernels before may have written the residual or may still read y's memory.
     griddep_wait();
-    const int row = warp * 16 + lane / 4, column = rank * half / 2 + lane % 4 * 2;  // of a run
+    const int row = warp * 16 + lane / 4, column = rank * half / 2 + lane % 4 * 2;  // column within a row range
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int m = row + 8 * h;
@@ -211,7 +226,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
   }
 }
 
-// At most 64 rows of x; x and w as tma_compatible() wants them.
+// x has at most 64 rows; x and w are tma_compatible().
 template <class Narrow, class Output>
 void launch_gemm_m64(cudaStream_t stream, const Tensor& x, const Tensor& w, const Output& output) {
   const int blocks = output.template tiles<Narrow::columns / 2>() * Narrow::cluster;

@@ -1,11 +1,23 @@
 #pragma once
-// y = x . w^T in bf16 for some tens to some hundreds of rows of x: too few for kernels/gemm/sm90/wgmma.cuh's tiles to
-// fill the machine. .cu files alone include it.
+// Split-K GEMM for tens to hundreds of rows on Hopper: y = x . w^T with an epilogue (output.cuh), bf16 operands. Only
+// .cu and .cuh files include it.
 //
-// Here w has the warpgroup products' 64 rows and x their columns, which does not change a bit. A block makes 64 or 128
-// columns of y for `tokens` rows, or a run of their chunks of gemm_cuda_chunk along k: then the chunk sums go to
-// scratch memory, and a second kernel adds them in ascending order. A warpgroup has a tile of output.cuh: two runs of
-// 32 rows of w.
+// Use       up to 512 rows that small_m.cuh does not support, where the tiles of wgmma.cuh would not occupy the SMs
+// (tuning.cuh chooses). Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or
+// 128 rows of x, K step
+//           64. w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block computes
+//           some K chunks of a tile, and a join kernel adds them.
+// Roles     one or two consumer warpgroups of 64 rows of w each; the last warp's lane 0 is the producer (TMA). Join
+//           kernels: 128 threads, all alike, two columns or four pairs per thread.
+// Pipeline  4 to 8 smem stages of w (8 KB per warpgroup) and x (128 bytes per row), one full and one empty mbarrier
+//           each.
+// Smem      1 KB alignment + stages + mbarriers: 61, 65, 81, 97 KB (2 blocks per SM) or 193 KB (128 rows of x, 1
+//           block). The epilogue reuses the stages for a transpose. Join kernels: none.
+// Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order, across blocks too: bits equal
+//           wgmma.cuh.
+// PDL       triggers dependents at the start; prefetches w into all stages before griddep_wait(). Join kernels trigger,
+//           then wait, at the start.
+// Limits    sm_90a; rows of x and w 16-byte aligned.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
@@ -16,15 +28,15 @@ namespace hone {
 
 struct GemmSplitKShape {
   int M;
-  int columns;  // of the partial sums: 64 for each tile of the output, at most N where runs are neighbours
+  int columns;  // columns of the partial sums: 64 per output tile, or N if the ranges are adjacent
   int k_stages, chunks;
   int token_tiles;
-  int splits;     // blocks that share a tile's chunks
-  int per_block;  // chunks of each but the last
+  int splits;     // thread blocks that share a tile's chunks
+  int per_block;  // chunks of each but the last block
 };
 
-// What blocks that share tiles leave: [slots, M, columns] f32. Slot 0 has the total of the first block's chunks, each
-// later chunk has a slot of its own; all are to be added in ascending order.
+// Partial sums of blocks that share tiles: [slots, M, columns] f32. Slot 0 holds the total of the first block's chunks;
+// each later chunk has its own slot. Slots are added in ascending order.
 struct SplitKPartials {
   const float* sums;
   int slots, M, columns;
@@ -35,18 +47,19 @@ struct GemmSplitK {
   static constexpr int warpgroups = Warpgroups, rows = 64 * Warpgroups, tokens = Tokens, stages = Stages, depth = 64;
   static constexpr int consumers = 128 * Warpgroups, threads = consumers + 32;
   static constexpr int w_bytes = rows * depth * 2, x_bytes = Tokens * depth * 2, stage_bytes = w_bytes + x_bytes;
-  // Rows of x in a box, of M: what lies beyond a matrix takes longer to be zero than to be left out.
+  // Rows of x per TMA box if x has M rows: filling rows outside the matrix with zeros takes longer than leaving them
+  // out.
   __host__ __device__ static constexpr int rows_read(int M) { return M < Tokens ? (M + 7) / 8 * 8 : Tokens; }
   __host__ __device__ static constexpr int bytes_read(int M) {
     return w_bytes + rows_read(M) * depth * 2;
-  }                                       // by a stage
-  static constexpr int pitch = rows + 4;  // floats of a token's sums; spreads a fragment over all banks
+  }                                       // bytes per stage
+  static constexpr int pitch = rows + 4;  // floats per token in the transpose; avoids bank conflicts
   static_assert(Tokens * pitch * 4 <= Stages * stage_bytes);
   static constexpr int shared_bytes = 1024 + Stages * stage_bytes + 2 * Stages * 8,
-                       blocks = Tokens > 64 ? 1 : 2;  // of a multiprocessor
+                       blocks = Tokens > 64 ? 1 : 2;  // per SM
 };
 
-// partial: where the sums of SplitKPartials go.
+// partial: the sums of SplitKPartials.
 template <class Split, class Output>
 __global__ void __launch_bounds__(Split::threads, Split::blocks)
     gemm_split_kernel(const __grid_constant__ CUtensorMap w_map, const __grid_constant__ CUtensorMap x_map,
@@ -68,8 +81,9 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
     fence_mbarrier_init();
   }
-  __syncthreads();
+  __syncthreads();  // mbarriers are initialized
 
+  // Producer.
   if (warp == 4 * Split::warpgroups) {
     if (lane == 0) {
       griddep_launch_dependents();
@@ -88,7 +102,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
           }
         }
       };
-      // w comes from outside of the step: it may be read before the kernels before this one are done.
+      // w is constant during a pass, so it may be read before the kernels before have ended.
       const int early = min(Split::stages, end - first);
       for (int s = 0; s < early; ++s) {
         full[s].arrive_expect_tx(bytes);
@@ -101,7 +115,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
       uint32_t parity = 0;
 #pragma unroll 1
       for (int k = first + Split::stages; k < end; ++k) {
-        empty[stage].wait(parity);
+        empty[stage].wait(parity);  // all consumer warps have read the stage
         full[stage].arrive_expect_tx(bytes);
         char* to = ring + stage * Split::stage_bytes;
         load_w(to, full[stage], k);
@@ -111,12 +125,13 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     }
     return;
   }
+  // Consumers.
   const int warpgroup = warp / 4;
   int stage = 0;
   uint32_t parity = 0;
   float total[Split::tokens / 2], sum[Split::tokens / 2];
   const auto multiply = [&](float(&to)[Split::tokens / 2], bool add) {
-    full[stage].wait(parity);
+    full[stage].wait(parity);  // w and x of the stage have landed
     const char* from = ring + stage * Split::stage_bytes;
     const uint64_t a = smem_descriptor(from + warpgroup * (64 * Split::depth * 2)),
                    b = smem_descriptor(from + Split::w_bytes);
@@ -128,6 +143,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const auto next = [&] {
     if (++stage == Split::stages) stage = 0, parity ^= 1;
   };
+  // One chunk: `count` stages into `to`, from zero. A stage is released when the next one's wgmmas have been issued.
   const auto chunk = [&](float(&to)[Split::tokens / 2], int count) {
     int previous = stage;
     multiply(to, false);
@@ -145,6 +161,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     if (lane == 0) empty[previous].arrive();
   };
   const int thread_row = warp * 16 + lane / 4, thread_token = lane % 4 * 2, row = unit * 64;
+  // Stores a thread's sums to a slot of the partial sums.
   const auto keep = [&](int slot, const float(&from)[Split::tokens / 2]) {
     float* to = partial + (int64_t{slot} * shape.M + token + thread_token) * shape.columns + row + thread_row;
 #pragma unroll
@@ -154,6 +171,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         if (token + thread_token + 8 * j + e % 2 < shape.M && row + thread_row + e / 2 * 8 < shape.columns)
           to[int64_t{8 * j + e % 2} * shape.columns + e / 2 * 8] = from[4 * j + e];
   };
+  // The scratch memory of the partial sums may be in use by the kernel before.
   griddep_wait();
   chunk(total, min(chunk_stages, end - first));
   int slot = split == 0 ? 0 : split * shape.per_block - shape.per_block + 1;
@@ -164,20 +182,21 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll
     for (int e = 0; e < Split::tokens / 2; ++e) total[e] = split > 0 ? sum[e] : total[e] + sum[e];
   }
+  // Epilogue: the last slot of the partial sums or, with one split, y through a transpose in shared memory.
   if (shape.splits > 1) {
     keep(slot, total);
     return;
   }
-  named_barrier_sync(1, Split::consumers);  // all products have read the stages
+  named_barrier_sync(1, Split::consumers);  // all consumer warps have read the stages
   float* turned = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < Split::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
       turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
-  named_barrier_sync(1, Split::consumers);
+  named_barrier_sync(1, Split::consumers);  // the transpose is complete
   if constexpr (Output::neighbours) {
-    constexpr int lanes = Split::rows / 4;  // threads of a token
+    constexpr int lanes = Split::rows / 4;  // threads per token
     const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;
 #pragma unroll 2
     for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token);
@@ -202,7 +221,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   }
 }
 
-// y of the partial sums; a thread has two columns.
+// Adds the partial sums and writes y; two columns per thread.
 static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials from, LinearEpilogue output) {
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
@@ -226,7 +245,7 @@ inline void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, cons
              output);
 }
 
-// The same for outputs of pairs: a thread has four of them.
+// The same for epilogues of pairs; four pairs per thread.
 template <class Output>
 __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(SplitKPartials from, Output output) {
   const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4,
@@ -255,8 +274,8 @@ void reduce_split_k(cudaStream_t stream, const SplitKPartials& from, const Outpu
              output);
 }
 
-// `splits`: how many blocks share a tile's chunks, at least one chunk each. Where there are several, join(stream,
-// partials) makes the output.
+// `splits`: the number of thread blocks that share a tile's chunks; each gets at least one chunk. With more than one,
+// join(stream, partials) writes the output.
 template <class Split, class Output, class Join>
 void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, const Output& output, int splits,
                          Join join) {
