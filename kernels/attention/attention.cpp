@@ -1,4 +1,5 @@
-// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, f64 dot products.
+// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, with f64 dot
+// products.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t per_piece = int64_t{1} << 14;
 
-// A number of one stored type, read as or written from double: every f32, bf16 and f16 is exact in it.
+// Reads or writes an element of one stored type as double, which represents every f32, bf16 and f16 exactly.
 template <class T>
 double read(T x) {
   return static_cast<double>(to_float(x));
@@ -22,8 +22,8 @@ double read(double x) {
   return x;
 }
 
-// f64 to 16 bits rounds once: through a float rounded to odd, which keeps what the second rounding needs (Boldo and
-// Melquiond 2008).
+// f64 to 16 bits with one rounding: through a float rounded to odd, which keeps what the second rounding needs (Boldo
+// and Melquiond 2008).
 float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
   if (static_cast<double>(nearest) == x || !std::isfinite(nearest)) return nearest;

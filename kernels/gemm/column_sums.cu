@@ -2,8 +2,7 @@
 //
 // Use       every dtype and shape on a GPU.
 // Tile      slice_kernel: 8 vectors of 16 bytes (or 8 elements if unaligned) of columns by a slice of rows (at least
-// 256
-//           rows, at most 64 slices). total_kernel: one column per thread.
+//           256 rows, at most 64 slices). total_kernel: one column per thread.
 // Roles     slice_kernel: 8 threads across by 32 down. total_kernel: 128 threads, all alike.
 // Pipeline  none.
 // Smem      slice_kernel: static, 32 * (8 * vector + 1) f32: 8.1 KB (bf16) or 4.1 KB (f32).

@@ -5,7 +5,7 @@
 #include "kernels/lm_head/logprob_check.h"
 #include "kernels/lm_head/logsumexp.h"
 
-// The specification: one row at a time.
+// The CPU specification: one row at a time.
 namespace hone {
 namespace {
 

@@ -1,5 +1,5 @@
-// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are
-// vectorised. A block holds at most 2^25 logits, so the size of what is in flight does not grow with the batch.
+// The lm_head ops on the CPU in blocks of rows: one GEMM for the logits of a block, two for its gradients, and SIMD
+// passes over each row. A block holds at most 2^25 logits, so scratch memory does not grow with the batch.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// What forward finds of a row and backward reads.
+// Results of forward per row, which backward reads.
 struct Columns {
   Tensor logp, lse, entropy;  // logp or entropy may be empty
 };
@@ -36,7 +36,7 @@ void for_each_block(Context& context, const Head& head, Visit visit) {
   }
 }
 
-// Calls visit(row) for the rows of a block, on all threads.
+// Calls visit(row) for the rows of a block in parallel.
 template <class Visit>
 void for_each_row(const Tensor& logits, Visit visit) {
   constexpr int64_t worth_sharing = 65536;

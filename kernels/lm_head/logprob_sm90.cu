@@ -1,4 +1,4 @@
-// The passes over logits as epilogues of the matrix product that makes them.
+// The passes over logits as epilogues of the GEMM that computes them (kernel: kernels/gemm/sm90/wgmma.cuh), on Hopper.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/lm_head/logprob_rows.cuh"

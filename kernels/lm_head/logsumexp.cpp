@@ -7,7 +7,7 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// A range without weight stays as it is: exp(-inf - max) would be NaN where max is -inf too.
+// A range without weight is left as it is: exp(-inf - max) would be NaN if max is -inf.
 LogSumExp rescaled(const LogSumExp& part, float max) {
   if (part.max == minus_infinity) return part;
   const float shift = part.max - max, scale = exp_f32(shift);

@@ -68,7 +68,7 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
       }
     }
   });
-  constexpr int64_t columns_per_piece = 64;  // every column adds its rows in ascending order, whichever thread has it
+  constexpr int64_t columns_per_piece = 64;  // a column adds its rows in ascending order, whichever thread computes it
   parallel_for(dim, columns_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < rows; ++r) {
       const float *in = x.row<float>(r), *grad = dy.row<float>(r);

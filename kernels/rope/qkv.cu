@@ -1,3 +1,14 @@
+// qkv_forward on a GPU: optional head norms, RoPE, and the write of k and v to the KV cache (as e4m3 if it has scales).
+//
+// Use       every dtype, alignment and head dimension up to 256 elements (more with aligned 16-byte items).
+// Tile      one or two adjacent heads of one kind (q, k, v) by as many tokens as a block has lane groups. Grid: head
+//           chunks x token tiles.
+// Roles     256 threads in groups of 1 to 32 lanes; a group computes a token's heads (layout: qkv.cuh).
+// Pipeline  none: a group loads all its heads and angles before it uses them.
+// Smem      none.
+// Numerics  f32, rounded once per output. Squares of a head: items in order, then a butterfly over its lanes.
+// PDL       triggers dependents, then waits, both at the start.
+// Limits    fewer than 524,288 tokens.
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/quant/quant_format.cuh"
 #include "kernels/rope/qkv.cuh"
@@ -11,7 +22,7 @@ struct Forward {
   HeadLayout layout;
   int tokens, heads, kv_heads;
   T *q, *k;
-  void *cache_k, *cache_v;  // of T, or of e4m3 where there are scales
+  void *cache_k, *cache_v;  // T, or e4m3 if there are scales
   float *rstd, *k_scale, *v_scale;
   const T *qkv, *q_norm, *k_norm;
   const float* cos_sin;
@@ -29,7 +40,7 @@ __device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>&
     for (int i = 0; i < P; ++i) x[n][0][i] *= scale * weight[n][0][i], x[n][1][i] *= scale * weight[n][1][i];
 }
 
-// The bits of a head's largest magnitude, known to all of its lanes; all of the warp's take part.
+// Bits of a head's largest magnitude, on all of its lanes; all lanes of the warp call it.
 template <int P, int N>
 __device__ uint32_t largest_of(const HeadPart<P, N>& x, const HeadLayout& layout) {
   uint32_t most = 0;
@@ -66,8 +77,8 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
   }
 }
 
-// A block takes a chunk of neighbouring heads of one kind (q, then k, then v where there is a cache) of as many tokens
-// as it has groups of lanes.
+// A block computes a chunk of adjacent heads of one kind (q, k, then v if there is a cache), for one token per lane
+// group.
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;

@@ -1,5 +1,14 @@
-// The likeliest tokens are found by radix selection, as top-k's are (kernels/sampling/draw.cuh), and put in order by
-// counting.
+// logits_logprob on a GPU: log-probs of given tokens, and the most likely tokens in order.
+//
+// Use       every vocabulary of sums.cuh.
+// Tile      one row per thread block, after sums_kernel (sums.cuh).
+// Roles     1024 threads, all alike.
+// Pipeline  none.
+// Smem      static: SelectMemory 37 KB and 1.1 KB for the merge of chunks.
+// Numerics  log-sum-exp in the order of logsumexp.cuh: the bits of logprob_forward. The top tokens are found by radix
+//           selection (select.cuh) and ordered by counting smaller keys.
+// PDL       none.
+// Limits    fewer than 2^19 tokens in the vocabulary; at most 65,535 rows.
 #include "kernels/check_shape.h"
 #include "kernels/sampling/draw.cuh"
 #include "kernels/sampling/logits_logprob.h"
@@ -30,9 +39,9 @@ __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, flo
   last = min(last, select<true>(
                        each, [](uint64_t) { return uint64_t{0}; }, wanted, memory));
   if (threadIdx.x == 0) memory.listed = 0;
-  __syncthreads();
+  __syncthreads();  // the list is empty
   each([&](uint64_t key) { memory.keys[atomicAdd(&memory.listed, 1)] = key; });
-  __syncthreads();
+  __syncthreads();  // the list is complete
   if (static_cast<int>(threadIdx.x) >= rows.n) return;
   const uint64_t key = memory.keys[threadIdx.x];
   int place = 0;

@@ -1,6 +1,14 @@
-// Two passes: every chunk of every row is summed by as many blocks as there are chunks, then a block a row draws.
-// Masses are integers, so that they have one sum in any order, and what truncation keeps is found by radix selection
-// over tokens that a bound from the chunks' maxima lets through.
+// sample_rows on a GPU: sampling with temperature, top-k, top-p and min-p.
+//
+// Use       every vocabulary of sums.cuh.
+// Tile      one row per thread block, after sums_kernel (sums.cuh).
+// Roles     1024 threads, all alike.
+// Pipeline  none.
+// Smem      static: SelectMemory 37 KB and 1.1 KB for the merge of chunks.
+// Numerics  probability masses are integers, so a sum has one value in any order. Truncation is a radix selection over
+//           the tokens that pass a bound from the chunk maxima. The draw is a function of (seed, stream, position).
+// PDL       none.
+// Limits    fewer than 2^19 tokens in the vocabulary; at most 65,535 rows.
 #include "kernels/check_shape.h"
 #include "kernels/sampling/draw.cuh"
 #include "kernels/sampling/sample.h"
@@ -10,7 +18,7 @@ namespace hone {
 namespace {
 
 struct Rows : SumRows {
-  uint64_t* masses;  // [S, chunks], where tokens are truncated
+  uint64_t* masses;  // [S, chunks], used with truncation
   int32_t* ids;
   float *logp, *truncated_logp, *raw_logp;
 };
