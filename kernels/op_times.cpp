@@ -1,3 +1,4 @@
+// Times of ops, measured with events on the stream.
 #include "kernels/op_times.h"
 
 #include <algorithm>

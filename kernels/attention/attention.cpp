@@ -68,7 +68,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / std::max<int64_t>(k.dim(1), 1);
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
+  HONE_CHECK(lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   context.zero(dq);
   context.zero(dk);
   context.zero(dv);

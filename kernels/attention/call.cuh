@@ -74,9 +74,10 @@ template <class T>
 Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
                 const Tensor& v, const Tensor& offsets, const AttentionShape& shape, std::optional<DType> keys = {}) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1);
-  HONE_CHECK(q.rank == 3 && k.rank == 3 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads,
-             " heads of ", dim, " over ", kv_heads, " kv heads");
-  HONE_CHECK(shape.scale > 0, op.name(), ": scale ", shape.scale);
+  HONE_CHECK(q.rank == 3 && k.rank == 3 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": q has ",
+             heads, " heads of dimension ", dim, " and k has ", kv_heads,
+             " KV heads; the heads must be a multiple of the KV heads");
+  HONE_CHECK(shape.scale > 0, op.name(), ": scale is ", shape.scale, "; it must be positive");
   check_shape(op, "q", q, {tokens, heads, dim}, q.dtype);
   check_shape(op, "out", out, {tokens, heads, dim}, q.dtype);
   check_shape(op, "k", k, {k.dim(0), kv_heads, dim}, keys.value_or(q.dtype));
@@ -84,7 +85,8 @@ Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Te
   check_optional(op, "lse", lse, {tokens, heads});
   check_shape(op, "offsets", offsets, {offsets.dim(0)}, DType::i32);
   HONE_CHECK(offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && k.dim(0) < int64_t{1} << 31, op.name(), ": ",
-             tokens, " tokens of ", heads, " heads, ", k.dim(0), " keys, ", offsets.dim(0), " offsets");
+             tokens, " tokens of ", heads, " heads, ", k.dim(0), " keys and ", offsets.dim(0),
+             " offsets; the maximum is 2^30 - 1 query heads and 2^31 - 1 keys, with at least one offset");
   Call<T> call{};
   call.out = numbers<T>(out), call.lse = lse ? numbers<float>(lse) : nullptr;
   call.q = numbers<const T>(q), call.k = numbers<const T>(k), call.v = numbers<const T>(v);
@@ -105,7 +107,8 @@ Call<T> paged_call_of(const OpBase& op, const Tensor& out, const Tensor& q, cons
   check_shape(op, "block_table", cache.block_table, {call.sequences, cache.block_table.dim(1)}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {call.sequences}, DType::i32);
   HONE_CHECK(cache.block_size > 0 && cache.block_size * cache.block_table.dim(1) < int64_t{1} << 30, op.name(), ": ",
-             cache.block_table.dim(1), " blocks of ", cache.block_size);
+             cache.block_table.dim(1), " blocks per sequence of ", cache.block_size,
+             " slots; a sequence must have fewer than 2^30 slots");
   call.table = numbers<const int32_t>(cache.block_table), call.lengths = numbers<const int32_t>(cache.lengths);
   call.table_stride = cache.block_table.row_stride, call.block_size = static_cast<int>(cache.block_size),
   call.block_shift = -1;

@@ -42,7 +42,7 @@ void allow_shared_memory(Kernel* kernel, size_t bytes) {
 template <class Body>
 void with_storage(const OpBase& op, DType dtype, Body body) {
   if (dtype == DType::f32) return body(float{});
-  HONE_CHECK(dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ", name_of(dtype));
+  HONE_CHECK(dtype == DType::bf16, "op ", op.name(), ": dtype is ", name_of(dtype), "; it must be f32 or bf16 on cuda");
   body(__nv_bfloat16{});
 }
 

@@ -29,7 +29,8 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
     cudaDriverEntryPointQueryResult found{};
     HONE_CUDA_CHECK(
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found));
-    HONE_CHECK(found == cudaDriverEntryPointSuccess, "cuda: the driver has no cuTensorMapEncodeTiled");
+    HONE_CHECK(found == cudaDriverEntryPointSuccess,
+               "cuda: the driver has no cuTensorMapEncodeTiled; CUDA 12.0 or newer is needed");
     return reinterpret_cast<Encode>(function);
   }();
   cuuint32_t box[Rank], steps[Rank];
@@ -41,8 +42,8 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
                                x.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
                                bytes ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with rows ",
-             x.row_stride, " apart: code ", static_cast<int>(code));
+  HONE_CHECK(code == CUDA_SUCCESS, "cuda: no tensor map of [", x.dim(0), ", ", x.row_size(), "] with row stride ",
+             x.row_stride, ": code ", static_cast<int>(code));
   return map;
 }
 

@@ -1,3 +1,4 @@
+// The SwiGLU and GELU ops on the CPU with SIMD (Google Highway).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/elementwise/activation_simd.cpp"
 #include <hwy/foreach_target.h>

@@ -1,3 +1,4 @@
+// CPU bodies of cast (every dtype) and add_into (f32, f64).
 #include "kernels/elementwise/cast.h"
 
 #include "core/base/parallel_for.h"
@@ -100,8 +101,8 @@ Convert conversion(DType to, DType from) {
 }
 
 void run_cast(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: ", x.size(),
-             " elements to ", y.size());
+  HONE_CHECK(y.size() == x.size() && y.rank == x.rank && (x.rank == 0 || y.dim(0) == x.dim(0)), "cast: x has ",
+             x.size(), " elements, y has ", y.size(), "; their shapes must be equal");
   conversion(y.dtype, x.dtype)(y, x);
 }
 
@@ -115,9 +116,11 @@ void add_all(Tensor y, Tensor x) {
 }
 
 void run_add(Context&, Tensor y, Tensor x) {
-  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: ", x.size(),
-             " elements of ", name_of(x.dtype), " to ", y.size(), " of ", name_of(y.dtype), ", both contiguous");
-  HONE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "add_into: ", name_of(x.dtype), "; it takes f32 and f64");
+  HONE_CHECK(y.dtype == x.dtype && y.size() == x.size() && y.contiguous() && x.contiguous(), "add_into: x has ",
+             x.size(), " elements of ", name_of(x.dtype), ", y has ", y.size(), " of ", name_of(y.dtype),
+             "; they must be equal, and both contiguous");
+  HONE_CHECK(x.dtype == DType::f32 || x.dtype == DType::f64, "add_into: dtype is ", name_of(x.dtype),
+             "; it must be f32 or f64");
   (x.dtype == DType::f32 ? add_all<float> : add_all<double>)(y, x);
 }
 

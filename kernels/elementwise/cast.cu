@@ -37,7 +37,7 @@ struct Add {
 
 void check_sizes(const OpBase& op, const Tensor& y, const Tensor& x) {
   HONE_CHECK(y.size() == x.size() && (x.size() == 0 || y.row_size() == x.row_size()), "op ", op.name(), ": x has ",
-             x.size(), " elements, y ", y.size());
+             x.size(), " elements, y has ", y.size(), "; sizes and row sizes must be equal");
 }
 
 void run_cast(Context& context, Tensor y, Tensor x) {
@@ -57,7 +57,8 @@ void run_cast(Context& context, Tensor y, Tensor x) {
 
 void run_add(Context& context, Tensor y, Tensor x) {
   check_sizes(add_into, y, x);
-  HONE_CHECK(y.dtype == x.dtype, "op add_into: x is ", name_of(x.dtype), ", y ", name_of(y.dtype));
+  HONE_CHECK(y.dtype == x.dtype, "op add_into: x is ", name_of(x.dtype), ", y is ", name_of(y.dtype),
+             "; they must be equal");
   const Extent all = extent(y, x);
   with_storage(add_into, y.dtype, [&](auto type) {
     using T = decltype(type);

@@ -1,3 +1,4 @@
+// CPU bodies of the row ops: embedding_forward, embedding_backward, gather_rows, scatter_rows.
 #include "kernels/elementwise/embedding.h"
 
 #include <algorithm>

@@ -144,8 +144,8 @@ bool multiply(Context& context, const Matmul& p) {
 }
 
 void check_dtype(const OpBase& op, DType dtype) {
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": numbers are f32 or bf16 on cuda, not ",
-             name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, op.name(), ": dtype is ", name_of(dtype),
+             "; it must be f32 or bf16 on cuda");
 }
 
 void zero_rows(Context& context, const Tensor& x) {
@@ -164,7 +164,8 @@ void backward_input(Context& context, Tensor dx, Tensor dy, Tensor w) {
   if (dx.size() == 0) return;
   if (N == 0) return zero_rows(context, dx);
   const bool done = multiply(context, {.a = w, .b = dy, .c = dx, .d = dx, .m = K, .n = M, .k = N});
-  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no GEMM of M = ", M, ", N = ", N, ", K = ", K,
+             " for these dtypes and alignments");
 }
 
 void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tensor x) {
@@ -180,7 +181,8 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
   if (dw.size() == 0) return;
   const bool done = multiply(
       context, {.a = x, .b = dy, .c = dw, .d = dw, .transpose_b = true, .add_c = true, .m = K, .n = N, .k = M});
-  HONE_CHECK(done, op.name(), ": cuBLASLt has no product of ", M, " x ", N, " x ", K, " for these numbers");
+  HONE_CHECK(done, op.name(), ": cuBLASLt has no GEMM of M = ", M, ", N = ", N, ", K = ", K,
+             " for these dtypes and alignments");
 }
 
 [[maybe_unused]] const bool added = gemm_backward_input.add({"cublaslt", DeviceKind::cuda, backward_input}) &&

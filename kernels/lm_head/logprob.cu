@@ -32,8 +32,8 @@ int64_t block_rows(int64_t R, int64_t most) {
 
 void check_head_cuda(const OpBase& op, const Head& head) {
   const DType dtype = head.hidden.dtype;
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ",
-             name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": dtype is ", name_of(dtype),
+             "; it must be f32 or bf16 on cuda");
   check_shape(op, "w", head.w, {head.V(), head.D()}, dtype);
   check_shape(op, "hidden", head.hidden, {head.R(), head.D()}, dtype);
   check_shape(op, "targets", head.targets, {head.R()}, DType::i32);

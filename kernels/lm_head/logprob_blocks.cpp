@@ -22,7 +22,7 @@ struct Head {
   float inv_temperature = 1;
 };
 
-// Calls visit(first, logits of the rows from first).
+// Calls visit(first row, logits) for each block of rows.
 template <class Visit>
 void for_each_block(Context& context, const Head& head, Visit visit) {
   constexpr int64_t most_logits = int64_t{1} << 25, multiple = 8;

@@ -1,3 +1,4 @@
+// Log-sum-exp on the CPU: merging of ranges.
 #include "kernels/lm_head/logsumexp.h"
 
 #include "kernels/cpu/exp.h"

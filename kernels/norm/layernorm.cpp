@@ -1,3 +1,4 @@
+// CPU bodies of layernorm_forward and layernorm_backward, with f64 sums per row.
 #include "kernels/norm/layernorm.h"
 
 #include <cmath>

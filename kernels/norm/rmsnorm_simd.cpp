@@ -1,3 +1,4 @@
+// rmsnorm_forward and rmsnorm_backward on the CPU with SIMD (Google Highway).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/rmsnorm_simd.cpp"
 #include <hwy/foreach_target.h>

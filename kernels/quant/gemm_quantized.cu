@@ -17,8 +17,8 @@ void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const Quantized
   check_shape(gemm_quantized, "y", y, {M, N}, y.dtype);
   check_optional(gemm_quantized, "bias", bias, {N}, bias.dtype);
   check_optional(gemm_quantized, "residual", residual, {M, N}, residual.dtype);
-  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N,
-             " x ", K);
+  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: M = ", M,
+             ", N = ", N, ", K = ", K, "; each must be below 2^30");
 }
 
 namespace {

@@ -66,7 +66,8 @@ void run(Context& context, QuantizedMatrix to, Tensor w) {
   const int64_t N = w.dim(0), K = w.dim(1);
   check_shape(quantize_rows, "w", w, {N, K}, w.dtype);
   check_quantized(quantize_rows, "to", to, N, K);
-  HONE_CHECK(N < int64_t{1} << 31 && K < int64_t{1} << 30, "quantize_rows: ", N, " rows of ", K);
+  HONE_CHECK(N < int64_t{1} << 31 && K < int64_t{1} << 30, "quantize_rows: ", N, " rows of ", K,
+             " columns; the maximum is 2^31 - 1 rows and 2^30 - 1 columns");
   if (N == 0) return;
   const Rows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
                   static_cast<int>(K)};

@@ -78,7 +78,7 @@ inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Te
   HONE_CHECK(params.dtype == DType::u8 && params.size() == S * static_cast<int64_t>(sizeof(RowSamplingParams)),
              op.name(), ": params has ", params.size(), " bytes, but needs ", S, " times ", sizeof(RowSamplingParams));
   HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(RowSamplingParams) == 0, op.name(),
-             ": params are not aligned to ", alignof(RowSamplingParams), " bytes");
+             ": params must be aligned to ", alignof(RowSamplingParams), " bytes");
   rows.logits = numbers<const float>(logits), rows.stride = logits.row_stride;
   rows.V = static_cast<int>(V), rows.chunks = static_cast<int>(chunks);
   rows.packed = logits.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(logits.data) % 16 == 0;

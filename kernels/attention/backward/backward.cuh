@@ -40,7 +40,7 @@ BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor 
   check_shape(op, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
   check_shape(op, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
   check_shape(op, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
-  HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": ", q.dim(0), " queries, ", k.dim(0), " keys");
+  HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": q has ", q.dim(0), " rows, k has ", k.dim(0), "; they must be equal");
   call.dq = numbers<T>(dq), call.dk = numbers<T>(dk), call.dv = numbers<T>(dv), call.dout = numbers<const T>(dout);
   call.lse = numbers<const float>(lse);
   call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));

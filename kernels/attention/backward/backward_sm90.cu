@@ -180,10 +180,10 @@ __global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__
 void run_checks(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
                 const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
   const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), dim = q.dim(2);
-  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "op attention_backward: ", heads, " heads over ", kv_heads,
-             " kv heads");
+  HONE_CHECK(kv_heads > 0 && heads % kv_heads == 0, "attention_backward: q has ", heads, " heads and k has ", kv_heads,
+             " KV heads; the heads must be a multiple of the KV heads");
   HONE_CHECK(offsets.rank == 1 && offsets.dtype == DType::i32 && offsets.dim(0) >= 1,
-             "op attention_backward: offsets has ", offsets.size(), " numbers");
+             "attention_backward: offsets has ", offsets.size(), " elements; it must be i32 [sequences + 1]");
   for (const auto& [name, x] : {std::pair{"dq", &dq}, {"dout", &dout}, {"out", &out}})
     check_shape(attention_backward, name, *x, {tokens, heads, dim}, DType::bf16);
   for (const auto& [name, x] : {std::pair{"dk", &dk}, {"dv", &dv}, {"k", &k}, {"v", &v}})
@@ -210,8 +210,8 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   const int splits = splits_of(tokens, kv_heads, group, shape);
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
   const int max_rank = static_cast<int>((std::min(shape.max_length, tokens) + tile_rows - 1) / tile_rows);
-  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "op attention_backward: ", tokens, " tokens of ", sequences,
-             " sequences");
+  HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "attention_backward: ", tokens, " tokens in ", sequences,
+             " sequences need ", num_tiles, " tiles, ", max_rank, " for the longest; the maximum is 65535 and 8192");
   const cudaStream_t stream = cuda_stream(context);
   const ScratchScope scope(context);
   Tile* tiles = numbers<Tile>(context.scratch().take(DType::i32, {num_tiles, 4}));

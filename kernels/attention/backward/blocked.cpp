@@ -122,7 +122,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
               Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
+  HONE_CHECK(lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1), group = heads / kv_heads,
                 sequences = offsets.dim(0) - 1;
   const int64_t queries = std::max<int64_t>(1, 64 / group), rows = queries * group, columns = (dim + 15) / 16 * 16;

@@ -250,7 +250,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   const ScratchScope scope(context);
   const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
   for (const Tensor& x : {dq, dk, dv, dout, out, q, k, v})
-    HONE_CHECK(reads_in_units(x), "attention_backward: rows are not multiples of 16 bytes apart");
+    HONE_CHECK(reads_in_units(x), "attention_backward: the rows of each tensor must be 16-byte aligned");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
   with_width(call.forward.dim, [&](auto width) {

@@ -296,10 +296,10 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
   check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
   check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
-  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ",
-             kv.k_scale.row_stride, " apart, of v_scale ", kv.v_scale.row_stride);
+  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: k_scale has row stride ",
+             kv.k_scale.row_stride, ", v_scale ", kv.v_scale.row_stride, "; they must be equal");
   HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
-             "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
+             "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
   if (call.tokens == 0) return;
   const Cache cache{numbers<const uint8_t>(kv.k),
                     numbers<const uint8_t>(kv.v),
@@ -309,8 +309,8 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
                     kv.v.row_stride,
                     kv.k_scale.row_stride};
   const int tiles = tile_bound(call.tokens, call.sequences, call.group, rows);
-  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences,
-             " sequences in one call with an fp8 cache");
+  HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences, " sequences need ", tiles,
+             " row tiles with an fp8 cache; the maximum is 65535");
   const int64_t keys = kv.block_table.dim(1) * kv.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
   const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_sms();

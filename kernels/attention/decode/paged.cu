@@ -74,8 +74,9 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
 void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
   const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, cache, offsets, shape);
   HONE_CHECK(reads_in_units(q) && reads_in_units(cache.k) && reads_in_units(cache.v) && reads_in_units(out),
-             "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
-  HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences, " sequences in one call");
+             "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
+  HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences,
+             " sequences in one call; the maximum is 65535");
   if (call.tokens == 0) return;
   const int tokens = most_tokens(call, shape);
   decode(context, call, cache, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size);

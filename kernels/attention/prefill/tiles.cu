@@ -277,7 +277,7 @@ void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tenso
              AttentionShape shape) {
   const Call<Bf16> call = call_of<Bf16>(attention_forward, out, lse, q, k, v, offsets, shape);
   HONE_CHECK(reads_in_units(q) && reads_in_units(k) && reads_in_units(v) && reads_in_units(out),
-             "attention_forward: rows of q, k, v and out are not multiples of 16 bytes apart");
+             "attention_forward: the rows of q, k, v and out must be 16-byte aligned");
   if (call.tokens == 0) return;
   launch_tiles(context, call);
   check_launch(attention_forward);
