@@ -3,10 +3,11 @@
 // .cu and .cuh files include it.
 //
 // Use       up to 512 rows that small_m.cuh does not support, where the tiles of wgmma.cuh would not occupy the SMs
-// (tuning.cuh chooses). Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or
-// 128 rows of x, K step
-//           64. w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block computes
-//           some K chunks of a tile, and a join kernel adds them.
+//           (tuning.cuh chooses).
+// Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or 128 rows of x, K
+// step 64.
+//           w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block computes some K
+//           chunks of a tile, and a join kernel adds them.
 // Roles     one or two consumer warpgroups of 64 rows of w each; the last warp's lane 0 is the producer (TMA). Join
 //           kernels: 128 threads, all alike, two columns or four pairs per thread.
 // Pipeline  4 to 8 smem stages of w (8 KB per warpgroup) and x (128 bytes per row), one full and one empty mbarrier
