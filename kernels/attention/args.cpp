@@ -93,7 +93,8 @@ PagedKv in_f32(Context& context, const OpBase& op, const PagedKv& cache, int64_t
     return context.scratch().take(dtype, dims);
   };
   PagedKv out = cache;
-  out.k = take(DType::f32, {blocks * size, heads, dim}), out.v = take(DType::f32, {blocks * size, heads, dim});
+  out.k = take(DType::f32, {blocks * size, heads, dim});
+  out.v = take(DType::f32, {blocks * size, heads, dim});
   out.block_table = take(DType::i32, {sequences, cache.block_table.dim(1)});
   out.k_scale = out.v_scale = {};
   for (int64_t s = 0, next = 0; s < sequences; ++s)

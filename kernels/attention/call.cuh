@@ -60,7 +60,8 @@ __device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group,
     const int step = (count + 31) / 32;
     const bool reached = lane * step < count && start(low + lane * step) <= i;
     const int last = __popc(__ballot_sync(0xffffffffu, reached)) - 1;
-    low += last * step, count = min(step, count - last * step);
+    low += last * step;
+    count = min(step, count - last * step);
   }
   return {low, (i - start(low)) * rows};
 }
@@ -88,15 +89,25 @@ Call<T> call_of(const OpBase& op, const Tensor& out, const Tensor& lse, const Te
              tokens, " tokens of ", heads, " heads, ", k.dim(0), " keys and ", offsets.dim(0),
              " offsets; the maximum is 2^30 - 1 query heads and 2^31 - 1 keys, with at least one offset");
   Call<T> call{};
-  call.out = numbers<T>(out), call.lse = lse ? numbers<float>(lse) : nullptr;
-  call.q = numbers<const T>(q), call.k = numbers<const T>(k), call.v = numbers<const T>(v);
+  call.out = numbers<T>(out);
+  call.lse = lse ? numbers<float>(lse) : nullptr;
+  call.q = numbers<const T>(q);
+  call.k = numbers<const T>(k);
+  call.v = numbers<const T>(v);
   call.offsets = numbers<const int32_t>(offsets);
-  call.out_stride = out.row_stride, call.lse_stride = lse.row_stride, call.q_stride = q.row_stride;
-  call.k_stride = k.row_stride, call.v_stride = v.row_stride;
-  call.tokens = static_cast<int>(tokens), call.sequences = static_cast<int>(offsets.dim(0)) - 1;
-  call.kv_heads = static_cast<int>(kv_heads), call.group = static_cast<int>(heads / kv_heads),
+  call.out_stride = out.row_stride;
+  call.lse_stride = lse.row_stride;
+  call.q_stride = q.row_stride;
+  call.k_stride = k.row_stride;
+  call.v_stride = v.row_stride;
+  call.tokens = static_cast<int>(tokens);
+  call.sequences = static_cast<int>(offsets.dim(0)) - 1;
+  call.kv_heads = static_cast<int>(kv_heads);
+  call.group = static_cast<int>(heads / kv_heads);
   call.dim = static_cast<int>(dim);
-  call.window = window_of(shape), call.scale = shape.scale, call.c = exponent_scale(shape.scale);
+  call.window = window_of(shape);
+  call.scale = shape.scale;
+  call.c = exponent_scale(shape.scale);
   return call;
 }
 
@@ -109,8 +120,10 @@ Call<T> paged_call_of(const OpBase& op, const Tensor& out, const Tensor& q, cons
   HONE_CHECK(cache.block_size > 0 && cache.block_size * cache.block_table.dim(1) < int64_t{1} << 30, op.name(), ": ",
              cache.block_table.dim(1), " blocks per sequence of ", cache.block_size,
              " slots; a sequence must have fewer than 2^30 slots");
-  call.table = numbers<const int32_t>(cache.block_table), call.lengths = numbers<const int32_t>(cache.lengths);
-  call.table_stride = cache.block_table.row_stride, call.block_size = static_cast<int>(cache.block_size),
+  call.table = numbers<const int32_t>(cache.block_table);
+  call.lengths = numbers<const int32_t>(cache.lengths);
+  call.table_stride = cache.block_table.row_stride;
+  call.block_size = static_cast<int>(cache.block_size);
   call.block_shift = -1;
   for (int shift = 0; shift < 30; ++shift)
     if (call.block_size == 1 << shift) call.block_shift = shift;

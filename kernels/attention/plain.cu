@@ -51,7 +51,10 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     const int row = tile.first_row + i / D, d = i % D;
     q[i / D][d] = row < tile_end && d < call.dim ? call.q[token(row) * call.q_stride + head(row) * call.dim + d] : 0;
   }
-  if (thread < rows) m[thread] = -INFINITY, l[thread] = 0;
+  if (thread < rows) {
+    m[thread] = -INFINITY;
+    l[thread] = 0;
+  }
   float o[sums], total[sums];
 #pragma unroll
   for (int i = 0; i < sums; ++i) o[i] = total[i] = 0;
@@ -67,7 +70,8 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     __syncthreads();
     if (thread < rows) {
       const MergeFactors factors = merge_factors(total_m[thread], m[thread], call.c);
-      m[thread] = factors.m, l[thread] = merged(total_l[thread], l[thread], factors);
+      m[thread] = factors.m;
+      l[thread] = merged(total_l[thread], l[thread], factors);
     }
     __syncthreads();
   };
@@ -81,8 +85,16 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       close_split();
       merges = true;
 #pragma unroll
-      for (int i = 0; i < sums; ++i) total[i] = o[i], o[i] = 0;
-      if (thread < rows) total_m[thread] = m[thread], total_l[thread] = l[thread], m[thread] = -INFINITY, l[thread] = 0;
+      for (int i = 0; i < sums; ++i) {
+        total[i] = o[i];
+        o[i] = 0;
+      }
+      if (thread < rows) {
+        total_m[thread] = m[thread];
+        total_l[thread] = l[thread];
+        m[thread] = -INFINITY;
+        l[thread] = 0;
+      }
       __syncthreads();
     }
     // Scores of one key against the 16 rows.
@@ -114,7 +126,11 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       for (int i = lane; i < block_keys; i += 32) p[r][i] = weight(p[r][i], call.c, shift);
       __syncwarp();
       const float factor = rescaling(before, base, call.c), sum = row_sum(p[r], lane);
-      if (lane == 0) m[r] = now, l[r] = fmaf(l[r], factor, sum), alpha[r] = factor;
+      if (lane == 0) {
+        m[r] = now;
+        l[r] = fmaf(l[r], factor, sum);
+        alpha[r] = factor;
+      }
       __syncwarp();
     }
     __syncthreads();  // weights, alpha, m and l are complete

@@ -27,7 +27,10 @@ struct RingPlace {
   int stage = 0;
   uint32_t parity = 0;
   __device__ void next() {
-    if (++stage == Stages) stage = 0, parity ^= 1;
+    if (++stage == Stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   }
 };
 

@@ -49,7 +49,10 @@ constexpr int threads = 256;
 
 template <int N, bool overlaps, class F>
 __global__ void __launch_bounds__(threads) kernel(F f, Extent extent, int64_t packs) {
-  if (overlaps) hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  if (overlaps) {
+    hopper::griddep_launch_dependents();
+    hopper::griddep_wait();
+  }
   const int64_t i = int64_t{blockIdx.x} * threads + threadIdx.x;
   int64_t row = 0;
   if (extent.rows > 1) {

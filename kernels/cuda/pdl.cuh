@@ -28,9 +28,11 @@ void launch_pdl(cudaStream_t stream, void (*kernel)(P...), dim3 grid, int thread
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster), attributes[1].val.clusterDim.y = 1,
+  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
+  attributes[1].val.clusterDim.y = 1;
   attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes, config.numAttrs = cluster > 1 ? 2 : 1;
+  config.attrs = attributes;
+  config.numAttrs = cluster > 1 ? 2 : 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 

@@ -23,9 +23,11 @@ void mark_initialized(Context& context, const Tensor& x) {
     row.size = static_cast<size_t>(whole ? x.size() * number : row_bytes);
   }
   nvtxMemMarkInitializedBatch_t batch{};
-  batch.extCompatID = NVTX_EXT_COMPATID_MEM, batch.structSize = sizeof batch,
+  batch.extCompatID = NVTX_EXT_COMPATID_MEM;
+  batch.structSize = sizeof batch;
   batch.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
-  batch.regionDescCount = rows.size(), batch.regionDescElementSize = sizeof rows[0],
+  batch.regionDescCount = rows.size();
+  batch.regionDescElementSize = sizeof rows[0];
   batch.regionDescElements = rows.data();
   nvtxMemCudaMarkInitialized(domain, static_cast<cudaStream_t>(context.stream()), 0, &batch);
 }

@@ -34,8 +34,10 @@ CUtensorMap encode_map(const Tensor& x, const cuuint64_t (&sizes)[Rank], const c
     return reinterpret_cast<Encode>(function);
   }();
   cuuint32_t box[Rank], steps[Rank];
-  for (size_t i = 0; i < Rank; ++i)
-    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1, steps[i] = 1;
+  for (size_t i = 0; i < Rank; ++i) {
+    box[i] = i == 0 ? 64 : i == Rank - 1 ? static_cast<cuuint32_t>(rows) : 1;
+    steps[i] = 1;
+  }
   CUtensorMap map;
   const bool bytes = x.dtype == DType::u8;
   const CUresult code = encode(&map, bytes ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, Rank,

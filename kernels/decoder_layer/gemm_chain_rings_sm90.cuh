@@ -38,7 +38,9 @@ struct ResidualEpilogue {
     static_assert(half == 8);
     const int n = tile * 2 * half + r;
     Extra<count> out;
-    out.to = y + m * y_stride + n, out.biased = bias, out.both = n + half < N;
+    out.to = y + m * y_stride + n;
+    out.biased = bias;
+    out.both = n + half < N;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (i == 1 && !out.both) continue;
@@ -109,8 +111,11 @@ inline void partition_n_tiles(PersistentGemm& product, int blocks) {
     const int tile_slots = std::min(PersistentLayer::warps / warps, n_tiles), busy = warps * tile_slots;
     const int time = (n_tiles + tile_slots - 1) / tile_slots * ((product.chunks + warps - 1) / warps);
     if (time > least || (time == least && busy <= most_busy)) continue;
-    least = time, most_busy = busy;
-    product.warps = warps, product.tile_slots = tile_slots, product.buffers = n_tiles > tile_slots ? 2 : 1;
+    least = time;
+    most_busy = busy;
+    product.warps = warps;
+    product.tile_slots = tile_slots;
+    product.buffers = n_tiles > tile_slots ? 2 : 1;
   }
 }
 
@@ -129,9 +134,11 @@ class WeightStages {
   __device__ void next() {
     if (++stage_ < a_chunk) return;
     const PersistentGemm& now = chain_.products[product_];
-    stage_ = 0, chunk_ += now.warps;
+    stage_ = 0;
+    chunk_ += now.warps;
     if (chunk_ < now.chunks) return;
-    chunk_ = first_chunk_, n_tile_ += now.tile_slots * static_cast<int>(gridDim.x);
+    chunk_ = first_chunk_;
+    n_tile_ += now.tile_slots * static_cast<int>(gridDim.x);
     n_tile_ < n_tiles_ ? find_rows() : enter();
   }
   // Copied by a full warp in the layout of copy_n_tile(). `to` is a multiple of 128.
@@ -159,7 +166,8 @@ class WeightStages {
       const PersistentGemm& now = chain_.products[product_];
       const int slot = warp_ / now.warps;
       first_chunk_ = chunk_ = warp_ - slot * now.warps;
-      n_tile_ = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x), n_tiles_ = now.n_tiles;
+      n_tile_ = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+      n_tiles_ = now.n_tiles;
       if (slot < now.tile_slots && n_tile_ < n_tiles_) return find_rows();
     }
   }
@@ -201,7 +209,8 @@ __device__ inline void fill_rings(const PersistentLayer& chain, WeightPipeline<S
       return;
     stage.copy(memory + (static_cast<uint32_t>(warp) * Stages + place) * WeightStages::bytes);
     rings[warp].full[place].arrive_after_copies();
-    ++number, stage.next();
+    ++number;
+    stage.next();
   };
   for (int product = 0; product < chain.count; product = earliest())
     (copy(stages[i], taken[i], index + i * Copying, product), ...);

@@ -79,7 +79,11 @@ class ActivationLoader {
 
  private:
   __device__ void skip_row_ends() {
-    while (piece_ >= pieces_) piece_ -= pieces_, ++row_, from_ += next_row_ - pieces_ * 8;
+    while (piece_ >= pieces_) {
+      piece_ -= pieces_;
+      ++row_;
+      from_ += next_row_ - pieces_ * 8;
+    }
   }
   const __nv_bfloat16 *first_, *from_;
   int64_t next_row_;
@@ -100,7 +104,10 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
   char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
             lane = static_cast<int>(threadIdx.x % 32);
-  if (warp < PersistentLayer::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
+  if (warp < PersistentLayer::warps && lane < Stages) {
+    rings[warp].full[lane].init(32);
+    rings[warp].empty[lane].init(32);
+  }
   griddep_launch_dependents();
   __syncthreads();  // mbarriers are initialized
   // w is constant during a pass, so it may be read before the kernel before has ended.
@@ -219,10 +226,16 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
           float sums[at_once][2];
 #pragma unroll
           for (int i = 0; i < at_once; ++i)
-            if (from += a_chunk; c + i < chunks) sums[i][0] = from[0], sums[i][1] = from[half];
+            if (from += a_chunk; c + i < chunks) {
+              sums[i][0] = from[0];
+              sums[i][1] = from[half];
+            }
 #pragma unroll
           for (int i = 0; i < at_once; ++i)
-            if (c + i < chunks) total[0][0] += sums[i][0], total[1][0] += sums[i][1];
+            if (c + i < chunks) {
+              total[0][0] += sums[i][0];
+              total[1][0] += sums[i][1];
+            }
         }
         with_output([&](const auto& output, auto& extra) {
           if (e != thread) extra = output.template fetch<half, 1>(m, n_tile, r);

@@ -27,7 +27,10 @@ void forward(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tens
                           {numbers<__nv_bfloat16>(normed), numbers<const __nv_bfloat16>(norm.weight), normed.row_stride,
                            norm.eps, RmsNormRows::shape(N, vec_size<__nv_bfloat16>)}};
     const GemmChoice<NormedCall> plan = gemm_forward_plan(call);
-    if (plan.splits > 1) return plan.run(call, plan.splits), check_launch(gemm_rmsnorm);
+    if (plan.splits > 1) {
+      plan.run(call, plan.splits);
+      return check_launch(gemm_rmsnorm);
+    }
   }
   gemm_norm_steps(context, y, normed, x, w, bias, residual, norm);
 }

@@ -41,7 +41,8 @@ static __global__ void __launch_bounds__(1024)
     const int64_t step = int64_t{from.M} * from.columns;
     float total[8], bias[8] = {}, residual[8] = {};
     const auto load = [](float(&to)[8], const float* x) {
-      load_vec(reinterpret_cast<float(&)[4]>(to), x), load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
+      load_vec(reinterpret_cast<float(&)[4]>(to), x);
+      load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
     };
     load(total, at);
     if (output.residual)

@@ -16,7 +16,10 @@ struct PairBias {
   float first[count] = {}, second[count] = {};
   __device__ static PairBias fetch(const __nv_bfloat16* bias, int2 n, int r) {
     PairBias out;
-    if (bias) load_vec(out.first, bias + n.x + r), load_vec(out.second, bias + n.y + r);
+    if (bias) {
+      load_vec(out.first, bias + n.x + r);
+      load_vec(out.second, bias + n.y + r);
+    }
     return out;
   }
 };
@@ -89,8 +92,10 @@ struct QkvRopeEpilogue {
     bool rotates;
     __device__ PairColumns(const QkvRopeEpilogue& of, int tile) {
       const int a_head = of.dim / (2 * half), j = tile % a_head;
-      head = tile / a_head, rotates = head < of.heads + of.kv_heads;
-      column = rotates ? j * half : j * 2 * half, partner = rotates ? of.dim / 2 : half;
+      head = tile / a_head;
+      rotates = head < of.heads + of.kv_heads;
+      column = rotates ? j * half : j * 2 * half;
+      partner = rotates ? of.dim / 2 : half;
     }
   };
   template <int half>
@@ -106,7 +111,8 @@ struct QkvRopeEpilogue {
     out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
     if (at.rotates) {
       const float* angles = cos_sin + positions[m] * cos_sin_stride + at.column + r;
-      load_vec(out.cos, angles), load_vec(out.sin, angles + at.partner);
+      load_vec(out.cos, angles);
+      load_vec(out.sin, angles + at.partner);
     }
     if (at.head < heads)
       out.to = q + m * q_stride + at.head * dim;
@@ -114,7 +120,9 @@ struct QkvRopeEpilogue {
       out.to = k + slots[m] * k_stride + (at.head - heads) * dim;
     else
       out.to = v + slots[m] * v_stride + (at.head - heads - kv_heads) * dim;
-    out.to += at.column + r, out.partner = at.partner, out.rotates = at.rotates;
+    out.to += at.column + r;
+    out.partner = at.partner;
+    out.rotates = at.rotates;
     return out;
   }
   template <int half, int count>
@@ -124,7 +132,7 @@ struct QkvRopeEpilogue {
     float a[count], b[count];
 #pragma unroll
     for (int i = 0; i < count; ++i) {
-      a[i] = rounded_sum(first[i], extra.bias.first[i], bias),
+      a[i] = rounded_sum(first[i], extra.bias.first[i], bias);
       b[i] = rounded_sum(second[i], extra.bias.second[i], bias);
       if (extra.rotates) rotate(a[i], b[i], extra.cos[i], extra.sin[i]);
     }
@@ -178,13 +186,19 @@ inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const Qkv
   check_shape(op, "cache.v", cache.v, {cache.k.dim(0), shape.num_kv_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "cache.slots", cache.slots, {M}, DType::i32);
   QkvRopeEpilogue out{};
-  out.q = numbers<__nv_bfloat16>(to.q), out.k = numbers<__nv_bfloat16>(cache.k),
+  out.q = numbers<__nv_bfloat16>(to.q);
+  out.k = numbers<__nv_bfloat16>(cache.k);
   out.v = numbers<__nv_bfloat16>(cache.v);
-  out.bias = numbers<const __nv_bfloat16>(to.qkv.bias), out.cos_sin = numbers<const float>(to.cos_sin);
-  out.positions = numbers<const int32_t>(to.positions), out.slots = numbers<const int32_t>(cache.slots);
-  out.q_stride = to.q.row_stride, out.k_stride = cache.k.row_stride, out.v_stride = cache.v.row_stride;
+  out.bias = numbers<const __nv_bfloat16>(to.qkv.bias);
+  out.cos_sin = numbers<const float>(to.cos_sin);
+  out.positions = numbers<const int32_t>(to.positions);
+  out.slots = numbers<const int32_t>(cache.slots);
+  out.q_stride = to.q.row_stride;
+  out.k_stride = cache.k.row_stride;
+  out.v_stride = cache.v.row_stride;
   out.cos_sin_stride = to.cos_sin.row_stride;
-  out.heads = static_cast<int>(shape.num_heads), out.kv_heads = static_cast<int>(shape.num_kv_heads);
+  out.heads = static_cast<int>(shape.num_heads);
+  out.kv_heads = static_cast<int>(shape.num_kv_heads);
   out.dim = static_cast<int>(shape.head_dim);
   return out;
 }

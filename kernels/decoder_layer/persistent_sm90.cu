@@ -20,13 +20,16 @@ template <class Output>
 PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,
                              const Output& output) {
   PersistentGemm out{};
-  out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
-  out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
+  out.w = numbers<const __nv_bfloat16>(product.w);
+  out.x = numbers<const __nv_bfloat16>(x);
+  out.w_stride = product.w.row_stride;
+  out.x_stride = x.row_stride;
   out.row_ranges = row_ranges_of(output);
   if (norm.weight)
     out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
-  out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
-  out.n_tiles = output.template tiles<8>(),
+  out.N = static_cast<int>(product.w.dim(0));
+  out.K = static_cast<int>(product.w.dim(1));
+  out.n_tiles = output.template tiles<8>();
   out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   return out;
 }
@@ -84,7 +87,8 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const GemmWeights& outp
   check_product(decoder_layer_tail, activated, {}, mlp.down, C);
   PersistentLayer chain{};
   chain.M = static_cast<int>(M);
-  chain.output = sum_output(mid, output, x), chain.down = sum_output(x, mlp.down, mid);
+  chain.output = sum_output(mid, output, x);
+  chain.down = sum_output(x, mlp.down, mid);
   chain.gated = gated_output(decoder_layer_tail, activated, mid, mlp.norm, mlp.gate_up);
   chain.products[0] = chain_product(mixed, {}, output, chain.output);
   chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);

@@ -197,9 +197,11 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
   int64_t rows = 0;  // rows found and not yet added
   const auto fetch = [&] {
     if (window == 0) {
-      key = next_key, next_key = keys_from(place += 32);
+      key = next_key;
+      next_key = keys_from(place += 32);
       const int more = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
-      ahead += more, rows += more;
+      ahead += more;
+      rows += more;
     }
     Pack<T, N>* const to = own + fetch_slot * R * threads;
     if (ahead >= R) {
@@ -209,7 +211,8 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
       for (int r = 0; r < ahead; ++r) fetch_row(to + r * threads, key, window + r);
     }
     cp_async_commit();
-    ahead = ahead > R ? ahead - R : 0, window = (window + R) % 32,
+    ahead = ahead > R ? ahead - R : 0;
+    window = (window + R) % 32;
     fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
   for (int batch = 0; batch < batches - 1; ++batch) fetch();

@@ -67,7 +67,10 @@ struct Descriptors {
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
     }
-    layout(a, p.a), layout(b, p.b), layout(c, p.c), layout(d, p.d);
+    layout(a, p.a);
+    layout(b, p.b);
+    layout(c, p.c);
+    layout(d, p.d);
   }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, T value) {

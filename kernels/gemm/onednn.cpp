@@ -48,7 +48,8 @@ struct Pieces {
       piece = ((size + count - 1) / count + multiple - 1) / multiple * multiple;
       return (size + piece - 1) / piece;
     };
-    down = even(R, rows), across = even(C, columns);
+    down = even(R, rows);
+    across = even(C, columns);
   }
 };
 

@@ -97,7 +97,9 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   HeadRows rows = take_rows(context, head, step, static_cast<bool>(entropy));
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
-    rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
+    rows.targets = targets.rows(first, count);
+    rows.logp = logp.rows(first, count);
+    rows.lse = lse.rows(first, count);
     rows.entropy = rows_of(entropy, first, count);
     const Tensor block = hidden.rows(first, count);
     if (head_is_direct(block, w))
@@ -143,10 +145,15 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     HeadRows rows;
-    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count),
+    rows.targets = targets.rows(first, count);
+    rows.lse = lse.rows(first, count);
     rows.dlogp = grad.logp.rows(first, count);
-    if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
-    rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
+    if (grad.entropy) {
+      rows.dentropy = grad.entropy.rows(first, count);
+      rows.entropy = entropy.rows(first, count);
+    }
+    rows.inv_temperature = inv_temperature;
+    rows.z_loss = grad.z_loss;
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
     if (head_is_direct(block, w))
       head_gradient_direct(context, rows, gradient, block, w);
@@ -180,15 +187,20 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
   HeadRows rows = take_rows(context, head, step, false);
   const Tensor guess = arena.take(DType::f32, {R});
-  rows.targets = targets, rows.guess = guess;
+  rows.targets = targets;
+  rows.guess = guess;
   head_guess(context, rows, hidden, w);
-  rows.scale = arena.take(DType::f32, {step}), rows.z_loss = grad.z_loss;
+  rows.scale = arena.take(DType::f32, {step});
+  rows.z_loss = grad.z_loss;
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count),
                  scale = rows.scale.rows(0, count);
-    rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
-    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
+    rows.targets = targets.rows(first, count);
+    rows.dlogp = grad.logp.rows(first, count);
+    rows.logp = logp.rows(first, count);
+    rows.lse = lse.rows(first, count);
+    rows.guess = guess.rows(first, count);
     if (head_is_direct(block, w))
       head_exponentials_direct(context, rows, gradient, block, w);
     else

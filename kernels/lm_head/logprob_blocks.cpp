@@ -67,7 +67,10 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
                     .lse = lse,
                     .inv_temperature = head.inv_temperature,
                     .target = head.targets.ptr<int32_t>()[at]};
-    if (grad.entropy) row.dentropy = grad.entropy.ptr<float>()[at], row.entropy = columns.entropy.ptr<float>()[at];
+    if (grad.entropy) {
+      row.dentropy = grad.entropy.ptr<float>()[at];
+      row.entropy = columns.entropy.ptr<float>()[at];
+    }
     if (row.dlogp == 0 && row.dentropy == 0)
       std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
     else

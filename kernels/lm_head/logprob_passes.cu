@@ -41,7 +41,8 @@ struct RowPosition {
   int row, columns[2];
   __device__ RowPosition() : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)) {
     const int chunk = static_cast<int>(blockIdx.x * chunks_per_warp + threadIdx.x % 32 / 8);
-    columns[0] = chunk * logsumexp_cuda_chunk, columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
+    columns[0] = chunk * logsumexp_cuda_chunk;
+    columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
   }
 };
 dim3 grid_of(const Tensor& logits) {

@@ -40,8 +40,12 @@ LogSumExp log_sum_exp_chunk_specification(const float* logits, int64_t count, fl
     weighted[i % lanes] = std::fma(std::max(z, exp_constants::smallest), e, weighted[i % lanes]);
   }
   for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half], weighted[i] += weighted[i + half];
-  out.sum = sum[0], out.weighted = weighted[0];
+    for (int64_t i = 0; i < half; ++i) {
+      sum[i] += sum[i + half];
+      weighted[i] += weighted[i + half];
+    }
+  out.sum = sum[0];
+  out.weighted = weighted[0];
   return out;
 }
 

@@ -33,7 +33,10 @@ __device__ inline void load_chunk(float (&x)[8], const float* row, int64_t first
     const int64_t column = first + 32 * i + 4 * (threadIdx.x % 8);
     if (packed && column + 4 <= V) {
       const float4 four = *reinterpret_cast<const float4*>(row + column);
-      x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
+      x[4 * i] = four.x;
+      x[4 * i + 1] = four.y;
+      x[4 * i + 2] = four.z;
+      x[4 * i + 3] = four.w;
     } else {
 #pragma unroll
       for (int j = 0; j < 4; ++j) x[4 * i + j] = column + j < V ? row[column + j] : -INFINITY;
@@ -67,7 +70,8 @@ __device__ __forceinline__ ChunkSums chunk_sums(float (&x)[size], float inv_temp
     for (int p = 0; p < places; ++p) {
       float &e0 = x[at(i, p, 0)], &e1 = x[at(i, p, 1)];
       const float z0 = e0 * inv_temperature - origin, z1 = e1 * inv_temperature - origin;
-      e0 = exp_approx(z0), e1 = exp_approx(z1);
+      e0 = exp_approx(z0);
+      e1 = exp_approx(z1);
       const float pair = e0 + e1;
       sum[p] = i == 0 ? pair : sum[p] + pair;
       if constexpr (weighted) {

@@ -55,11 +55,17 @@ LogSumExp chunk(const float* logits, int64_t count, float inv_temperature) {
     weight = hn::MulAdd(hn::Max(z, smallest), e, weight);
   });
   alignas(64) float sum[lanes], weighted[lanes];
-  for (int64_t i = 0; i < lanes / width; ++i)
-    hn::Store(sums[i], d, sum + i * width), hn::Store(weights[i], d, weighted + i * width);
+  for (int64_t i = 0; i < lanes / width; ++i) {
+    hn::Store(sums[i], d, sum + i * width);
+    hn::Store(weights[i], d, weighted + i * width);
+  }
   for (int64_t half = lanes / 2; half > 0; half /= 2)
-    for (int64_t i = 0; i < half; ++i) sum[i] += sum[i + half], weighted[i] += weighted[i + half];
-  out.sum = sum[0], out.weighted = weighted[0];
+    for (int64_t i = 0; i < half; ++i) {
+      sum[i] += sum[i + half];
+      weighted[i] += weighted[i + half];
+    }
+  out.sum = sum[0];
+  out.weighted = weighted[0];
   return out;
 }
 

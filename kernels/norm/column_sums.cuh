@@ -99,8 +99,11 @@ inline void add_column_sums(Context& context, const OpBase& op,
   int count = 0, rows = 0, dim = 0;
   for (const auto& [to, from] : to_and_from)
     if (to) {
-      sums.to[count] = numbers<float>(to), sums.from[count] = numbers<const float>(from);
-      rows = static_cast<int>(from.dim(0)), dim = static_cast<int>(from.dim(1)), ++count;
+      sums.to[count] = numbers<float>(to);
+      sums.from[count] = numbers<const float>(from);
+      rows = static_cast<int>(from.dim(0));
+      dim = static_cast<int>(from.dim(1));
+      ++count;
     }
   if (count == 0) return;
   cudaLaunchAttribute early{};
@@ -111,7 +114,8 @@ inline void add_column_sums(Context& context, const OpBase& op,
                         static_cast<unsigned>(count));
   launch.blockDim = dim3(column_sums::columns * column_sums::lanes);
   launch.stream = cuda_stream(context);
-  launch.attrs = &early, launch.numAttrs = 1;
+  launch.attrs = &early;
+  launch.numAttrs = 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&launch, column_sums::kernel, sums, rows, dim));
   check_launch(op);
 }

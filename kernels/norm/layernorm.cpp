@@ -61,7 +61,8 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
         sum += g;
         dot += g * (in[i] - center) * scale;
       }
-      sum /= static_cast<double>(dim), dot /= static_cast<double>(dim);
+      sum /= static_cast<double>(dim);
+      dot /= static_cast<double>(dim);
       for (int64_t i = 0; i < dim; ++i) {
         const float value =
             static_cast<float>(scale * (double{grad[i]} * weight[i] - sum - (in[i] - center) * scale * dot));

@@ -68,11 +68,15 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
     }
     const float scale =
         rsqrtf(row_sum(squares[0] + squares[1], at, shared[parity][1]) / static_cast<float>(s.dim) + s.eps);
-    in.forget_unpacked(), weight.forget_unpacked(), bias.forget_unpacked();
+    in.forget_unpacked();
+    weight.forget_unpacked();
+    bias.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], factor[N], more[N];
-      in.get(p, v), weight.get(p, factor), bias.get(p, more);
+      in.get(p, v);
+      weight.get(p, factor);
+      bias.get(p, more);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = fmaf((v[j] - center) * scale, factor[j], more[j]);
       Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
@@ -128,7 +132,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         sum = fmaf(g[j], factor[j], sum);
@@ -141,7 +147,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N], value[N] = {};
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -158,7 +166,8 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
   // otherwise.
   if (row - at.row < end) {
-    row_sum(0, at, shared[stage][0]), row_sum(0, at, shared[stage][1]);
+    row_sum(0, at, shared[stage][0]);
+    row_sum(0, at, shared[stage][1]);
   }
   float* const sums = reinterpret_cast<float*>(memory);
   if (dw_partial) add_groups<T, P, whole>(dw_partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at);

@@ -58,11 +58,13 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       add_squares(part, v);
     }
     const float scale = rms_scale(row_sum(part[0] + part[1], at, shared[parity]), s.dim, s.eps);
-    in.forget_unpacked(), weight.forget_unpacked();
+    in.forget_unpacked();
+    weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], factor[N];
-      in.get(p, v), weight.get(p, factor);
+      in.get(p, v);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
       Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
@@ -118,7 +120,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
     }
@@ -127,7 +131,9 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N], value[N] = {};
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {

@@ -35,7 +35,10 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
   const int lane = static_cast<int>(threadIdx.x % 32), pieces = dim / 8;
   int row = 0, warp = static_cast<int>(threadIdx.x / 32);  // warp: index among the warps that rmsnorm_forward uses
   const auto settle = [&] {
-    while (warp >= shape.warps) warp -= shape.warps, ++row;
+    while (warp >= shape.warps) {
+      warp -= shape.warps;
+      ++row;
+    }
   };
   for (settle(); row < rows; warp += threads / 32, settle()) {
     uint4 raw[RmsNormRows::most_packs];
@@ -49,7 +52,8 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
     for (int p = 0; p < RmsNormRows::most_packs; ++p) {
       if (p % 2 == 0 && p >= shape.packs) break;
       float x[8];
-      unpack(x, raw[p]), add_squares(part, x);
+      unpack(x, raw[p]);
+      add_squares(part, x);
     }
     const float sum = warp_sum(part[0] + part[1]);
     if (lane == 0) squares[row * parts + warp] = sum;
@@ -70,7 +74,8 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
       const int piece = static_cast<int>(threadIdx.x) + i * threads;
       if (piece >= pieces) continue;
       float x[8], factor[8];
-      unpack(x, *at(row, piece)), unpack(factor, factors[i]);
+      unpack(x, *at(row, piece));
+      unpack(factor, factors[i]);
 #pragma unroll
       for (int j = 0; j < 8; ++j) x[j] = rms_normed(x[j], scale, factor[j]);
       *at(row, piece) = {packed_word(x, __nv_bfloat16{}), packed_word(x + 2, __nv_bfloat16{}),

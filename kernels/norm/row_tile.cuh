@@ -80,14 +80,18 @@ struct Row {
 };
 
 __device__ inline void unpack(float (&to)[4], uint4 raw) {
-  to[0] = __uint_as_float(raw.x), to[1] = __uint_as_float(raw.y), to[2] = __uint_as_float(raw.z),
+  to[0] = __uint_as_float(raw.x);
+  to[1] = __uint_as_float(raw.y);
+  to[2] = __uint_as_float(raw.z);
   to[3] = __uint_as_float(raw.w);
 }
 __device__ inline void unpack(float (&to)[8], uint4 raw) {
   const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
-    to[2 * i] = __uint_as_float(words[i] << 16), to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  for (int i = 0; i < 4; ++i) {
+    to[2 * i] = __uint_as_float(words[i] << 16);
+    to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+  }
 }
 
 // A thread's part of a row: vectors thread, thread + threads, ...

@@ -172,7 +172,9 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
                         .seed = seed,
                         .stream = stream};
   const auto look_at = [&](const Tensor& x) { a.packed = a.packed && reinterpret_cast<uintptr_t>(x.data) % 16 == 0; };
-  look_at(range.value), look_at(range.rounded), look_at(range.grad);
+  look_at(range.value);
+  look_at(range.rounded);
+  look_at(range.grad);
   int k = 0;
   for (const Tensor& state : states) {
     a.state[k++] = numbers<State>(state);

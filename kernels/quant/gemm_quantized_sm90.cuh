@@ -67,8 +67,12 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
   const int first = split * shape.per_block * tile_chunk,
             end = min(first + shape.per_block * tile_chunk, shape.k_stages);
   if (threadIdx.x == T::consumers) {
-    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
-    for (int s = 0; s < T::stages; ++s) full[s].init(1), empty[s].init(4 * T::warpgroups);
+    prefetch_tensor_map(w_map);
+    prefetch_tensor_map(x_map);
+    for (int s = 0; s < T::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(4 * T::warpgroups);
+    }
     fence_mbarrier_init();
   }
   __syncthreads();  // mbarriers are initialized
@@ -103,8 +107,12 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
       for (int k = first + T::stages; k < end; ++k) {
         empty[stage].wait(parity);  // all consumer warps have read the stage
         full[stage].arrive_expect_tx(T::stage_bytes);
-        load_w(stage, k), load_x(stage, k);
-        if (++stage == T::stages) stage = 0, parity ^= 1;
+        load_w(stage, k);
+        load_x(stage, k);
+        if (++stage == T::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
       }
     }
     return;
@@ -145,7 +153,10 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
       wgmma_wait<1>();
       wgmma_fence_registers(even);
       previous = stage;
-      if (++stage == T::stages) stage = 0, parity ^= 1;
+      if (++stage == T::stages) {
+        stage = 0;
+        parity ^= 1;
+      }
     }
     wgmma_wait<0>();
     wgmma_fence_registers(to);
@@ -214,7 +225,8 @@ static __global__ void __launch_bounds__(128)
 #pragma unroll 8
   for (int s = 0; s < slots; ++s, from += step) {
     const float2 x = even ? *reinterpret_cast<const float2*>(from) : make_float2(from[0], both ? from[1] : 0);
-    first = s == 0 ? x.x : first + x.x, second = s == 0 ? x.y : second + x.y;
+    first = s == 0 ? x.x : first + x.x;
+    second = s == 0 ? x.y : second + x.y;
   }
   epilogue.store_pair(first * scales[n], both ? second * scales[n + 1] : 0, m, n, N, pairs);
 }
@@ -226,8 +238,10 @@ void launch_tiles(Context& context, const Tensor& x, const QuantizedMatrix& w, c
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   TileShape s{};
   s.scales = numbers<const float>(w.scales);
-  s.M = static_cast<int>(x.dim(0)), s.N = static_cast<int>(w.values.dim(0));
-  s.k_stages = pieces(x.dim(1), T::depth), s.chunks = pieces(x.dim(1), gemm_cuda_chunk);
+  s.M = static_cast<int>(x.dim(0));
+  s.N = static_cast<int>(w.values.dim(0));
+  s.k_stages = pieces(x.dim(1), T::depth);
+  s.chunks = pieces(x.dim(1), gemm_cuda_chunk);
   s.token_tiles = pieces(s.M, T::tokens);
   s.pairs = pairs;
   const int tiles = pieces(s.N, T::rows) * s.token_tiles;

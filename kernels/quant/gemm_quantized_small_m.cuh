@@ -123,10 +123,16 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     if (i % chunk_stages == chunk_stages - 1) {
       float* const to = sums + (warp + i / chunk_stages * warps) * (is_small_m * strip);
 #pragma unroll
-      for (uint32_t e = 0; e < 4; ++e) to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e], d[e] = 0;
+      for (uint32_t e = 0; e < 4; ++e) {
+        to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e];
+        d[e] = 0;
+      }
     }
     __syncwarp();  // all lanes have read the stage
-    if (i + Stages < stages) copy_w(i + Stages), copy_x(i + Stages);
+    if (i + Stages < stages) {
+      copy_w(i + Stages);
+      copy_x(i + Stages);
+    }
     cp_async_commit();
   }
   __syncthreads();  // the sums of all chunks are in shared memory

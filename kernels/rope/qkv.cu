@@ -37,7 +37,10 @@ __device__ void scale_head(HeadPart<P, N>& x, float scale, const HeadPart<P, N>&
 #pragma unroll
   for (int n = 0; n < N; ++n)
 #pragma unroll
-    for (int i = 0; i < P; ++i) x[n][0][i] *= scale * weight[n][0][i], x[n][1][i] *= scale * weight[n][1][i];
+    for (int i = 0; i < P; ++i) {
+      x[n][0][i] *= scale * weight[n][0][i];
+      x[n][1][i] *= scale * weight[n][1][i];
+    }
 }
 
 // Bits of a head's largest magnitude, on all of its lanes; all lanes of the warp call it.
@@ -82,7 +85,8 @@ __device__ void encode_head(uint8_t* to, const HeadPart<P, N>& from, float scale
 template <class T, int P, int N>
 __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a) {
   constexpr int R = heads_at_once<N>;
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const HeadLayout& layout = a.layout;
   const HeadChunk chunk(a.heads, a.kv_heads, R);
   const int lane = layout.lane(), token = static_cast<int>(blockIdx.y) * layout.groups() + layout.group();
@@ -143,17 +147,32 @@ void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tens
   with_head_layout(qkv_forward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
     using T = decltype(type);
     Forward<T> a;
-    a.layout = layout, a.tokens = num_tokens(qkv_forward, qkv);
-    a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.q = numbers<T>(q), a.k = numbers<T>(k), a.cache_k = cache.k.data, a.cache_v = cache.v.data;
-    a.rstd = numbers<float>(rstd), a.k_scale = numbers<float>(cache.k_scale), a.v_scale = numbers<float>(cache.v_scale);
-    a.qkv = numbers<const T>(qkv), a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
+    a.layout = layout;
+    a.tokens = num_tokens(qkv_forward, qkv);
+    a.heads = static_cast<int>(shape.num_heads);
+    a.kv_heads = static_cast<int>(shape.num_kv_heads);
+    a.q = numbers<T>(q);
+    a.k = numbers<T>(k);
+    a.cache_k = cache.k.data;
+    a.cache_v = cache.v.data;
+    a.rstd = numbers<float>(rstd);
+    a.k_scale = numbers<float>(cache.k_scale);
+    a.v_scale = numbers<float>(cache.v_scale);
+    a.qkv = numbers<const T>(qkv);
+    a.q_norm = numbers<const T>(q_norm);
+    a.k_norm = numbers<const T>(k_norm);
     a.cos_sin = numbers<const float>(cos_sin);
-    a.positions = numbers<const int32_t>(positions), a.slots = numbers<const int32_t>(cache.slots);
-    a.q_stride = q.row_stride, a.k_stride = k.row_stride, a.rstd_stride = rstd.row_stride,
+    a.positions = numbers<const int32_t>(positions);
+    a.slots = numbers<const int32_t>(cache.slots);
+    a.q_stride = q.row_stride;
+    a.k_stride = k.row_stride;
+    a.rstd_stride = rstd.row_stride;
     a.qkv_stride = qkv.row_stride;
-    a.cos_sin_stride = cos_sin.row_stride, a.cache_k_stride = cache.k.row_stride, a.cache_v_stride = cache.v.row_stride;
-    a.k_scale_stride = cache.k_scale.row_stride, a.v_scale_stride = cache.v_scale.row_stride;
+    a.cos_sin_stride = cos_sin.row_stride;
+    a.cache_k_stride = cache.k.row_stride;
+    a.cache_v_stride = cache.v.row_stride;
+    a.k_scale_stride = cache.k_scale.row_stride;
+    a.v_scale_stride = cache.v_scale.row_stride;
     a.eps = shape.norm_eps;
     const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, cache.k ? 2 : 1, a.tokens);
     launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);

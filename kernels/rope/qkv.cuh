@@ -104,7 +104,10 @@ __device__ inline Angles<P, N> load_angles(const float* cos_sin, const HeadLayou
       const auto cos = load_item<float, at_once>(cos_sin + item * P + c, layout.packed);
       const auto sin = load_item<float, at_once>(cos_sin + layout.half + item * P + c, layout.packed);
 #pragma unroll
-      for (int i = 0; i < at_once; ++i) out.cos[n][c + i] = cos.value[i], out.sin[n][c + i] = sin.value[i];
+      for (int i = 0; i < at_once; ++i) {
+        out.cos[n][c + i] = cos.value[i];
+        out.sin[n][c + i] = sin.value[i];
+      }
     }
   }
   return out;
@@ -144,7 +147,8 @@ struct HeadChunk {
   __device__ HeadChunk(int heads, int kv_heads, int at_once) {
     const int q_chunks = (heads + at_once - 1) / at_once, kv_chunks = (kv_heads + at_once - 1) / at_once;
     int chunk = static_cast<int>(blockIdx.x);
-    is_query = chunk < q_chunks, is_value = chunk >= q_chunks + kv_chunks;
+    is_query = chunk < q_chunks;
+    is_value = chunk >= q_chunks + kv_chunks;
     if (!is_query) chunk -= is_value ? q_chunks + kv_chunks : q_chunks;
     first = chunk * at_once;
     count = min((is_query ? heads : kv_heads) - first, at_once);
@@ -170,8 +174,11 @@ inline bool on_16_bytes(const Tensor& x) {
 
 inline HeadLayout head_layout(const QkvShape& shape, int per_item, bool packed) {
   HeadLayout out;
-  out.dim = static_cast<int>(shape.head_dim), out.half = static_cast<int>(shape.rotary_dim / 2), out.packed = packed;
-  out.pairs = out.half / per_item, out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
+  out.dim = static_cast<int>(shape.head_dim);
+  out.half = static_cast<int>(shape.rotary_dim / 2);
+  out.packed = packed;
+  out.pairs = out.half / per_item;
+  out.items = out.pairs + (out.dim - 2 * out.half) / per_item;
   while (out.lanes < 32 && out.lanes < out.items) out.lanes = 1 << ++out.lane_bits;
   return out;
 }

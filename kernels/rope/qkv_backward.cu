@@ -144,15 +144,25 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
   with_head_layout(qkv_backward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
     using T = decltype(type);
     Backward<T> a;
-    a.layout = layout, a.tokens = num_tokens(qkv_backward, qkv);
-    a.heads = static_cast<int>(shape.num_heads), a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.dqkv = numbers<T>(dqkv), a.dq = numbers<const T>(dq), a.dk = numbers<const T>(dk), a.qkv = numbers<const T>(qkv);
-    a.q_norm = numbers<const T>(q_norm), a.k_norm = numbers<const T>(k_norm);
-    a.rstd = numbers<const float>(rstd), a.cos_sin = numbers<const float>(cos_sin),
+    a.layout = layout;
+    a.tokens = num_tokens(qkv_backward, qkv);
+    a.heads = static_cast<int>(shape.num_heads);
+    a.kv_heads = static_cast<int>(shape.num_kv_heads);
+    a.dqkv = numbers<T>(dqkv);
+    a.dq = numbers<const T>(dq);
+    a.dk = numbers<const T>(dk);
+    a.qkv = numbers<const T>(qkv);
+    a.q_norm = numbers<const T>(q_norm);
+    a.k_norm = numbers<const T>(k_norm);
+    a.rstd = numbers<const float>(rstd);
+    a.cos_sin = numbers<const float>(cos_sin);
     a.positions = numbers<const int32_t>(positions);
-    a.dqkv_stride = dqkv.row_stride, a.dq_stride = dq.row_stride, a.dk_stride = dk.row_stride,
+    a.dqkv_stride = dqkv.row_stride;
+    a.dq_stride = dq.row_stride;
+    a.dk_stride = dk.row_stride;
     a.rstd_stride = rstd.row_stride;
-    a.qkv_stride = qkv.row_stride, a.cos_sin_stride = cos_sin.row_stride;
+    a.qkv_stride = qkv.row_stride;
+    a.cos_sin_stride = cos_sin.row_stride;
     if (!q_norm) {
       const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, 1, a.tokens);
       rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);

@@ -41,8 +41,12 @@ double yarn(const RopeConfig& config, std::span<double> frequencies) {
     return dim * std::log(config.original_max_position / (turns * 2 * std::numbers::pi)) / (2 * std::log(config.theta));
   };
   double low = dim_of_turns(config.beta_fast), high = dim_of_turns(config.beta_slow);
-  if (config.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, dim - 1);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dim - 1);
   if (low == high) high += 0.001;
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double stretched = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);

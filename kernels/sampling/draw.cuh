@@ -44,8 +44,12 @@ __device__ Drawn draw_by_mass(const RowLogits& row, double uniform, MassOf mass_
   const uint64_t drawn = min(static_cast<uint64_t>(uniform * static_cast<double>(total)), total - 1);
   if (before <= drawn && drawn < before + own) {
     int c = begin;
-    for (uint64_t mass = mass_of(c); before + mass <= drawn; mass = mass_of(c)) before += mass, ++c;
-    memory.found = c, memory.rest = drawn - before;
+    for (uint64_t mass = mass_of(c); before + mass <= drawn; mass = mass_of(c)) {
+      before += mass;
+      ++c;
+    }
+    memory.found = c;
+    memory.rest = drawn - before;
   }
   __syncthreads();  // the chunk and the rest of the mass are set
   const int v = memory.found * logsumexp_cuda_chunk + static_cast<int>(threadIdx.x);

@@ -55,13 +55,17 @@ __global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   RowLogits row;
-  row.logits = rows.logits + r * rows.stride, row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = 1;
+  row.logits = rows.logits + r * rows.stride;
+  row.V = rows.V;
+  row.chunks = rows.chunks;
+  row.inv_temperature = 1;
   const float inv_temperature = inverse_temperature_of(rows.params[r]);
   const bool scaled = inv_temperature != 1;
   row.sums = (scaled ? rows.raw_sums : rows.sums) + r * rows.chunks;
   const RowSums raw_sums = merge_row(row.sums, row.chunks),
                 sums = scaled ? merge_row(rows.sums + r * rows.chunks, row.chunks) : raw_sums;
-  row.max = raw_sums.max, row.sum = raw_sums.sum;
+  row.max = raw_sums.max;
+  row.sum = raw_sums.sum;
   const float raw_lse = raw_sums.value(), lse = sums.value();
   const bool valid = isfinite(raw_lse);
   if (threadIdx.x == 0) {
@@ -84,9 +88,13 @@ void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor 
   Rows rows{};
   sum_rows(context, logits_logprob, rows, logits, params);
   if (logits.dim(0) == 0) return;
-  rows.ids = numbers<const int32_t>(ids), rows.logp = numbers<float>(logp), rows.raw_logp = numbers<float>(raw_logp);
-  rows.top_ids = numbers<int32_t>(top_ids), rows.top_ids_stride = top_ids.row_stride;
-  rows.top_logp = numbers<float>(top_logp), rows.top_logp_stride = top_logp.row_stride;
+  rows.ids = numbers<const int32_t>(ids);
+  rows.logp = numbers<float>(logp);
+  rows.raw_logp = numbers<float>(raw_logp);
+  rows.top_ids = numbers<int32_t>(top_ids);
+  rows.top_ids_stride = top_ids.row_stride;
+  rows.top_logp = numbers<float>(top_logp);
+  rows.top_logp_stride = top_logp.row_stride;
   rows.n = static_cast<int>(top_ids.dim(1));
   score_kernel<<<static_cast<unsigned>(logits.dim(0)), draw_threads, 0, cuda_stream(context)>>>(rows);
   check_launch(logits_logprob);

@@ -28,13 +28,17 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   const int64_t r = blockIdx.x;
   const RowSamplingParams params = rows.params[r];
   RowLogits row;
-  row.logits = rows.logits + r * rows.stride, row.sums = rows.sums + r * rows.chunks;
-  row.V = rows.V, row.chunks = rows.chunks, row.inv_temperature = inverse_temperature_of(params);
+  row.logits = rows.logits + r * rows.stride;
+  row.sums = rows.sums + r * rows.chunks;
+  row.V = rows.V;
+  row.chunks = rows.chunks;
+  row.inv_temperature = inverse_temperature_of(params);
   const bool scaled = row.inv_temperature != 1;
   const RowSums sums = merge_row(row.sums, row.chunks),
                 raw_sums = scaled ? merge_row(rows.raw_sums + r * rows.chunks, row.chunks) : sums;
   const float lse = sums.value(), raw_lse = raw_sums.value();
-  row.max = sums.max, row.sum = sums.sum;
+  row.max = sums.max;
+  row.sum = sums.sum;
 
   int id = -1;
   float truncated_logp = 0;
@@ -74,8 +78,10 @@ void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tenso
   Rows rows{};
   sum_rows(context, sample_rows, rows, logits, params);
   rows.masses = numbers<uint64_t>(context.scratch().take(DType::f32, {S, 2 * chunks}));
-  rows.ids = numbers<int32_t>(ids), rows.logp = numbers<float>(logp);
-  rows.truncated_logp = numbers<float>(truncated_logp), rows.raw_logp = numbers<float>(raw_logp);
+  rows.ids = numbers<int32_t>(ids);
+  rows.logp = numbers<float>(logp);
+  rows.truncated_logp = numbers<float>(truncated_logp);
+  rows.raw_logp = numbers<float>(raw_logp);
   draw_kernel<<<static_cast<unsigned>(S), draw_threads, 0, cuda_stream(context)>>>(rows);
   check_launch(sample_rows);
 }

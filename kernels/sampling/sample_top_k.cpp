@@ -158,7 +158,8 @@ void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_lo
     Row& row = this_threads<Row>();
     for (int64_t r = begin; r < end; ++r) {
       const RowSamplingParams how = params_of(params, r);
-      row.logits = logits.row<float>(r), row.V = logits.dim(1),
+      row.logits = logits.row<float>(r);
+      row.V = logits.dim(1);
       row.inv_temperature = inverse_temperature(how.temperature);
       row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
       check_row_sums(r, row.sums);

@@ -149,11 +149,15 @@ __device__ uint64_t select(Each each, Mass mass_of, Wanted wanted, SelectMemory&
       own += static_cast<uint64_t>(memory.mass[i][threadIdx.x]) << (i * part_bits);
     const uint64_t from = before + block_scan(own, total, memory);
     if (shift + 8 == key_bits) target = wanted(total);
-    if (from < target && target <= from + own) memory.digit = static_cast<int>(threadIdx.x), memory.before = from;
+    if (from < target && target <= from + own) {
+      memory.digit = static_cast<int>(threadIdx.x);
+      memory.before = from;
+    }
     if (threadIdx.x == 0 && !listed) memory.listed = 0;
     __syncthreads();  // the digit is chosen
     const uint32_t digit = static_cast<uint32_t>(memory.digit), left = memory.count[digit];
-    prefix = prefix << 8 | digit, before = memory.before;
+    prefix = prefix << 8 | digit;
+    before = memory.before;
     last = prefix << shift | ((uint64_t{1} << shift) - 1);
     if (left == 1) break;
     if (!listed && left <= most_listed) {

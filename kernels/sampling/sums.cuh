@@ -79,8 +79,10 @@ inline void sum_rows(Context& context, const OpBase& op, SumRows& rows, const Te
              op.name(), ": params has ", params.size(), " bytes, but needs ", S, " times ", sizeof(RowSamplingParams));
   HONE_CHECK(reinterpret_cast<uintptr_t>(params.data) % alignof(RowSamplingParams) == 0, op.name(),
              ": params must be aligned to ", alignof(RowSamplingParams), " bytes");
-  rows.logits = numbers<const float>(logits), rows.stride = logits.row_stride;
-  rows.V = static_cast<int>(V), rows.chunks = static_cast<int>(chunks);
+  rows.logits = numbers<const float>(logits);
+  rows.stride = logits.row_stride;
+  rows.V = static_cast<int>(V);
+  rows.chunks = static_cast<int>(chunks);
   rows.packed = logits.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(logits.data) % 16 == 0;
   rows.params = static_cast<const RowSamplingParams*>(params.data);
   rows.sums = numbers<float2>(context.scratch().take(DType::f32, {S, 2 * chunks}));

@@ -41,10 +41,15 @@ BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor 
   check_shape(op, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
   check_shape(op, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
   HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": q has ", q.dim(0), " rows, k has ", k.dim(0), "; they must be equal");
-  call.dq = numbers<T>(dq), call.dk = numbers<T>(dk), call.dv = numbers<T>(dv), call.dout = numbers<const T>(dout);
+  call.dq = numbers<T>(dq);
+  call.dk = numbers<T>(dk);
+  call.dv = numbers<T>(dv);
+  call.dout = numbers<const T>(dout);
   call.lse = numbers<const float>(lse);
   call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));
-  call.dq_stride = dq.row_stride, call.dk_stride = dk.row_stride, call.dv_stride = dv.row_stride,
+  call.dq_stride = dq.row_stride;
+  call.dk_stride = dk.row_stride;
+  call.dv_stride = dv.row_stride;
   call.dout_stride = dout.row_stride;
   call.lse_stride = lse.row_stride;
   return call;

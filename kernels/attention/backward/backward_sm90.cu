@@ -139,7 +139,10 @@ __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* f
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float4 x = __ldcg(from + i * apart + part * 1024 + j * 128 + threadIdx.x % 128);
-        sums[4 * j] += x.x, sums[4 * j + 1] += x.y, sums[4 * j + 2] += x.z, sums[4 * j + 3] += x.w;
+        sums[4 * j] += x.x;
+        sums[4 * j + 1] += x.y;
+        sums[4 * j + 2] += x.z;
+        sums[4 * j + 3] += x.w;
       }
     store_part(to + row * stride + column, stride, rows - row, sums, scale);
   }

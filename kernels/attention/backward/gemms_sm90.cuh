@@ -107,7 +107,10 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     for (; steps_left > 0; --steps_left, ++i, at.next(), first_step = false) {
       const auto& stage = memory.stage[at.stage];
       const int first_query = query_tile * queries;
-      if (--heads_left == 0) heads_left = walk.heads, --query_tile;
+      if (--heads_left == 0) {
+        heads_left = walk.heads;
+        --query_tile;
+      }
       memory.full[at.stage].wait(at.parity);  // q, dout, lse and delta of the step have landed
 
       // s = K . q^T.
@@ -119,7 +122,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
       // The stage before has been read by dk: release it. Then queue dp = V . dout^T.
 
       wgmma_wait<1>();
-      wgmma_fence_registers(score_gradients), wgmma_fence_registers(dk);
+      wgmma_fence_registers(score_gradients);
+      wgmma_fence_registers(dk);
       if (!first_step) memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
       wgmma_fence();
       multiply_rows<dim, tile_rows, queries>(
@@ -168,7 +172,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
               (e % 2 ? high_bf16 : low_bf16)(weights[2 * j + e / 2]) * (ds[4 * j + e] - (e % 2 ? delta.y : delta.x));
       }
       wgmma_wait<0>();
-      wgmma_fence_registers(weights), wgmma_fence_registers(dv);
+      wgmma_fence_registers(weights);
+      wgmma_fence_registers(dv);
       pack(score_gradients, ds);
       // gradients_empty: 8 warps have read the ds buffer of step i - 2.
       memory.gradients_empty[i & 1].wait((i >> 1 & 1) ^ 1);
@@ -196,7 +201,8 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     }
     // End of the work item: release the last stage, compute the last dq, release K, store dk and dv.
     wgmma_wait<0>();
-    wgmma_fence_registers(dq), wgmma_fence_registers(dk);
+    wgmma_fence_registers(dq);
+    wgmma_fence_registers(dk);
     memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
     memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
     queue_dq(i);

@@ -31,14 +31,22 @@ struct Memory {
   Work work[2];
 
   __device__ void init_barriers() {
-    keys_full.init(2), k_empty.init(compute_warps), v_empty.init(compute_warps), dq_empty.init(1);
+    keys_full.init(2);
+    k_empty.init(compute_warps);
+    v_empty.init(compute_warps);
+    dq_empty.init(1);
     // For buffers that all lanes read (work, lse, delta) every lane arrives on release, not one per warp: racecheck of
     // compute-sanitizer does not follow a lane that arrives for its warp.
     for (int i = 0; i < 2; ++i) {
-      work_full[i].init(1), work_empty[i].init(32 * compute_warps + writers);
-      gradients_full[i].init(compute_warps), gradients_empty[i].init(compute_warps);
+      work_full[i].init(1);
+      work_empty[i].init(32 * compute_warps + writers);
+      gradients_full[i].init(compute_warps);
+      gradients_empty[i].init(compute_warps);
     }
-    for (int i = 0; i < stages; ++i) full[i].init(1), empty[i].init(32 * compute_warps);
+    for (int i = 0; i < stages; ++i) {
+      full[i].init(1);
+      empty[i].init(32 * compute_warps);
+    }
     for (int i = 0; i < writers; ++i) dq_full[i].init(compute_warps);
     fence_mbarrier_init();
   }
@@ -75,9 +83,11 @@ struct Walk {
   int first, count, first_head, heads, steps;  // first: earliest query tile
   __device__ Walk(const Work& work, int queries, const Call& call) {
     const int end = call.window > 0 ? min(work.tile.length, work.key + tile_rows - 1 + call.window) : work.tile.length;
-    first = work.key / queries, count = (end + queries - 1) / queries - first;
+    first = work.key / queries;
+    count = (end + queries - 1) / queries - first;
     const int before = work.split * call.group / call.splits;
-    heads = (work.split + 1) * call.group / call.splits - before, first_head = work.kv_head * call.group + before;
+    heads = (work.split + 1) * call.group / call.splits - before;
+    first_head = work.kv_head * call.group + before;
     steps = count * heads;
   }
   __device__ Step begin() const { return {first_head, first + count - 1}; }

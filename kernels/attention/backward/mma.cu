@@ -180,7 +180,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
           for (int i = 0; i < 2; ++i) {
             const auto* stats = reinterpret_cast<const float*>(shared + (first - own_first) + 2 * P::tile);
             const int column = 8 * n + 2 * (lane % 4) + i;
-            column_shift[i] = -log2e * stats[column], column_delta[i] = stats[rows + column];
+            column_shift[i] = -log2e * stats[column];
+            column_delta[i] = stats[rows + column];
           }
         }
 #pragma unroll

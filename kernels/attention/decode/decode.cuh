@@ -36,8 +36,11 @@ __device__ inline int prefetchable_end(const SplitPartials& partials, const Deco
 // Returns false if the thread block has nothing to compute.
 __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const SplitPartials& partials,
                                  const Sequence& sequence, int kv_head, int s, int z, int rows) {
-  tile.sequence = sequence, tile.kv_head = kv_head, tile.s = s, tile.split = split_of(partials, z, rows);
-  tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows,
+  tile.sequence = sequence;
+  tile.kv_head = kv_head;
+  tile.s = s;
+  tile.split = split_of(partials, z, rows);
+  tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows;
   tile.split_begin = tile.split * split_keys;
   const int num_rows = tile.sequence.tokens * call.group;
   if (tile.first >= num_rows || !decodes(tile.sequence.tokens, call.group)) return false;
@@ -46,7 +49,8 @@ __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const
   tile.last_position = tile.sequence.position + tile.token_of(tile.end - 1, call.group);
   tile.high = min(tile.last_position - tile.split_begin, split_keys - 1);
   tile.low = max(first_seen(tile.first_position, call.window) - tile.split_begin, 0);
-  tile.block_begin = tile.low / block_keys, tile.num_blocks = tile.high / block_keys + 1 - tile.block_begin;
+  tile.block_begin = tile.low / block_keys;
+  tile.num_blocks = tile.high / block_keys + 1 - tile.block_begin;
   return tile.low <= tile.high;
 }
 
@@ -81,7 +85,8 @@ __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
     for (int i = 0; i < 4; i += 2) {
       float &a = score[e][i], &b = score[e][i + 1];
       const float other = __shfl_xor_sync(0xffffffffu, even ? b : a, 4);
-      a = even ? a : other, b = even ? other : b;
+      a = even ? a : other;
+      b = even ? other : b;
     }
 }
 // Sets masked scores to -inf. score[n] holds 16 keys, starting at `key_begin` + 16 n of the sequence.
@@ -121,8 +126,12 @@ __device__ inline void rescale(float (&o)[columns / 16][N][4], const float* alph
   for (int e = 0; e < N; ++e) {
     const float2 factor = *reinterpret_cast<const float2*>(alpha + 8 * e + 2 * (lane % 4));
 #pragma unroll
-    for (int t = 0; t < columns / 16; ++t)
-      o[t][e][0] *= factor.x, o[t][e][1] *= factor.y, o[t][e][2] *= factor.x, o[t][e][3] *= factor.y;
+    for (int t = 0; t < columns / 16; ++t) {
+      o[t][e][0] *= factor.x;
+      o[t][e][1] *= factor.y;
+      o[t][e][2] *= factor.x;
+      o[t][e][3] *= factor.y;
+    }
   }
 }
 
@@ -154,7 +163,10 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
         else
           out[at] = __float2bfloat16_rn(x * inverse);
       }
-      if (partials.o && column == 0 && lane < 4) partials.m[place] = m_of(in_tile), partials.l[place] = l;
+      if (partials.o && column == 0 && lane < 4) {
+        partials.m[place] = m_of(in_tile);
+        partials.l[place] = l;
+      }
     }
 }
 

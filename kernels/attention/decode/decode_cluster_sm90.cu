@@ -115,10 +115,13 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const uint32_t used = static_cast<uint32_t>(tile.end - tile.first);  // rows whose weights are sent
   if (thread == 0) {
     const uint32_t blocks = static_cast<uint32_t>(tile.num_blocks);
-    most_there.init(1), weights_there.init(1), sums_there.init(1);
+    most_there.init(1);
+    weights_there.init(1);
+    sums_there.init(1);
     hopper::fence_mbarrier_init();
-    most_there.arrive_expect_tx(blocks * rows * 4), weights_there.arrive_expect_tx(blocks * used * 2 * block_keys),
-        sums_there.arrive_expect_tx(blocks * rows * 4);
+    most_there.arrive_expect_tx(blocks * rows * 4);
+    weights_there.arrive_expect_tx(blocks * used * 2 * block_keys);
+    sums_there.arrive_expect_tx(blocks * rows * 4);
   }
   // Cluster barrier, part 1. Part 2 waits before the first send: the mbarriers of all blocks are then initialized.
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -250,7 +253,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
 #pragma unroll
       for (int j = 0; j < block_keys; j += 8) {
         const float2 two = *reinterpret_cast<const float2*>(&weights[row][j + static_cast<int>(lane / 8 * 2)]);
-        sum += two.x, sum += two.y;
+        sum += two.x;
+        sum += two.y;
       }
       sum = row_sum(sum);
       if (lane < 8)

@@ -80,7 +80,9 @@ struct Round {
     return k_tile(P::block_tiles, 0, 0) + static_cast<uint32_t>(i * P::parts + part);
   }
   __device__ void next() {
-    first = v_tile(value_tiles(), 0), begin += round_keys, end = min(begin + round_keys, high + 1);
+    first = v_tile(value_tiles(), 0);
+    begin += round_keys;
+    end = min(begin + round_keys, high + 1);
   }
 };
 
@@ -146,7 +148,12 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
       uint32_t a[4];
       ldmatrix_x4_trans(
           a, values + (16 * i + lane / 16 * 8 + lane % 8) * 128 + ((unit + 2 * t + lane / 8 % 2) ^ lane % 8) * 16);
-      if constexpr (!whole) a[0] &= real[0], a[1] &= real[0], a[2] &= real[1], a[3] &= real[1];
+      if constexpr (!whole) {
+        a[0] &= real[0];
+        a[1] &= real[0];
+        a[2] &= real[1];
+        a[3] &= real[1];
+      }
 #pragma unroll
       for (int e = 0; e < N; ++e) mma_m16n8k16(o[t][e], a, p[e][0], p[e][1]);
     }
@@ -173,7 +180,8 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
   if (warp == 1 && lane < P::stages) shared.empty[lane].init(32 * warps);
   hopper::fence_mbarrier_init();
   if (warp == warps) {
-    hopper::prefetch_tensor_map(k_map), hopper::prefetch_tensor_map(v_map);
+    hopper::prefetch_tensor_map(k_map);
+    hopper::prefetch_tensor_map(v_map);
     const int split_begin = split_of(partials, z, P::rows) * split_keys;
     for (int i = static_cast<int>(lane); i < split_keys >> box_shift; i += 32)
       shared.slots()[i] = static_cast<uint32_t>(
@@ -271,7 +279,8 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
             asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + ((row ^ static_cast<uint32_t>(2 * n + i / 2)) * 16)),
                          "r"(pack_bf16(a, b))
                          : "memory");
-            sum += a, sum += b;
+            sum += a;
+            sum += b;
           }
         sum = row_sum(sum);
         if (lane < 8) shared.block_sum[block][r] = sum;

@@ -66,12 +66,16 @@ struct Words {
   __device__ void load(const uint8_t* from) {
     if constexpr (Bytes == 8) {
       const uint2 x = *reinterpret_cast<const uint2*>(from);
-      word[0] = x.x, word[1] = x.y;
+      word[0] = x.x;
+      word[1] = x.y;
     } else {
 #pragma unroll
       for (int i = 0; i < Bytes / 16; ++i) {
         const uint4 x = reinterpret_cast<const uint4*>(from)[i];
-        word[4 * i] = x.x, word[4 * i + 1] = x.y, word[4 * i + 2] = x.z, word[4 * i + 3] = x.w;
+        word[4 * i] = x.x;
+        word[4 * i + 1] = x.y;
+        word[4 * i + 2] = x.z;
+        word[4 * i + 3] = x.w;
       }
     }
   }
@@ -90,7 +94,10 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
       const uint4 numbers = real ? *reinterpret_cast<const uint4*>(from + 4 * i) : uint4{};
-      q[i][r] = numbers.x, q[i][r + 2] = numbers.y, q[i + 1][r] = numbers.z, q[i + 1][r + 2] = numbers.w;
+      q[i][r] = numbers.x;
+      q[i][r + 2] = numbers.y;
+      q[i + 1][r] = numbers.z;
+      q[i + 1][r + 2] = numbers.w;
     }
   }
 }
@@ -146,11 +153,15 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
     for (int n = 0; n < 16; ++n) {
       const float2 scale = *reinterpret_cast<const float2*>(shared.v_scale + own + 8 * n + 2 * t);
       const float a = weight(s[n][2 * r], call.c, shift), b = weight(s[n][2 * r + 1], call.c, shift);
-      sum += a, sum += b;
+      sum += a;
+      sum += b;
       p[n][r] = pack_bf16(a * scale.x, b * scale.y);
     }
     sum = quad_sum(sum);
-    if (t == 0) shared.m[warp][g + 8 * r] = m, shared.l[warp][g + 8 * r] = sum;
+    if (t == 0) {
+      shared.m[warp][g + 8 * r] = m;
+      shared.l[warp][g + 8 * r] = sum;
+    }
   }
   constexpr int chunk = Shared<D>::chunk;
   float o[chunk][4];
@@ -188,13 +199,16 @@ struct Total {
   template <class O>
   __device__ void merge(float other_m, float other_l, float c, O other_o) {
     if (!any) {
-      m = other_m, l = other_l, any = true;
+      m = other_m;
+      l = other_l;
+      any = true;
 #pragma unroll
       for (int i = 0; i < D / threads_of_row; ++i) o[i] = other_o(i);
       return;
     }
     const MergeFactors factors = merge_factors(m, other_m, c);
-    m = factors.m, l = merged(l, other_l, factors);
+    m = factors.m;
+    l = merged(l, other_l, factors);
 #pragma unroll
     for (int i = 0; i < D / threads_of_row; ++i) o[i] = merged(o[i], other_o(i), factors);
   }
@@ -205,14 +219,15 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
   Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   RowTile tile{
       sequence_of(call, place.sequence), place.sequence, static_cast<int>(blockIdx.x), place.first_row, 0, 0, 0};
   tile.end = min(tile.first + rows, tile.sequence.tokens * call.group);
   if (tile.first >= tile.end) return;
-  tile.low = first_seen(tile.position(tile.first, call.group), call.window),
+  tile.low = first_seen(tile.position(tile.first, call.group), call.window);
   tile.high = tile.position(tile.end - 1, call.group);
 
   Total<D> total;
@@ -252,7 +267,10 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     for (int i = 0; i < D / threads_of_row; ++i)
       if (own_column + i * threads_of_row < call.dim)
         partials.o[at * call.dim + own_column + i * threads_of_row] = total.o[i];
-    if (own_column == 0) partials.m[at] = total.m, partials.l[at] = total.l;
+    if (own_column == 0) {
+      partials.m[at] = total.m;
+      partials.l[at] = total.l;
+    }
     return;
   }
   const float inverse = reciprocal(total.l);
@@ -267,7 +285,8 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
 // Merges the splits of each row in ascending order; one warp per row.
 __global__ void __launch_bounds__(32 * rows)
     merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
   const Sequence sequence = sequence_of(call, place.sequence);
@@ -285,7 +304,8 @@ __global__ void __launch_bounds__(32 * rows)
     float m = partials.m[at + int64_t{low} * rows], l = partials.l[at + int64_t{low} * rows], o = o_of(low);
     for (int split = low + 1; split <= high; ++split) {
       const MergeFactors factors = merge_factors(m, partials.m[at + int64_t{split} * rows], call.c);
-      m = factors.m, l = merged(l, partials.l[at + int64_t{split} * rows], factors),
+      m = factors.m;
+      l = merged(l, partials.l[at + int64_t{split} * rows], factors);
       o = merged(o, o_of(split), factors);
     }
     out[column] = __float2bfloat16_rn(o * reciprocal(l));

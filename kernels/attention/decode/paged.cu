@@ -16,7 +16,8 @@ namespace {
 
 // Merges the splits of one row in ascending order.
 __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials) {
-  hopper::griddep_launch_dependents(), hopper::griddep_wait();
+  hopper::griddep_launch_dependents();
+  hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
             row = static_cast<int>(blockIdx.z);
   const int column = 2 * static_cast<int>(threadIdx.x);
@@ -34,7 +35,8 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Spli
   for (int split = begin + 1; split < end; ++split) {
     const MergeFactors factors = merge_factors(m, partials.m[place + split], call.c);
     const float2 part = o_of(split);
-    m = factors.m, l = merged(l, partials.l[place + split], factors);
+    m = factors.m;
+    l = merged(l, partials.l[place + split], factors);
     o = {merged(o.x, part.x, factors), merged(o.y, part.y, factors)};
   }
   const float inverse = reciprocal(l);

@@ -286,12 +286,18 @@ __global__ void __launch_bounds__(P::threads, 1)
   extern __shared__ __align__(1024) char memory[];
   auto& shared = *reinterpret_cast<Shared<P>*>(memory);
   if (threadIdx.x == 0) {
-    prefetch_tensor_map(q), prefetch_tensor_map(k), prefetch_tensor_map(v);
-    shared.tile_full.init(1), shared.tile_empty.init(1 + 4 * P::consumers);
-    shared.q_full.init(1), shared.q_empty.init(4 * P::consumers);
+    prefetch_tensor_map(q);
+    prefetch_tensor_map(k);
+    prefetch_tensor_map(v);
+    shared.tile_full.init(1);
+    shared.tile_empty.init(1 + 4 * P::consumers);
+    shared.q_full.init(1);
+    shared.q_empty.init(4 * P::consumers);
     for (int i = 0; i < P::stages; ++i) {
-      shared.k_full[i].init(1), shared.k_empty[i].init(4 * P::consumers);
-      shared.v_full[i].init(1), shared.v_empty[i].init(4 * P::consumers);
+      shared.k_full[i].init(1);
+      shared.k_empty[i].init(4 * P::consumers);
+      shared.v_full[i].init(1);
+      shared.v_empty[i].init(4 * P::consumers);
     }
     fence_mbarrier_init();
   }

@@ -76,11 +76,18 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
     const int sequences = sequences_above + sum_up_to(level >= 0 ? list.cursor[level] : 0, sums);
     const int end = tiles_above + sum_up_to(level >= 0 ? sequences : 0, sums);
     if (level >= 0) list.cursor[level] = end - sequences;
-    if (thread == 1023) last[0] = sequences, last[1] = end;
+    if (thread == 1023) {
+      last[0] = sequences;
+      last[1] = end;
+    }
     __syncthreads();  // last[] is written; cursor[] of these levels is complete
-    sequences_above = last[0], tiles_above = last[1];
+    sequences_above = last[0];
+    tiles_above = last[1];
   }
-  if (thread == 0) *list.count = tiles_above, *list.claimed = 0;
+  if (thread == 0) {
+    *list.count = tiles_above;
+    *list.claimed = 0;
+  }
   for (int s = thread / 32; s < call.sequences; s += 32) {
     const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
     for (int level = thread % 32; level * rows < length; level += 32)

@@ -179,8 +179,10 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   }
   view.high = -1;
   if (warp_row < warp_end) {
-    view.all_high = position(warp_row), view.high = position(warp_end - 1);
-    view.low = first_seen(view.all_high, call.window), view.all_low = first_seen(view.high, call.window);
+    view.all_high = position(warp_row);
+    view.high = position(warp_end - 1);
+    view.low = first_seen(view.all_high, call.window);
+    view.all_low = first_seen(view.high, call.window);
   }
 
   float o[D / 8][4], m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0}, total_m[2], total_l[2];
@@ -194,7 +196,8 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const MergeFactors factors = merge_factors(total_m[r], m[r], call.c);
-      m[r] = factors.m, l[r] = merged(total_l[r], l[r], factors);
+      m[r] = factors.m;
+      l[r] = merged(total_l[r], l[r], factors);
 #pragma unroll
       for (int d = 0; d < D / 8; ++d)
 #pragma unroll
@@ -222,9 +225,17 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
 #pragma unroll
       for (int d = 0; d < D / 8; ++d)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) total[(4 * d + i) * threads] = o[d][i], o[d][i] = 0;
+        for (int i = 0; i < 4; ++i) {
+          total[(4 * d + i) * threads] = o[d][i];
+          o[d][i] = 0;
+        }
 #pragma unroll
-      for (int r = 0; r < 2; ++r) total_m[r] = m[r], total_l[r] = l[r], m[r] = -INFINITY, l[r] = 0;
+      for (int r = 0; r < 2; ++r) {
+        total_m[r] = m[r];
+        total_l[r] = l[r];
+        m[r] = -INFINITY;
+        l[r] = 0;
+      }
     }
     const bool sees = key <= view.high && key + block_keys - 1 >= view.low;
     const bool sees_all = key >= view.all_low && key + block_keys - 1 <= view.all_high;

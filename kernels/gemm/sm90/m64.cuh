@@ -66,9 +66,16 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
   const int tile = static_cast<int>(blockIdx.x) / Narrow::cluster, rank = static_cast<int>(block_rank_in_cluster());
   const GemmM64Share<Narrow> share(rank, k_stages), others(rank ^ 1, k_stages);
   if (threadIdx.x == Narrow::consumers) {
-    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
-    for (int s = 0; s < Narrow::stages; ++s) full[s].init(1), empty[s].init(4);
-    for (int s = 0; s < Narrow::slots; ++s) there[s].init(1), read[s].init(Narrow::consumers);
+    prefetch_tensor_map(w_map);
+    prefetch_tensor_map(x_map);
+    for (int s = 0; s < Narrow::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(4);
+    }
+    for (int s = 0; s < Narrow::slots; ++s) {
+      there[s].init(1);
+      read[s].init(Narrow::consumers);
+    }
     fence_mbarrier_init();
     for (int s = 0; s < Narrow::slots; ++s) there[s].arrive_expect_tx(Narrow::slot_bytes);
   }
@@ -101,7 +108,10 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
         empty[stage].wait(parity);  // 4 consumer warps have read the stage
         load_w(stage, share.place(s));
         load_x(stage, share.place(s));
-        if (++stage == Narrow::stages) stage = 0, parity ^= 1;
+        if (++stage == Narrow::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
       }
     }
   } else {
@@ -121,7 +131,10 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       if (lane == 0) empty[done].arrive();
     };
     const auto next = [&] {
-      if (++stage == Narrow::stages) stage = 0, parity ^= 1;
+      if (++stage == Narrow::stages) {
+        stage = 0;
+        parity ^= 1;
+      }
     };
     // One chunk: `count` stages into `to`, from zero. A stage is released when the next one's wgmmas have been issued.
     const auto chunk = [&](float(&to)[size], int count) {
@@ -180,7 +193,10 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
                      : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
                      : "r"(place(slot, e / 4))
                      : "memory");
-        total[e] += four.x, total[e + 1] += four.y, total[e + 2] += four.z, total[e + 3] += four.w;
+        total[e] += four.x;
+        total[e + 1] += four.y;
+        total[e + 2] += four.z;
+        total[e + 3] += four.w;
       }
       wgmma_fence_registers(total);
       if (again) read[slot].arrive_at(static_cast<uint32_t>(rank ^ 1));

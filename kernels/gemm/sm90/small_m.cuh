@@ -130,7 +130,10 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
                               output.template row_ranges<half>(ahead_n_tile), begin + ahead_stage * Few::depth, shape.K,
                               shape.N, lane);
       if (++ahead_place == Stages) ahead_place = 0;
-      if (++ahead_stage == Few::chunk_stages) ahead_stage = 0, ahead_n_tile += step;
+      if (++ahead_stage == Few::chunk_stages) {
+        ahead_stage = 0;
+        ahead_n_tile += step;
+      }
     }
     cp_async_commit();
   };
@@ -256,7 +259,9 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
 // The number of chunks, thread blocks per cluster and warps of a problem.
 inline GemmSmallMShape gemm_few_split(int64_t M, int64_t N, int64_t K) {
   GemmSmallMShape s{};
-  s.M = static_cast<int>(M), s.N = static_cast<int>(N), s.K = static_cast<int>(K);
+  s.M = static_cast<int>(M);
+  s.N = static_cast<int>(N);
+  s.K = static_cast<int>(K);
   s.chunks = (s.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   s.cluster = s.chunks > 12 ? 2 : 1;
   s.warps = (s.chunks + s.cluster - 1) / s.cluster;
@@ -268,7 +273,8 @@ inline bool is_small_m(int64_t M, int64_t K) {
   using Few = GemmSmallM<1, 128>;
   if (M > 8 || K > 2 * Few::most_warps * gemm_cuda_chunk) return false;
   GemmSmallMShape s = gemm_few_split(M, 0, K);
-  s.tile_slots = 1, s.stages = 2;
+  s.tile_slots = 1;
+  s.stages = 2;
   return Few::shared_bytes(s) <= Few::all_bytes;
 }
 

@@ -4,10 +4,9 @@
 //
 // Use       up to 512 rows that small_m.cuh does not support, where the tiles of wgmma.cuh would not occupy the SMs
 //           (tuning.cuh chooses).
-// Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or 128 rows of x, K
-// step 64.
-//           w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block computes some K
-//           chunks of a tile, and a join kernel adds them.
+// Tile      64 or 128 rows of w (one or two output tiles of two ranges of 32) by 16, 32, 64 or 128 rows of x,
+//           K step 64. w is the M operand of wgmma, x the N operand: this changes no bit. With splits > 1 a block
+//           computes some K chunks of a tile, and a join kernel adds them.
 // Roles     one or two consumer warpgroups of 64 rows of w each; the last warp's lane 0 is the producer (TMA). Join
 //           kernels: 128 threads, all alike, two columns or four pairs per thread.
 // Pipeline  4 to 8 smem stages of w (8 KB per warpgroup) and x (128 bytes per row), one full and one empty mbarrier
@@ -78,8 +77,12 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
   const int first = split * shape.per_block * chunk_stages,
             end = min(first + shape.per_block * chunk_stages, shape.k_stages);
   if (threadIdx.x == Split::consumers) {
-    prefetch_tensor_map(w_map), prefetch_tensor_map(x_map);
-    for (int s = 0; s < Split::stages; ++s) full[s].init(1), empty[s].init(4 * Split::warpgroups);
+    prefetch_tensor_map(w_map);
+    prefetch_tensor_map(x_map);
+    for (int s = 0; s < Split::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(4 * Split::warpgroups);
+    }
     fence_mbarrier_init();
   }
   __syncthreads();  // mbarriers are initialized
@@ -121,7 +124,10 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         char* to = ring + stage * Split::stage_bytes;
         load_w(to, full[stage], k);
         tma_load(to + Split::w_bytes, x_map, full[stage], k * Split::depth, token);
-        if (++stage == Split::stages) stage = 0, parity ^= 1;
+        if (++stage == Split::stages) {
+          stage = 0;
+          parity ^= 1;
+        }
       }
     }
     return;
@@ -142,7 +148,10 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     wgmma_commit();
   };
   const auto next = [&] {
-    if (++stage == Split::stages) stage = 0, parity ^= 1;
+    if (++stage == Split::stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   };
   // One chunk: `count` stages into `to`, from zero. A stage is released when the next one's wgmmas have been issued.
   const auto chunk = [&](float(&to)[Split::tokens / 2], int count) {
@@ -215,8 +224,8 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
          t += Split::consumers / lanes) {
       const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
       float one[4], other[4];
-      load_vec(one, turned + t * Split::pitch + g * 64 + r),
-          load_vec(other, turned + t * Split::pitch + g * 64 + r + 32);
+      load_vec(one, turned + t * Split::pitch + g * 64 + r);
+      load_vec(other, turned + t * Split::pitch + g * 64 + r + 32);
       output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
     }
   }
@@ -236,7 +245,8 @@ static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials fr
 #pragma unroll 8
   for (int s = 0; s < from.slots; ++s, at += step) {
     const float2 x = even ? *reinterpret_cast<const float2*>(at) : make_float2(at[0], both ? at[1] : 0);
-    first = s == 0 ? x.x : first + x.x, second = s == 0 ? x.y : second + x.y;
+    first = s == 0 ? x.x : first + x.x;
+    second = s == 0 ? x.y : second + x.y;
   }
   output.to.store_pair(first, second, m, n, from.columns, output.pairs);
 }
@@ -258,13 +268,18 @@ __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(SplitKPartials fro
   const float* at = from.sums + int64_t{m} * from.columns + unit * 64 + r;
   const int64_t step = int64_t{from.M} * from.columns;
   float one[4], other[4];
-  load_vec(one, at), load_vec(other, at + 32);
+  load_vec(one, at);
+  load_vec(other, at + 32);
 #pragma unroll 4
   for (int s = 1; s < from.slots; ++s) {
     float a[4], b[4];
-    load_vec(a, at + s * step), load_vec(b, at + s * step + 32);
+    load_vec(a, at + s * step);
+    load_vec(b, at + s * step + 32);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) one[j] += a[j], other[j] += b[j];
+    for (int j = 0; j < 4; ++j) {
+      one[j] += a[j];
+      other[j] += b[j];
+    }
   }
   output.template store<32, 4>(one, other, extra, m, unit, r);
 }
@@ -283,8 +298,10 @@ void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, con
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
   GemmSplitKShape s{};
   const int units = output.template tiles<32>();
-  s.M = static_cast<int>(x.dim(0)), s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
-  s.k_stages = pieces(w.dim(1), Split::depth), s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
+  s.M = static_cast<int>(x.dim(0));
+  s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
+  s.k_stages = pieces(w.dim(1), Split::depth);
+  s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
   s.token_tiles = pieces(s.M, Split::tokens);
   const int tiles = pieces(units, Split::warpgroups) * s.token_tiles;
   s.per_block = pieces(s.chunks, splits);

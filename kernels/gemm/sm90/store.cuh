@@ -16,7 +16,10 @@ __device__ void add_bias(const GemmPart& part, float (&total)[Columns / 2]) {
 #pragma unroll
   for (int j = 0; j < Columns / 8; ++j) {
     const float2 add = reinterpret_cast<const float2*>(part.columns)[j * 4 + part.thread % 4];
-    total[4 * j] += add.x, total[4 * j + 1] += add.y, total[4 * j + 2] += add.x, total[4 * j + 3] += add.y;
+    total[4 * j] += add.x;
+    total[4 * j + 1] += add.y;
+    total[4 * j + 2] += add.x;
+    total[4 * j + 3] += add.y;
   }
 }
 
@@ -110,7 +113,10 @@ struct GemmStoreBox {
         uint32_t r[4];
         ldmatrix_x4(at, r[0], r[1], r[2], r[3]);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) total[4 * j + 2 * e] += low_bf16(r[e]), total[4 * j + 2 * e + 1] += high_bf16(r[e]);
+        for (int e = 0; e < 4; ++e) {
+          total[4 * j + 2 * e] += low_bf16(r[e]);
+          total[4 * j + 2 * e + 1] += high_bf16(r[e]);
+        }
       }
       stmatrix_x4(at, pack_bf16(total[4 * j], total[4 * j + 1]), pack_bf16(total[4 * j + 2], total[4 * j + 3]),
                   pack_bf16(total[4 * j + 4], total[4 * j + 5]), pack_bf16(total[4 * j + 6], total[4 * j + 7]));

@@ -86,8 +86,12 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   const int first = static_cast<int>(blockIdx.x) / Tile::cluster, step = static_cast<int>(gridDim.x) / Tile::cluster;
   const int work = shape.m_units * shape.n_tiles;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < Tile::stages; ++s) full[s].init(1), empty[s].init(8 * Tile::cluster);
-    part_barriers[0].init(1), part_barriers[1].init(1);
+    for (int s = 0; s < Tile::stages; ++s) {
+      full[s].init(1);
+      empty[s].init(8 * Tile::cluster);
+    }
+    part_barriers[0].init(1);
+    part_barriers[1].init(1);
     fence_mbarrier_init();
   }
   // The mbarriers of all blocks of the cluster are initialized.
@@ -98,7 +102,10 @@ __global__ void __launch_bounds__(Tile::threads, 1)
   int stage = 0;
   uint32_t parity = 0;
   const auto next = [&] {
-    if (++stage == Tile::stages) stage = 0, parity ^= 1;
+    if (++stage == Tile::stages) {
+      stage = 0;
+      parity ^= 1;
+    }
   };
 
   // Producer.
@@ -106,7 +113,8 @@ __global__ void __launch_bounds__(Tile::threads, 1)
     setmaxnreg_dec<40>();
     if (warp == 8 && threadIdx.x % 32 == 0) {
       griddep_launch_dependents();
-      prefetch_tensor_map(x_map), prefetch_tensor_map(w_map);
+      prefetch_tensor_map(x_map);
+      prefetch_tensor_map(w_map);
       const auto load_w = [&](int k, int column) {
         char* to = stages + stage * Tile::stage_bytes + Tile::x_bytes;
         full[stage].arrive_expect_tx(Tile::stage_bytes);
@@ -235,9 +243,11 @@ void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, con
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = 1;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = Tile::cluster, attributes[1].val.clusterDim.y = 1,
+  attributes[1].val.clusterDim.x = Tile::cluster;
+  attributes[1].val.clusterDim.y = 1;
   attributes[1].val.clusterDim.z = 1;
-  config.attrs = attributes, config.numAttrs = Tile::cluster > 1 ? 2 : 1;
+  config.attrs = attributes;
+  config.numAttrs = Tile::cluster > 1 ? 2 : 1;
   HONE_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, make_tensor_map(x, Tile::rows),
                                      make_tensor_map(w, Tile::columns / boxes), epilogue, shape));
 }
