@@ -29,7 +29,7 @@ __device__ inline float rounded_sum(float total, float bias, bool has_bias) {
 
 // y [M, F] = silu(gate) * up. A tile pairs a range of gate rows with its range of up rows. F is a multiple of 8.
 struct SwigluEpilogue {
-  static constexpr bool neighbours = false;
+  static constexpr bool adjacent_ranges = false;
   __nv_bfloat16* y;
   const __nv_bfloat16* bias;
   int64_t y_stride;
@@ -65,7 +65,7 @@ struct SwigluEpilogue {
 // q [M, H, d], and k and v in the cache. The two halves of a head that RoPE rotates together are the pair of row
 // ranges. d is a multiple of 64 and all of it is rotated.
 struct QkvRopeEpilogue {
-  static constexpr bool neighbours = false;
+  static constexpr bool adjacent_ranges = false;
   __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
   const __nv_bfloat16* bias;
   const float* cos_sin;

@@ -34,13 +34,13 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
   constexpr int parts = RmsNormRows::most_warps;
   const int lane = static_cast<int>(threadIdx.x % 32), pieces = dim / 8;
   int row = 0, warp = static_cast<int>(threadIdx.x / 32);  // warp: index among the warps that rmsnorm_forward uses
-  const auto settle = [&] {
+  const auto advance_row = [&] {
     while (warp >= shape.warps) {
       warp -= shape.warps;
       ++row;
     }
   };
-  for (settle(); row < rows; warp += threads / 32, settle()) {
+  for (advance_row(); row < rows; warp += threads / 32, advance_row()) {
     uint4 raw[RmsNormRows::most_packs];
     float part[2] = {};
 #pragma unroll

@@ -190,12 +190,12 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
     return;
   }
   named_barrier_sync(1, T::consumers);  // all consumer warps have read the stages
-  float* turned = reinterpret_cast<float*>(ring);
+  float* transposed = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < T::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      turned[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+      transposed[(thread_token + 8 * j + e % 2) * T::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
   named_barrier_sync(1, T::consumers);  // the transpose is complete
   constexpr int lanes = T::rows / 4;    // threads per token
   const int own = static_cast<int>(threadIdx.x) % lanes * 4, n = row + own;
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
   for (int i = 0; i < 4; ++i) scale[i] = n + i < shape.N ? shape.scales[n + i] : 0;
 #pragma unroll 2
   for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(T::tokens, shape.M - token); t += T::consumers / lanes) {
-    const float4 v = *reinterpret_cast<const float4*>(turned + t * T::pitch + own);
+    const float4 v = *reinterpret_cast<const float4*>(transposed + t * T::pitch + own);
     epilogue.store_pair(v.x * scale[0], v.y * scale[1], token + t, n, shape.N, shape.pairs);
     epilogue.store_pair(v.z * scale[2], v.w * scale[3], token + t, n + 2, shape.N, shape.pairs);
   }

@@ -20,7 +20,7 @@
 
 namespace hone::quantized {
 
-constexpr int is_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
+constexpr int max_small_m = 8, strip = 16, few_depth = 256, few_warps = 12,
               chunk_size = static_cast<int>(gemm_cuda_chunk), chunk_stages = chunk_size / few_depth,
               w_stage_bytes = strip * few_depth;
 
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     }
     // End of a chunk: its sums go to shared memory.
     if (i % chunk_stages == chunk_stages - 1) {
-      float* const to = sums + (warp + i / chunk_stages * warps) * (is_small_m * strip);
+      float* const to = sums + (warp + i / chunk_stages * warps) * (max_small_m * strip);
 #pragma unroll
       for (uint32_t e = 0; e < 4; ++e) {
         to[(2 * t + e % 2) * strip + g + e / 2 * 8] = d[e];
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
     const int n = first_row + e % strip;
     if (n >= shape.N) continue;
     float total = sums[e];
-    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (is_small_m * strip) + e];
+    for (int c = 1; c < shape.chunks; ++c) total += sums[c * (max_small_m * strip) + e];
     epilogue.store(total * shape.scales[n], e / strip, n);
   }
 }
@@ -151,7 +151,7 @@ template <class Format>
 void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& epilogue) {
   const int rounds = (shape.chunks + few_warps - 1) / few_warps, warps = (shape.chunks + rounds - 1) / rounds;
   const auto bytes = [&](int stages) {
-    return warps * stages * shape.stage_bytes() + shape.chunks * is_small_m * strip * 4;
+    return warps * stages * shape.stage_bytes() + shape.chunks * max_small_m * strip * 4;
   };
   const auto launch = [&](auto stages) {
     const auto kernel = few_kernel<Format, stages()>;
@@ -167,9 +167,9 @@ void launch_few(cudaStream_t stream, const FewShape& shape, const GemmEpilogue& 
 // True if launch_few() supports M rows of K columns.
 inline bool takes_few(int64_t M, int64_t K) {
   const int64_t chunks = (K + chunk_size - 1) / chunk_size;
-  return M <= is_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
-                                    chunks * is_small_m * strip * 4 <=
-                                227 * 1024;
+  return M <= max_small_m && std::min<int64_t>(chunks, few_warps) * 2 * (w_stage_bytes + M * few_depth * 2) +
+                                     chunks * max_small_m * strip * 4 <=
+                                 227 * 1024;
 }
 
 }  // namespace hone::quantized

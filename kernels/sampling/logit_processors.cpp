@@ -57,9 +57,9 @@ void apply(Context&, Tensor logits, LogitAdjustments edits) {
         const float bias = edit.stops != 0 && how.stops_after > 0 ? -std::numeric_limits<float>::infinity() : edit.bias;
         if (bias == 0 && edit.times < 0) return;  // adding 0 would turn -0 into 0
         const float z = logit + bias;
-        const float penalised = z > 0 ? z / how.repetition_penalty : z * how.repetition_penalty;
+        const float penalized = z > 0 ? z / how.repetition_penalty : z * how.repetition_penalty;
         const double minus = edit.times > 0 ? how.frequency_penalty * edit.times + how.presence_penalty : 0;
-        logit = edit.times < 0 ? z : penalised - static_cast<float>(minus);
+        logit = edit.times < 0 ? z : penalized - static_cast<float>(minus);
       });
 }
 

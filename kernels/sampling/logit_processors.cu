@@ -35,10 +35,10 @@ __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t s
     const float bias = edit.stops != 0 && how.stops_after > 0 ? -INFINITY : edit.bias;
     if (bias == 0 && edit.times < 0) continue;
     const float z = __fadd_rn(logit, bias);
-    const float penalised = z > 0 ? __fdiv_rn(z, how.repetition_penalty) : __fmul_rn(z, how.repetition_penalty);
+    const float penalized = z > 0 ? __fdiv_rn(z, how.repetition_penalty) : __fmul_rn(z, how.repetition_penalty);
     const double minus =
         edit.times > 0 ? __dadd_rn(__dmul_rn(how.frequency_penalty, edit.times), how.presence_penalty) : 0;
-    logit = edit.times < 0 ? z : __fsub_rn(penalised, __double2float_rn(minus));
+    logit = edit.times < 0 ? z : __fsub_rn(penalized, __double2float_rn(minus));
   }
 }
 

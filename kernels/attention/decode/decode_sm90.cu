@@ -7,7 +7,7 @@
 // Roles     warps 0-3: consumers. Each scores one key block of 128 per round, then owns D / 4 columns of v and of the
 //           output and loops over all keys of the round. Warp 4: producer (TMA).
 // Pipeline  ring of 12 stages of 8 KB if the grid fits the SMs at one block each ("alone"); else, for N = 1: 5 of 8 KB
-//           (D = 64) or 11 of 4 KB (D = 128); else 10 of 8 KB. One empty mbarrier per stage, more full ones (Plan).
+//           (D = 64) or 11 of 4 KB (D = 128); else 10 of 8 KB. One empty mbarrier per stage, more full ones (RingPlan).
 // Smem      ring + weights 8 N KB + row statistics 0.75 N KB + slots 4 KB / TMA box keys (1 to 16) + mbarriers: about
 //           105 or 114 KB alone (1 block per SM), 49 or 53 KB for N = 1 and D <= 128 (4 blocks), else 89 or 98 KB (2
 //           blocks; 1 for D = 256, N = 2).
@@ -31,7 +31,7 @@ constexpr int warps = 4, threads = 32 * (warps + 1), round_keys = warps * block_
 
 // D: head dimension rounded up. N: groups of eight rows. alone: an SM has one thread block, whose ring is longer.
 template <int D, int N, bool alone>
-struct Plan {
+struct RingPlan {
   static constexpr int parts = D / 64, columns = D / warps, rows = 8 * N;
   // With four blocks per SM each has 57 KB, of which the ring may take 44. D = 256 with 16 rows needs all registers.
   static constexpr bool small = N == 1 && D <= 128 && !alone;
@@ -161,10 +161,10 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 }
 
 template <int D, int N, bool alone>
-__global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
+__global__ __launch_bounds__(threads, RingPlan<D, N, alone>::ctas) void ring_kernel(
     const __grid_constant__ Call<Bf16> call, const SplitPartials partials, const __grid_constant__ CUtensorMap k_map,
     const __grid_constant__ CUtensorMap v_map, int box_shift) {
-  using P = Plan<D, N, alone>;
+  using P = RingPlan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
   Shared<P>& shared = *reinterpret_cast<Shared<P>*>(memory);
@@ -328,7 +328,7 @@ void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const Spli
                          const Tensor& v, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run_rings = [&](auto n, auto alone) {
-      using P = Plan<width(), n(), alone()>;
+      using P = RingPlan<width(), n(), alone()>;
       const auto kernel = ring_kernel<width(), n(), alone()>;
       const auto box_keys =
           std::gcd(static_cast<unsigned>(call.block_size), 16u);  // adjacent keys of a KV block that one TMA box loads

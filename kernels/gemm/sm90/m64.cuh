@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
         char* const to = ring + stage * Narrow::stage_bytes + Narrow::x_bytes;
         full[stage].arrive_expect_tx(bytes);
         tma_load(to, w_map, full[stage], k * Narrow::depth, row_ranges.x);
-        if constexpr (!Output::neighbours)
+        if constexpr (!Output::adjacent_ranges)
           tma_load(to + Narrow::w_bytes / 2, w_map, full[stage], k * Narrow::depth, row_ranges.y);
       };
       const auto load_x = [&](int stage, int k) {
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       for (int j = 0; j < half / 16; ++j) {
         const int r = column + 8 * j, e = 4 * j + 2 * h;
         const float first[2] = {total[e], total[e + 1]}, second[2] = {total[e + own / 2], total[e + own / 2 + 1]};
-        if constexpr (Output::neighbours) {
+        if constexpr (Output::adjacent_ranges) {
           const int n = tile * Narrow::columns + r;
           output.to.store_pair(first[0], first[1], m, n, output.N, output.pairs);
           output.to.store_pair(second[0], second[1], m, n + half, output.N, output.pairs);
@@ -249,7 +249,7 @@ void launch_gemm_m64(cudaStream_t stream, const Tensor& x, const Tensor& w, cons
   const auto kernel = gemm_narrow_kernel<Narrow, Output>;
   allow_shared_memory(kernel, Narrow::shared_bytes);
   launch_pdl(stream, kernel, dim3(static_cast<unsigned>(blocks)), Narrow::threads, Narrow::shared_bytes,
-             Narrow::cluster, make_tensor_map(w, Output::neighbours ? Narrow::columns : Narrow::columns / 2),
+             Narrow::cluster, make_tensor_map(w, Output::adjacent_ranges ? Narrow::columns : Narrow::columns / 2),
              make_tensor_map(x, Narrow::rows_read(static_cast<int>(x.dim(0)))), output, static_cast<int>(x.dim(0)),
              static_cast<int>((w.dim(1) + Narrow::depth - 1) / Narrow::depth));
 }

@@ -4,7 +4,7 @@
 // gate and up, or the two RoPE halves. Only .cu and .cuh files include it.
 //
 // An epilogue is a struct that a kernel takes by value:
-//   static constexpr bool neighbours;
+//   static constexpr bool adjacent_ranges;
 //       true if the second range follows the first and no pairs are needed
 //   template <int half> int tiles() const;
 //   template <int half> int2 row_ranges(int tile) const;
@@ -18,7 +18,7 @@ namespace hone {
 
 // y as in gemm_forward; count is 1.
 struct LinearEpilogue {
-  static constexpr bool neighbours = true;
+  static constexpr bool adjacent_ranges = true;
   GemmEpilogue to;
   int N;
   bool pairs;  // y can be written two elements at a time

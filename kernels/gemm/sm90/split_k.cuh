@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll
       for (int g = 0; g < Split::warpgroups; ++g) row_ranges[g] = output.template row_ranges<32>(unit + g);
       const auto load_w = [&](char* to, Barrier& barrier, int k) {
-        if constexpr (Output::neighbours) {
+        if constexpr (Output::adjacent_ranges) {
           tma_load(to, w_map, barrier, k * Split::depth, row_ranges[0].x);
         } else {
 #pragma unroll
@@ -198,21 +198,21 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
     return;
   }
   named_barrier_sync(1, Split::consumers);  // all consumer warps have read the stages
-  float* turned = reinterpret_cast<float*>(ring);
+  float* transposed = reinterpret_cast<float*>(ring);
 #pragma unroll
   for (int j = 0; j < Split::tokens / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e)
-      turned[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
+      transposed[(thread_token + 8 * j + e % 2) * Split::pitch + thread_row + e / 2 * 8] = total[4 * j + e];
   named_barrier_sync(1, Split::consumers);  // the transpose is complete
-  if constexpr (Output::neighbours) {
+  if constexpr (Output::adjacent_ranges) {
     constexpr int lanes = Split::rows / 4;  // threads per token
     const int n = row + static_cast<int>(threadIdx.x) % lanes * 4;
 #pragma unroll 2
     for (int t = static_cast<int>(threadIdx.x) / lanes; t < min(Split::tokens, shape.M - token);
          t += Split::consumers / lanes) {
       const float4 v =
-          *reinterpret_cast<const float4*>(turned + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
+          *reinterpret_cast<const float4*>(transposed + t * Split::pitch + static_cast<int>(threadIdx.x) % lanes * 4);
       output.to.store_pair(v.x, v.y, token + t, n, output.N, output.pairs);
       output.to.store_pair(v.z, v.w, token + t, n + 2, output.N, output.pairs);
     }
@@ -224,8 +224,8 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
          t += Split::consumers / lanes) {
       const auto extra = output.template fetch<32, 4>(token + t, unit + g, r);
       float one[4], other[4];
-      load_vec(one, turned + t * Split::pitch + g * 64 + r);
-      load_vec(other, turned + t * Split::pitch + g * 64 + r + 32);
+      load_vec(one, transposed + t * Split::pitch + g * 64 + r);
+      load_vec(other, transposed + t * Split::pitch + g * 64 + r + 32);
       output.template store<32, 4>(one, other, extra, token + t, unit + g, r);
     }
   }
@@ -299,7 +299,7 @@ void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, con
   GemmSplitKShape s{};
   const int units = output.template tiles<32>();
   s.M = static_cast<int>(x.dim(0));
-  s.columns = Output::neighbours ? static_cast<int>(w.dim(0)) : units * 64;
+  s.columns = Output::adjacent_ranges ? static_cast<int>(w.dim(0)) : units * 64;
   s.k_stages = pieces(w.dim(1), Split::depth);
   s.chunks = pieces(w.dim(1), gemm_cuda_chunk);
   s.token_tiles = pieces(s.M, Split::tokens);
@@ -312,7 +312,7 @@ void launch_gemm_split_k(Context& context, const Tensor& x, const Tensor& w, con
   const auto kernel = gemm_split_kernel<Split, Output>;
   allow_shared_memory(kernel, Split::shared_bytes);
   launch_pdl(cuda_stream(context), kernel, dim3(static_cast<unsigned>(tiles * s.splits)), Split::threads,
-             Split::shared_bytes, 1, make_tensor_map(w, Output::neighbours ? Split::rows : 32),
+             Split::shared_bytes, 1, make_tensor_map(w, Output::adjacent_ranges ? Split::rows : 32),
              make_tensor_map(x, Split::rows_read(s.M)), output, partial, s);
   if (s.splits > 1) join(cuda_stream(context), SplitKPartials{partial, slots, s.M, s.columns});
 }
