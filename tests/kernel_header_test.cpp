@@ -41,7 +41,9 @@ std::string problem_of(const std::string& source) {
     const auto* const found = std::find(kFields.begin(), kFields.end(), field);
     if (found == kFields.end()) continue;
     const std::string name(field);
-    if (next == kFields.size() || *found != kFields[next]) return "field " + name + " is out of order or comes twice";
+    const auto index = static_cast<size_t>(found - kFields.begin());
+    if (index < next) return "field " + name + " is out of order or comes twice";
+    if (index > next) return "field " + std::string(kFields[next]) + " is missing";
     if (line.find_first_not_of(' ', field.size()) == std::string::npos) return "field " + name + " is empty";
     ++next;
   }
@@ -83,7 +85,7 @@ TEST(KernelHeader, FindsMissingMisplacedAndEmptyFields) {
     return problem_of(head + changed + body);
   };
   EXPECT_EQ(with("// Limits    none.\n", ""), "field Limits is missing");
-  EXPECT_EQ(with("// PDL       none.\n", ""), "field Limits is out of order or comes twice");
+  EXPECT_EQ(with("// PDL       none.\n", ""), "field PDL is missing");
   EXPECT_EQ(with("// Smem      none.\n", "// Smem\n"), "field Smem is empty");
   EXPECT_EQ(with("// Tile      1.\n", "// Tile      1.\n// Tile      2.\n"),
             "field Tile is out of order or comes twice");
