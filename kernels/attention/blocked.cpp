@@ -138,17 +138,18 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
                 const AttentionShape& shape) {
   const int64_t sequences = offsets.dim(0) - 1, dim = q.dim(2), group = q.dim(1) / all.num_kv_heads;
   const int64_t queries =
-      std::max<int64_t>(1, 128 / group);  // of a tile: about 128 rows share the packing of a block's keys
+      std::max<int64_t>(1, 128 / group);  // queries per tile: about 128 rows share the packing of a block's keys
   const int32_t* at = offsets.ptr<int32_t>();
   const ScratchScope scope(context);
-  int64_t* tiles = context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // before each sequence
+  int64_t* tiles =
+      context.scratch().take(DType::i64, {sequences + 1}).ptr<int64_t>();  // number of tiles before each sequence
   tiles[0] = 0;
   for (int64_t s = 0; s < sequences; ++s) tiles[s + 1] = tiles[s] + (at[s + 1] - at[s] + queries - 1) / queries;
   const int64_t rows = queries * group, columns = (dim + 15) / 16 * 16, units = tiles[sequences] * all.num_kv_heads;
   const int64_t floats = rows * (2 * columns + 64 + 2) + 64 * (dim + columns);
   for_each_unit(context, units, floats, [&](int64_t index, float* scratch) {
     const int64_t unit = units - 1 - index, tile = unit / all.num_kv_heads,
-                  kv_head = unit % all.num_kv_heads;  // a sequence's later tiles, the long ones, go first
+                  kv_head = unit % all.num_kv_heads;  // the later tiles of a sequence take longest, so they start first
     const int64_t s = std::upper_bound(tiles, tiles + sequences + 1, tile) - tiles - 1,
                   first = at[s] + (tile - tiles[s]) * queries;
     HWY_DYNAMIC_DISPATCH(attend_tile)

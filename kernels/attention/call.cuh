@@ -55,7 +55,7 @@ inline int tile_bound(int tokens, int sequences, int group, int rows) {
 __device__ inline Tile tile_at(const int32_t* offsets, int sequences, int group, int rows, int i) {
   const auto start = [&](int s) { return static_cast<int>(int64_t{offsets[s]} * group / rows) + s; };
   const int lane = static_cast<int>(threadIdx.x % 32);
-  int low = 0, count = sequences;  // the tile's sequence is one of `count` from `low` on
+  int low = 0, count = sequences;  // the tile's sequence is in [low, low + count)
   while (count > 1) {
     const int step = (count + 31) / 32;
     const bool reached = lane * step < count && start(low + lane * step) <= i;

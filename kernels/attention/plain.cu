@@ -32,7 +32,7 @@ __device__ float row_max(const float* s, int lane) {
 template <int D>  // dim rounded up
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
   constexpr int sums =
-      rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
+      rows * D / threads;  // sums per thread; sum i: row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
   __shared__ float m[rows], l[rows], alpha[rows], total_m[rows], total_l[rows];
   const Tile tile =

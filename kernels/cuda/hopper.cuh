@@ -231,7 +231,8 @@ __device__ inline void wgmma_ss(float (&d)[96], uint64_t a, uint64_t b, bool add
 #undef HONE_R32
 #undef HONE_R8
 
-// Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l names row l % 8 of matrix l / 8.
+// Four 8 x 8 matrices of bf16 between a warp's fragments and shared memory; lane l passes
+// the address of row l % 8 of matrix l / 8.
 __device__ inline void stmatrix_x4(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c),
                "r"(d)
@@ -243,7 +244,7 @@ __device__ inline void ldmatrix_x4(uint32_t from, uint32_t& a, uint32_t& b, uint
                : "r"(from)
                : "memory");
 }
-// Two numbers rounded to bf16, the first in the lower half.
+// Rounds two f32 to bf16; `low` goes to the lower half.
 __device__ inline uint32_t pack_bf16(float low, float high) {
   uint32_t packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));

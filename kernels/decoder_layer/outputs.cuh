@@ -66,7 +66,7 @@ struct SwigluEpilogue {
 // ranges. d is a multiple of 64 and all of it is rotated.
 struct QkvRopeEpilogue {
   static constexpr bool adjacent_ranges = false;
-  __nv_bfloat16 *q, *k, *v;  // k and v: the cache's
+  __nv_bfloat16 *q, *k, *v;  // k and v: rows of the cache
   const __nv_bfloat16* bias;
   const float* cos_sin;
   const int32_t *positions, *slots;

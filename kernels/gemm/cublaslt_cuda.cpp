@@ -45,7 +45,7 @@ int64_t alignment_of(const Tensor& x) {
 
 cublasLtHandle_t handle() {
   static std::mutex mutex;
-  static std::map<int, cublasLtHandle_t> handles;  // live as long as the process
+  static std::map<int, cublasLtHandle_t> handles;  // never destroyed: they live as long as the process
   int device = 0;
   HONE_CUDA_CHECK(cudaGetDevice(&device));
   const std::scoped_lock lock(mutex);

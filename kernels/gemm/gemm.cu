@@ -53,7 +53,7 @@ __device__ inline void mma_k16(float (&d)[4], const uint32_t (&a)[4], const uint
 __global__ void __launch_bounds__(128)
     bf16_kernel(const __nv_bfloat16* x, const __nv_bfloat16* w, int64_t M, int64_t N, int64_t K, int64_t x_stride,
                 int64_t w_stride, bool x_packed, bool w_packed, GemmEpilogue epilogue) {
-  constexpr int depth = 32, pitch = depth + 8;  // the pitch spreads a fragment's rows over all banks
+  constexpr int depth = 32, pitch = depth + 8;  // the pitch avoids bank conflicts of fragment loads
   __shared__ alignas(16) __nv_bfloat16 xs[tile][pitch], ws[tile][pitch];
   const int64_t m0 = int64_t{blockIdx.x} * tile, n0 = int64_t{blockIdx.y} * tile;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4,

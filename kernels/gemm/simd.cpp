@@ -43,7 +43,7 @@ struct Rows {
 HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
   const D d;
   const hn::Repartition<double, D> d64;
-  V quad[4];  // quad[i]: in 128-bit block b, row 4 b + i
+  V quad[4];  // quad[i]: row 4 b + i in 128-bit block b
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);

@@ -36,7 +36,7 @@ struct HeadEpilogue {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = m + part.thread / 32 * 16 + lane / 4 + 8 * h, known = min(row, R - 1);
-      const int target = rows.targets[known] - n - 2 * t;  // from this thread's first column
+      const int target = rows.targets[known] - n - 2 * t;  // relative to this thread's first column
       if constexpr (pass == LmHeadPass::gradient) {
         const RowGradient of(rows, known);
 #pragma unroll

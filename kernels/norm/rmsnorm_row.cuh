@@ -44,7 +44,7 @@ __device__ void norm_rows(At at, int rows, int dim, RowShape shape, float eps, c
     uint4 raw[RmsNormRows::most_packs];
     float part[2] = {};
 #pragma unroll
-    for (int p = 0; p < RmsNormRows::most_packs; ++p) {  // zeros add nothing
+    for (int p = 0; p < RmsNormRows::most_packs; ++p) {  // missing vectors are zero and add nothing
       const int piece = (p * shape.warps + warp) * 32 + lane;
       raw[p] = p < shape.packs && piece < pieces ? *at(row, piece) : uint4{};
     }

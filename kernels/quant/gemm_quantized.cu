@@ -23,7 +23,7 @@ void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const Quantized
 
 namespace {
 
-constexpr int64_t panel = 4096;  // rows
+constexpr int64_t panel = 4096;  // rows of w per panel
 
 template <class Format, class T>
 struct Unpack {

@@ -65,7 +65,8 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
   const uint32_t lane = threadIdx.x % 32;
   const int stage_bytes = shape.stage_bytes();
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * stage_bytes);
-  float* const sums = reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, M of 8, strip]
+  float* const sums =
+      reinterpret_cast<float*>(shared + warps * Stages * stage_bytes);  // [chunks, 8, strip]; M of 8 rows are used
   const int stages = (shape.chunks - warp + warps - 1) / warps * chunk_stages;
   const auto start_of = [&](int i) {
     return (warp + i / chunk_stages * warps) * chunk_size + i % chunk_stages * few_depth;

@@ -141,7 +141,7 @@ constexpr int heads_at_once = N == 1 ? 2 : 1;
 
 // The heads of blockIdx.x: chunks of q heads, then k heads, then v heads.
 struct HeadChunk {
-  int first, count;  // within their kind
+  int first, count;  // head indices among those of their kind
   int column;        // index of the first one among all heads of a token
   bool is_query, is_value;
   __device__ HeadChunk(int heads, int kv_heads, int at_once) {

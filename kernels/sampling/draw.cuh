@@ -6,7 +6,7 @@
 
 namespace hone {
 
-// Rng(seed, stream, position).uniform().
+// The draw Rng(seed, stream, position).uniform() of the CPU.
 __device__ inline double uniform_of(const RowSamplingParams& params) {
   const Philox4 words = philox(params.seed, params.stream, params.position);
   return static_cast<double>(((uint64_t{words.word[1]} << 32) | words.word[0]) >> 11) * 0x1p-53;

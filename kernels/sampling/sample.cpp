@@ -49,7 +49,7 @@ void sample_row(const Tensor& logits, int64_t r, const RowSamplingParams& params
     while (count < kept.size() && (count == 0 || sum < wanted)) sum += static_cast<double>(kept[count++].weight);
     kept.resize(count);
   }
-  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });  // weights are p / max p
+  std::erase_if(kept, [&](const Weighted& token) { return token.weight < params.min_p; });  // a weight is p / max p
 
   const bool truncated = static_cast<int64_t>(kept.size()) < V;
   std::sort(kept.begin(), kept.end(), by_id);

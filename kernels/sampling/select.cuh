@@ -28,7 +28,7 @@ struct SelectMemory {
   uint64_t keys[most_listed];
 };
 
-// exp(z - max) as an integer.
+// A weight exp(z - max) as an integer, in units of mass_unit.
 __device__ inline uint64_t fixed(float weight) {
   return __float2ull_rn(weight * static_cast<float>(int64_t{1} << mass_bits));
 }

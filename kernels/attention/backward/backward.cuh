@@ -90,7 +90,7 @@ template <class T>
 struct Side {
   const T *first, *second;
   int64_t first_stride, second_stride;
-  int begin, divisor, head;  // row i is token begin + i / divisor, its numbers start at head (head + i % divisor)
+  int begin, divisor, head;  // row i: token begin + i / divisor, head (head + i % divisor)
 
   __device__ const T* first_row(int i, int dim) const {
     return first + int64_t{begin + i / divisor} * first_stride + (head + i % divisor) * dim;

@@ -31,14 +31,14 @@ constexpr float log2_e = 1.44269504f;
 struct Preparation {
   Tile* tiles;
   int num_tiles, num_sequences, max_rank;
-  float *lse_rows, *delta_rows;  // as in Call
+  float *lse_rows, *delta_rows;  // layout of Call::lse and Call::delta
   int64_t padded;
   const Value *dout, *out;
   const float* lse;
   int64_t dout_stride, out_stride, lse_stride, tokens;
   int heads;
   const int32_t* offsets;
-  int* counters;  // set to zero
+  int* counters;  // the kernel zeroes them
   int64_t num_counters;
 };
 
@@ -47,7 +47,7 @@ __device__ int padded_row(int offset, int sequence) { return (offset / tile_rows
 
 // Lists the tiles by descending rank. One thread block. The order within a rank is open; no result depends on it.
 __device__ void list_tiles(const Preparation& p) {
-  extern __shared__ int places[];  // [max_rank]: tiles of rank i + 1, then where the next one goes
+  extern __shared__ int places[];  // [max_rank]: number of tiles of rank i + 1, then the list index of the next one
   const auto each_tile = [&](auto body) {
     for (int s = threadIdx.x / 32; s < p.num_sequences; s += prepare_threads / 32) {
       const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   }
   const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
             row = padded_row(begin, s) + static_cast<int>(token) - begin;
-  constexpr int lanes = dim / 8;  // of a head
+  constexpr int lanes = dim / 8;  // lanes per head
   const int lane = threadIdx.x % 32;
   for (int first = 0; first < p.heads; first += 32 / lanes) {
     const int head = first + lane / lanes, column = head * dim + lane % lanes * 8;

@@ -21,14 +21,14 @@ inline constexpr int column_bytes = 64 * 2;  // bytes of a box row
 struct Tile {
   int begin, length;  // tokens of the sequence
   int rank;
-  int row;  // of the sequence's first token among padded rows
+  int row;  // padded row of the sequence's first token
 };
 
 struct Call {
-  const Tile* tiles;         // by descending rank
-  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up
+  const Tile* tiles;         // in descending order of rank
+  const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 past a sequence's end, up
                              // to a multiple of 128
-  int64_t padded;            // rows of a head; a sequence starts at a multiple of 128
+  int64_t padded;            // padded rows per head; a sequence starts at a multiple of 128
   Value *dq, *dk, *dv;
   int64_t dq_stride, dk_stride, dv_stride;
   int num_tiles, group, kv_heads, window;

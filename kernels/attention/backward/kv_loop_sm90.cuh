@@ -146,7 +146,7 @@ __device__ inline void load_work(Memory<dim>& memory, const CUtensorMap& q, cons
   }
 }
 
-// The first tile of keys that a query sees.
+// The first key tile that a query sees.
 __device__ inline int first_tile(int query, int window) {
   return window > 0 ? max(0, query - window + 1) / tile_rows : 0;
 }

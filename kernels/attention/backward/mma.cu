@@ -23,9 +23,9 @@ constexpr int rows = 64, threads = 128;
 template <int D, bool of_keys>
 struct BackwardPlan {
   static constexpr int units = D / 8,
-                       columns = of_keys && D > 128 ? 128 : D;  // columns of the gradients that a block of threads sums
+                       columns = of_keys && D > 128 ? 128 : D;  // gradient columns per thread block
   static constexpr uint32_t tile = 2 * rows * D,
-                            stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side, lse and delta of its rows
+                            stage = 2 * tile + 2 * 4 * rows;  // both matrices of a side; lse and delta of its rows
   static constexpr size_t bytes = 2 * tile + 2 * stage;
   static constexpr int ctas = D <= 128 ? 2 : 1;
 };
@@ -144,7 +144,8 @@ __global__ __launch_bounds__(threads, BackwardPlan<D, of_keys>::ctas) void backw
     }
   }
 
-  float first_sum[columns / 8][4], second_sum[of_keys ? columns / 8 : 1][4];  // ds . first, p . second
+  float first_sum[columns / 8][4],
+      second_sum[of_keys ? columns / 8 : 1][4];  // accumulators of ds . first and p . second
 #pragma unroll
   for (int d = 0; d < columns / 8; ++d)
 #pragma unroll

@@ -23,7 +23,7 @@ __device__ float dot(const float* x, const float* y, int dim) {
 
 template <bool of_keys>
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<float> call) {
-  constexpr int most_columns = 2;  // of 256, a thread's
+  constexpr int most_columns = 2;  // columns per thread, for up to 256
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
   const Call<float>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),

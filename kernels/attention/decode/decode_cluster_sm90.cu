@@ -127,7 +127,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
   const bool scores = static_cast<int>(rank) < tile.num_blocks, mixes = rank < P::mixers;
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + P::k_bytes, p_tiles = v_tile + P::v_bytes;
-  if (call.dim < D)  // columns past the head are never copied
+  if (call.dim < D)  // the copies below skip columns past the head
     for (uint32_t i = thread * 16; i < P::k_bytes + P::v_bytes; i += threads * 16)
       *reinterpret_cast<uint4*>(shared + i) = {};
   __syncthreads();  // slots are found; zeros are written
@@ -135,7 +135,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   __syncthreads();  // masked slots are replaced
 
   // Copy the warp's 16 keys of this rank's key block (group 1), then this rank's columns of all values (group 2).
-  const int part_begin = (tile.block_begin + static_cast<int>(rank)) * block_keys + 16 * warp;  // of the split
+  const int part_begin =
+      (tile.block_begin + static_cast<int>(rank)) * block_keys + 16 * warp;  // key index within the split
   constexpr uint32_t k_step = 32 / units;
   const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
   const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;

@@ -65,7 +65,7 @@ struct Shared {
 // first those of k, by key within a block, then by columns, then by block; then those of v, by key, then by columns.
 template <class P>
 struct Round {
-  int begin, end, high;  // keys of the split
+  int begin, end, high;  // key indices within the split
   uint32_t first = 0;    // index of the round's first tile
   __device__ explicit Round(const DecodeTile& tile) : begin(tile.block_begin * block_keys), high(tile.high) {
     end = min(begin + round_keys, high + 1);
@@ -94,7 +94,7 @@ __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, con
   sm90::RingPlace<P::stages> to;
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
     const int first = max(begin, tile.low) >> box_shift,
-              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
+              end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // TMA boxes
     if (begin + P::tile_keys > prefetchable) hopper::griddep_wait();
     shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];

@@ -153,7 +153,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
   };
   const uint32_t k_row_bytes = static_cast<uint32_t>(call.k_stride) * 2,
                  v_row_bytes = static_cast<uint32_t>(call.v_stride) * 2;
-  if (call.dim < D)  // columns past the head are never copied
+  if (call.dim < D)  // the copies below skip columns past the head
     for (uint32_t i = thread * 16; i < P::q_bytes + 2 * P::k_bytes; i += threads * 16)
       *reinterpret_cast<uint4*>(shared + i) = {};
   find_keys(block_begin);
@@ -190,7 +190,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
   for (int d = 0; d < D / 8; ++d)
 #pragma unroll
     for (int i = 0; i < 4; ++i) o[d][i] = 0;
-  bool merges = false;  // total holds the splits before this one
+  bool merges = false;  // `total` holds the splits before this one
   const auto close_split = [&] {
     if (!merges) return;
 #pragma unroll

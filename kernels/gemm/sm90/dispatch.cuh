@@ -1,7 +1,7 @@
 #pragma once
 // Choice of the Hopper kernel for y = x . w^T: shared by gemm_forward and by the op that also normalizes y. Every
 // kernel has the bits of the "tiles" body, so the number of rows may decide which one runs (tests/gpu/gemm_test.cpp
-// checks it). Only .cu files include it.
+// checks it). Only .cu and .cuh files include it.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/gemm/sm90/tuning.cuh"

@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
   const int threads = shape.warps * 32, thread = warp % shape.warps * 32 + lane;
   for (int n_tile = first; n_tile < shape.n_tiles; n_tile += step, odd ^= 1) {
     float* to = sums + odd * sums_size;
-    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // of an N tile; of a thread
+    constexpr int pairs = half * 8 * Few::Groups, most = pairs / 32;  // pairs per N tile; pairs per thread
     typename Output::template Extra<1> extra[most];
 #pragma unroll
     for (int i = 0; i < most; ++i) {

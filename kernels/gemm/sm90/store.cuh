@@ -31,7 +31,7 @@ struct GemmStore {
   bool pairs;  // y can be written two elements at a time
 
   static constexpr int shared_bytes(int) { return 0; }
-  static constexpr int column_bytes(int columns) { return columns * 4; }  // of bias
+  static constexpr int column_bytes(int columns) { return columns * 4; }  // f32 bias
   template <int Columns>
   __device__ void begin(const GemmPart& part, int, int n) const {
     if (to.bias) stage_bias<Columns>(part, to.bias, to.bias_bf16, n, static_cast<int>(N));
@@ -81,7 +81,7 @@ struct GemmStoreBox {
 
   static constexpr int slab_bytes = 64 * 64 * 2;  // 64 columns of the warpgroup's 64 rows
   static constexpr int shared_bytes(int columns) { return columns / 64 * slab_bytes; }
-  static constexpr int column_bytes(int columns) { return columns * 4; }  // of bias
+  static constexpr int column_bytes(int columns) { return columns * 4; }  // f32 bias
 
   template <int Columns>
   __device__ void begin(const GemmPart& part, int m, int n) const {

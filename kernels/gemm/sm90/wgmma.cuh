@@ -31,8 +31,8 @@ namespace hone {
 
 // One of the two consumer warpgroups, as its epilogue sees it.
 struct GemmPart {
-  int thread;                // of 128
-  int barrier_id;            // for hopper::named_barrier_sync(barrier_id, 128)
+  int thread;                // index among the 128 threads
+  int barrier_id;            // named barrier of these 128 threads
   char* shared;              // this warpgroup's Epilogue::shared_bytes
   char* columns;             // this warpgroup's Epilogue::column_bytes
   hopper::Barrier* barrier;  // this warpgroup's mbarrier, one arrival per phase
@@ -225,7 +225,7 @@ template <class Tile, class Epilogue>
 void launch_gemm_sm90(cudaStream_t stream, const Tensor& x, const Tensor& w, const Epilogue& epilogue, int group = 0) {
   const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
   const auto pieces = [](int64_t count, int64_t size) { return static_cast<int>((count + size - 1) / size); };
-  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // measured
+  if (group == 0) group = N > 4096 ? 16 : 16 / Tile::cluster;  // found by measurement
   const GemmShape shape{pieces(M, Tile::rows * Tile::cluster), pieces(N, Tile::columns), pieces(K, Tile::depth),
                         M <= 1024, group};
   constexpr int bytes = gemm_shared_bytes<Tile, Epilogue>,
