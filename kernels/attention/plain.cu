@@ -67,13 +67,13 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
       const int row = (thread + i * threads) / D;
       o[i] = merged(total[i], o[i], merge_factors(total_m[row], m[row], call.c));
     }
-    __syncthreads();
+    __syncthreads();  // all threads have read m and total_m
     if (thread < rows) {
       const MergeFactors factors = merge_factors(total_m[thread], m[thread], call.c);
       m[thread] = factors.m;
       l[thread] = merged(total_l[thread], l[thread], factors);
     }
-    __syncthreads();
+    __syncthreads();  // m and l of the merged total are complete
   };
 
   const int block_begin = first_seen(position(tile.first_row), call.window) / block_keys,
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
         m[thread] = -INFINITY;
         l[thread] = 0;
       }
-      __syncthreads();
+      __syncthreads();  // the totals are saved, m and l are reset
     }
     // Scores of one key against the 16 rows.
     const int key = block * block_keys + thread;

@@ -149,7 +149,7 @@ __device__ inline float warp_max(float x) {
 __device__ inline float block_sum(float x, float* shared) {
   x = warp_sum(x);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-  __syncthreads();
+  __syncthreads();  // the sums of all warps are in `shared`
   float sum = 0;
   for (unsigned w = 0; w < blockDim.x / 32; ++w) sum += shared[w];
   return sum;
@@ -157,7 +157,7 @@ __device__ inline float block_sum(float x, float* shared) {
 __device__ inline float block_max(float x, float* shared) {
   x = warp_max(x);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
-  __syncthreads();
+  __syncthreads();  // the maxima of all warps are in `shared`
   float most = shared[0];
   for (unsigned w = 1; w < blockDim.x / 32; ++w) most = fmaxf(most, shared[w]);
   return most;

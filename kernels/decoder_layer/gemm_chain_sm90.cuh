@@ -41,7 +41,7 @@ __device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane)
   const uint32_t arrival = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
 #pragma unroll 1
   for (int p = 1; p < chain.count; ++p) {
-    sync_consumers_and_grid_warp();
+    sync_consumers_and_grid_warp();  // the consumers have stored their results
     if (lane == 0) {
       asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(chain.barrier), "r"(arrival) : "memory");
       do {
@@ -49,7 +49,7 @@ __device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane)
       } while (((before ^ now) & 0x80000000u) == 0);
       before = now;
     }
-    sync_consumers_and_grid_warp();
+    sync_consumers_and_grid_warp();  // all blocks have arrived; the consumers may read
   }
 }
 
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
     if (p == 0)
       griddep_wait();
     else
-      sync_consumers_and_grid_warp();
+      sync_consumers_and_grid_warp();  // the grid barrier warp may announce this block's results
     const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
     const int threads = min(now.warps, PersistentLayer::warps - slot * now.warps) *
                         32;  // the last slot may have fewer warps; it has no N tiles

@@ -35,7 +35,7 @@ static __global__ void __launch_bounds__(1024)
   const bool inside = column < from.columns;
   hopper::griddep_launch_dependents();
   const uint4 factors[1] = {inside ? *reinterpret_cast<const uint4*>(norm.weight + column) : uint4{}};
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums and the residual are written
   if (inside) {
     const float* at = from.sums + int64_t{m} * from.columns + column;
     const int64_t step = int64_t{from.M} * from.columns;

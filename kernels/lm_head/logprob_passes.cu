@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(threads)
       p = good_guess ? to_f32(gradient[v]) * exp_approx(shift)
                      : exp_approx(dot(from, w + v * w_stride, D) * rows.inv_temperature - lse);
     const float dz = fmaf(p_factor, p, v == target ? dlogp : 0);
-    __syncwarp();
+    __syncwarp();  // all lanes have read gradient[v]
     if (threadIdx.x % 32 == 0) gradient[v] = from_f32<T>(dz * rows.inv_temperature);
   }
 }

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   int64_t row = begin + at.row;
   for (; row < end; row += groups, stage ^= 1) {
     const float center = mean[row], scale = rstd[row];
-    cp_async_wait<1>();
+    cp_async_wait<1>();  // this thread's copies of the row have landed
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float sum = 0, dot = 0;
 #pragma unroll

@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   hopper::griddep_launch_dependents();
   Tile weight, next;
   weight.load(Row<const T, whole>{w, s.dim}, at);
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // x is written
   if (row >= s.rows) return;
   next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   for (; row < end; row += groups, stage ^= 1) {
     const float scale = next_scale;
     next_scale = scale_of(row + groups);
-    cp_async_wait<1>();
+    cp_async_wait<1>();  // this thread's copies of the row have landed
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float part[2] = {};
 #pragma unroll

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
         full[s].arrive_expect_tx(T::stage_bytes);
         load_w(s, first + s);
       }
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int s = 0; s < early; ++s) load_x(s, first + s);
       int stage = 0;
       uint32_t parity = 0;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
       wgmma_fence_registers(odd);
       if (k > 0 && lane == 0) empty[previous].arrive();
       multiply(to, odd, 1, true);
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // the wgmmas of the half before are complete
       wgmma_fence_registers(even);
       previous = stage;
       if (++stage == T::stages) {
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks)
         parity ^= 1;
       }
     }
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the chunk's sums are complete
     wgmma_fence_registers(to);
     if (lane == 0) empty[previous].arrive();
   };
@@ -216,7 +216,7 @@ static __global__ void __launch_bounds__(128)
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
   hopper::griddep_launch_dependents();
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums are written
   if (n >= N) return;
   const float* from = partial + int64_t{m} * N + n;
   const int64_t step = int64_t{M} * N;

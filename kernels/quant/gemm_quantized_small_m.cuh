@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(few_warps * 32) few_kernel(const FewShape shap
 #pragma unroll
   for (int s = 0; s < Stages; ++s)
     if (s < stages) copy_w(s);
-  griddep_wait();
+  griddep_wait();  // x is written
 #pragma unroll
   for (int s = 0; s < Stages; ++s) {
     if (s < stages) copy_x(s);

@@ -167,7 +167,7 @@ __device__ uint64_t select(Each each, Mass mass_of, Wanted wanted, SelectMemory&
       listed = true;
     }
   }
-  __syncthreads();
+  __syncthreads();  // all threads have read the result; memory may be reused
   return last;
 }
 

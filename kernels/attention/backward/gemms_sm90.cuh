@@ -83,12 +83,12 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
   // Hands dq of step i to its writer. dq_empty: the writer of step i - 1 has read the buffer. dq_full: 8 warps arrive.
   const auto put_dq = [&](int i) {
     if (lane() == 0) memory.gradients_empty[i & 1].arrive();
-    memory.dq_empty.wait((i & 1) ^ 1);
+    memory.dq_empty.wait((i & 1) ^ 1);  // the writer of step i - 1 has read the buffer
     const uint32_t to = shared_address(memory.dq) + (group() * 1024 + thread_now() % 128) * 16;
 #pragma unroll
     for (int j = 0; j < 8; ++j) store_four(to + j * 128 * 16, dq + 4 * j);
     fence_async_proxy();
-    __syncwarp();
+    __syncwarp();  // all lanes have stored; lane 0 arrives for the warp
     if (lane() == 0) memory.dq_full[i % Memory<dim>::writers].arrive();
   };
 
@@ -171,7 +171,7 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
           ds[4 * j + e] =
               (e % 2 ? high_bf16 : low_bf16)(weights[2 * j + e / 2]) * (ds[4 * j + e] - (e % 2 ? delta.y : delta.x));
       }
-      wgmma_wait<0>();
+      wgmma_wait<0>();  // dv is complete: its operands may be overwritten
       wgmma_fence_registers(weights);
       wgmma_fence_registers(dv);
       pack(score_gradients, ds);
@@ -185,7 +185,7 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
                     score_gradients[2 * j], score_gradients[2 * j + 1], score_gradients[2 * j + 2],
                     score_gradients[2 * j + 3]);
       fence_async_proxy();
-      __syncwarp();
+      __syncwarp();  // all lanes have stored; lane 0 arrives for the warp
       // gradients_full: all 8 warps have stored ds. This step queues dq of the step before. In the first step
       // the result is not used.
       if (lane() == 0) memory.gradients_full[i & 1].arrive();
@@ -195,7 +195,7 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
       wgmma_fence();
       mma_m16n8k16(dk, score_gradients, smem_descriptor(stage.q, queries * column_bytes));
       wgmma_commit();
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // dq of the step before is complete
       wgmma_fence_registers(dq);
       if (!first_step) put_dq(i - 1);
     }
@@ -204,9 +204,9 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
     wgmma_fence_registers(dq);
     wgmma_fence_registers(dk);
     memory.empty[(at.stage > 0 ? at.stage : Memory<dim>::stages) - 1].arrive();
-    memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);
+    memory.gradients_full[(i + 1) & 1].wait((i - 1) >> 1 & 1);  // 8 warps have stored the last ds
     queue_dq(i);
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the last dq is complete
     wgmma_fence_registers(dq);
     if (lane() == 0) memory.k_empty.arrive();
     put_dq(i - 1);
@@ -223,8 +223,8 @@ __global__ void __launch_bounds__(threads, 1)
   extern __shared__ __align__(1024) unsigned char bytes[];
   Memory<dim>& memory = *reinterpret_cast<Memory<dim>*>(bytes);
   if (threadIdx.x == 0) memory.init_barriers();
-  __syncthreads();
-  griddep_wait();
+  __syncthreads();  // mbarriers are initialized
+  griddep_wait();   // `prepare` has written the tile list, lse and delta
   griddep_launch_dependents();
   if (threadIdx.x < 128) {
     setmaxnreg_dec<24>();

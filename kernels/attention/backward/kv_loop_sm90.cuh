@@ -128,7 +128,7 @@ __device__ inline void load_work(Memory<dim>& memory, const CUtensorMap& q, cons
         memory.v_empty.wait(parity);
         memory.keys_full.arrive_expect_tx(sizeof memory.v);
         load_tile<tile_rows, dim>(memory.v, v, memory.keys_full, work.kv_head, work.tile.begin + work.key);
-        memory.k_empty.wait(parity);
+        memory.k_empty.wait(parity);  // 8 consumer warps have read K of the item before
         memory.keys_full.arrive_expect_tx(sizeof memory.k);
         load_tile<tile_rows, dim>(memory.k, k, memory.keys_full, work.kv_head, work.tile.begin + work.key);
       }
@@ -136,7 +136,7 @@ __device__ inline void load_work(Memory<dim>& memory, const CUtensorMap& q, cons
       Barrier& full = memory.full[at.stage];
       const int query = step.query_tile * queries;
       const int64_t row = step.head * call.padded + work.tile.row + query;
-      memory.empty[at.stage].wait(at.parity ^ 1);
+      memory.empty[at.stage].wait(at.parity ^ 1);  // all consumer lanes have read the stage
       full.arrive_expect_tx(sizeof stage + 2 * queries * sizeof(float));
       load_tile<queries, dim>(stage.q, q, full, step.head, work.tile.begin + query);
       load_bytes(memory.lse[at.stage], call.lse + row, queries * sizeof(float), full);

@@ -141,7 +141,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
   const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;
   const int prefetchable = prefetchable_end(partials, tile);
-  if (part_begin + 16 > prefetchable) hopper::griddep_wait();
+  if (part_begin + 16 > prefetchable) hopper::griddep_wait();  // these keys may be written by the kernel before
   if (scores && static_cast<int>(k_lane * 8) < call.dim) {
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
@@ -165,7 +165,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
       cp_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
   };
   copy_values(min(prefetchable - tile.block_begin * block_keys, num_keys));
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // q and the last keys are written
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   copy_values(num_keys);
@@ -175,7 +175,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   // Scores of the warp's 16 keys, after its own copies have landed.
   if (scores) {
     cp_async_wait<1>();
-    __syncwarp();
+    __syncwarp();  // the copies of all lanes have landed
     const uint32_t k_at = k_warp + lane % 16 * units * 16, k_at_turn = (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
     for (uint32_t d = 0; d < D / 16; ++d) {
@@ -225,7 +225,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
         *reinterpret_cast<float2*>(&weights[row][16 * warp + 8 * i + static_cast<int>(lane / 8 * 2)]) = {
             weight(score[0][e][2 * i], call.c, shift), weight(score[0][e][2 * i + 1], call.c, shift)};
     }
-    __syncwarp();
+    __syncwarp();  // the warp's weights are in shared memory
     // A lane sends eight adjacent weights of a row. With eight rows (N = 1), half of the lanes serve every other rank.
     constexpr uint32_t lanes = 2 * rows, together = 32 / lanes;
     const uint32_t row = lane % rows, unit = static_cast<uint32_t>(2 * warp) + lane / rows % 2;

@@ -196,14 +196,14 @@ __global__ __launch_bounds__(threads, RingPlan<D, N, alone>::ctas) void ring_ker
     return;
   }
 
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // q is written
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);
   // Calls body(address of tile i) once the tile has landed; then releases its stage. Each lane arrives `times` times:
   // each stage expects 32 arrivals from each of four warps, and only some warps use a tile.
   const auto use = [&](uint32_t i, uint32_t times, auto body) {
     const uint32_t place = i % P::stages;
-    shared.full[i % P::barriers].wait(i / P::barriers % 2);
+    shared.full[i % P::barriers].wait(i / P::barriers % 2);  // the tile has landed
     body(shared_address(shared.ring[place]));
     shared.empty[place].arrive(times);
   };

@@ -82,7 +82,7 @@ __device__ void copy_tiles(Shared<P>& shared, const CUtensorMap& q, const CUtens
                            const Arguments& a) {
   sm90::RingPlace<P::stages> to;
   for (uint32_t parity = 0;; parity ^= 1) {
-    shared.tile_full.wait(parity);
+    shared.tile_full.wait(parity);  // the scheduler has published a tile
     const ListedTile tile = shared.tile;
     shared.tile_empty.arrive();
     if (tile.row < 0) return;
@@ -193,13 +193,13 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
   const int thread = static_cast<int>(threadIdx.x % 128), lane = thread % 32;
   const int row_in_tile = consumer * 64 + thread / 32 * 16 + lane / 4, column = lane % 4 * 2;
   const auto release = [&](Barrier& barrier) {
-    __syncwarp();
+    __syncwarp();  // all lanes have read; lane 0 arrives for the warp
     if (lane == 0) barrier.arrive();
   };
 
   sm90::RingPlace<P::stages> keys, values;
   for (uint32_t parity = 0;; parity ^= 1) {
-    shared.tile_full.wait(parity);
+    shared.tile_full.wait(parity);                                     // the scheduler has published a tile
     const ListedTile listed = lane == 0 ? shared.tile : ListedTile{};  // the lane that releases the tile reads it
     const ListedTile tile = {uniform(listed.row), uniform(listed.begin), uniform(listed.length), uniform(listed.head)};
     release(shared.tile_empty);
@@ -221,9 +221,9 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     shared.q_full.wait(parity);
     load_queries<P>(q, shared.q + consumer * 64 * 128);
     release(shared.q_empty);
-    shared.k_full[keys.stage].wait(keys.parity);
+    shared.k_full[keys.stage].wait(keys.parity);  // the keys of the first block have landed
     queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the scores are complete
     wgmma_fence_registers(s);
     release(shared.k_empty[keys.stage]);
     keys.next();
@@ -236,9 +236,9 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     // Main loop: scores of this block while p . v of the block before runs.
     for (int block = blocks.first + 1; block < blocks.end; ++block) {
       queue_scores<P>(s, q, smem_descriptor(shared.k[keys.stage]));
-      shared.v_full[values.stage].wait(values.parity);
+      shared.v_full[values.stage].wait(values.parity);  // the values of the block before have landed
       queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // the scores are complete; p . v still runs
       wgmma_fence_registers(s);
       release(shared.k_empty[keys.stage]);
       keys.next();
@@ -270,7 +270,7 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     if (blocks.end * block_keys > tile.length)
       clear_values<P>(shared.v[values.stage], tile.length % block_keys, consumer);
     queue_values<P>(o, p, smem_descriptor(shared.v[values.stage], P::kv_chunk), !first_of_split);
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the outputs are complete
     wgmma_fence_registers(o);
     release(shared.v_empty[values.stage]);
     values.next();
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     }
     fence_mbarrier_init();
   }
-  griddep_wait();
+  griddep_wait();   // the tile list is complete
   __syncthreads();  // mbarriers are initialized
   if (threadIdx.x < 128) {
     setmaxnreg_dec<P::producer_registers>();

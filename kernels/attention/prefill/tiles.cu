@@ -217,8 +217,8 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
     __syncthreads();  // all warps have read v of the block before
     load_keys(v_tile, call.v, v_row_bytes, block);
     if (block + 1 < block_end) find_keys(block + 1);
-    cp_async_wait<1>();
-    __syncthreads();  // k has landed; the slots of the next block are found
+    cp_async_wait<1>();  // this thread's copies of k have landed
+    __syncthreads();     // k has landed; the slots of the next block are found
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
@@ -256,8 +256,8 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
           for (int i = 0; i < 4; ++i) o[d][i] *= alpha[i / 2];
       }
     }
-    cp_async_wait<1>();
-    __syncthreads();  // v has landed
+    cp_async_wait<1>();  // this thread's copies of v have landed
+    __syncthreads();     // v has landed
     if (sees_all)
       mix<D, false>(o, s, v_at, turn, key, view);
     else if (sees)

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
       };
       const int early = min(Narrow::stages, share.stages);
       for (int s = 0; s < early; ++s) load_w(s, share.place(s));
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int s = 0; s < early; ++s) load_x(s, share.place(s));
       int stage = 0;
       uint32_t parity = 0;
@@ -144,12 +144,12 @@ __global__ void __launch_bounds__(Narrow::threads, Narrow::blocks)
 #pragma unroll 1
       for (int k = 1; k < count; ++k) {
         multiply(to, true);
-        wgmma_wait<1>();
+        wgmma_wait<1>();  // the stage before has been read
         release(previous);
         previous = stage;
         next();
       }
-      wgmma_wait<0>();
+      wgmma_wait<0>();  // the chunk's sums are complete
       wgmma_fence_registers(to);
       release(previous);
     };

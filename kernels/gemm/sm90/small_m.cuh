@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(Few::most_threads, 1)
       const int at = (static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x)) * 8;
       factors[i] = at < shape.K ? *reinterpret_cast<const uint4*>(norm.weight + at) : uint4{};
     }
-  griddep_wait();
+  griddep_wait();  // x is written
 
   // x goes to shared memory in 16-byte units; unit u of row r at u ^ (r % 8); zero past K. These are ordinary loads:
   // cp.async groups complete in order, so x would wait for w.

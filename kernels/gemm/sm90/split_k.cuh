@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
         full[s].arrive_expect_tx(bytes);
         load_w(ring + s * Split::stage_bytes, full[s], first + s);
       }
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int s = 0; s < early; ++s)
         tma_load(ring + s * Split::stage_bytes + Split::w_bytes, x_map, full[s], (first + s) * Split::depth, token);
       int stage = 0;
@@ -161,12 +161,12 @@ __global__ void __launch_bounds__(Split::threads, Split::blocks)
 #pragma unroll 1
     for (int k = 1; k < count; ++k) {
       multiply(to, true);
-      wgmma_wait<1>();
+      wgmma_wait<1>();  // the stage before has been read
       if (lane == 0) empty[previous].arrive();
       previous = stage;
       next();
     }
-    wgmma_wait<0>();
+    wgmma_wait<0>();  // the chunk's sums are complete
     wgmma_fence_registers(to);
     if (lane == 0) empty[previous].arrive();
   };
@@ -236,7 +236,7 @@ static __global__ void __launch_bounds__(128) gemm_join_kernel(SplitKPartials fr
   const int n = (static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x)) * 2,
             m = static_cast<int>(blockIdx.y);
   hopper::griddep_launch_dependents();
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums are written
   if (n >= from.columns) return;
   const float* at = from.sums + int64_t{m} * from.columns + n;
   const int64_t step = int64_t{from.M} * from.columns;
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(128) gemm_join_pairs_kernel(SplitKPartials fro
   const int i = static_cast<int>(blockIdx.x) * 128 + static_cast<int>(threadIdx.x), unit = i / 8, r = i % 8 * 4,
             m = static_cast<int>(blockIdx.y);
   hopper::griddep_launch_dependents();
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // the partial sums are written
   if (unit * 64 >= from.columns) return;
   const auto extra = output.template fetch<32, 4>(m, unit, r);
   const float* at = from.sums + int64_t{m} * from.columns + unit * 64 + r;

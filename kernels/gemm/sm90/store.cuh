@@ -87,13 +87,13 @@ struct GemmStoreBox {
   __device__ void begin(const GemmPart& part, int m, int n) const {
     if (bias) stage_bias<Columns>(part, bias, bias_bf16, n, N);
     if (!has_residual || part.thread != 0) return;
-    hopper::tma_store_wait();
+    hopper::tma_store_wait();  // the stores of the tile before have read shared memory
     part.barrier->arrive_expect_tx(shared_bytes(Columns));
     for (int c = 0; c < Columns; c += 64)
       hopper::tma_load(part.shared + c / 64 * slab_bytes, residual_map, *part.barrier, n + c, m);
   }
   __device__ void end(const GemmPart& part) const {
-    if (part.thread == 0) hopper::tma_store_wait();
+    if (part.thread == 0) hopper::tma_store_wait();  // shared memory must live until the stores have read it
   }
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {

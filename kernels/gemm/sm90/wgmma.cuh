@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
         load_w(stage, column);
       }
       stage = 0;
-      griddep_wait();
+      griddep_wait();  // x is written
       for (int i = first; i < work; i += step) {
         int unit, column;
         shape.place(i, unit, column);
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
                   columns + warpgroup * Epilogue::column_bytes(Tile::columns),
                   part_barriers + warpgroup,
                   0};
-    griddep_wait();
+    griddep_wait();  // the residual is written; y may be overwritten
     const auto release = [&](int done) {
       if (Tile::cluster == 1 && lane == 0) empty[done].arrive();
       if (Tile::cluster > 1 && lane < Tile::cluster) empty[done].arrive_at(static_cast<uint32_t>(lane));
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
 #pragma unroll 1
         for (int k = from; k < to; ++k) {
           multiply(sum, true);
-          wgmma_wait<1>();
+          wgmma_wait<1>();  // the stage before has been read
           release(previous);
           previous = stage;
           next();
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(Tile::threads, 1)
       more(1, min(3, count));
       overlapped();
       more(3, count);
-      wgmma_wait<0>();
+      wgmma_wait<0>();  // the chunk's sums are complete
       wgmma_fence_registers(sum);
       release(previous);
     };
