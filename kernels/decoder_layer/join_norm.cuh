@@ -44,6 +44,7 @@ static __global__ void __launch_bounds__(1024)
       load_vec(reinterpret_cast<float(&)[4]>(to), x);
       load_vec(reinterpret_cast<float(&)[4]>(to[4]), x + 4);
     };
+    // Reduction and epilogue.
     load(total, at);
     if (output.residual)
       load_vec(residual, static_cast<const __nv_bfloat16*>(output.residual) + m * output.residual_stride + column);

@@ -139,6 +139,7 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   const int lane = threadIdx.x % 32;
   const int64_t place = int64_t{blockIdx.x} * warps + threadIdx.x / 32, column = (int64_t{blockIdx.y} * 32 + lane) * N;
   if (!s.begins(place) || s.has_many(place)) return;
+  // The id's rows are the sorted positions with the same id; each lane holds one key.
   const uint64_t key = place + lane < s.count ? s.keys[place + lane] : ~uint64_t{0},
                  id = __shfl_sync(0xffffffffu, key, 0) >> 32;
   const int rows = __popc(__ballot_sync(0xffffffffu, key >> 32 == id));
@@ -146,6 +147,7 @@ __global__ void __launch_bounds__(threads) few_kernel(Sums<T> s) {
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N];
   if (live) load_numbers(sum, to);
+  // Load R rows, then add them in order.
   for (int first = 0; first < rows; first += R) {
     Pack<T, N> pack[R];
 #pragma unroll
@@ -215,10 +217,12 @@ __global__ void __launch_bounds__(threads) many_kernel(Sums<T> s) {
     window = (window + R) % 32;
     fetch_slot = fetch_slot + 1 < batches ? fetch_slot + 1 : 0;
   };
+  // Fill the ring.
   for (int batch = 0; batch < batches - 1; ++batch) fetch();
   float* const to = s.dtable + static_cast<int64_t>(id) * s.dtable_stride + column;
   float sum[N] = {};
   if (live) load_numbers(sum, to);
+  // Fetch a batch ahead, then add the oldest one in order.
   for (; rows > 0; rows -= R) {
     fetch();
     cp_async_wait<batches - 1>();

@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(lanes* groups)
 #pragma unroll
   for (int i = 0; i < pack; ++i) sums[group][lane * pack + i] = sum[i];
   __syncthreads();  // the sums of all 32 row groups are in shared memory
+  // One thread per column adds the row groups in order.
   const int64_t n = int64_t{blockIdx.x} * lanes * pack + threadIdx.x;
   if (threadIdx.x >= lanes * pack || n >= N) return;
   float total = 0;

@@ -177,6 +177,7 @@ __global__ void __launch_bounds__(threads)
   const int64_t target = rows.targets[row];
   T* gradient = gradients + row * stride;
   const T* from = hidden + row * hidden_stride;
+  // good: the exponentials under the guess, times `scale`, are the gradient except at the target.
   const bool good_guess = !(fabsf(shift) > most_shift), good = good_guess && !(fabsf(p_factor) * 16 < fabsf(dlogp));
   const float scale = good ? by_p * rows.inv_temperature : 1;
   for (int64_t d = threadIdx.x; d < D; d += threads)

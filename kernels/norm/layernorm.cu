@@ -48,6 +48,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
     if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    // Mean of the row.
     float sum[2] = {}, squares[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -57,6 +58,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
       for (int j = 0; j < N; ++j) sum[j % 2] += v[j];
     }
     const float center = row_sum(sum[0] + sum[1], at, shared[parity][0]) / static_cast<float>(s.dim);
+    // Variance: squared deviations from the mean.
     in.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -68,6 +70,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
     }
     const float scale =
         rsqrtf(row_sum(squares[0] + squares[1], at, shared[parity][1]) / static_cast<float>(s.dim) + s.eps);
+    // Normalize, scale and store.
     in.forget_unpacked();
     weight.forget_unpacked();
     bias.forget_unpacked();
@@ -127,6 +130,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   for (; row < end; row += groups, stage ^= 1) {
     const float center = mean[row], scale = rstd[row];
     cp_async_wait<1>();  // this thread's copies of the row have landed
+    // Two sums of the row: of g = dy * w, and of g * n with n the normed x.
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float sum = 0, dot = 0;
 #pragma unroll
@@ -143,6 +147,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     }
     sum = row_sum(sum, at, shared[stage][0]) / static_cast<float>(s.dim);
     dot = row_sum(dot, at, shared[stage][1]) / static_cast<float>(s.dim);
+    // dx of the row; this thread's columns of dw and db.
     weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -169,6 +174,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     row_sum(0, at, shared[stage][0]);
     row_sum(0, at, shared[stage][1]);
   }
+  // Sum the groups of the block.
   float* const sums = reinterpret_cast<float*>(memory);
   if (dw_partial) add_groups<T, P, whole>(dw_partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at);
   if (db_partial) add_groups<T, P, whole>(db_partial + int64_t{blockIdx.x} * s.dim, sums, db, s.dim, at);

@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
     if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    // Sum of squares of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -58,6 +59,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       add_squares(part, v);
     }
     const float scale = rms_scale(row_sum(part[0] + part[1], at, shared[parity]), s.dim, s.eps);
+    // Normalize, scale and store.
     in.forget_unpacked();
     weight.forget_unpacked();
 #pragma unroll
@@ -116,6 +118,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     next_scale = scale_of(row + groups);
     cp_async_wait<1>();  // this thread's copies of the row have landed
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
+    // Sum of dy * w * x of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -127,6 +130,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
       for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
     }
     const float pull = row_sum(part[0] + part[1], at, shared[stage]) * scale * scale / static_cast<float>(s.dim);
+    // dx of the row; this thread's columns of dw.
     weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -148,6 +152,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
   // otherwise.
   if (row - at.row < end) row_sum(0, at, shared[stage]);
+  // Sum the groups of the block.
   if (partial)
     add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }

@@ -122,11 +122,13 @@ __device__ void update_group(const Update<Rule, State>& a) {
   constexpr int slots = state_slots<Rule>, G = group<State>;
   const int64_t begin = (int64_t{blockIdx.x} * threads + threadIdx.x) * G, left = a.count - begin;
   if (!whole && left <= 0) return;
+  // Load the group.
   float x[G], g[G], s[slots][G] = {};
   load_group<whole>(g, a.grad + begin, left);
   load_group<whole>(x, a.value + begin, left);
 #pragma unroll
   for (int k = 0; k < Rule::num_states; ++k) load_group<whole>(s[k], a.state[k] + begin, left);
+  // Update each element; round bf16 states stochastically.
   const bool decays = !a.decays || a.decays[begin / param_granule] != 0;
   const float clip = *a.clip;
   Philox4 noise{};
@@ -141,6 +143,7 @@ __device__ void update_group(const Update<Rule, State>& a) {
     for (int k = 0; k < slots; ++k)
       s[k][i] = sizeof(State) == 2 ? stochastic_bf16(state[k], noise.word[i % 4] >> (16 * k)) : state[k];
   }
+  // Store the group.
   store_group<whole>(a.value + begin, x, left);
   if (a.rounded) store_group<whole>(a.rounded + begin, x, left);
 #pragma unroll

@@ -42,6 +42,7 @@ __global__ void __launch_bounds__(threads) kernel(Rows rows, const T* w) {
   __shared__ uint32_t shared[threads / 32];
   const T* const from = w + int64_t{blockIdx.x} * rows.w_stride;
   uint8_t* const to = rows.values + int64_t{blockIdx.x} * rows.values_stride;
+  // Largest magnitude of the row.
   uint32_t most = 0;
   for (int k = static_cast<int>(threadIdx.x) * N; k < rows.columns; k += threads * N) {
     float x[N];
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(threads) kernel(Rows rows, const T* w) {
   }
   most = block_most(most, shared);
   const float scale = scale_of<Format>(most);
+  // Encode with the row's scale.
   if (threadIdx.x == 0) rows.scales[blockIdx.x] = scale;
   for (int k = static_cast<int>(threadIdx.x) * N; k < rows.columns; k += threads * N) {
     float x[N];

@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   const bool inside = token < a.tokens, turns = inside && !chunk.is_value && layout.half > 0;
   const int64_t t = inside ? token : 0, position = turns ? a.positions[t] : 0;
   const T* const from = a.qkv + t * a.qkv_stride + int64_t{chunk.column} * layout.dim;
+  // Load all heads and angles.
   StoredPart<T, P, N> stored[R];
 #pragma unroll
   for (int r = 0; r < R; ++r)
@@ -109,6 +110,7 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
     const int h = chunk.first + r;
     HeadPart<P, N> x;
     convert<P, N>(x, stored[r]);
+    // Head norm.
     if (a.q_norm && !chunk.is_value) {
       float squares = 0;
 #pragma unroll
@@ -121,9 +123,11 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
       scale_head<P, N>(x, scale, weight);
       if (a.rstd && lane == 0 && here) a.rstd[t * a.rstd_stride + chunk.column + r] = scale;
     }
+    // RoPE.
     if (!chunk.is_value) rotate_head<P, N>(x, angles, layout, lane, 1);
     const uint32_t most = stores && a.k_scale ? largest_of<P, N>(x, layout) : 0;
     if (!here) continue;
+    // Store q or k, and k or v to the cache.
     if (!chunk.is_value) store_head<P, N>(to + int64_t{h} * layout.dim, x, layout, lane);
     if (!stores) continue;
     const int64_t at = cached + int64_t{h} * layout.dim;

@@ -76,11 +76,13 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
     const auto stored_x = load_head<P, N>(a.qkv + t * a.qkv_stride + column, layout, lane, inside);
     const float scale = inside ? a.rstd[t * a.rstd_stride + chunk.column] : 0;
     const auto angles = load_angles<P, N>(a.cos_sin + position * a.cos_sin_stride, layout, lane, turns);
+    // Inverse rotation; then the gradient of the norm.
     HeadPart<P, N> g, x, weight;
     convert<P, N>(g, stored_g);
     if (turns) rotate_head<P, N>(g, angles, layout, lane, -1);
     convert<P, N>(x, stored_x);
     convert<P, N>(weight, stored_weight);
+    // Weight gradient of this lane's elements, and the dot product of the head.
     float dot = 0;
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -92,6 +94,7 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
           g[n][side][i] *= weight[n][side][i];
           dot = fmaf(g[n][side][i], x[n][side][i], dot);
         }
+    // Gradient of the head before the norm.
     const float pull = head_sum(dot, layout.lanes) * scale * scale / static_cast<float>(layout.dim);
 #pragma unroll
     for (int n = 0; n < N; ++n)
@@ -101,6 +104,7 @@ __global__ void __launch_bounds__(qkv_threads, N == 1 ? 3 : 1) norm_kernel(const
         for (int i = 0; i < P; ++i) g[n][side][i] = scale * fmaf(-pull, x[n][side][i], g[n][side][i]);
     if (inside) store_head<P, N>(a.dqkv + t * a.dqkv_stride + column, g, layout, lane);
   }
+  // Sum the lane groups of the block.
   if (!a.partial) return;
   HeadLayout plain = layout;
   plain.packed = false;

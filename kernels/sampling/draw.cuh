@@ -104,6 +104,7 @@ __device__ inline Truncated draw_truncated(const RowLogits& row, const RowSampli
     });
   };
   const auto mass_of_key = [&](uint64_t key) { return row.mass(row.z_of(key)); };
+  // top-k, then top-p over what it keeps: each lowers `last`, the largest kept key.
   if (top_k) {
     const auto wanted = [&](uint64_t count) { return min(count, static_cast<uint64_t>(params.top_k)); };
     last = min(last, select<true>(each, mass_of_key, wanted, memory));
@@ -117,6 +118,7 @@ __device__ inline Truncated draw_truncated(const RowLogits& row, const RowSampli
     last = min(last, select<false>(each, mass_of_key, wanted, memory));
   }
 
+  // Mass of each chunk over the kept tokens, then the draw.
   const auto kept = [&](int v, float z) { return row.key(z, v) <= last && row.weight(z) >= params.min_p; };
   for (int c = static_cast<int>(threadIdx.x); c < row.chunks; c += draw_threads) masses[c] = 0;
   if (threadIdx.x == 0) memory.listed = 0;

@@ -27,6 +27,7 @@ struct Rows : SumRows {
 };
 
 __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
+  // The key of the n-th most likely token: a bound, then radix selection.
   RowSamplingParams first;
   first.top_k = rows.n;
   uint64_t last = key_bound(row, first, memory);
@@ -43,6 +44,7 @@ __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, flo
   each([&](uint64_t key) { memory.keys[atomicAdd(&memory.listed, 1)] = key; });
   __syncthreads();  // the list is complete
   if (static_cast<int>(threadIdx.x) >= rows.n) return;
+  // Each thread ranks one key.
   const uint64_t key = memory.keys[threadIdx.x];
   int place = 0;
   for (int i = 0; i < rows.n; ++i) place += memory.keys[i] < key;

@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   row.max = sums.max;
   row.sum = sums.sum;
 
+  // Sample: greedy, truncated, or from all tokens. A row without a finite log-sum-exp gives -1.
   int id = -1;
   float truncated_logp = 0;
   if (isfinite(lse)) {

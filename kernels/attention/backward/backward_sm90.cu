@@ -92,6 +92,7 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
     p.counters[i] = 0;
   const int64_t token = int64_t{blockIdx.x - 1} * (prepare_threads / 32) + threadIdx.x / 32;
   if (token >= p.tokens) return;
+  // The token's sequence.
   int s = 0;
   for (int end = p.num_sequences; s + 1 < end;) {  // find the last sequence that begins at or before the token
     const int middle = (s + end) / 2;
@@ -99,6 +100,7 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
   }
   const int begin = p.offsets[s], length = p.offsets[s + 1] - begin,
             row = padded_row(begin, s) + static_cast<int>(token) - begin;
+  // delta and lse of all heads.
   constexpr int lanes = dim / 8;  // lanes per head
   const int lane = threadIdx.x % 32;
   for (int first = 0; first < p.heads; first += 32 / lanes) {
@@ -118,6 +120,7 @@ __global__ void __launch_bounds__(prepare_threads) prepare(const __grid_constant
       p.delta_rows[head * p.padded + row] = sum;
     }
   }
+  // The last token of a sequence fills its padded rows: weights become 0.
   if (token != begin + length - 1) return;
   const int rest = (tile_rows - length % tile_rows) % tile_rows;
   for (int i = lane; i < p.heads * rest; i += 32) {

@@ -109,6 +109,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
             t = lane % 4;
   const uint32_t* const slots = shared.slots + own;
+  // Scores q . k, 64 columns of the head at a time.
   float s[16][4];
 #pragma unroll
   for (int n = 0; n < 16; ++n)
@@ -129,6 +130,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
         mma_m16n8k16(s[n], q[i], Fp8Pairs::decode(bytes.word[i]), Fp8Pairs::decode(bytes.word[i] >> 16));
     }
   }
+  // Softmax of the block: scale, mask, weights, row sums.
   uint32_t p[16][2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -163,6 +165,7 @@ __device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Ca
       shared.l[warp][g + 8 * r] = sum;
     }
   }
+  // p . v; a lane holds chunk columns of each value.
   constexpr int chunk = Shared<D>::chunk;
   float o[chunk][4];
 #pragma unroll
@@ -251,6 +254,7 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     if (warp >= low && warp <= high)
       attend_block<D>(shared, call, cache, tile, begin + warp * block_keys, warp * block_keys);
     __syncthreads();  // the results of all warps are in shared memory
+    // Merge the blocks of the split, then the split into the total.
     Total<D> of_split;
     for (int block = low; block <= high; ++block)
       of_split.merge(shared.m[block][own_row], shared.l[block][own_row], call.c, [&](int i) {
@@ -259,6 +263,7 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
     total.merge(of_split.m, of_split.l, call.c, [&](int i) { return of_split.o[i]; });
     __syncthreads();  // all threads have merged; the next split may overwrite shared memory
   }
+  // Epilogue: the partial result or the output.
   const int row = tile.first + own_row, token = row / call.group;
   if (row >= tile.end) return;
   if (partials.o) {

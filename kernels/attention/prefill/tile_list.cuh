@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
     *list.count = tiles_above;
     *list.claimed = 0;
   }
+  // List the tiles of each sequence.
   for (int s = thread / 32; s < call.sequences; s += 32) {
     const int begin = call.offsets[s], length = call.offsets[s + 1] - begin;
     for (int level = thread % 32; level * rows < length; level += 32)

@@ -169,6 +169,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
   }
   load_keys(k_tile, call.k, k_row_bytes, block_begin);
 
+  // The keys that the lane's two rows and the warp's rows see.
   View view{};
   const int warp_row = tile.first_row + warp * 16, warp_end = min(warp_row + 16, tile_end);
 #pragma unroll
@@ -212,6 +213,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
   const uint32_t q_at = q_tile + (static_cast<uint32_t>(warp) * 16 + lane_row) * row_bytes,
                  k_at = k_tile + key_row * row_bytes, v_at = v_tile + lane_row * row_bytes;
 
+  // Main loop over key blocks.
   for (int block = block_begin; block < block_end; ++block) {
     const int key = block * block_keys;
     __syncthreads();  // all warps have read v of the block before
@@ -219,6 +221,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
     if (block + 1 < block_end) find_keys(block + 1);
     cp_async_wait<1>();  // this thread's copies of k have landed
     __syncthreads();     // k has landed; the slots of the next block are found
+    // A new split: merge the one before and save the total.
     if (block % split_blocks == 0 && block > block_begin) {
       close_split();
       merges = true;
@@ -237,6 +240,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
         l[r] = 0;
       }
     }
+    // Scores of the block.
     const bool sees = key <= view.high && key + block_keys - 1 >= view.low;
     const bool sees_all = key >= view.all_low && key + block_keys - 1 <= view.all_high;
     float s[16][4];
@@ -246,6 +250,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
       score<D, true>(s, q_at, turn, k_at, key_turn, key, view, lane);
     __syncthreads();  // all warps have read k
     load_keys(k_tile, call.k, k_row_bytes, block + 1);
+    // Weights; rescale o unless all factors are 1.
     if (sees) {
       float alpha[2];
       soften(s, m, l, alpha, call.c);
@@ -258,6 +263,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
     }
     cp_async_wait<1>();  // this thread's copies of v have landed
     __syncthreads();     // v has landed
+    // p . v of the block.
     if (sees_all)
       mix<D, false>(o, s, v_at, turn, key, view);
     else if (sees)
@@ -267,6 +273,7 @@ __global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const 
   close_split();
 
 #pragma unroll
+  // Epilogue: out and lse.
   for (int r = 0; r < 2; ++r) {
     const int row = warp_row + lane / 4 + 8 * r;
     if (row >= tile_end) continue;
