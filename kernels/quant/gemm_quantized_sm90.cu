@@ -9,7 +9,7 @@ namespace {
 int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // A way to run a call and its expected time in microseconds.
-struct QuantizedGemmChoice {
+struct Plan {
   double time = 1e30;
   void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs,
               int splits) = nullptr;
@@ -19,7 +19,7 @@ struct QuantizedGemmChoice {
 // Finds the best number of thread blocks per tile (splits). Limits: memory, L2, the intake and the wgmma rate of an SM,
 // and the latency of a stage.
 template <class Format, class T>
-void consider(QuantizedGemmChoice& best, int64_t M, int64_t N, int64_t K) {
+void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
   const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),
                 processors = num_sms();
   const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
@@ -46,20 +46,20 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
                                numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
                                static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
                               epilogue);
-  QuantizedGemmChoice choice;
+  Plan plan;
   if (M <= 16) {
-    consider<Format, Tile<1, 16, 8>>(choice, M, N, K);
-    consider<Format, Tile<2, 16, 5>>(choice, M, N, K);
+    consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
+    consider<Format, Tile<2, 16, 5>>(plan, M, N, K);
   } else if (M <= 32) {
-    consider<Format, Tile<1, 32, 6>>(choice, M, N, K);
-    consider<Format, Tile<2, 32, 4>>(choice, M, N, K);
+    consider<Format, Tile<1, 32, 6>>(plan, M, N, K);
+    consider<Format, Tile<2, 32, 4>>(plan, M, N, K);
   } else {
-    consider<Format, Tile<1, 64, 4>>(choice, M, N, K);
-    consider<Format, Tile<2, 64, 6>>(choice, M, N, K);
-    if (M > 64) consider<Format, Tile<2, 128, 4>>(choice, M, N, K);
+    consider<Format, Tile<1, 64, 4>>(plan, M, N, K);
+    consider<Format, Tile<2, 64, 6>>(plan, M, N, K);
+    if (M > 64) consider<Format, Tile<2, 128, 4>>(plan, M, N, K);
   }
   const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  choice.run(context, x, w, epilogue, pairs, choice.splits);
+  plan.run(context, x, w, epilogue, pairs, plan.splits);
 }
 
 void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {

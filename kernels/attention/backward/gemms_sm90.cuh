@@ -55,7 +55,7 @@ __device__ inline void store_keys(const Call& call, const Work& work, const floa
 }
 
 template <int dim>
-__device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
+__device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
   constexpr int queries = Memory<dim>::queries;
   const auto group = [] { return thread_now() / 128 - 1; };
   const auto lane = [] { return thread_now() % 32; };
@@ -97,8 +97,8 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
     // work_full: the producer has published the next work item.
     memory.work_full[slot.stage].wait(slot.parity);
     if (memory.work[slot.stage].tile.length == 0) return;
-    const KvLoop loop(memory.work[slot.stage], queries, call);
-    int query_tile = loop.first + loop.count - 1, heads_left = loop.heads, steps_left = loop.steps;
+    const Walk walk(memory.work[slot.stage], queries, call);
+    int query_tile = walk.first + walk.count - 1, heads_left = walk.heads, steps_left = walk.steps;
 #pragma unroll
     for (int j = 0; j < dim / 2; ++j) dk[j] = dv[j] = 0;
     memory.keys_full.wait(keys_parity);  // K and V have landed
@@ -108,7 +108,7 @@ __device__ inline void compute_work(Memory<dim>& memory, const Call& call) {
       const auto& stage = memory.stage[at.stage];
       const int first_query = query_tile * queries;
       if (--heads_left == 0) {
-        heads_left = loop.heads;
+        heads_left = walk.heads;
         --query_tile;
       }
       memory.full[at.stage].wait(at.parity);  // q, dout, lse and delta of the step have landed
@@ -231,12 +231,12 @@ __global__ void __launch_bounds__(threads, 1)
     const int warp = threadIdx.x / 32;
     if (threadIdx.x % 32 > 0) return;
     if (warp == 0)
-      load_work<dim>(memory, q, k, v, dout, call);
+      load_walks<dim>(memory, q, k, v, dout, call);
     else if (warp <= Memory<dim>::writers)
       add_steps<dim>(memory, call, warp - 1);
   } else {
     setmaxnreg_inc<240>();
-    compute_work<dim>(memory, call);
+    compute_walks<dim>(memory, call);
   }
 }
 

@@ -79,9 +79,9 @@ __device__ inline void await_writes() { asm volatile("cp.async.bulk.wait_group 0
 struct Step {
   int head, query_tile;
 };
-struct KvLoop {
+struct Walk {
   int first, count, first_head, heads, steps;  // first: earliest query tile
-  __device__ KvLoop(const Work& work, int queries, const Call& call) {
+  __device__ Walk(const Work& work, int queries, const Call& call) {
     const int end = call.window > 0 ? min(work.tile.length, work.key + tile_rows - 1 + call.window) : work.tile.length;
     first = work.key / queries;
     count = (end + queries - 1) / queries - first;
@@ -99,19 +99,19 @@ struct KvLoop {
 // Claims the next work item. Items are claimed in list order. A block that waits for a turn therefore waits for an item
 // that was claimed before its own, so there is no deadlock.
 __device__ inline Work next_work(const Call& call) {
-  const int place = atomicAdd(call.next, 1), items = call.kv_heads * call.splits;
-  if (place >= call.num_tiles * items) return {};
-  const Tile tile = call.tiles[place / items];
+  const int place = atomicAdd(call.next, 1), walks = call.kv_heads * call.splits;
+  if (place >= call.num_tiles * walks) return {};
+  const Tile tile = call.tiles[place / walks];
   return {.tile = tile,
           .key = ((tile.length + tile_rows - 1) / tile_rows - tile.rank) * tile_rows,
-          .kv_head = place % items / call.splits,
+          .kv_head = place % walks / call.splits,
           .split = place % call.splits};
 }
 
 // Producer, one thread: publishes work items and issues their loads.
 template <int dim>
-__device__ inline void load_work(Memory<dim>& memory, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v,
-                                 const CUtensorMap& dout, const Call& call) {
+__device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v,
+                                  const CUtensorMap& dout, const Call& call) {
   constexpr int queries = Memory<dim>::queries, stages = Memory<dim>::stages;
   RingPlace<stages> at;
   RingPlace<2> slot;
@@ -121,10 +121,10 @@ __device__ inline void load_work(Memory<dim>& memory, const CUtensorMap& q, cons
     memory.work[slot.stage] = work;
     memory.work_full[slot.stage].arrive();
     if (work.tile.length == 0) return;
-    const KvLoop loop(work, queries, call);
-    Step step = loop.begin();
-    for (int i = 0; i < loop.steps; ++i, at.next(), loop.advance(step)) {
-      if (i == min(stages, loop.steps) - 1) {  // K and V are released later than the stages before this one
+    const Walk walk(work, queries, call);
+    Step step = walk.begin();
+    for (int i = 0; i < walk.steps; ++i, at.next(), walk.advance(step)) {
+      if (i == min(stages, walk.steps) - 1) {  // K and V are released later than the stages before this one
         memory.v_empty.wait(parity);
         memory.keys_full.arrive_expect_tx(sizeof memory.v);
         load_tile<tile_rows, dim>(memory.v, v, memory.keys_full, work.kv_head, work.tile.begin + work.key);
@@ -164,9 +164,9 @@ __device__ inline void add_steps(Memory<dim>& memory, const Call& call, int writ
     const Work work = memory.work[slot.stage];
     memory.work_empty[slot.stage].arrive();
     if (work.tile.length == 0) return;
-    const KvLoop loop(work, queries, call);
-    Step step = loop.begin();
-    for (int i = 0; i < loop.steps; ++i, loop.advance(step)) {
+    const Walk walk(work, queries, call);
+    Step step = walk.begin();
+    for (int i = 0; i < walk.steps; ++i, walk.advance(step)) {
       if (steps_before-- > 0) continue;
       steps_before = writers - 1;
       const int first_query = step.query_tile * queries;

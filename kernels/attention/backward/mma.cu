@@ -21,7 +21,7 @@ namespace {
 constexpr int rows = 64, threads = 128;
 
 template <int D, bool of_keys>
-struct BackwardPlan {
+struct Plan {
   static constexpr int units = D / 8,
                        columns = of_keys && D > 128 ? 128 : D;  // gradient columns per thread block
   static constexpr uint32_t tile = 2 * rows * D,
@@ -76,9 +76,9 @@ __device__ inline void copy_number_async(uint32_t to, const float* from, bool re
 }
 
 template <int D, bool of_keys>
-__global__ __launch_bounds__(threads, BackwardPlan<D, of_keys>::ctas) void backward_kernel(
+__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(
     const __grid_constant__ BackwardCall<Bf16> call) {
-  using P = BackwardPlan<D, of_keys>;
+  using P = Plan<D, of_keys>;
   constexpr int units = P::units, columns = P::columns;
   extern __shared__ __align__(128) unsigned char shared[];
   const Call<Bf16>& forward = call.forward;
@@ -238,7 +238,7 @@ __global__ __launch_bounds__(threads, BackwardPlan<D, of_keys>::ctas) void backw
 
 template <int D, bool of_keys>
 void launch(Context& context, const BackwardCall<Bf16>& call) {
-  using P = BackwardPlan<D, of_keys>;
+  using P = Plan<D, of_keys>;
   const Call<Bf16>& forward = call.forward;
   allow_shared_memory(backward_kernel<D, of_keys>, P::bytes);
   const dim3 grid(

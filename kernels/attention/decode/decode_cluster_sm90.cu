@@ -26,7 +26,7 @@ constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
 template <int D, int N>  // D: head dimension rounded up. N: groups of eight rows
-struct ClusterPlan {
+struct Plan {
   static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32,
                             mixers = D / columns;  // ranks that own columns of v
   static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns,
@@ -94,7 +94,7 @@ template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
     __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call,
                                                    const SplitPartials partials) {
-  using P = ClusterPlan<D, N>;
+  using P = Plan<D, N>;
   constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(16) uint32_t slots[split_keys];
@@ -295,7 +295,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
 void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run = [&](auto n) {
-      constexpr size_t bytes = ClusterPlan<width(), n()>::bytes;
+      constexpr size_t bytes = Plan<width(), n()>::bytes;
       allow_shared_memory(cluster_kernel<width(), n()>, bytes);
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),

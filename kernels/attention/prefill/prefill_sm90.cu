@@ -27,15 +27,15 @@ using namespace attention;
 using namespace sm90;
 
 template <int Dim_, int Consumers_, int Stages_, int Registers_, int ProducerRegisters_>
-struct PrefillPlan {
+struct Plan {
   static constexpr int dim = Dim_, consumers = Consumers_, stages = Stages_, registers = Registers_,
                        producer_registers = ProducerRegisters_;
   static constexpr int rows = 64 * consumers, threads = 128 * (consumers + 1), chunks = dim / 64, outputs = dim / 2;
   static constexpr int q_chunk = rows * 128, kv_chunk = block_keys * 128;  // bytes of 64 columns
   static constexpr int q_bytes = chunks * q_chunk, kv_bytes = chunks * kv_chunk;
 };
-using PrefillPlan64 = PrefillPlan<64, 2, 4, 240, 24>;
-using PrefillPlan128 = PrefillPlan<128, 2, 2, 240, 24>;
+using Plan64 = Plan<64, 2, 4, 240, 24>;
+using Plan128 = Plan<128, 2, 2, 240, 24>;
 
 template <class P>
 struct Shared {
@@ -348,7 +348,7 @@ bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k
 void run(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   const auto call = call_of<__nv_bfloat16>(attention_forward, out, lse, q, k, v, offsets, shape);
   if (call.tokens == 0) return;
-  (call.dim == 64 ? launch<PrefillPlan64> : launch<PrefillPlan128>)(context, call, q, k, v);
+  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, q, k, v);
   check_launch(attention_forward);
 }
 

@@ -18,7 +18,7 @@ constexpr int warps = 4, threads = 32 * warps, rows = 16 * warps;
 static_assert(threads == block_keys);  // a thread finds one key of a block
 
 template <int D>
-struct TilePlan {
+struct Plan {
   static constexpr uint32_t units = D / 8, q_bytes = 2 * rows * D, k_bytes = 2 * block_keys * D,
                             total_bytes = 4 * rows * D;
   static constexpr size_t bytes = q_bytes + 2 * k_bytes + total_bytes;
@@ -106,9 +106,9 @@ __device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4
 }
 
 template <int D>
-__global__ __launch_bounds__(threads, TilePlan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call,
-                                                                          bool skips_decoded) {
-  using P = TilePlan<D>;
+__global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call,
+                                                                      bool skips_decoded) {
+  using P = Plan<D>;
   constexpr uint32_t units = P::units;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ uint32_t slots[2][block_keys];
@@ -310,7 +310,7 @@ void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tenso
 
 void launch_tiles(Context& context, const Call<Bf16>& call) {
   with_width(call.dim, [&](auto width) {
-    using P = TilePlan<width()>;
+    using P = Plan<width()>;
     allow_shared_memory(tile_kernel<width()>, P::bytes);
     const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                     static_cast<unsigned>(call.kv_heads));
