@@ -197,7 +197,7 @@ template <int Stages, int Copying, int... i>
 __device__ inline void fill_rings(const PersistentLayer& chain, WeightPipeline<Stages>* rings, uint32_t memory,
                                   int index, int lane, std::integer_sequence<int, i...>) {
   WeightStages stages[] = {WeightStages(chain, index + i * Copying, lane)...};
-  uint32_t taken[sizeof...(i)] = {};
+  uint32_t filled[sizeof...(i)] = {};
   const auto earliest = [&] {
     int product = INT_MAX;
     ((product = min(product, stages[i].product())), ...);
@@ -213,7 +213,7 @@ __device__ inline void fill_rings(const PersistentLayer& chain, WeightPipeline<S
     stage.next();
   };
   for (int product = 0; product < chain.count; product = earliest())
-    (copy(stages[i], taken[i], index + i * Copying, product), ...);
+    (copy(stages[i], filled[i], index + i * Copying, product), ...);
 }
 
 }  // namespace hone

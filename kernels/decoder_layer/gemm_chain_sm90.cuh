@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
   float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
   // Rows of x past M repeat the last row; their results are not stored.
   const int M = chain.M, row = min(lane & 7, M - 1), g = lane >> 2, t = lane & 3;
-  uint32_t taken = 0;
+  uint32_t consumed = 0;
   ResidualEpilogue::Extra<1> sum_extra;
   SwigluEpilogue::Extra<1> gated_extra;
   QkvRopeEpilogue::Extra<1> heads_extra;
@@ -190,8 +190,8 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
         float d[4] = {};
 #pragma unroll 1
         for (int stage = 0; stage < WeightStages::a_chunk; ++stage) {
-          const uint32_t place = taken % Stages;
-          rings[warp].full[place].wait(taken / Stages & 1);  // w of the stage has landed
+          const uint32_t place = consumed % Stages;
+          rings[warp].full[place].wait(consumed / Stages & 1);  // w of the stage has landed
           const uint32_t from = ring + place * WeightStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
           const int piece =
               chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (WeightStages::depth / 8) + (lane >> 3);
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
             }
           }
           rings[warp].empty[place].arrive();
-          ++taken;
+          ++consumed;
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e)
