@@ -1,7 +1,7 @@
 #pragma once
 // GEMM on Hopper: y = x . w^T by TMA and wgmma with an epilogue, bf16 operands. Only .cu and .cuh files include it.
 //
-// Use       more than 64 rows of x; also the body of quantized, fused and lm_head GEMMs.
+// Use       64 or more rows of x: gemm_forward, the fused projections (pair_store.cuh) and lm_head (logprob_sm90.cu).
 // Tile      128 rows of x by 128, 160 or 192 rows of w, K step 64. Persistent: a block loops over tiles. Clusters of 2
 //           blocks work on adjacent row tiles; each loads half of w for both (multicast).
 // Roles     384 threads. Warpgroups 0 and 1: consumers of 64 rows of x each. Warpgroup 2: warp 8, lane 0 is the
