@@ -20,8 +20,8 @@ struct RunState {
 };
 
 // Compares the recipe of a run that goes on with the one that made what is there. A key that decides what the run
-// already holds may not change: an Error names it. Other changes are allowed and logged (docs/reference/recipes.md says
-// which).
+// already holds may not change: an Error names it. Other changes are allowed and logged (docs/howto/resume-a-run.md
+// says which).
 void check_same_recipe(const RunState& state, const std::filesystem::path& folder, const Recipe& recipe);
 
 }  // namespace hone

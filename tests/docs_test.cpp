@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 // Pages that quote the words that a page must not use.
 constexpr std::array<std::string_view, 2> kQuotesWords{"docs/dev/glossary.md", "docs/dev/style.md"};
 // Made by the program from help texts, whose words and lines are the program's.
-constexpr std::string_view kGenerated = "docs/reference/recipes.md";
+constexpr std::string_view kGenerated = "docs/reference/recipes/";
 // Folders whose comments still have such words. Take a folder out once its comments are rewritten.
 const std::set<std::string> kWordsToDo{"cli",     "core",    "data",  "eval", "kernels", "posttrain", "pretrain",
                                        "rewards", "rollout", "serve", "run",  "tests",   "train"};
@@ -218,7 +218,7 @@ TEST(Docs, PathsAreThoseOfTheTree) {
   static const std::regex quoted("`([^`]+)`");
   static const std::regex path_form(R"(([a-z]+/[A-Za-z0-9_./-]*(/|\.(h|cpp|cu|cuh|c|py|toml|md|txt|sh|html|jsonl))))");
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated) continue;
+    if (shown(page).starts_with(kGenerated)) continue;
     for (const Line& line : lines_of(page)) {
       if (line.fenced) continue;
       for (const std::string& text : matches(line.text, quoted)) {
@@ -263,7 +263,7 @@ TEST(Docs, EveryPageIsInAnIndex) {
 
 TEST(Docs, LinesAreShort) {
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated) continue;
+    if (shown(page).starts_with(kGenerated)) continue;
     for (const Line& line : lines_of(page)) {
       const bool counts = !line.fenced && !line.text.starts_with("|") && line.text.find("](") == std::string::npos &&
                           line.text.find("://") == std::string::npos;
@@ -290,7 +290,7 @@ std::string joined(const std::vector<std::string>& words) {
 
 TEST(Docs, WordsSayWhoActs) {
   for (const fs::path& page : pages()) {
-    if (shown(page) == kGenerated || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end()) continue;
+    if (shown(page).starts_with(kGenerated) || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end()) continue;
     std::string text;
     for (const Line& line : lines_of(page))
       if (!line.fenced) text += line.text + " ";
