@@ -41,7 +41,7 @@ class BenchCommand : public Command {
     a.option("new-tokens", model_.new_tokens, "of each reply");
     a.options("engine", model_.engine,
               "key=value of a recipe's [rollout], of rollout, grpo and decode (may be repeated)");
-    a.option("peer", model_.peer,
+    a.option("peer", model_.comparison,
              "JSON Lines of other programs' figures, printed beside ours where they measured the same");
     a.option("micro-batch-tokens", model_.micro_batch_tokens,
              "of training: tokens of one forward and backward pass; 0 = 8192 on cuda, 2048 on cpu");
@@ -101,7 +101,7 @@ class BenchCommand : public Command {
                                           {"seconds", row.seconds},
                                           {"flops_per_second", row.flops},
                                           {"bytes_per_second", row.bytes},
-                                          {"share", row.share},
+                                          {"share", row.roofline_fraction},
                                           {"limit", row.compute_bound ? "arithmetic" : "bandwidth"}})
                               .dump()
                               .c_str());

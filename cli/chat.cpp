@@ -38,7 +38,7 @@ class ChatCommand : public Command {
       std::vector<Message> shown = history;
       shown.push_back({"user", line, {}});
       const std::vector<int32_t> prompt = extend(format, tokenizer, history, shown, ids);
-      Reply reply = talk(engine, tokenizer, {prompt, 1, turn, sampling_});
+      CompletionOutput reply = talk(engine, tokenizer, {prompt, 1, turn, sampling_});
       HONE_CHECK(!reply.failed, reply.finish_reason);
       ids = prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
@@ -83,11 +83,11 @@ class ChatCommand : public Command {
     return out;
   }
 
-  static Reply talk(Engine& engine, const Tokenizer& tokenizer, Request request) {
-    Reply out;
+  static CompletionOutput talk(Engine& engine, const Tokenizer& tokenizer, GenerationRequest request) {
+    CompletionOutput out;
     engine.submit(
-        std::move(request), [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies.front()); },
-        [&](uint64_t, int64_t, const Reply& written) {
+        std::move(request), [&](uint64_t, std::vector<CompletionOutput> replies) { out = std::move(replies.front()); },
+        [&](uint64_t, int64_t, const CompletionOutput& written) {
           const int32_t id = written.ids.back();
           if (!tokenizer.is_special(id)) std::fputs(tokenizer.token_bytes(id).c_str(), stdout), std::fflush(stdout);
         });
@@ -97,7 +97,7 @@ class ChatCommand : public Command {
   }
 
   ModelArguments model_;
-  Sampling sampling_{.max_tokens = 512, .stop = {}, .stop_ids = {}};
+  SamplingParams sampling_{.max_tokens = 512, .stop = {}, .stop_ids = {}};
   std::string system_, format_ = "auto";
 };
 

@@ -29,7 +29,7 @@ class GenerateCommand : public Command {
     check_options([&](Fields& f) { sampling_.fields(f), engine_.fields(f); });
     require_usage(prompt_.empty() != prompts_.empty(), "generate: give one of --prompt and --prompts");
     model_.open();
-    std::vector<Request> requests;
+    std::vector<GenerationRequest> requests;
     const auto add = [&](std::vector<int32_t> ids) {
       requests.push_back({std::move(ids), 1, requests.size(), sampling_});
     };
@@ -44,14 +44,14 @@ class GenerateCommand : public Command {
       });
     std::vector<std::vector<int32_t>> prompts;
     prompts.reserve(requests.size());
-    for (const Request& request : requests) prompts.push_back(request.prompt);
+    for (const GenerationRequest& request : requests) prompts.push_back(request.prompt);
     engine_.owns_model = true;
     Engine engine(model_.context(), model_.model(), model_.has_tokenizer() ? &model_.tokenizer() : nullptr, engine_);
-    const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
+    const std::vector<std::vector<CompletionOutput>> replies = engine.generate(std::move(requests));
     JsonlWriter out("-");
     int failed = 0;
     for (size_t i = 0; i < replies.size(); ++i) {
-      const Reply& reply = replies[i].front();
+      const CompletionOutput& reply = replies[i].front();
       failed += reply.failed;
       if (reply.failed && !json_) std::fprintf(stderr, "hone: prompt %zu: %s\n", i, reply.finish_reason.c_str());
       if (json_ || logprobs_)
@@ -64,7 +64,7 @@ class GenerateCommand : public Command {
   }
 
  private:
-  Json row_of(const std::vector<int32_t>& prompt, const Reply& reply) const {
+  Json row_of(const std::vector<int32_t>& prompt, const CompletionOutput& reply) const {
     Json row = JsonObject{{"prompt_ids", Json::array(prompt)},
                           {"ids", Json::array(reply.ids)},
                           {"text", reply.text},
@@ -73,7 +73,7 @@ class GenerateCommand : public Command {
     return row;
   }
   ModelArguments model_;
-  Sampling sampling_;
+  SamplingParams sampling_;
   EngineConfig engine_;
   std::string prompt_, prompts_;
   bool logprobs_ = false, json_ = false;

@@ -11,7 +11,7 @@ void quantization_arguments(Arguments& a, EngineConfig& engine) {
   a.option("kv-cache-dtype", engine.kv_cache_dtype, "of keys and values: auto (as the weights) | fp8");
 }
 
-void sampling_arguments(Arguments& a, Sampling& sampling) {
+void sampling_arguments(Arguments& a, SamplingParams& sampling) {
   a.option("max-tokens", sampling.max_tokens, "longest reply in tokens");
   a.option("min-tokens", sampling.min_tokens, "shortest reply in tokens: no stop before");
   a.option("temperature", sampling.temperature, "0 is greedy");

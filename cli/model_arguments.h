@@ -36,7 +36,7 @@ class ModelArguments {
 // The options that decide which numbers an engine computes with.
 void quantization_arguments(Arguments& a, EngineConfig& engine);
 // The options that decide how replies are drawn.
-void sampling_arguments(Arguments& a, Sampling& sampling);
+void sampling_arguments(Arguments& a, SamplingParams& sampling);
 // The options that decide how tokens are guessed ahead; they change no reply.
 void speculative_arguments(Arguments& a, SpeculativeConfig& speculative);
 

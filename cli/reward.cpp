@@ -61,7 +61,7 @@ class RewardCommand : public Command {
     Json row;
     Task task;
     Completion completion;
-    Score score;
+    RewardScore score;
   };
   struct Totals {
     double sum = 0;
@@ -98,7 +98,7 @@ class RewardCommand : public Command {
   }
 
   static Json judged(const Row& row) {
-    const Score& score = row.score;
+    const RewardScore& score = row.score;
     Json out = row.row;
     out.set("score", score.skipped || score.failed ? Json() : Json(score.score));
     out.set("note", score.note);

@@ -29,7 +29,7 @@ class ServeCommand : public Command {
     a.option("served-model-name", name_, "what the model is called (default: its folder's name)");
     a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
     a.option("seed", seed_, "of requests that have none");
-    a.option("max-replies", config_.max_replies,
+    a.option("max-replies", config_.max_pending_completions,
              "waiting or being written; requests that would be more are answered 429");
     a.option("max-answer-bytes", config_.max_answer_bytes, "longest answer that one request may ask for");
     a.option("max-pending-bytes", config_.max_pending_bytes,

@@ -27,7 +27,7 @@ class IndexLoader : public Stateful {
   IndexLoader(int64_t count, uint64_t seed, bool shuffle = true);
   int64_t next();
   int64_t epoch() const { return epoch_; }  // of the last index given
-  int64_t drawn() const { return epoch_ * count_ + index_; }
+  int64_t num_given() const { return epoch_ * count_ + index_; }
   int64_t count() const { return count_; }
   double epochs_done() const {
     return static_cast<double>(epoch_) + static_cast<double>(index_) / static_cast<double>(count_);

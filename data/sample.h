@@ -41,7 +41,7 @@ struct Sample {
   std::vector<float> advantage, value, returns;
   // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0
   // and its mask empty: it is no part of its group's mean and deviation and trains nothing.
-  bool judged = true;
+  bool scored = true;
   double reward = 0;
   Metrics reward_parts;  // by reward name
   Metrics counts;        // to be added up over a step: "rewards/<name>/failed", "rewards/skipped"

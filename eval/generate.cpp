@@ -16,7 +16,7 @@ namespace {
 class FilterReward : public Reward {
  public:
   FilterReward(AnswerFilter filter, ExactMatch match) : filter_(std::move(filter)), match_(std::move(match)) {}
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     return {.score = match_(filter_.extract(completion.text), task.answer) ? 1.0 : 0.0};
   }
   bool reads_answers(const Task&) const override { return true; }
@@ -127,7 +127,7 @@ class Generate : public EvalTask {
                   const ActorConfig& config, const std::string& how, EvalRun& out,
                   const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend sampler(on.context, on.model, on.tokenizer, on.engine);
-    Actor actor(sampler, on.tokenizer, config);
+    Collector actor(sampler, on.tokenizer, config);
     std::vector<uint64_t> ids;
     for (const EvalExample& doc : docs) ids.push_back(doc.hash);
     double length = 0, cut = 0, unjudged = 0, count = 0;
@@ -136,7 +136,7 @@ class Generate : public EvalTask {
       for (const Sample& reply : group.samples) {
         length += static_cast<double>(reply.completion.ids.size());
         cut += reply.completion.finish_reason == "length";
-        unjudged += !reply.judged;
+        unjudged += !reply.scored;
         ++count;
       }
     });
@@ -151,7 +151,7 @@ class Generate : public EvalTask {
     }
   }
 
-  bool right(const Sample& reply) const { return reply.judged && reply.reward >= threshold_; }
+  bool right(const Sample& reply) const { return reply.scored && reply.reward >= threshold_; }
 
   void add_greedy(EvalSample& sample, const Group& group) const {
     const Sample& reply = group.samples.front();
@@ -174,7 +174,7 @@ class Generate : public EvalTask {
   static std::vector<std::optional<std::string>> answers_of(const Group& group, const Reward& grader) {
     std::vector<std::optional<std::string>> out;
     for (const Sample& reply : group.samples)
-      out.push_back(reply.judged ? grader.read_answer(group.task, reply.completion) : std::nullopt);
+      out.push_back(reply.scored ? grader.read_answer(group.task, reply.completion) : std::nullopt);
     return out;
   }
 
@@ -214,7 +214,7 @@ class Generate : public EvalTask {
   double threshold_ = 1;
   std::vector<AnswerFilter> filters_;
   ExactMatch match_;
-  Sampling sampling_;
+  SamplingParams sampling_;
 };
 
 [[maybe_unused]] const bool added =

@@ -74,19 +74,19 @@ class LogLikelihood : public EvalTask {
  private:
   // Each token is the likeliest one behind those before it: what the engine writes at temperature 0 is the text.
   static std::vector<bool> greedily_written(Engine& engine, const std::vector<Continuation>& texts) {
-    std::vector<Request> requests;
+    std::vector<GenerationRequest> requests;
     for (const Continuation& text : texts) {
       const auto middle = text.ids.begin() + static_cast<std::ptrdiff_t>(text.first);
-      Request& request = requests.emplace_back();
+      GenerationRequest& request = requests.emplace_back();
       request.prompt.assign(text.ids.begin(), middle);
       request.sampling.temperature = 0;
       request.sampling.max_tokens = text.ids.end() - middle;
       request.sampling.ignore_eos = true;
     }
-    const std::vector<std::vector<Reply>> replies = engine.generate(std::move(requests));
+    const std::vector<std::vector<CompletionOutput>> replies = engine.generate(std::move(requests));
     std::vector<bool> out;
     for (size_t i = 0; i < texts.size(); ++i) {
-      const Reply& reply = replies[i].front();
+      const CompletionOutput& reply = replies[i].front();
       HONE_CHECK(!reply.failed, "eval: ", reply.finish_reason);
       out.push_back(std::equal(reply.ids.begin(), reply.ids.end(),
                                texts[i].ids.begin() + static_cast<std::ptrdiff_t>(texts[i].first), texts[i].ids.end()));

@@ -16,29 +16,29 @@ KvWriteTarget kv_write(const KvView& kv, int64_t block) {
 }
 
 PagedKv paged(const KvView& kv, const KvWriteTarget& write) {
-  return {write.k, write.v, kv.block_table, kv.lengths, kv.block_size, kv.settled, write.k_scale, write.v_scale};
+  return {write.k, write.v, kv.block_table, kv.lengths, kv.block_size, kv.prefetchable, write.k_scale, write.v_scale};
 }
 
 Tensor as_heads(Tensor x, const QkvShape& heads) { return x.view({x.dim(0), heads.num_heads, heads.head_dim}); }
 
 }  // namespace
 
-SelfAttention::Kept SelfAttention::keep(Context& context, Tape* tape, int64_t num_tokens) const {
+SelfAttention::Saved SelfAttention::save(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = qkv.weight.value.dtype;
-  Kept kept;
-  kept.qkv = hone::keep(context, tape, dtype, {num_tokens, qkv.num_outputs()});
+  Saved kept;
+  kept.qkv = hone::save(context, tape, dtype, {num_tokens, qkv.num_outputs()});
   kept.q = save_if_all(context, tape, dtype, {num_tokens, heads.num_heads, heads.head_dim});
   kept.k = save_if_all(context, tape, dtype, {num_tokens, heads.num_kv_heads, heads.head_dim});
   if (tape && q_norm.value) kept.norm_rstd = tape->push(DType::f32, {num_tokens, heads.num_heads + heads.num_kv_heads});
-  kept.mixed = hone::keep(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
+  kept.attn_out = hone::save(context, tape, dtype, {num_tokens, heads.num_heads * heads.head_dim});
   if (tape) kept.lse = tape->push(DType::f32, {num_tokens, heads.num_heads});
   return kept;
 }
 
-SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
-  Kept kept;
+SelfAttention::Saved SelfAttention::restore(Tape& tape) const {
+  Saved kept;
   kept.lse = tape.pop();
-  kept.mixed = tape.pop();
+  kept.attn_out = tape.pop();
   if (q_norm.value) kept.norm_rstd = tape.pop();
   kept.k = restore_if_all(tape);
   kept.q = restore_if_all(tape);
@@ -47,33 +47,33 @@ SelfAttention::Kept SelfAttention::take_back(Tape& tape) const {
 }
 
 void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual,
-                            const Kept& kept, const KvView* kv, int64_t block) const {
+                            const Saved& kept, const KvView* kv, int64_t block) const {
   qkv.forward(context, kept.qkv, x);
   const KvWriteTarget write = kv ? kv_write(*kv, block) : KvWriteTarget{};
   qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
               heads, write);
   const AttentionShape shape{scale, window, batch.max_length};
-  const Tensor mixed = as_heads(kept.mixed, heads);
+  const Tensor mixed = as_heads(kept.attn_out, heads);
   if (kv)
     attention_paged(context, mixed, kept.q, paged(*kv, write), batch.offsets, shape);
   else
     attention_forward(context, mixed, kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets, shape);
-  output.forward(context, out, kept.mixed, residual);
+  output.forward(context, out, kept.attn_out, residual);
 }
 
-Heads SelfAttention::qkv_projection(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
-                                    int64_t block) const {
+QkvProjection SelfAttention::qkv_projection(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
+                                            int64_t block) const {
   return {q,     before.row_norm(),  qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value,
           heads, kv_write(kv, block)};
 }
 
-void SelfAttention::attend(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
-                           int64_t block) const {
+void SelfAttention::attention_from_cache(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
+                                         int64_t block) const {
   attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets,
                   {scale, window, batch.max_length});
 }
 
-void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
+void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
   ScratchScope scope(context);
   if (!kept.q) {
     kept.q = context.scratch().take(kept.qkv.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
@@ -82,9 +82,9 @@ void SelfAttention::backward(Context& context, const Batch& batch, Tensor dx, Te
                 heads, {});
   }
   const auto like = [&](Tensor t) { return context.scratch().take(t.dtype, t.dims()); };
-  const Tensor dmixed = like(kept.mixed), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
-  output.backward(context, dmixed, dout, kept.mixed);
-  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.mixed, heads),
+  const Tensor dmixed = like(kept.attn_out), dq = like(kept.q), dk = like(kept.k), dqkv = like(kept.qkv);
+  output.backward(context, dmixed, dout, kept.attn_out);
+  attention_backward(context, dq, dk, values_of(dqkv, heads), as_heads(dmixed, heads), as_heads(kept.attn_out, heads),
                      kept.lse, kept.q, kept.k, values_of(kept.qkv, heads), batch.offsets,
                      {scale, window, batch.max_length});
   qkv_backward(context, dqkv, q_norm.grad, k_norm.grad, dq, dk, kept.norm_rstd, kept.qkv, batch.positions, cos_sin,

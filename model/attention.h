@@ -13,21 +13,21 @@ struct SelfAttention {
   float scale = 0;     // of q . k
   int64_t window = 0;  // 0 = all earlier tokens
   Tensor cos_sin;      // rope_table(); empty without rotary positions
-  struct Kept {
-    Tensor qkv, q, k, norm_rstd, mixed, lse;  // mixed: the heads' outputs side by side
+  struct Saved {
+    Tensor qkv, q, k, norm_rstd, attn_out, lse;  // mixed: the heads' outputs side by side
   };
 
-  Kept keep(Context&, Tape*, int64_t num_tokens) const;
-  Kept take_back(Tape&) const;
+  Saved save(Context&, Tape*, int64_t num_tokens) const;
+  Saved restore(Tape&) const;
   // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's
   // plane and everything is read from there, with the bits of attention over the packed sequences.
-  void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Kept&, const KvView*,
+  void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Saved&, const KvView*,
                int64_t block) const;
   // forward() in two halves for passes that keep nothing, around what decoder_layer_tail does: q and the cache's rows
   // from x that `before` norms, then mixed from q and the cache.
-  Heads qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
-  void attend(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
-  void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Kept) const;
+  QkvProjection qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
+  void attention_from_cache(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
+  void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Saved) const;
   void add_params(std::vector<Param*>& out);
 };
 

@@ -4,7 +4,7 @@ namespace hone {
 
 ModelFlops count_flops(Model& model, int64_t context_length) {
   ModelFlops plan{.params = model.num_params()};
-  const Param* head = &model.head();
+  const Param* head = &model.lm_head();
   double multiplied = 0, frozen = 0;  // weights that every token meets in a matrix product
   for (const Param* param : model.params()) {
     double size = 1;
@@ -16,15 +16,15 @@ ModelFlops count_flops(Model& model, int64_t context_length) {
     if (!param->trainable) frozen += size;
   }
   const ModelShape& shape = model.shape();
-  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_heads),
+  const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_attention_heads),
              dim = static_cast<double>(shape.head_dim);
   // Of one block: q . k, softmax and the weighted sum of v, every key counted as seen.
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
-  plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_blocks) * attention;
+  plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_layers) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;
   plan.active_params = multiplied;
   plan.causal_train_flops_per_token =
-      6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_blocks) * heads * dim * context;
+      6 * multiplied - 2 * frozen + 6 * static_cast<double>(shape.num_layers) * heads * dim * context;
   return plan;
 }
 

@@ -12,14 +12,14 @@ void check_positions(const Model& model, const Batch& batch) {
 
 }  // namespace
 
-Pass::Pass(Context& context, Model& model, Recompute recompute)
+TrainingPass::TrainingPass(Context& context, Model& model, Recompute recompute)
     : context_(context),
       model_(model),
       recompute_(recompute),
-      tape_(context.device(), recompute == Recompute::selective ? Keep::costly : Keep::all) {}
+      tape_(context.device(), recompute == Recompute::selective ? SavePolicy::selective : SavePolicy::all) {}
 
-Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
-                     const std::optional<DropoutStream>& draws) {
+Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
+                             const std::optional<DropoutStream>& draws) {
   const OpRange range(context_, "forward");
   const DropoutScope dropout(model_, draws);
   check_positions(model_, batch);
@@ -33,9 +33,9 @@ Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& nois
   inputs_.push_back(push(batch.num_tokens));
   model_.embed(context_, batch, inputs_.back());
   if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
-  for (int64_t block = 0; block < model_.shape().num_blocks; ++block) {
+  for (int64_t block = 0; block < model_.shape().num_layers; ++block) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
-    model_.forward_layer(block, context_, batch, out, in, recompute_ == Recompute::block ? nullptr : &tape_, nullptr);
+    model_.forward_layer(block, context_, batch, out, in, recompute_ == Recompute::full ? nullptr : &tape_, nullptr);
     inputs_.push_back(out);
   }
   read_ = push(rows.dim(0));
@@ -45,7 +45,7 @@ Tensor Pass::forward(const Batch& batch, Tensor rows, const EmbeddingNoise& nois
   return hidden;
 }
 
-void Pass::backward(Tensor dhidden) {
+void TrainingPass::backward(Tensor dhidden) {
   const OpRange range(context_, "backward");
   const DropoutScope dropout(model_, draws_);
   ScratchScope scope(context_);
@@ -59,9 +59,9 @@ void Pass::backward(Tensor dhidden) {
   }
   tape_.pop();  // hidden
   tape_.pop();  // read
-  for (int64_t block = model_.shape().num_blocks - 1; block >= 0; --block) {
+  for (int64_t block = model_.shape().num_layers - 1; block >= 0; --block) {
     const Tensor in = inputs_[static_cast<size_t>(block)];
-    if (recompute_ == Recompute::block) {
+    if (recompute_ == Recompute::full) {
       ScratchScope inner(context_);
       const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
       model_.forward_layer(block, context_, batch_, out, in, &tape_, nullptr);

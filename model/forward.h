@@ -10,13 +10,13 @@ namespace hone {
 
 // What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each block's input
 // alone (the block's forward then runs twice).
-enum class Recompute : uint8_t { none, selective, block };
+enum class Recompute : uint8_t { none, selective, full };
 
 // A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and
 // again, and allocates nothing once it has seen its largest batch.
-class Pass {
+class TrainingPass {
  public:
-  Pass(Context& context, Model& model, Recompute recompute);
+  TrainingPass(Context& context, Model& model, Recompute recompute);
   // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the
   // head). Valid until backward. `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop
   // inputs as `draws` says, in the backward pass, too; without it they do not.

@@ -13,8 +13,8 @@ struct KvView {
   Tensor block_table;                    // [S, max_layers] i32
   Tensor lengths;                        // [S] i32: keys of each sequence once the call's own are written
   int64_t block_size = 0;
-  bool settled = false;  // what PagedKv says (kernels/attention/attention.h): no sequence reads keys that another's
-                         // tokens of the call write
+  bool prefetchable = false;  // what PagedKv says (kernels/attention/attention.h): no sequence reads keys that
+                              // another's tokens of the call write
 };
 
 }  // namespace hone

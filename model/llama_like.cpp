@@ -10,33 +10,33 @@ LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture, 
   shape.vocab_size = config.count("vocab_size");
   shape.hidden_size = config.count("hidden_size");
   shape.intermediate_size = config.count("intermediate_size");
-  shape.num_blocks = config.count("num_hidden_layers", std::nullopt, max_layers);
-  shape.num_heads = config.count("num_attention_heads");
-  shape.num_kv_heads = config.count("num_key_value_heads", shape.num_heads);
+  shape.num_layers = config.count("num_hidden_layers", std::nullopt, max_layers);
+  shape.num_attention_heads = config.count("num_attention_heads");
+  shape.num_kv_heads = config.count("num_key_value_heads", shape.num_attention_heads);
   shape.max_positions = config.count("max_position_embeddings");
-  config.require(config.find("head_dim") || head_dim || shape.hidden_size % shape.num_heads == 0, "hidden_size ",
-                 shape.hidden_size, " is not a multiple of num_attention_heads ", shape.num_heads,
-                 " and there is no head_dim");
-  shape.head_dim = config.count("head_dim", head_dim.value_or(shape.hidden_size / shape.num_heads));
-  config.require(shape.num_heads % shape.num_kv_heads == 0, "num_attention_heads ", shape.num_heads,
+  config.require(config.find("head_dim") || head_dim || shape.hidden_size % shape.num_attention_heads == 0,
+                 "hidden_size ", shape.hidden_size, " is not a multiple of num_attention_heads ",
+                 shape.num_attention_heads, " and there is no head_dim");
+  shape.head_dim = config.count("head_dim", head_dim.value_or(shape.hidden_size / shape.num_attention_heads));
+  config.require(shape.num_attention_heads % shape.num_kv_heads == 0, "num_attention_heads ", shape.num_attention_heads,
                  " is not a multiple of num_key_value_heads ", shape.num_kv_heads);
   config.accept("hidden_act", "silu", {"silu", "swish"});
   out.tied = config.flag("tie_word_embeddings", false);
   out.norm_eps = config.positive("rms_norm_eps", 1e-6);
   out.init_std = config.positive("initializer_range", 0.02);
   out.rotary = read_rope(config, shape.head_dim, shape.max_positions);
-  out.windows.assign(static_cast<size_t>(shape.num_blocks), 0);
+  out.windows.assign(static_cast<size_t>(shape.num_layers), 0);
   config.set("architectures", JsonArray{Json(architecture)});
   return out;
 }
 
-Decoder::Decoder(const LlamaLikeConfig& config) : rotary_(config.rotary) {
+LlamaLike::LlamaLike(const LlamaLikeConfig& config) : rotary_(config.rotary) {
   shape_ = config.shape;
   config_ = config.resolved;
-  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_heads * dim,
+  const int64_t width = shape_.hidden_size, dim = shape_.head_dim, queries = shape_.num_attention_heads * dim,
                 keys = shape_.num_kv_heads * dim;
   make_embedding_and_lm_head("model.embed_tokens", config.tied, config.init_std);
-  for (int64_t i = 0; i < shape_.num_blocks; ++i) {
+  for (int64_t i = 0; i < shape_.num_layers; ++i) {
     const std::string layer = concat("model.layers.", i, "."), attention = layer + "self_attn.", mlp = layer + "mlp.";
     auto& block = blocks_.emplace_back();
     block.attention_norm = RmsNorm(layer + "input_layernorm", width, config.norm_eps);
@@ -48,7 +48,8 @@ Decoder::Decoder(const LlamaLikeConfig& config) : rotary_(config.rotary) {
       block.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
       block.attention.k_norm = RmsNorm(attention + "k_norm", dim, config.norm_eps).weight;
     }
-    block.attention.heads = {shape_.num_heads, shape_.num_kv_heads, dim, dim, static_cast<float>(config.norm_eps)};
+    block.attention.heads = {shape_.num_attention_heads, shape_.num_kv_heads, dim, dim,
+                             static_cast<float>(config.norm_eps)};
     block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
     block.attention.window = config.windows[static_cast<size_t>(i)];
     block.mlp_norm = RmsNorm(layer + "post_attention_layernorm", width, config.norm_eps);
@@ -60,7 +61,7 @@ Decoder::Decoder(const LlamaLikeConfig& config) : rotary_(config.rotary) {
   final_norm_ = RmsNorm("model.norm", width, config.norm_eps);
 }
 
-void Decoder::allocate_tables(Context& context) {
+void LlamaLike::allocate_tables(Context& context) {
   const int64_t positions = shape_.max_positions, dim = rotary_.dim;
   rotary_bytes_ = Buffer(context.device(), static_cast<size_t>(positions * dim) * size_of(DType::f32));
   const Tensor table(rotary_bytes_.data(), DType::f32, context.kind(), {positions, dim});

@@ -20,9 +20,9 @@ struct LlamaLikeConfig {
 LlamaLikeConfig read_llama_like(ConfigReader& config, const char* architecture,
                                 std::optional<int64_t> head_dim = std::nullopt);
 
-class Decoder : public Stack<RmsNorm, GatedMlp> {
+class LlamaLike : public Transformer<RmsNorm, GatedMlp> {
  public:
-  explicit Decoder(const LlamaLikeConfig& config);
+  explicit LlamaLike(const LlamaLikeConfig& config);
 
  private:
   void allocate_tables(Context& context) override;

@@ -15,23 +15,23 @@ static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
   for (const Linear* linear : model.linear_modules())
-    for (const Param::Block& block : linear->weight.blocks)
+    for (const Param::Slice& block : linear->weight.slices)
       out.push_back(block.name.substr(0, block.name.size() - end.size()));
   return out;
 }
 
-LoraLayer::LoraLayer(const Lora& shared, std::vector<Block> blocks, int64_t inputs)
+LoraLayer::LoraLayer(const Lora& shared, std::vector<Slice> blocks, int64_t inputs)
     : shared_(&shared), blocks_(std::move(blocks)) {
   const int64_t r = shared.config.r;
   int64_t outputs = 0;
-  for (const Block& block : blocks_) {
+  for (const Slice& block : blocks_) {
     const std::string name = "base_model.model." + block.module;
-    a.blocks.push_back({name + ".lora_A.weight", r});
-    b.blocks.push_back({name + ".lora_B.weight", block.rows});
+    a.slices.push_back({name + ".lora_A.weight", r});
+    b.slices.push_back({name + ".lora_B.weight", block.rows});
     b_rows_.push_back(outputs);
     outputs += block.rows;
   }
-  a.shape = {num_blocks() * r, inputs};
+  a.shape = {num_slices() * r, inputs};
   a.init_uniform = 1 / std::sqrt(static_cast<double>(inputs));
   b.shape = {outputs, r};
 }
@@ -68,10 +68,10 @@ void LoraLayer::add_scale(Context& context, Tensor x) const {
 
 Tensor LoraLayer::inner(Context& context, Tensor x) const {
   const int64_t r = shared_->config.r, step = blocks_at_once();
-  const Tensor out = context.scratch().take(x.dtype, {x.dim(0), num_blocks() * r});
+  const Tensor out = context.scratch().take(x.dtype, {x.dim(0), num_slices() * r});
   const ScratchScope scope(context);
   const Tensor memory = input_memory(context, x);
-  for (int64_t i = 0; i < num_blocks(); i += step)
+  for (int64_t i = 0; i < num_slices(); i += step)
     gemm_forward(context, out.columns(i * r, step * r), input_of(context, memory, x, i), a.value.rows(i * r, step * r),
                  {}, {});
   add_scale(context, out);
@@ -80,9 +80,9 @@ Tensor LoraLayer::inner(Context& context, Tensor x) const {
 
 Tensor LoraLayer::inner_gradient(Context& context, Tensor dy) const {
   const int64_t r = shared_->config.r;
-  const Tensor out = context.scratch().take(dy.dtype, {dy.dim(0), num_blocks() * r});
-  for (int64_t i = 0; i < num_blocks(); ++i) {
-    const Block& block = blocks_[static_cast<size_t>(i)];
+  const Tensor out = context.scratch().take(dy.dtype, {dy.dim(0), num_slices() * r});
+  for (int64_t i = 0; i < num_slices(); ++i) {
+    const Slice& block = blocks_[static_cast<size_t>(i)];
     gemm_backward_input(context, out.columns(i * r, r), dy.columns(block.first_row, block.rows), rows_of(b.value, i));
   }
   add_scale(context, out);
@@ -94,8 +94,8 @@ void LoraLayer::forward(Context& context, Tensor y, Tensor x) const {
   const ScratchScope scope(context);
   const int64_t r = shared_->config.r;
   const Tensor hidden = inner(context, x);
-  for (int64_t i = 0; i < num_blocks(); ++i) {
-    const Block& block = blocks_[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < num_slices(); ++i) {
+    const Slice& block = blocks_[static_cast<size_t>(i)];
     const Tensor part = y.columns(block.first_row, block.rows);
     gemm_forward(context, part, hidden.columns(i * r, r), rows_of(b.value, i), {}, part);
   }
@@ -106,7 +106,7 @@ void LoraLayer::backward_input(Context& context, Tensor dx, Tensor dy) const {
   const ScratchScope scope(context);
   const int64_t r = shared_->config.r, step = blocks_at_once();
   const Tensor dhidden = inner_gradient(context, dy), part = context.scratch().take(dx.dtype, dx.dims());
-  for (int64_t i = 0; i < num_blocks(); i += step) {
+  for (int64_t i = 0; i < num_slices(); i += step) {
     gemm_backward_input(context, part, dhidden.columns(i * r, step * r), a.value.rows(i * r, step * r));
     if (shared_->drops()) drop(context, part, part, i);
     add_into(context, dx, part);
@@ -118,12 +118,12 @@ void LoraLayer::backward_weight(Context& context, Tensor dy, Tensor x) const {
   const ScratchScope scope(context);
   const int64_t r = shared_->config.r, step = blocks_at_once();
   const Tensor hidden = inner(context, x), dhidden = inner_gradient(context, dy), memory = input_memory(context, x);
-  for (int64_t i = 0; i < num_blocks(); ++i) {
-    const Block& block = blocks_[static_cast<size_t>(i)];
+  for (int64_t i = 0; i < num_slices(); ++i) {
+    const Slice& block = blocks_[static_cast<size_t>(i)];
     gemm_backward_weight(context, rows_of(b.grad, i), {}, dy.columns(block.first_row, block.rows),
                          hidden.columns(i * r, r));
   }
-  for (int64_t i = 0; i < num_blocks(); i += step)
+  for (int64_t i = 0; i < num_slices(); i += step)
     gemm_backward_weight(context, a.grad.rows(i * r, step * r), {}, dhidden.columns(i * r, step * r),
                          input_of(context, memory, x, i));
 }
@@ -135,9 +135,9 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
     cast(context, out, x);
     return out;
   };
-  for (int64_t i = 0; i < num_blocks(); ++i) {
+  for (int64_t i = 0; i < num_slices(); ++i) {
     const ScratchScope scope(context);
-    const Block& block = blocks_[static_cast<size_t>(i)];
+    const Slice& block = blocks_[static_cast<size_t>(i)];
     const Tensor rows = weight.rows(block.first_row, block.rows), sum = in_f32(rows), up = in_f32(rows_of(b.value, i));
     const Tensor down = in_f32(a.value.rows(i * r, r)), product = context.scratch().take(DType::f32, rows.dims());
     add_scale(context, up);
@@ -158,9 +158,9 @@ void Model::add_lora(const LoraConfig& config) {
   for (Param* param : base_params()) param->trainable = false;
   size_t next = 0;
   for (Linear* linear : linear_modules()) {
-    std::vector<LoraLayer::Block> blocks;
+    std::vector<LoraLayer::Slice> blocks;
     int64_t row = 0;
-    for (const Param::Block& block : linear->weight.blocks) {
+    for (const Param::Slice& block : linear->weight.slices) {
       if (chosen[next]) blocks.push_back({modules[next], row, block.rows});
       row += block.rows, ++next;
     }

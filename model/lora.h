@@ -34,12 +34,12 @@ struct Lora {
 // The adapters of one Linear.
 class LoraLayer {
  public:
-  struct Block {
+  struct Slice {
     std::string module;
     int64_t first_row = 0, rows = 0;  // of W
   };
   // shared must outlive it.
-  LoraLayer(const Lora& shared, std::vector<Block> blocks, int64_t inputs);
+  LoraLayer(const Lora& shared, std::vector<Slice> blocks, int64_t inputs);
 
   // y [T, out] is added to.
   void forward(Context&, Tensor y, Tensor x) const;
@@ -54,10 +54,10 @@ class LoraLayer {
   Param b;  // [the blocks' rows, r]; starts at zero
 
  private:
-  int64_t num_blocks() const { return static_cast<int64_t>(blocks_.size()); }
+  int64_t num_slices() const { return static_cast<int64_t>(blocks_.size()); }
   Tensor rows_of(Tensor b_like, int64_t block) const;
   // Blocks whose inputs are the same: with dropout each has its own.
-  int64_t blocks_at_once() const { return shared_->drops() ? 1 : num_blocks(); }
+  int64_t blocks_at_once() const { return shared_->drops() ? 1 : num_slices(); }
   // x as block i takes it; memory [T, in] is written where there is dropout.
   Tensor input_of(Context&, Tensor memory, Tensor x, int64_t block) const;
   Tensor input_memory(Context&, Tensor x) const;
@@ -68,7 +68,7 @@ class LoraLayer {
   Tensor inner_gradient(Context&, Tensor dy) const;
 
   const Lora* shared_;
-  std::vector<Block> blocks_;
+  std::vector<Slice> blocks_;
   std::vector<int64_t> b_rows_;  // where each block begins in b
 };
 

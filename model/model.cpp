@@ -75,7 +75,7 @@ std::unique_ptr<Model> Model::same_shape() const {
 }
 
 void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
-  for (int64_t block = 0; block < shape().num_blocks; ++block) forward_layer(block, context, batch, x, x, nullptr, kv);
+  for (int64_t block = 0; block < shape().num_layers; ++block) forward_layer(block, context, batch, x, x, nullptr, kv);
 }
 
 void Model::allocate(Context& context, DType dtype, bool gradients) {
@@ -98,7 +98,7 @@ void Model::alias_values(Context& context, Model& other) {
   const std::vector<Param*> own = params(), others = other.params();
   HONE_CHECK(own.size() == others.size(), "model: ", own.size(), " parameters, the other has ", others.size());
   for (size_t i = 0; i < own.size(); ++i) {
-    HONE_CHECK(own[i]->shape == others[i]->shape, "model: ", own[i]->blocks.front().name,
+    HONE_CHECK(own[i]->shape == others[i]->shape, "model: ", own[i]->slices.front().name,
                " has another shape in the other model");
     own[i]->value = others[i]->value;
   }
@@ -133,7 +133,7 @@ void Model::initialize(Context& context, uint64_t seed) {
 void initialise_param(Context& context, const Param& param, uint64_t seed) {
   std::vector<float> drawn;
   int64_t row = 0;
-  for (const Param::Block& block : param.blocks) {
+  for (const Param::Slice& block : param.slices) {
     const Tensor rows = param.value.rows(row, block.rows);
     const uint64_t stream = stream_of(("init/" + block.name).c_str());
     drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));

@@ -22,11 +22,11 @@ struct Lora;
 
 // A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
 struct Param {
-  struct Block {
+  struct Slice {
     std::string name;  // Hugging Face's, as in the safetensors file
     int64_t rows = 0;  // of dim 0
   };
-  std::vector<Block> blocks;
+  std::vector<Slice> slices;
   std::vector<int64_t> shape;
   bool transposed = false;  // the file holds it transposed (GPT-2's Conv1D)
   bool decay = true;        // weight decay applies (matrices, not norms and biases)
@@ -41,7 +41,7 @@ struct Param {
 
 // The numbers that everything outside the model asks for.
 struct ModelShape {
-  int64_t vocab_size = 0, hidden_size = 0, num_blocks = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0,
+  int64_t vocab_size = 0, hidden_size = 0, num_layers = 0, num_attention_heads = 0, num_kv_heads = 0, head_dim = 0,
           intermediate_size = 0, max_positions = 0;
 };
 
@@ -75,7 +75,7 @@ class Model {
   // dx [R, D] is written.
   virtual void final_norm_backward(Context&, Tensor dx, Tensor dhidden, Tensor x, Tape&) = 0;
   // [V, D]: logits = hidden . head^T.
-  virtual Param& head() = 0;
+  virtual Param& lm_head() = 0;
 
   // Adapters on the modules that config targets; all other parameters are frozen. Before allocate().
   void add_lora(const LoraConfig& config);

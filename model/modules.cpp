@@ -10,16 +10,16 @@ namespace hone {
 namespace {
 
 Param vector_param(const std::string& name, int64_t size, double init_value) {
-  return {.blocks = {{name, size}}, .shape = {size}, .decay = false, .init_value = init_value};
+  return {.slices = {{name, size}}, .shape = {size}, .decay = false, .init_value = init_value};
 }
 
 }  // namespace
 
-Linear::Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std) {
+Linear::Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double init_std) {
   int64_t outputs = 0;
   for (const auto& [module, count] : rows) {
-    weight.blocks.push_back({module + ".weight", count});
-    if (with_bias) bias.blocks.push_back({module + ".bias", count});
+    weight.slices.push_back({module + ".weight", count});
+    if (with_bias) bias.slices.push_back({module + ".bias", count});
     outputs += count;
   }
   weight.shape = {outputs, inputs};
@@ -59,18 +59,18 @@ void Linear::add_params(std::vector<Param*>& out) {
 RmsNorm::RmsNorm(const std::string& module, int64_t width, double norm_eps)
     : weight(vector_param(module + ".weight", width, 1)), eps(static_cast<float>(norm_eps)) {}
 
-RmsNorm::Kept RmsNorm::keep(Tape* tape, int64_t num_rows) const {
+RmsNorm::Saved RmsNorm::save(Tape* tape, int64_t num_rows) const {
   if (!tape) return {};
   return {tape->push(DType::f32, {num_rows})};
 }
 
-RmsNorm::Kept RmsNorm::take_back(Tape& tape) const { return {tape.pop()}; }
+RmsNorm::Saved RmsNorm::restore(Tape& tape) const { return {tape.pop()}; }
 
-void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Kept& kept) const {
+void RmsNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) const {
   rmsnorm_forward(context, y, kept.rstd, x, weight.value, eps);
 }
 
-void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Kept& kept, bool accumulate) const {
+void RmsNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
   rmsnorm_backward(context, dx, weight.grad, dy, x, kept.rstd, weight.value, accumulate);
 }
 
@@ -81,23 +81,23 @@ LayerNorm::LayerNorm(const std::string& module, int64_t width, double norm_eps)
       bias(vector_param(module + ".bias", width, 0)),
       eps(static_cast<float>(norm_eps)) {}
 
-LayerNorm::Kept LayerNorm::keep(Tape* tape, int64_t num_rows) const {
+LayerNorm::Saved LayerNorm::save(Tape* tape, int64_t num_rows) const {
   if (!tape) return {};
   return {tape->push(DType::f32, {num_rows}), tape->push(DType::f32, {num_rows})};
 }
 
-LayerNorm::Kept LayerNorm::take_back(Tape& tape) const {
-  Kept kept;
+LayerNorm::Saved LayerNorm::restore(Tape& tape) const {
+  Saved kept;
   kept.rstd = tape.pop();
   kept.mean = tape.pop();
   return kept;
 }
 
-void LayerNorm::forward(Context& context, Tensor y, Tensor x, const Kept& kept) const {
+void LayerNorm::forward(Context& context, Tensor y, Tensor x, const Saved& kept) const {
   layernorm_forward(context, y, kept.mean, kept.rstd, x, weight.value, bias.value, eps);
 }
 
-void LayerNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Kept& kept, bool accumulate) const {
+void LayerNorm::backward(Context& context, Tensor dx, Tensor dy, Tensor x, const Saved& kept, bool accumulate) const {
   layernorm_backward(context, dx, weight.grad, bias.grad, dy, x, kept.mean, kept.rstd, weight.value, accumulate);
 }
 
@@ -106,26 +106,26 @@ void LayerNorm::add_params(std::vector<Param*>& out) {
   out.push_back(&bias);
 }
 
-GatedMlp::Kept GatedMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
+GatedMlp::Saved GatedMlp::save(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = gate_up.weight.value.dtype;
-  return {hone::keep(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
+  return {hone::save(context, tape, dtype, {num_tokens, gate_up.num_outputs()}),
           save_if_all(context, tape, dtype, {num_tokens, gate_up.num_outputs() / 2})};
 }
 
-GatedMlp::Kept GatedMlp::take_back(Tape& tape) const {
-  Kept kept;
+GatedMlp::Saved GatedMlp::restore(Tape& tape) const {
+  Saved kept;
   kept.activated = restore_if_all(tape);
   kept.gate_up = tape.pop();
   return kept;
 }
 
-void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Kept& kept) const {
+void GatedMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Saved& kept) const {
   gate_up.forward(context, kept.gate_up, x);
   swiglu_forward(context, kept.activated, kept.gate_up);
   down.forward(context, out, kept.activated, residual);
 }
 
-void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
+void GatedMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
   ScratchScope scope(context);
   const Tensor dgate_up = kept.gate_up;
   if (kept.activated) {
@@ -149,26 +149,26 @@ void GatedMlp::add_params(std::vector<Param*>& out) {
 
 void GatedMlp::add_linears(std::vector<Linear*>& out) { out.insert(out.end(), {&gate_up, &down}); }
 
-GeluMlp::Kept GeluMlp::keep(Context& context, Tape* tape, int64_t num_tokens) const {
+GeluMlp::Saved GeluMlp::save(Context& context, Tape* tape, int64_t num_tokens) const {
   const DType dtype = up.weight.value.dtype;
-  return {hone::keep(context, tape, dtype, {num_tokens, up.num_outputs()}),
+  return {hone::save(context, tape, dtype, {num_tokens, up.num_outputs()}),
           save_if_all(context, tape, dtype, {num_tokens, up.num_outputs()})};
 }
 
-GeluMlp::Kept GeluMlp::take_back(Tape& tape) const {
-  Kept kept;
+GeluMlp::Saved GeluMlp::restore(Tape& tape) const {
+  Saved kept;
   kept.activated = restore_if_all(tape);
   kept.up = tape.pop();
   return kept;
 }
 
-void GeluMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Kept& kept) const {
+void GeluMlp::forward(Context& context, Tensor out, Tensor x, Tensor residual, const Saved& kept) const {
   up.forward(context, kept.up, x);
   gelu_forward(context, kept.activated, kept.up);
   down.forward(context, out, kept.activated, residual);
 }
 
-void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Kept kept) const {
+void GeluMlp::backward(Context& context, Tensor dx, Tensor dout, Tensor x, Saved kept) const {
   ScratchScope scope(context);
   if (!kept.activated) {
     kept.activated = context.scratch().take(kept.up.dtype, kept.up.dims());

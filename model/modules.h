@@ -18,7 +18,7 @@
 namespace hone {
 
 // Rows of a fused matrix: the Hugging Face module (without ".weight") and how many.
-using Rows = std::vector<std::pair<std::string, int64_t>>;
+using FusedModules = std::vector<std::pair<std::string, int64_t>>;
 
 // y = x . weight^T + bias, and what its adapters add.
 struct Linear {
@@ -28,11 +28,11 @@ struct Linear {
   QuantizedMatrix quantized;      // what forward multiplies by instead, where it is there (QuantizedModel's)
 
   Linear() = default;
-  Linear(const Rows& rows, int64_t inputs, bool with_bias, double init_std);
+  Linear(const FusedModules& rows, int64_t inputs, bool with_bias, double init_std);
   int64_t num_outputs() const { return weight.shape[0]; }
   // Whether forward is gemm_forward and nothing else, so that an op that fuses it may take its place.
-  bool plain() const { return !lora && !quantized; }
-  Product product() const { return {weight.value, bias.value}; }
+  bool is_plain_gemm() const { return !lora && !quantized; }
+  GemmWeights product() const { return {weight.value, bias.value}; }
   // y [T, out] = x [T, in] . weight^T + bias + residual [T, out] (or empty).
   void forward(Context&, Tensor y, Tensor x, Tensor residual = {}) const;
   // dx may be x.
@@ -46,48 +46,48 @@ struct Linear {
 struct RmsNorm {
   Param weight;
   float eps = 0;
-  struct Kept {
+  struct Saved {
     Tensor rstd;
   };
   RmsNormWeights row_norm() const { return {weight.value, eps}; }
 
   RmsNorm() = default;
   RmsNorm(const std::string& module, int64_t width, double norm_eps);
-  Kept keep(Tape*, int64_t num_rows) const;
-  Kept take_back(Tape&) const;
-  void forward(Context&, Tensor y, Tensor x, const Kept&) const;
+  Saved save(Tape*, int64_t num_rows) const;
+  Saved restore(Tape&) const;
+  void forward(Context&, Tensor y, Tensor x, const Saved&) const;
   // dx is added to when accumulate.
-  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Kept&, bool accumulate) const;
+  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Saved&, bool accumulate) const;
   void add_params(std::vector<Param*>& out);
 };
 
 struct LayerNorm {
   Param weight, bias;
   float eps = 0;
-  struct Kept {
+  struct Saved {
     Tensor mean, rstd;
   };
 
   LayerNorm() = default;
   LayerNorm(const std::string& module, int64_t width, double norm_eps);
-  Kept keep(Tape*, int64_t num_rows) const;
-  Kept take_back(Tape&) const;
-  void forward(Context&, Tensor y, Tensor x, const Kept&) const;
-  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Kept&, bool accumulate) const;
+  Saved save(Tape*, int64_t num_rows) const;
+  Saved restore(Tape&) const;
+  void forward(Context&, Tensor y, Tensor x, const Saved&) const;
+  void backward(Context&, Tensor dx, Tensor dy, Tensor x, const Saved&, bool accumulate) const;
   void add_params(std::vector<Param*>& out);
 };
 
 // down(silu(gate(x)) * up(x)), gate and up in one matrix (Shazeer 2020).
 struct GatedMlp {
   Linear gate_up, down;
-  struct Kept {
+  struct Saved {
     Tensor gate_up, activated;
   };
 
-  Kept keep(Context&, Tape*, int64_t num_tokens) const;
-  Kept take_back(Tape&) const;
-  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
-  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
+  Saved save(Context&, Tape*, int64_t num_tokens) const;
+  Saved restore(Tape&) const;
+  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Saved&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Saved) const;
   void add_params(std::vector<Param*>& out);
   void add_linears(std::vector<Linear*>& out);
 };
@@ -95,14 +95,14 @@ struct GatedMlp {
 // down(gelu(up(x))), the tanh form.
 struct GeluMlp {
   Linear up, down;
-  struct Kept {
+  struct Saved {
     Tensor up, activated;
   };
 
-  Kept keep(Context&, Tape*, int64_t num_tokens) const;
-  Kept take_back(Tape&) const;
-  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Kept&) const;
-  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Kept) const;
+  Saved save(Context&, Tape*, int64_t num_tokens) const;
+  Saved restore(Tape&) const;
+  void forward(Context&, Tensor out, Tensor x, Tensor residual, const Saved&) const;
+  void backward(Context&, Tensor dx, Tensor dout, Tensor x, Saved) const;
   void add_params(std::vector<Param*>& out);
   void add_linears(std::vector<Linear*>& out);
 };

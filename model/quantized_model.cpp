@@ -21,7 +21,7 @@ const Registry<QuantFormat>& quant_formats() {
   return registry;
 }
 
-QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, Source after)
+QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after)
     : context_(context), model_(source.same_shape()) {
   model_->alias_values(context, source);
   size_t bytes = 0;
@@ -40,7 +40,7 @@ QuantizedModel::QuantizedModel(Context& context, Model& source, QuantFormat form
   memory_ = Buffer(context.device(), bytes);
   lay_out();
   refresh();
-  if (after == Source::stays) return;
+  if (after == SourceWeights::stays) return;
   std::vector<Param*> copied;
   for (Linear* linear : source.linear_modules()) copied.push_back(&linear->weight);
   source.free_values(context, copied);

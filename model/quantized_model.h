@@ -16,8 +16,8 @@ class QuantizedModel {
  public:
   // Memory for the copies is taken here, once. `source` outlives this. What it was of, the matrices, is given up where
   // nobody else needs them (Source::shrinks): then it is of no use but for this, and does not change.
-  enum class Source : uint8_t { stays, shrinks };
-  QuantizedModel(Context& context, Model& source, QuantFormat format, Source after = Source::stays);
+  enum class SourceWeights : uint8_t { stays, shrinks };
+  QuantizedModel(Context& context, Model& source, QuantFormat format, SourceWeights after = SourceWeights::stays);
   // It has no gradients and no state: for infer() alone.
   Model& model() { return *model_; }
   // Makes the copies again, of the source's weights as they are now; between passes.

@@ -10,12 +10,12 @@ namespace hone {
 
 // costly: backward makes again what a pass over rows can make from what is kept: outputs of norms and activations,
 // rotated queries and keys.
-enum class Keep : uint8_t { all, costly };
+enum class SavePolicy : uint8_t { all, selective };
 
 class Tape {
  public:
-  explicit Tape(Device& device, Keep keep = Keep::all) : arena_(device), keep_(keep) {}
-  bool saves_all() const { return keep_ == Keep::all; }
+  explicit Tape(Device& device, SavePolicy keep = SavePolicy::all) : arena_(device), keep_(keep) {}
+  bool saves_all() const { return keep_ == SavePolicy::all; }
   // Room for `bytes` in one piece; the tape is empty.
   void reserve(size_t bytes) { arena_.reserve(bytes); }
 
@@ -47,18 +47,18 @@ class Tape {
     Tensor tensor;
   };
   Arena arena_;
-  Keep keep_;
+  SavePolicy keep_;
   std::vector<Entry> entries_;
 };
 
 // Where a layer's forward puts what its backward will read: on the tape when training, in scratch (until the caller's
 // ScratchScope ends) otherwise.
-inline Tensor keep(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
+inline Tensor save(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
   return tape ? tape->push(dtype, dims) : context.scratch().take(dtype, dims);
 }
 // The same for what backward can make again: restore_if_all() is empty where the tape does not have it.
 inline Tensor save_if_all(Context& context, Tape* tape, DType dtype, std::initializer_list<int64_t> dims) {
-  return keep(context, tape && tape->saves_all() ? tape : nullptr, dtype, dims);
+  return save(context, tape && tape->saves_all() ? tape : nullptr, dtype, dims);
 }
 inline Tensor restore_if_all(Tape& tape) { return tape.saves_all() ? tape.pop() : Tensor(); }
 

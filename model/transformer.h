@@ -16,34 +16,34 @@ struct DecoderLayer {
   Norm mlp_norm;
   Mlp mlp;
 
-  struct Kept {
+  struct Saved {
     Tensor attention_in;
     typename Norm::Kept attention_norm;
-    SelfAttention::Kept attention;
+    SelfAttention::Saved attention;
     Tensor mid, mlp_in;
     typename Norm::Kept mlp_norm;
     typename Mlp::Kept mlp;
   };
 
-  Kept keep(Context& context, Tape* tape, Tensor x) const {
+  Saved save(Context& context, Tape* tape, Tensor x) const {
     const int64_t num_tokens = x.dim(0), width = x.dim(1);
-    Kept kept;
+    Saved kept;
     kept.attention_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
     kept.attention_norm = attention_norm.keep(tape, num_tokens);
-    kept.attention = attention.keep(context, tape, num_tokens);
-    kept.mid = hone::keep(context, tape, x.dtype, {num_tokens, width});
+    kept.attention = attention.save(context, tape, num_tokens);
+    kept.mid = hone::save(context, tape, x.dtype, {num_tokens, width});
     kept.mlp_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
     kept.mlp_norm = mlp_norm.keep(tape, num_tokens);
     kept.mlp = mlp.keep(context, tape, num_tokens);
     return kept;
   }
-  Kept take_back(Tape& tape) const {
-    Kept kept;
+  Saved restore(Tape& tape) const {
+    Saved kept;
     kept.mlp = mlp.take_back(tape);
     kept.mlp_norm = mlp_norm.take_back(tape);
     kept.mlp_in = restore_if_all(tape);
     kept.mid = tape.pop();
-    kept.attention = attention.take_back(tape);
+    kept.attention = attention.restore(tape);
     kept.attention_norm = attention_norm.take_back(tape);
     kept.attention_in = restore_if_all(tape);
     return kept;
@@ -51,7 +51,7 @@ struct DecoderLayer {
   void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv,
                int64_t block) const {
     ScratchScope scope(context);
-    const Kept kept = keep(context, tape, x);
+    const Saved kept = save(context, tape, x);
     attention_norm.forward(context, kept.attention_in, x, kept.attention_norm);
     attention.forward(context, batch, kept.mid, kept.attention_in, x, kept.attention, kv, block);
     mlp_norm.forward(context, kept.mlp_in, kept.mid, kept.mlp_norm);
@@ -60,11 +60,11 @@ struct DecoderLayer {
   // Whether decoder_layer_tail and its like do what this block's parts do.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
   bool can_fuse() const {
-    return attention.qkv.plain() && attention.output.plain() && mlp.gate_up.plain() && mlp.down.plain();
+    return attention.qkv.is_plain_gemm() && attention.output.is_plain_gemm() && mlp.gate_up.plain() && mlp.down.plain();
   }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
     ScratchScope scope(context);
-    Kept kept = take_back(tape);
+    Saved kept = restore(tape);
     const Tensor dnormed = context.scratch().take(dx.dtype, dx.dims());
     // What a norm gave, once more where it was not kept.
     const auto again = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Kept& with) {
@@ -95,7 +95,7 @@ struct DecoderLayer {
 };
 
 template <class Norm, class Mlp>
-class Stack : public Model {
+class Transformer : public Model {
  public:
   const ModelShape& shape() const override { return shape_; }
   Json config() const override { return config_; }
@@ -160,7 +160,7 @@ class Stack : public Model {
       block.attention.attend(context, batch, mixed, q, kv, static_cast<int64_t>(b));
       decoder_layer_tail(context, x, mixed, block.attention.output.product(),
                          {block.mlp_norm.row_norm(), block.mlp.gate_up.product(), block.mlp.down.product()},
-                         b + 1 < blocks_.size() ? qkv_projection(b + 1) : Heads{});
+                         b + 1 < blocks_.size() ? qkv_projection(b + 1) : QkvProjection{});
     }
   }
   // `module` is the embedding's Hugging Face name; a tied head has no parameter of its own.
@@ -170,7 +170,7 @@ class Stack : public Model {
     if (!tied) head_ = table("lm_head", shape_.vocab_size, init_std);
   }
   Param table(const std::string& module, int64_t rows, double init_std) const {
-    return {.blocks = {{module + ".weight", rows}}, .shape = {rows, shape_.hidden_size}, .init_std = init_std};
+    return {.slices = {{module + ".weight", rows}}, .shape = {rows, shape_.hidden_size}, .init_std = init_std};
   }
 
   ModelShape shape_;

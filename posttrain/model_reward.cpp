@@ -29,12 +29,13 @@ class ModelReward : public Reward {
   }
   bool on_host() const override { return false; }
 
-  Score score(const Task& task, const Completion& completion) const override {
-    Score out;
+  RewardScore score(const Task& task, const Completion& completion) const override {
+    RewardScore out;
     score_group(task, {&completion, 1}, {&out, 1});
     return out;
   }
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
+  void score_group(const Task& task, std::span<const Completion> completions,
+                   std::span<RewardScore> scores) const override {
     const GroupScores group{.task = task, .completions = completions, .scores = scores};
     score_groups({&group, 1});
   }

@@ -16,7 +16,7 @@ namespace {
 
 std::string material_of(const Needs& needs) {
   if (needs.behavior) return "completions that the stage itself samples and rewards (kind = \"rl\")";
-  if (needs.per != Per::pair) return "single completions (kind = \"sft\" or \"labelled\")";
+  if (needs.per != LossUnit::pair) return "single completions (kind = \"sft\" or \"labelled\")";
   return needs.critic ? "the scores of a pair (kind = \"reward_model\")"
                       : "pairs of a chosen and a rejected completion (kind = \"preference\")";
 }
@@ -128,7 +128,7 @@ int64_t OfflineTraining::steps_of_epochs(std::vector<Group>& groups, IndexLoader
   const double wanted = loop_.num_train_epochs * static_cast<double>(groups.size());
   std::vector<Group*> batch;
   int64_t steps = 0;
-  for (; static_cast<double>(order.drawn()) < wanted; ++steps)
+  for (; static_cast<double>(order.num_given()) < wanted; ++steps)
     next_batch(groups, order, batch_size_, packed_tokens, batch);
   return steps;
 }

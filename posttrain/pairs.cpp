@@ -27,7 +27,7 @@ static Json side_of(const Task& task, const Sample& sample) {
 std::vector<Json> pairs_of(const Group& group, double margin, int64_t most) {
   std::vector<const Sample*> ranked;
   for (const Sample& sample : group.samples)
-    if (sample.judged && sample.completion.finish_reason == "stop") ranked.push_back(&sample);
+    if (sample.scored && sample.completion.finish_reason == "stop") ranked.push_back(&sample);
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const Sample* a, const Sample* b) { return a->reward > b->reward; });
   std::vector<Json> out;
@@ -49,14 +49,14 @@ PairReport sample_pairs(Context& context, Model& model, const Tokenizer& tokeniz
                         const std::function<void(const Json& row)>& row) {
   const std::vector<Task> tasks = load_tasks(source.tasks);
   LocalBackend sampler(context, model, tokenizer, source.rollout);
-  Actor actor(sampler, tokenizer, source.actor);
+  Collector actor(sampler, tokenizer, source.actor);
   PairReport out;
   collect_all(actor, tasks, {}, "pairs", [&](size_t, const Group& group) {
     ++out.prompts;
     for (const Sample& sample : group.samples) {
       ++out.replies;
-      out.judged += sample.judged;
-      out.reward += sample.judged ? sample.reward : 0;
+      out.judged += sample.scored;
+      out.reward += sample.scored ? sample.reward : 0;
     }
     for (const Json& pair : pairs_of(group, source.margin, source.pairs_per_prompt)) {
       ++out.pairs;

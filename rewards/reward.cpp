@@ -4,7 +4,8 @@
 
 namespace hone {
 
-void Reward::score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const {
+void Reward::score_group(const Task& task, std::span<const Completion> completions,
+                         std::span<RewardScore> scores) const {
   for (size_t i = 0; i < completions.size(); ++i) scores[i] = score(task, completions[i]);
 }
 
@@ -46,7 +47,7 @@ void RewardSpec::fields(Fields& f) {
 }
 
 void RewardSpec::check() const {
-  const std::string refusal = reward ? reward->refusal() : "";
+  const std::string refusal = reward ? reward->unavailable_reason() : "";
   HONE_CHECK(refusal.empty(), label(), ": ", refusal);
 }
 

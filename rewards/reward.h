@@ -17,7 +17,7 @@
 
 namespace hone {
 
-struct Score {
+struct RewardScore {
   double score = 0;
   std::string note = {};  // a few words for people: "no answer found", "expected 12, got 13"
   bool skipped = false;   // the reward has nothing to say here (a composite leaves it out)
@@ -30,7 +30,7 @@ struct Score {
 struct GroupScores {
   const Task& task;
   std::span<const Completion> completions;
-  std::span<Score> scores;
+  std::span<RewardScore> scores;
 };
 
 class Reward {
@@ -42,10 +42,11 @@ class Reward {
   virtual void prepare() {}
   // Why it cannot judge on this machine (there is no interpreter, a guard of the sandbox is missing); "" if it can.
   // Reading a recipe or a task does not ask; what is about to judge does.
-  virtual std::string refusal() const { return ""; }
-  virtual Score score(const Task& task, const Completion& completion) const = 0;
+  virtual std::string unavailable_reason() const { return ""; }
+  virtual RewardScore score(const Task& task, const Completion& completion) const = 0;
   // Scores of a group, in order; the same as one by one unless the reward compares them.
-  virtual void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const;
+  virtual void score_group(const Task& task, std::span<const Completion> completions,
+                           std::span<RewardScore> scores) const;
   // Scores of many groups; the same as group by group, which is what it does (several at once) unless overridden.
   virtual void score_groups(std::span<const GroupScores> groups) const;
   // Answers, for votes over several completions of a task (maj@k). reads_answers: score() reads an answer to this task

@@ -20,25 +20,25 @@ AsyncEngine::~AsyncEngine() {
   thread_.join();
 }
 
-uint64_t AsyncEngine::submit(std::vector<Request> requests, std::shared_ptr<CompletionListener> listener,
+uint64_t AsyncEngine::submit(std::vector<GenerationRequest> requests, std::shared_ptr<CompletionListener> listener,
                              bool wants_tokens) {
   const std::lock_guard lock(mutex_);
   if (!state_.failure.empty()) fail("the engine has stopped: ", state_.failure);
   int64_t replies = 0;
-  for (const Request& request : requests) replies += request.n;
+  for (const GenerationRequest& request : requests) replies += request.n;
   if (replies > max_replies_ - state_.replies) return 0;
   const uint64_t number = next_job_++;
-  Job& job = jobs_[number];
+  AsyncRequest& job = jobs_[number];
   job = {.listener = listener, .tickets = {}, .replies = replies, .unfinished = requests.size(), .since = {}};
   for (size_t i = 0; i < requests.size(); ++i) {
     Engine::OnToken on_token;
     if (wants_tokens)
-      on_token = [this, number, i](uint64_t, int64_t reply, const Reply& written) {
+      on_token = [this, number, i](uint64_t, int64_t reply, const CompletionOutput& written) {
         if (const auto to = listener_of(number)) tell(number, *to, [&] { to->on_token(i, reply, written); });
       };
     job.tickets.push_back(engine_.submit(
         std::move(requests[i]),
-        [this, number, i](uint64_t, std::vector<Reply> done) { finish(number, i, std::move(done)); },
+        [this, number, i](uint64_t, std::vector<CompletionOutput> done) { finish(number, i, std::move(done)); },
         std::move(on_token)));
   }
   state_.replies += replies;
@@ -105,13 +105,13 @@ void AsyncEngine::tell_failure(CompletionListener& listener, const std::string& 
 }
 
 // Of a job that was cancelled meanwhile nobody is told.
-void AsyncEngine::finish(uint64_t number, size_t request, std::vector<Reply> replies) {
+void AsyncEngine::finish(uint64_t number, size_t request, std::vector<CompletionOutput> replies) {
   std::shared_ptr<CompletionListener> listener;
   {
     const std::lock_guard lock(mutex_);
     const auto found = jobs_.find(number);
     if (found == jobs_.end()) return;
-    Job& job = found->second;
+    AsyncRequest& job = found->second;
     listener = job.listener;
     if (--job.unfinished == 0) {
       state_.replies -= job.replies;
@@ -126,7 +126,7 @@ void AsyncEngine::finish(uint64_t number, size_t request, std::vector<Reply> rep
 
 void AsyncEngine::fail_all(const std::string& reason) {
   log::error("the engine has stopped: ", reason);
-  std::map<uint64_t, Job> jobs;
+  std::map<uint64_t, AsyncRequest> jobs;
   std::vector<std::packaged_task<void(Engine&)>> actions;  // whoever waits for one is told by its end
   {
     const std::lock_guard lock(mutex_);

@@ -21,8 +21,8 @@ namespace hone {
 class CompletionListener {
  public:
   virtual ~CompletionListener() = default;
-  virtual void on_token(size_t request, int64_t reply, const Reply& written) = 0;
-  virtual void on_finish(size_t request, std::vector<Reply> replies) = 0;
+  virtual void on_token(size_t request, int64_t reply, const CompletionOutput& written) = 0;
+  virtual void on_finish(size_t request, std::vector<CompletionOutput> replies) = 0;
   // Instead of what has not finished: the engine failed, or the listener threw this.
   virtual void on_failure(const std::string& reason) = 0;
 };
@@ -36,7 +36,8 @@ class AsyncEngine {
 
   // From any thread. 0 where there is no room for all of them; otherwise a number for cancel(). wants_tokens: on_token
   // is called, too.
-  uint64_t submit(std::vector<Request> requests, std::shared_ptr<CompletionListener> listener, bool wants_tokens);
+  uint64_t submit(std::vector<GenerationRequest> requests, std::shared_ptr<CompletionListener> listener,
+                  bool wants_tokens);
   // Gives its place and its cache back; the listener is not called again once the step under way is over. Nothing
   // happens if it has finished.
   void cancel(uint64_t job);
@@ -53,7 +54,7 @@ class AsyncEngine {
   State state() const;
 
  private:
-  struct Job {
+  struct AsyncRequest {
     std::shared_ptr<CompletionListener> listener;
     std::vector<uint64_t> tickets;
     int64_t replies = 0;
@@ -61,7 +62,7 @@ class AsyncEngine {
     Stopwatch since;
   };
   void run();
-  void finish(uint64_t number, size_t request, std::vector<Reply> replies);
+  void finish(uint64_t number, size_t request, std::vector<CompletionOutput> replies);
   std::shared_ptr<CompletionListener> listener_of(uint64_t number) const;
   // Calls it; what it throws ends the job.
   void tell(uint64_t number, CompletionListener& listener, const std::function<void()>& call);
@@ -74,7 +75,7 @@ class AsyncEngine {
   std::condition_variable arrived_;
   bool stopping_ = false, pending_ = false;
   uint64_t next_job_ = 1;
-  std::map<uint64_t, Job> jobs_;
+  std::map<uint64_t, AsyncRequest> jobs_;
   std::vector<std::packaged_task<void(Engine&)>> actions_;
   State state_;
   std::thread thread_;

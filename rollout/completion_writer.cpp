@@ -7,8 +7,8 @@
 
 namespace hone {
 
-Sequence CompletionWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShape& shape) const {
-  const Request& request = ticket->request;
+Sequence CompletionWriter::begin(std::shared_ptr<RequestState> ticket, const ModelShape& shape) const {
+  const GenerationRequest& request = ticket->request;
   std::vector<int32_t>& stops = ticket->stop_ids;
   const auto add = [&](int64_t id) {
     if (id >= 0 && id < shape.vocab_size) stops.push_back(static_cast<int32_t>(id));  // others are never drawn
@@ -35,16 +35,16 @@ Sequence CompletionWriter::begin(std::shared_ptr<Ticket> ticket, const ModelShap
 // Columns that grow from nothing would take memory ten times on their way to a thousand tokens.
 static void allocate_blocks(Sequence& sequence) {
   const auto longest = static_cast<size_t>(std::min<int64_t>(sequence.max_tokens - std::ssize(sequence.tokens), 1024));
-  Reply& reply = sequence.result();
+  CompletionOutput& reply = sequence.result();
   reply.ids.reserve(longest);
   for (auto* column : {&reply.logp, &reply.truncated_logp, &reply.raw_logp}) column->reserve(longest);
   reply.versions.reserve(longest);
   sequence.tokens.reserve(sequence.tokens.size() + longest);
 }
 
-bool CompletionWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) {
-  const Request& request = sequence.ticket->request;
-  Reply& reply = sequence.result();
+bool CompletionWriter::accept(Sequence& sequence, const SampledTokens& drawn, size_t i) {
+  const GenerationRequest& request = sequence.ticket->request;
+  CompletionOutput& reply = sequence.result();
   if (reply.ids.empty()) allocate_blocks(sequence);
   ++stats_.generated_tokens;
   reply.logp.push_back(drawn.logp[i]);
@@ -60,7 +60,7 @@ bool CompletionWriter::accept(Sequence& sequence, const Drawn& drawn, size_t i) 
 }
 
 bool CompletionWriter::end_thinking(Sequence& sequence) {
-  Reply& reply = sequence.result();
+  CompletionOutput& reply = sequence.result();
   sequence.thinking = false;
   for (const int32_t id : sequence.ticket->thinking_end) {
     ++stats_.forced_tokens;
@@ -75,8 +75,8 @@ bool CompletionWriter::end_thinking(Sequence& sequence) {
 
 // Adds a token whose log-probs are there to its reply; false when that ends it.
 bool CompletionWriter::append(Sequence& sequence, int32_t id) {
-  const Ticket& ticket = *sequence.ticket;
-  Reply& reply = sequence.result();
+  const RequestState& ticket = *sequence.ticket;
+  CompletionOutput& reply = sequence.result();
   add_token(sequence, id);
   reply.ids.push_back(id);
   reply.versions.push_back(version_);
@@ -89,7 +89,7 @@ bool CompletionWriter::append(Sequence& sequence, int32_t id) {
 
 // Reads on in the reply's text: true if that ends it. Thinking may end here, too.
 bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
-  const Sampling& sampling = sequence.ticket->request.sampling;
+  const SamplingParams& sampling = sequence.ticket->request.sampling;
   const bool may_end = sequence.written() > sampling.min_tokens;
   if (may_end && std::ranges::binary_search(sequence.ticket->stop_ids, id)) return true;
   if (!tokenizer_ || (sampling.stop.empty() && !sequence.thinking)) return false;
@@ -108,7 +108,7 @@ bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
 }
 
 void CompletionWriter::close(const Sequence& sequence, bool by_length) const {
-  Reply& reply = sequence.result();
+  CompletionOutput& reply = sequence.result();
   reply.finish_reason = by_length ? "length" : "stop";
   if (tokenizer_) reply.text = reply_text(*tokenizer_, sequence.ticket->request.sampling, reply.ids, by_length);
 }

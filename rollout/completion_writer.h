@@ -12,10 +12,10 @@ class CompletionWriter {
       : tokenizer_(tokenizer), stats_(stats), version_(version) {}
 
   // The prompt of a request that was not refused, and what its ticket keeps of the tokenizer's.
-  Sequence begin(std::shared_ptr<Ticket> ticket, const ModelShape& shape) const;
+  Sequence begin(std::shared_ptr<RequestState> ticket, const ModelShape& shape) const;
   // Adds what row i drew to its reply, and what follows it by force; false when that ends the reply, whose text and
   // finish_reason are there then.
-  bool accept(Sequence& sequence, const Drawn& drawn, size_t i);
+  bool accept(Sequence& sequence, const SampledTokens& drawn, size_t i);
   // Ends a reply that has no room for a token.
   void close(const Sequence& sequence, bool by_length) const;
 

@@ -14,7 +14,7 @@ void LogitBias::fields(Fields& f) {
   f.require("bias", bias >= -100 && bias <= 100, "bias must be in [-100, 100]");
 }
 
-void Sampling::fields(Fields& f) {
+void SamplingParams::fields(Fields& f) {
   f("temperature", temperature, "softmax temperature; 0 is greedy");
   f("top_p", top_p, "smallest set of tokens whose probability reaches this; 1 = all");
   f("top_k", top_k, "this many most probable tokens; 0 = all");
@@ -52,7 +52,7 @@ void Sampling::fields(Fields& f) {
   f.require("thinking_end", thinking_budget == 0 || !thinking_end.empty(), "a thinking_budget needs a thinking_end");
 }
 
-std::vector<std::string> Sampling::distribution_changes() const {
+std::vector<std::string> SamplingParams::distribution_changes() const {
   const std::pair<const char*, bool> settings[] = {
       {"temperature = 0", temperature == 0},
       {"top_k", top_k > 0},

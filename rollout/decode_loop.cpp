@@ -41,7 +41,8 @@ struct DecodeLoop::Shape {
   // layout fills it.
   struct Layout {
     int64_t rows, blocks, edits, top;  // edits: of a row, 0 where no logit changes; top: likeliest ids
-    bool settled;  // no two rows are of one sequence: a pass reads no key that another row's token of the pass writes
+    bool prefetchable;  // no two rows are of one sequence: a pass reads no key that another row's token of the pass
+                        // writes
     int64_t column(int64_t i) const { return i * rows; }  // tokens, positions, slots, lengths, live
     int64_t turn() const { return column(5); }
     int64_t params() const { return (turn() + 2) / 2 * 2; }  // 8-byte aligned
@@ -55,8 +56,8 @@ struct DecodeLoop::Shape {
       : layout(l),
         words(memory.take(DType::i32, {l.size()})),
         drawn(memory.take(DType::i32, {SampledTokenBuffer::size(l.rows, l.top)}), l.rows, l.top),
-        to_device(device, words.bytes(), Place::host),
-        from_device(device, ring * drawn.all().bytes(), Place::host),
+        to_device(device, words.bytes(), MemoryKind::pinned),
+        from_device(device, ring * drawn.all().bytes(), MemoryKind::pinned),
         results{drawn.all(), Tensor(from_device.data(), DType::i32, device.kind(), {ring, drawn.all().size()}),
                 words.rows(l.turn(), 1)} {
     const auto column = [&](int64_t i) { return words.rows(layout.column(i), layout.rows); };
@@ -106,8 +107,8 @@ DecodeLoop::Shape& DecodeLoop::shape_for(std::span<const Row> rows) {
                              .blocks = padded_blocks(static_cast<int64_t>(blocks)),
                              .edits = edited ? padded_power(static_cast<int64_t>(edits) + max_passes) : 0,
                              .top = top > 0 ? std::min(padded_power(top), model_.shape().vocab_size) : 0,
-                             .settled = tables.size() == rows.size()};
-  std::unique_ptr<Shape>& shape = shapes_[{layout.rows, layout.blocks, layout.edits, layout.top, layout.settled}];
+                             .prefetchable = tables.size() == rows.size()};
+  std::unique_ptr<Shape>& shape = shapes_[{layout.rows, layout.blocks, layout.edits, layout.top, layout.prefetchable}];
   if (!shape) shape = std::make_unique<Shape>(context_.device(), memory_, layout);
   return *shape;
 }
@@ -166,7 +167,7 @@ void DecodeLoop::pass(const Shape& shape) {
   view.slots = shape.state.slots;
   view.lengths = shape.state.lengths;
   view.block_table = shape.table;
-  view.settled = shape.layout.settled;
+  view.prefetchable = shape.layout.prefetchable;
   const Tensor hidden = infer(context_, model_, batch, {}, &view);
   sample_tokens(context_, model_, shape.drawn, hidden, {shape.state.params, shape.edits});
   if (shape.edits) count_sampled_tokens(context_, shape.edits, shape.drawn.ids());
@@ -180,17 +181,17 @@ void DecodeLoop::queue() {
   const Arena::Mark scratch = context_.scratch().mark();
   clock_.begin();
   if (shape.recording && shape.scratch == scratch) {
-    shape.recording->replay(context_.stream());
+    shape.recording->launch(context_.stream());
   } else {  // a first pass makes scratch memory and whatever else bodies make once; what is recorded makes none
     pass(shape);
-    shape.recording = context_.device().record(context_.stream(), [this, &shape] { pass(shape); });
+    shape.recording = context_.device().capture(context_.stream(), [this, &shape] { pass(shape); });
     shape.scratch = scratch;
   }
   ++queued_;
   clock_.end();
 }
 
-Drawn DecodeLoop::read() {
+SampledTokens DecodeLoop::read() {
   HONE_CHECK(num_unread() > 0, "decode loop: no pass to read");
   const Tensor& handed = current_->results.ring;
   const int64_t row = read_++ % handed.dim(0);  // the device's turn, too: both begin at start()

@@ -34,7 +34,7 @@ class DecodeLoop {
   // Queues a pass.
   void queue();
   // What the oldest queued pass drew; waits for it.
-  Drawn read();
+  SampledTokens read();
   int64_t num_unread() const { return queued_ - read_; }
   // The device's, of all passes read.
   double seconds() const { return clock_.seconds(); }

@@ -29,7 +29,7 @@ struct Engine::Impl {
         model(quantized ? quantized->model() : m),
         limits(RequestLimits::of(m.shape(), cfg, t)),
         config(cfg),
-        cache(c, m.shape(), cfg.kv_dtype(m.head().value.dtype), cfg.kv_block_size, cfg.kv_cache_tokens),
+        cache(c, m.shape(), cfg.kv_dtype(m.lm_head().value.dtype), cfg.kv_block_size, cfg.kv_cache_tokens),
         scheduler(cache, config),
         decoding(c, model, cache.planes()),
         mixed(c, model, cache.planes()),
@@ -38,29 +38,29 @@ struct Engine::Impl {
 
   static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
     if (cfg.quantization == "none") return nullptr;
-    const auto after = cfg.owns_model ? QuantizedModel::Source::shrinks : QuantizedModel::Source::stays;
+    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::shrinks : QuantizedModel::SourceWeights::stays;
     return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
   }
   bool step();
   void admit_requests();
   bool has_pending_input();
-  void propose(std::span<Scheduler::Part> parts);
-  void decode(std::span<Scheduler::Part> parts);
-  void decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended);
-  int64_t num_async_passes(std::span<Scheduler::Part> parts);
-  void admit(std::shared_ptr<Ticket> ticket);
-  void fail_request(const std::shared_ptr<Ticket>& ticket, const std::string& reason);
-  void tell(Ticket& ticket);
+  void propose(std::span<Scheduler::ScheduledSequence> parts);
+  void decode(std::span<Scheduler::ScheduledSequence> parts);
+  void decode_passes(std::span<Scheduler::ScheduledSequence> parts, std::vector<bool>& ended);
+  int64_t num_async_passes(std::span<Scheduler::ScheduledSequence> parts);
+  void admit(std::shared_ptr<RequestState> ticket);
+  void fail_request(const std::shared_ptr<RequestState>& ticket, const std::string& reason);
+  void tell(RequestState& ticket);
   template <class Action>
-  bool guard(const std::shared_ptr<Ticket>& ticket, Action action);
+  bool guard(const std::shared_ptr<RequestState>& ticket, Action action);
   bool compute_planned();
-  void compute(std::span<const Scheduler::Part> parts);
+  void compute(std::span<const Scheduler::ScheduledSequence> parts);
   void check_model();
-  void isolate(std::span<const Scheduler::Part> parts, const std::exception& error);
-  void begin_reply(std::list<Sequence>::iterator prompt, const Drawn& drawn, int64_t reply, size_t row);
-  bool write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed);
+  void isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error);
+  void begin_reply(std::list<Sequence>::iterator prompt, const SampledTokens& drawn, int64_t reply, size_t row);
+  bool write(Sequence& sequence, const SampledTokens& drawn, size_t i, std::span<const int32_t> proposed);
   void finish_scored_prompt(std::list<Sequence>::iterator prompt);
-  void end_reply(const std::shared_ptr<Ticket>& ticket);
+  void end_reply(const std::shared_ptr<RequestState>& ticket);
 
   Context& context;
   std::unique_ptr<QuantizedModel> quantized;
@@ -76,10 +76,10 @@ struct Engine::Impl {
   int64_t version = 0;
   CompletionWriter writer;
   std::mutex inbox_mutex;
-  std::vector<std::shared_ptr<Ticket>> inbox;
+  std::vector<std::shared_ptr<RequestState>> inbox;
   std::vector<uint64_t> cancelled;
   bool stop_requested = false;
-  std::vector<std::shared_ptr<Ticket>> live;
+  std::vector<std::shared_ptr<RequestState>> live;
   uint64_t next_ticket = 1;
   std::exception_ptr asker_error;  // what an on_finish of this step threw
 };
@@ -90,8 +90,8 @@ Engine::~Engine() = default;
 
 const EngineStats& Engine::stats() const { return impl_->stats; }
 
-uint64_t Engine::submit(Request request, OnFinish on_finish, OnToken on_token) {
-  auto ticket = std::make_shared<Ticket>();
+uint64_t Engine::submit(GenerationRequest request, OnFinish on_finish, OnToken on_token) {
+  auto ticket = std::make_shared<RequestState>();
   ticket->request = std::move(request);
   ticket->on_finish = std::move(on_finish);
   ticket->on_token = std::move(on_token);
@@ -130,12 +130,12 @@ bool Engine::step() {
 }
 
 // Its place in the scheduler is free with the next plan.
-void Engine::Impl::fail_request(const std::shared_ptr<Ticket>& ticket, const std::string& reason) {
+void Engine::Impl::fail_request(const std::shared_ptr<RequestState>& ticket, const std::string& reason) {
   if (ticket->cancelled) return;
   log::warning("engine: request ", ticket->request.id, " failed: ", reason);
   ticket->cancelled = true;
   std::erase(live, ticket);
-  for (Reply& reply : ticket->replies) {
+  for (CompletionOutput& reply : ticket->replies) {
     reply = {};
     reply.failed = true;
     reply.finish_reason = reason;
@@ -144,7 +144,7 @@ void Engine::Impl::fail_request(const std::shared_ptr<Ticket>& ticket, const std
 }
 
 // What the asker throws must not leave the engine between two states: step() throws it at its end.
-void Engine::Impl::tell(Ticket& ticket) {
+void Engine::Impl::tell(RequestState& ticket) {
   try {
     ticket.on_finish(ticket.request.id, std::move(ticket.replies));
   } catch (...) {
@@ -154,7 +154,7 @@ void Engine::Impl::tell(Ticket& ticket) {
 
 // What a request's own data makes go wrong ends that request and no other. False: it did.
 template <class Action>
-bool Engine::Impl::guard(const std::shared_ptr<Ticket>& ticket, Action action) {
+bool Engine::Impl::guard(const std::shared_ptr<RequestState>& ticket, Action action) {
   try {
     action();
     return true;
@@ -166,8 +166,8 @@ bool Engine::Impl::guard(const std::shared_ptr<Ticket>& ticket, Action action) {
   return false;
 }
 
-void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
-  const Request& request = ticket->request;
+void Engine::Impl::admit(std::shared_ptr<RequestState> ticket) {
+  const GenerationRequest& request = ticket->request;
   if (const std::string problem = request_problem(request, limits); !problem.empty()) {
     ticket->replies = refused_replies(request, problem);
     return tell(*ticket);
@@ -175,7 +175,7 @@ void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
   ticket->replies.resize(static_cast<size_t>(request.n));
   ticket->unfinished = request.n;
   if (request.prompt_logprobs)
-    for (Reply& reply : ticket->replies) {
+    for (CompletionOutput& reply : ticket->replies) {
       reply.prompt_logp.resize(request.prompt.size());
       if (request.top_logprobs > 0) reply.prompt_top_logprobs.resize(request.prompt.size());
     }
@@ -184,7 +184,7 @@ void Engine::Impl::admit(std::shared_ptr<Ticket> ticket) {
 }
 
 void Engine::Impl::admit_requests() {
-  std::vector<std::shared_ptr<Ticket>> arrived;
+  std::vector<std::shared_ptr<RequestState>> arrived;
   {
     const std::lock_guard lock(inbox_mutex);
     arrived.swap(inbox);
@@ -213,39 +213,40 @@ static int64_t max_tokens_before_event(const Sequence& sequence) {
 }
 
 // Tokens that may come next in the parts that are drawn from, as many as the pass and the cache have room for.
-void Engine::Impl::propose(std::span<Scheduler::Part> parts) {
+void Engine::Impl::propose(std::span<Scheduler::ScheduledSequence> parts) {
   int64_t left = config.max_batch_tokens, drawing = 0;
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     left -= part.count;
-    drawing += part.sequence->parted && part.draws();
+    drawing += part.sequence->forked && part.draws();
   }
-  for (Scheduler::Part& part : parts)
-    if (part.sequence->parted && part.draws())
+  for (Scheduler::ScheduledSequence& part : parts)
+    if (part.sequence->forked && part.draws())
       part.room = std::min(
           {config.speculative.num_speculative_tokens, left / drawing, max_tokens_before_event(*part.sequence) - 1});
   scheduler.reserve(parts);
   proposer->propose(parts);
   stats.draft_seconds = proposer->seconds();
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     stats.drafts += !part.proposed.empty();
     stats.draft_tokens += std::ssize(part.proposed);
   }
 }
 
 // How many passes can be queued one after the other without looking at what they draw.
-int64_t Engine::Impl::num_async_passes(std::span<Scheduler::Part> parts) {
+int64_t Engine::Impl::num_async_passes(std::span<Scheduler::ScheduledSequence> parts) {
   if (proposer) return 1;
   int64_t passes = DecodeLoop::max_passes;
-  for (const Scheduler::Part& part : parts) passes = std::min(passes, max_tokens_before_event(*part.sequence));
-  for (Scheduler::Part& part : parts) part.room = passes - 1;
+  for (const Scheduler::ScheduledSequence& part : parts)
+    passes = std::min(passes, max_tokens_before_event(*part.sequence));
+  for (Scheduler::ScheduledSequence& part : parts) part.room = passes - 1;
   return 1 + scheduler.reserve(parts);
 }
 
 // Passes over sequences that are all decoding, until an eighth of them has ended, something arrives, or a plan is due
 // again. Where one fails, what is left is computed as any pass, which finds out whose fault it was.
-void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
+void Engine::Impl::decode(std::span<Scheduler::ScheduledSequence> parts) {
   std::vector<bool> ended(parts.size());
-  std::vector<Scheduler::Part> left;
+  std::vector<Scheduler::ScheduledSequence> left;
   try {
     decode_passes(parts, ended);
   } catch (const std::exception& error) {
@@ -258,11 +259,11 @@ void Engine::Impl::decode(std::span<Scheduler::Part> parts) {
   if (!left.empty()) compute(left);
 }
 
-void Engine::Impl::decode_passes(std::span<Scheduler::Part> parts, std::vector<bool>& ended) {
+void Engine::Impl::decode_passes(std::span<Scheduler::ScheduledSequence> parts, std::vector<bool>& ended) {
   const int64_t passes = num_async_passes(parts);
   std::vector<DecodeLoop::Row> rows;
   std::vector<size_t> first_row;
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& s = *part.sequence;
     first_row.push_back(rows.size());
     rows.push_back({s.tokens.back(), s.computed, s.blocks, sampling_state(s, s.reply)});
@@ -279,7 +280,7 @@ void Engine::Impl::decode_passes(std::span<Scheduler::Part> parts, std::vector<b
   bool stop = false;
   for (int64_t queued = 0; (queued < passes && !stop) || decoding.num_unread() > 0;) {
     while (queued < passes && !stop && decoding.num_unread() <= ahead) decoding.queue(), ++queued;
-    const Drawn drawn = decoding.read();
+    const SampledTokens drawn = decoding.read();
     ++stats.steps;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (ended[i] || parts[i].sequence->ticket->cancelled) continue;
@@ -304,14 +305,14 @@ bool Engine::Impl::step() {
 }
 
 bool Engine::Impl::compute_planned() {
-  std::vector<Scheduler::Part> parts = scheduler.plan();
+  std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();
   if (parts.empty()) return !scheduler.idle();
   if (proposer) propose(parts);
   stats.preemptions = scheduler.preemptions();
   stats.cached_tokens = scheduler.cached_tokens();
-  const auto decodes = [](const Scheduler::Part& part) {
+  const auto decodes = [](const Scheduler::ScheduledSequence& part) {
     const Sequence& s = *part.sequence;
-    return s.parted && s.remaining() == 1;
+    return s.forked && s.remaining() == 1;
   };
   if (std::all_of(parts.begin(), parts.end(), decodes))
     decode(parts);
@@ -335,7 +336,7 @@ void Engine::Impl::check_model() {
 // A pass over these failed, before anything of it was kept. Each half is tried by itself, and so on: a token's
 // arithmetic does not depend on its pass, so that what fails in the end is one sequence, and its request alone is
 // ended.
-void Engine::Impl::isolate(std::span<const Scheduler::Part> parts, const std::exception& error) {
+void Engine::Impl::isolate(std::span<const Scheduler::ScheduledSequence> parts, const std::exception& error) {
   if (parts.size() > 1) {
     compute(parts.first(parts.size() / 2));
     compute(parts.subspan(parts.size() / 2));
@@ -347,7 +348,7 @@ void Engine::Impl::isolate(std::span<const Scheduler::Part> parts, const std::ex
 }
 
 // One pass over sequences of any kind.
-void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
+void Engine::Impl::compute(std::span<const Scheduler::ScheduledSequence> parts) {
   MixedBatch::Result result;
   try {
     result = mixed.run(parts);
@@ -355,17 +356,17 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
     return isolate(parts, error);
   }
   ++stats.steps;
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     const auto sequence = part.sequence;
     if (sequence->ticket->cancelled) continue;  // it failed beside another part
     scheduler.advance(*sequence, part.count);
-    if (!sequence->parted) stats.prompt_tokens += part.count;
+    if (!sequence->forked) stats.prompt_tokens += part.count;
     if (sequence->remaining() == 0 && sequence->full()) finish_scored_prompt(sequence);
   }
   for (const auto& [part, reply, row] : result.draws) {
     const auto sequence = part->sequence;
     if (sequence->ticket->cancelled) continue;
-    if (sequence->parted) {
+    if (sequence->forked) {
       if (!write(*sequence, result.drawn, row, part->proposed)) scheduler.finish(sequence);
       continue;
     }
@@ -374,11 +375,12 @@ void Engine::Impl::compute(std::span<const Scheduler::Part> parts) {
 }
 
 // The reply's first token, drawn from its prompt.
-void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const Drawn& drawn, int64_t reply, size_t row) {
-  const std::shared_ptr<Ticket> ticket = prompt->ticket;
+void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const SampledTokens& drawn, int64_t reply,
+                               size_t row) {
+  const std::shared_ptr<RequestState> ticket = prompt->ticket;
   const bool goes_on = guard(ticket, [&] {
     Sequence parted = *prompt;
-    parted.parted = true;
+    parted.forked = true;
     parted.reply = reply;
     if (reply > 0) stats.shared_prompt_tokens += prompt->computed;
     if (write(parted, drawn, row, {})) scheduler.fork(prompt, std::move(parted));
@@ -388,7 +390,7 @@ void Engine::Impl::begin_reply(std::list<Sequence>::iterator prompt, const Drawn
 
 // Adds row i of what was drawn to the sequence's reply, and the rows after it as long as each token is the one that was
 // proposed, and computed, in its place. False when that ends the reply.
-bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::span<const int32_t> proposed) {
+bool Engine::Impl::write(Sequence& sequence, const SampledTokens& drawn, size_t i, std::span<const int32_t> proposed) {
   const bool draft_accepted = !proposed.empty() && drawn.ids[i] == proposed.front();
   stats.accepted_tokens += draft_accepted;
   bool goes_on = false;
@@ -404,7 +406,7 @@ bool Engine::Impl::write(Sequence& sequence, const Drawn& drawn, size_t i, std::
 
 // A prompt that is scored, and of which nothing is drawn.
 void Engine::Impl::finish_scored_prompt(std::list<Sequence>::iterator prompt) {
-  const std::shared_ptr<Ticket> ticket = prompt->ticket;
+  const std::shared_ptr<RequestState> ticket = prompt->ticket;
   for (prompt->reply = 0; prompt->reply < ticket->request.n; ++prompt->reply) {
     if (!guard(ticket, [&] { writer.close(*prompt, true); })) return;
     end_reply(ticket);
@@ -412,18 +414,18 @@ void Engine::Impl::finish_scored_prompt(std::list<Sequence>::iterator prompt) {
   scheduler.finish(prompt);
 }
 
-void Engine::Impl::end_reply(const std::shared_ptr<Ticket>& ticket) {
+void Engine::Impl::end_reply(const std::shared_ptr<RequestState>& ticket) {
   if (--ticket->unfinished > 0) return;
   std::erase(live, ticket);
   tell(*ticket);
 }
 
-std::vector<std::vector<Reply>> Engine::generate(std::vector<Request> requests,
-                                                 const std::function<void(int64_t finished)>& progress) {
-  std::vector<std::vector<Reply>> out(requests.size());
+std::vector<std::vector<CompletionOutput>> Engine::generate(std::vector<GenerationRequest> requests,
+                                                            const std::function<void(int64_t finished)>& progress) {
+  std::vector<std::vector<CompletionOutput>> out(requests.size());
   int64_t finished = 0;
   for (size_t i = 0; i < requests.size(); ++i)
-    submit(std::move(requests[i]), [&, i](uint64_t, std::vector<Reply> replies) {
+    submit(std::move(requests[i]), [&, i](uint64_t, std::vector<CompletionOutput> replies) {
       out[i] = std::move(replies);
       if (++finished; progress) progress(finished);
     });

@@ -25,7 +25,7 @@ struct LogitBias {
 // min_tokens become -infinity; logit_bias is added; of ids in the prompt or the reply, a logit above 0 is divided by
 // repetition_penalty and another one multiplied by it; of ids in the reply, frequency_penalty times their number and
 // presence_penalty are taken off. Then temperature, top_k, top_p and min_p (kernels/sampling/sample.h).
-struct Sampling {
+struct SamplingParams {
   double temperature = 1, top_p = 1, min_p = 0;
   int64_t top_k = 0;         // 0 = all
   int64_t max_tokens = 256;  // in [1, 2^31); fewer where the model's positions end
@@ -48,11 +48,11 @@ struct Sampling {
   std::vector<std::string> distribution_changes() const;
 };
 
-struct Request {
+struct GenerationRequest {
   std::vector<int32_t> prompt;  // at least one token
   int64_t n = 1;                // replies; the prompt's cache is shared between them
   uint64_t id = 0;  // with the sampling seed and a reply's index it decides every draw; the same three, the same reply
-  Sampling sampling;
+  SamplingParams sampling;
   int64_t top_logprobs =
       0;  // of each token drawn, and of the prompt's where they are asked for: so many likeliest ids, at most 64
   bool prompt_logprobs = false;  // score the prompt, too; max_tokens may then be 0: nothing is drawn
@@ -66,7 +66,7 @@ struct TokenLogp {
 // One reply. Of what was drawn, logp is of log_softmax(logits / temperature) before penalties, biases and truncation
 // (what a learner computes), raw_logp of log_softmax(logits), truncated_logp of the distribution drawn from. Of what
 // was forced all three are 0, as they would be of a prompt.
-struct Reply {
+struct CompletionOutput {
   std::vector<int32_t> ids;  // the stop token included
   std::vector<float> logp, truncated_logp, raw_logp;
   std::vector<std::vector<TokenLogp>>
@@ -139,12 +139,12 @@ class Engine {
 
   // `written` is the reply so far: what stands last in its columns is the new token's; it has no text and no
   // finish_reason yet.
-  using OnToken = std::function<void(uint64_t request, int64_t reply, const Reply& written)>;
-  using OnFinish = std::function<void(uint64_t request, std::vector<Reply>)>;
+  using OnToken = std::function<void(uint64_t request, int64_t reply, const CompletionOutput& written)>;
+  using OnFinish = std::function<void(uint64_t request, std::vector<CompletionOutput>)>;
   // Queues it; the callbacks are called from step(). Returns a ticket for cancel(). What goes wrong with one request,
   // and what its on_token throws, fails its replies and touches no other request. What on_finish throws leaves step()
   // at its end.
-  uint64_t submit(Request request, OnFinish on_finish, OnToken on_token = {});
+  uint64_t submit(GenerationRequest request, OnFinish on_finish, OnToken on_token = {});
   void cancel(uint64_t ticket);
   // Between steps: the weights are this version from now on; before, they were version 0. What is cached of requests
   // before is of other weights and serves none that begins later; quantized weights are made again. Replies being
@@ -158,8 +158,8 @@ class Engine {
   // From any thread: a step under way returns after the pass that it is in.
   void end_step();
   // submit() and step() until all are done; replies in the requests' order.
-  std::vector<std::vector<Reply>> generate(std::vector<Request> requests,
-                                           const std::function<void(int64_t finished)>& progress = {});
+  std::vector<std::vector<CompletionOutput>> generate(std::vector<GenerationRequest> requests,
+                                                      const std::function<void(int64_t finished)>& progress = {});
   const EngineStats& stats() const;
 
  private:

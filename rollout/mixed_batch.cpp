@@ -11,17 +11,17 @@ namespace {
 
 // Prompt tokens whose log-probs are asked for, and the rows of the pass that tell them.
 struct PromptScores {
-  struct Place {
-    Ticket* ticket;
+  struct SequencePosition {
+    RequestState* ticket;
     size_t position;
   };
-  std::vector<Place> places;
+  std::vector<SequencePosition> places;
   std::vector<int32_t> rows, ids;
   int64_t top_logprobs = 0;
 
   void add(const Sequence& sequence, int64_t count, int32_t first_row) {
-    Ticket& ticket = *sequence.ticket;
-    if (sequence.parted || !ticket.request.prompt_logprobs) return;
+    RequestState& ticket = *sequence.ticket;
+    if (sequence.forked || !ticket.request.prompt_logprobs) return;
     top_logprobs = std::max(top_logprobs, ticket.request.top_logprobs);
     for (int64_t i = 0; i < count && sequence.computed + i + 1 < static_cast<int64_t>(sequence.tokens.size()); ++i) {
       const auto position = static_cast<size_t>(sequence.computed + i + 1);
@@ -31,11 +31,11 @@ struct PromptScores {
     }
   }
   // Every reply of a request has them.
-  void write(const Scored& scored) const {
+  void write(const PromptLogprobs& scored) const {
     for (size_t i = 0; i < places.size(); ++i) {
       const auto& [ticket, position] = places[i];
       const auto wanted = static_cast<size_t>(ticket->request.top_logprobs);
-      for (Reply& reply : ticket->replies) {
+      for (CompletionOutput& reply : ticket->replies) {
         reply.prompt_logp[position] = scored.logp[i];
         if (wanted == 0) continue;
         const auto& top = scored.top_logprobs[i];
@@ -48,13 +48,13 @@ struct PromptScores {
 
 }  // namespace
 
-MixedBatch::Result MixedBatch::run(std::span<const Scheduler::Part> parts) {
+MixedBatch::Result MixedBatch::run(std::span<const Scheduler::ScheduledSequence> parts) {
   Result out;
   std::vector<int32_t> rows;  // of the pass: first those drawn from, then those that score prompts
   std::vector<SamplingState> draws;
   PromptScores scores;
   int32_t row = 0;
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& sequence = *part.sequence;
     scores.add(sequence, part.count, row);
     const int32_t last = row + static_cast<int32_t>(part.count) - 1;
@@ -64,8 +64,8 @@ MixedBatch::Result MixedBatch::run(std::span<const Scheduler::Part> parts) {
       rows.push_back(at);
       draws.push_back(std::move(by));
     };
-    const int64_t first = sequence.parted ? sequence.reply : 0,
-                  end = sequence.parted ? first + 1 : sequence.ticket->request.n;
+    const int64_t first = sequence.forked ? sequence.reply : 0,
+                  end = sequence.forked ? first + 1 : sequence.ticket->request.n;
     for (int64_t reply = first; reply < end; ++reply) {
       out.draws.push_back({&part, reply, rows.size()});
       draw_after(last, sampling_state(sequence, reply));
@@ -82,7 +82,8 @@ MixedBatch::Result MixedBatch::run(std::span<const Scheduler::Part> parts) {
   clock_.begin();
   const Tensor hidden = infer(context_, model_, paged.batch, upload(context_, staging_, rows), &paged.view);
   if (drawn > 0) out.drawn = draw(context_, model_, hidden.rows(0, drawn), draws);
-  if (scored > 0) scores.write(score(context_, model_, hidden.rows(drawn, scored), scores.ids, scores.top_logprobs));
+  if (scored > 0)
+    scores.write(prompt_logprobs(context_, model_, hidden.rows(drawn, scored), scores.ids, scores.top_logprobs));
   clock_.end();
   while (drawn + scored > 0 && !clock_.all_read()) clock_.read();
   return out;

@@ -15,17 +15,17 @@ class MixedBatch {
   // What is drawn of a part whose sequence is all computed now: for its reply, or for each of the replies that begin
   // here. One row, and another one for each proposed token, drawn as if those before it were in the reply.
   struct Draw {
-    const Scheduler::Part* part = nullptr;
+    const Scheduler::ScheduledSequence* part = nullptr;
     int64_t reply = 0;
     size_t row = 0;  // of drawn
   };
   struct Result {
     std::vector<Draw> draws;
-    Drawn drawn;
+    SampledTokens drawn;
   };
   // Computes the parts' tokens (sequence->computed is the caller's to move on), writes the scores of prompts to their
   // replies, and draws.
-  Result run(std::span<const Scheduler::Part> parts);
+  Result run(std::span<const Scheduler::ScheduledSequence> parts);
   // The device's, of the passes up to the last that was waited for.
   double seconds() const { return clock_.seconds(); }
 

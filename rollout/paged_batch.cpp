@@ -5,13 +5,13 @@
 namespace hone {
 
 PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& planes,
-                       std::span<const Scheduler::Part> parts, int64_t vocab_size)
+                       std::span<const Scheduler::ScheduledSequence> parts, int64_t vocab_size)
     : view(planes.view()) {
   const int64_t block_size = planes.block_size();
   size_t widest = 0;  // columns of the table
-  for (const Scheduler::Part& part : parts) widest = std::max(widest, part.sequence->blocks.size());
+  for (const Scheduler::ScheduledSequence& part : parts) widest = std::max(widest, part.sequence->blocks.size());
   std::vector<int32_t> tokens, slots, lengths, table;
-  for (const Scheduler::Part& part : parts) {
+  for (const Scheduler::ScheduledSequence& part : parts) {
     const Sequence& sequence = *part.sequence;
     const auto first = sequence.tokens.begin() + sequence.computed;
     tokens.insert(tokens.end(), first, first + part.count);
@@ -27,7 +27,7 @@ PagedBatch::PagedBatch(Context& context, Arena& staging, const KvStorage& planes
   for (int32_t& id : tokens)
     if (id >= vocab_size) id = 0;
   std::vector<BatchPart> packed;
-  for (int64_t at = 0; const Scheduler::Part& part : parts) {
+  for (int64_t at = 0; const Scheduler::ScheduledSequence& part : parts) {
     packed.push_back({std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(part.width())),
                       static_cast<int32_t>(part.sequence->computed)});
     at += part.width();

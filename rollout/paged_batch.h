@@ -10,8 +10,8 @@ struct PagedBatch {
   KvView view;
   // Of each part its tokens and then those proposed; an id from vocab_size on is read as 0. Valid until `staging` is
   // released.
-  PagedBatch(Context& context, Arena& staging, const KvStorage& planes, std::span<const Scheduler::Part> parts,
-             int64_t vocab_size);
+  PagedBatch(Context& context, Arena& staging, const KvStorage& planes,
+             std::span<const Scheduler::ScheduledSequence> parts, int64_t vocab_size);
 };
 
 }  // namespace hone

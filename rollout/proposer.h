@@ -15,7 +15,7 @@ class Proposer {
   virtual ~Proposer() = default;
   // Called once before each pass of the model, with all that it will compute. Sets `proposed` of parts that have room:
   // at most room tokens, of the model's vocabulary.
-  virtual void propose(std::span<Scheduler::Part> parts) = 0;
+  virtual void propose(std::span<Scheduler::ScheduledSequence> parts) = 0;
   // The device's, so far, in guessing.
   virtual double seconds() const { return 0; }
 };

@@ -9,8 +9,8 @@
 namespace hone {
 namespace {
 
-std::string sampling_problem(const Request& request, const RequestLimits& limits) {
-  Sampling sampling = request.sampling;
+std::string sampling_problem(const GenerationRequest& request, const RequestLimits& limits) {
+  SamplingParams sampling = request.sampling;
   if (request.prompt_logprobs && sampling.max_tokens == 0)
     sampling.max_tokens = 1;  // nothing is drawn, which is no setting
   try {
@@ -36,7 +36,7 @@ std::string sampling_problem(const Request& request, const RequestLimits& limits
 
 }  // namespace
 
-std::string request_problem(const Request& request, const RequestLimits& limits) {
+std::string request_problem(const GenerationRequest& request, const RequestLimits& limits) {
   if (std::string problem = sampling_problem(request, limits); !problem.empty()) return problem;
   const auto prompt = std::ssize(request.prompt);
   if (prompt == 0) return "the prompt has no tokens";
@@ -56,9 +56,9 @@ std::string request_problem(const Request& request, const RequestLimits& limits)
   return {};
 }
 
-std::vector<Reply> refused_replies(const Request& request, const std::string& reason) {
-  std::vector<Reply> out(static_cast<size_t>(std::clamp<int64_t>(request.n, 1, 65536)));
-  for (Reply& reply : out) {
+std::vector<CompletionOutput> refused_replies(const GenerationRequest& request, const std::string& reason) {
+  std::vector<CompletionOutput> out(static_cast<size_t>(std::clamp<int64_t>(request.n, 1, 65536)));
+  for (CompletionOutput& reply : out) {
     reply.failed = true;
     reply.refused = true;
     reply.finish_reason = reason;

@@ -20,8 +20,8 @@ struct RequestLimits {
 };
 
 // Why the request cannot be served; "" if it can.
-std::string request_problem(const Request& request, const RequestLimits& limits);
+std::string request_problem(const GenerationRequest& request, const RequestLimits& limits);
 // n failed replies that say so.
-std::vector<Reply> refused_replies(const Request& request, const std::string& reason);
+std::vector<CompletionOutput> refused_replies(const GenerationRequest& request, const std::string& reason);
 
 }  // namespace hone

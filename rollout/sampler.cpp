@@ -19,7 +19,7 @@ void for_each_block(Context& context, Model& model, Tensor hidden, int64_t rows_
     const int64_t rows = std::min(rows_at_once, hidden.dim(0) - first);
     ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, hidden.rows(first, rows), model.head().value, Tensor(), Tensor());
+    gemm_forward(context, logits, hidden.rows(first, rows), model.lm_head().value, Tensor(), Tensor());
     visit(first, logits);
   }
 }
@@ -51,7 +51,7 @@ SampledTokenBuffer take_rows(Context& context, int64_t S, int64_t top) {
   return {context.scratch().take(DType::i32, {SampledTokenBuffer::size(S, top)}), S, top};
 }
 
-Drawn download_rows(Context& context, const SampledTokenBuffer& rows, int64_t count) {
+SampledTokens download_rows(Context& context, const SampledTokenBuffer& rows, int64_t count) {
   std::vector<int32_t> copy(static_cast<size_t>(rows.all().size()));
   context.copy(host_view(std::span(copy)), rows.all());
   return rows.read(copy.data(), count);
@@ -59,7 +59,7 @@ Drawn download_rows(Context& context, const SampledTokenBuffer& rows, int64_t co
 
 }  // namespace
 
-Drawn SampledTokenBuffer::read(const int32_t* copy, int64_t count) const {
+SampledTokens SampledTokenBuffer::read(const int32_t* copy, int64_t count) const {
   for (int64_t i = 0; i < count; ++i)
     HONE_CHECK(copy[i] >= 0, "sampling: the logits of row ", i, " hold a NaN, an infinity, or nothing but -infinity");
   const auto floats = [&](int64_t column, int64_t first, int64_t amount) {
@@ -67,11 +67,11 @@ Drawn SampledTokenBuffer::read(const int32_t* copy, int64_t count) const {
     std::memcpy(out.data(), copy + column * S_ + first, out.size() * sizeof(float));
     return out;
   };
-  Drawn out{.ids = {copy, copy + count},
-            .logp = floats(1, 0, count),
-            .truncated_logp = floats(2, 0, count),
-            .raw_logp = floats(3, 0, count),
-            .top_logprobs = {}};
+  SampledTokens out{.ids = {copy, copy + count},
+                    .logp = floats(1, 0, count),
+                    .truncated_logp = floats(2, 0, count),
+                    .raw_logp = floats(3, 0, count),
+                    .top_logprobs = {}};
   if (top_ == 0) return out;
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<float> logp = floats(4 + top_, i * top_, top_);
@@ -99,7 +99,7 @@ void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out
   });
 }
 
-Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows) {
+SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows) {
   ScratchScope scratch(context);
   std::vector<RowSamplingParams> params;
   int64_t top = 0;
@@ -114,7 +114,8 @@ Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const Sampli
   return download_rows(context, out, std::ssize(params));
 }
 
-Scored score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids, int64_t top_logprobs) {
+PromptLogprobs score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
+                     int64_t top_logprobs) {
   ScratchScope scratch(context);
   constexpr int64_t rows_at_once = 64;
   const int64_t count = std::ssize(ids);
@@ -129,7 +130,7 @@ Scored score(Context& context, Model& model, Tensor hidden, std::span<const int3
     logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
                    logits, slice(out.ids()), params.rows(0, S * param_size));
   });
-  Drawn scored = download_rows(context, out, count);
+  SampledTokens scored = download_rows(context, out, count);
   return {std::move(scored.logp), std::move(scored.top_logprobs)};
 }
 

@@ -9,7 +9,7 @@
 namespace hone {
 
 // Of each row: the id drawn and its log-probs (Reply says of which distributions).
-struct Drawn {
+struct SampledTokens {
   std::vector<int32_t> ids;
   std::vector<float> logp, truncated_logp, raw_logp;
   std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
@@ -31,7 +31,7 @@ class SampledTokenBuffer {
   Tensor top_ids() const { return part(4, top_, DType::i32).view({S_, top_}); }
   Tensor top_logp() const { return part(4 + top_, top_, DType::f32).view({S_, top_}); }
   // What the first `count` rows drew, of a host copy of all(). A row that had no distribution is an Error.
-  Drawn read(const int32_t* copy, int64_t count) const;
+  SampledTokens read(const int32_t* copy, int64_t count) const;
 
  private:
   Tensor part(int64_t column, int64_t columns, DType dtype) const {
@@ -55,13 +55,14 @@ void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out
                    const SamplingTables& tables);
 // The same for rows that the host describes, with as many likeliest ids as the one that asks for most; waits for the
 // result.
-Drawn draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows);
+SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<const SamplingState> rows);
 
 // What hidden [S, D] says of given ids [S], at temperature 1: logp and the likeliest ids. Waits for the result.
-struct Scored {
+struct PromptLogprobs {
   std::vector<float> logp;
   std::vector<std::vector<TokenLogp>> top_logprobs;  // empty unless asked for
 };
-Scored score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids, int64_t top_logprobs);
+PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
+                               int64_t top_logprobs);
 
 }  // namespace hone

@@ -5,7 +5,7 @@
 namespace hone {
 
 RowSamplingParams sample_params(const Sequence& sequence, int64_t reply) {
-  const Request& request = sequence.ticket->request;
+  const GenerationRequest& request = sequence.ticket->request;
   return {.temperature = static_cast<float>(request.sampling.temperature),
           .top_p = static_cast<float>(request.sampling.top_p),
           .min_p = static_cast<float>(request.sampling.min_p),
@@ -15,7 +15,7 @@ RowSamplingParams sample_params(const Sequence& sequence, int64_t reply) {
           .position = sequence.tokens.size()};
 }
 
-static bool has_penalties(const Sampling& sampling) {
+static bool has_penalties(const SamplingParams& sampling) {
   return sampling.repetition_penalty != 1 || sampling.presence_penalty != 0 || sampling.frequency_penalty != 0;
 }
 
@@ -25,8 +25,8 @@ static LogitAdjustment& edit_of(SamplingState& draw, int32_t id) {
 }
 
 SamplingState sampling_state(const Sequence& sequence, int64_t reply) {
-  const Request& request = sequence.ticket->request;
-  const Sampling& sampling = request.sampling;
+  const GenerationRequest& request = sequence.ticket->request;
+  const SamplingParams& sampling = request.sampling;
   SamplingState out{
       .sample = sample_params(sequence, reply), .how = {}, .edits = {}, .top_logprobs = request.top_logprobs};
   out.how.frequency_penalty = sampling.frequency_penalty;

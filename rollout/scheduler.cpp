@@ -5,7 +5,7 @@
 
 namespace hone {
 
-static int64_t replies_of(const Sequence& sequence) { return sequence.parted ? 1 : sequence.ticket->request.n; }
+static int64_t replies_of(const Sequence& sequence) { return sequence.forked ? 1 : sequence.ticket->request.n; }
 
 int64_t Scheduler::num_replies() const {
   return std::accumulate(running_.begin(), running_.end(), int64_t{0},
@@ -19,29 +19,29 @@ static void reserve_blocks(Sequence& sequence, int64_t more) {
 
 void Scheduler::free_blocks_of(Sequence& sequence) {
   // The last first: a block is of no use without those before it.
-  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.release(*block);
+  for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) cache_.unref(*block);
   sequence.blocks.clear();
   sequence.computed = 0;
 }
 
-void Scheduler::begin(Sequence& sequence) {
-  sequence.named = 0;
-  sequence.prefix = cache_.prefixes().root();
+void Scheduler::match_prefix(Sequence& sequence) {
+  sequence.num_cached_blocks = 0;
+  sequence.prefix_hash = cache_.prefixes().root();
   const bool scored =
-      !sequence.parted && sequence.ticket->request.prompt_logprobs;  // every token's hidden state is needed
+      !sequence.forked && sequence.ticket->request.prompt_logprobs;  // every token's hidden state is needed
   if (!config_.prefix_caching || scored) return;
   const int64_t size = cache_.block_size();
   const std::span<const int32_t> tokens = sequence.tokens;
   reserve_blocks(sequence, cache_.blocks_for(std::ssize(tokens)));
   while (sequence.computed + size < std::ssize(tokens)) {  // one token at least is computed, to draw from
     const auto found = cache_.prefixes().find(
-        sequence.prefix, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
+        sequence.prefix_hash, tokens.subspan(static_cast<size_t>(sequence.computed), static_cast<size_t>(size)));
     if (!found) break;
-    cache_.share(found->block);
+    cache_.ref(found->block);
     sequence.blocks.push_back(found->block);
     sequence.computed += size;
-    sequence.prefix = found->name;
-    ++sequence.named;
+    sequence.prefix_hash = found->name;
+    ++sequence.num_cached_blocks;
   }
 }
 
@@ -49,10 +49,11 @@ void Scheduler::advance(Sequence& sequence, int64_t count) {
   sequence.computed += count;
   const int64_t size = cache_.block_size();
   const std::span<const int32_t> tokens = sequence.tokens;
-  for (; config_.prefix_caching && (sequence.named + 1) * size <= sequence.computed; ++sequence.named)
-    sequence.prefix =
-        cache_.name(sequence.blocks[static_cast<size_t>(sequence.named)], sequence.prefix,
-                    tokens.subspan(static_cast<size_t>(sequence.named * size), static_cast<size_t>(size)));
+  for (; config_.prefix_caching && (sequence.num_cached_blocks + 1) * size <= sequence.computed;
+       ++sequence.num_cached_blocks)
+    sequence.prefix_hash = cache_.cache_block(
+        sequence.blocks[static_cast<size_t>(sequence.num_cached_blocks)], sequence.prefix_hash,
+        tokens.subspan(static_cast<size_t>(sequence.num_cached_blocks * size), static_cast<size_t>(size)));
 }
 
 void Scheduler::drop_cancelled() {
@@ -78,13 +79,13 @@ bool Scheduler::allocate_blocks(std::list<Sequence>::iterator sequence, int64_t 
     ++preemptions_;
   }
   reserve_blocks(*sequence, wanted);
-  for (int64_t i = 0; i < wanted; ++i) sequence->blocks.push_back(cache_.take());
+  for (int64_t i = 0; i < wanted; ++i) sequence->blocks.push_back(cache_.allocate());
   return true;
 }
 
-std::vector<Scheduler::Part> Scheduler::plan() {
+std::vector<Scheduler::ScheduledSequence> Scheduler::schedule() {
   drop_cancelled();
-  std::vector<Part> parts;
+  std::vector<ScheduledSequence> parts;
   int64_t budget = config_.max_batch_tokens;
   const auto take = [&](std::list<Sequence>::iterator sequence, int64_t count) {
     parts.push_back({sequence, count});
@@ -108,9 +109,9 @@ std::vector<Scheduler::Part> Scheduler::plan() {
     // A preempted sequence waits until it fits whole with a block to spare, so that two do not take turns in evicting
     // each other.
     Sequence& next = waiting_.front();
-    const int64_t spare = next.parted && !running_.empty() ? 1 : 0;
+    const int64_t spare = next.forked && !running_.empty() ? 1 : 0;
     const int64_t tokens = static_cast<int64_t>(next.tokens.size()) + (next.full() ? 0 : 1);
-    begin(next);
+    match_prefix(next);
     if (cache_.free_blocks() < cache_.blocks_for(tokens) - std::ssize(next.blocks) + spare) {
       free_blocks_of(next);
       break;
@@ -126,22 +127,22 @@ std::vector<Scheduler::Part> Scheduler::plan() {
   return parts;
 }
 
-int64_t Scheduler::reserve(std::span<Part> parts) {
-  const auto lacking = [&](const Part& part, int64_t most) {
+int64_t Scheduler::reserve(std::span<ScheduledSequence> parts) {
+  const auto lacking = [&](const ScheduledSequence& part, int64_t most) {
     const int64_t end = part.sequence->computed + part.count + std::min(part.room, most);
     return std::max<int64_t>(0, cache_.blocks_for(end) - static_cast<int64_t>(part.sequence->blocks.size()));
   };
   const auto fits = [&](int64_t most) {
     int64_t sum = 0;
-    for (const Part& part : parts) sum += lacking(part, most);
+    for (const ScheduledSequence& part : parts) sum += lacking(part, most);
     return sum <= cache_.free_blocks();
   };
   int64_t most = 0;
-  for (const Part& part : parts) most = std::max(most, part.room);
+  for (const ScheduledSequence& part : parts) most = std::max(most, part.room);
   while (most > 0 && !fits(most)) --most;
-  for (Part& part : parts) {
+  for (ScheduledSequence& part : parts) {
     reserve_blocks(*part.sequence, lacking(part, most));
-    for (int64_t i = lacking(part, most); i > 0; --i) part.sequence->blocks.push_back(cache_.take());
+    for (int64_t i = lacking(part, most); i > 0; --i) part.sequence->blocks.push_back(cache_.allocate());
     part.room = std::min(part.room, most);
   }
   return most;
@@ -171,7 +172,7 @@ void Scheduler::fork(std::list<Sequence>::iterator prompt, Sequence reply) {
   reserve_blocks(reply, static_cast<int64_t>(full) + 1);
   Sequence& forked = *running_.insert(prompt, std::move(reply));
   for (size_t i = 0; i < full; ++i) {
-    cache_.share(prompt->blocks[i]);
+    cache_.ref(prompt->blocks[i]);
     forked.blocks.push_back(prompt->blocks[i]);
   }
   if (partial > 0) forked.blocks.push_back(cache_.copy(prompt->blocks[full], partial));

@@ -17,7 +17,7 @@ class Scheduler {
  public:
   Scheduler(KvCache& cache, const EngineConfig& config) : cache_(cache), config_(config) {}
 
-  struct Part {
+  struct ScheduledSequence {
     std::list<Sequence>::iterator sequence;
     int64_t count = 0;                // tokens from sequence->computed on; their blocks are there
     int64_t room = 0;                 // and those of so many more that may follow (reserve)
@@ -30,10 +30,10 @@ class Scheduler {
 
   void add(Sequence sequence) { waiting_.push_back(std::move(sequence)); }
   // The next pass's parts; empty when nothing is left. Cancelled sequences are dropped.
-  std::vector<Part> plan();
+  std::vector<ScheduledSequence> schedule();
   // Takes blocks for each part's room, or for less of it where free blocks are too few: none has more than the returned
   // number then.
-  int64_t reserve(std::span<Part> parts);
+  int64_t reserve(std::span<ScheduledSequence> parts);
   // The sequence's next `count` tokens are computed.
   void advance(Sequence& sequence, int64_t count);
   // Between passes: everything that runs gives its blocks back and is computed again, in the same order.
@@ -55,7 +55,7 @@ class Scheduler {
   // Replies that run, or will once the prompts that run are computed.
   int64_t num_replies() const;
   // Shares the named blocks that the sequence, of which nothing is computed, begins with.
-  void begin(Sequence& sequence);
+  void match_prefix(Sequence& sequence);
   void drop_cancelled();
 
   KvCache& cache_;

@@ -47,7 +47,7 @@ void check_adapters(const Recipe& recipe) {
   bool weights = !recipe.model.path.empty(), adapters = starts_from_adapter(recipe);
   for (const StageSpec& spec : recipe.stage) {
     if (!spec.stage->trains()) continue;
-    const bool adapts = spec.stage->adapts();
+    const bool adapts = spec.stage->trains_adapters();
     HONE_CHECK(!adapts || weights, spec.name,
                ": model.lora adapts weights that were trained; give model.path, or a pretrain stage before this one");
     HONE_CHECK(adapts || !adapters, spec.name,
@@ -97,7 +97,7 @@ Json plan_stage(const Recipe& recipe, const StageSpec& spec, const ModelShape& s
   context.plan_for(device_kind(recipe.device));
   context.set_numerics(numerics_of(recipe.numerics));
   const std::unique_ptr<Model> model = without_weights(recipe);
-  if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->adapts()) model->add_lora(lora);
+  if (const LoraConfig lora = lora_of(recipe); lora.r > 0 && spec.stage->trains_adapters()) model->add_lora(lora);
   model->allocate(context, model_dtype(recipe.dtype, context.target()), true);
   Trainer trainer(context, *model, *step.trainer);
   const int64_t length = shape.max_positions > 0 ? std::min(step.length, shape.max_positions) : step.length;
@@ -217,7 +217,7 @@ Json plan_recipe(const Recipe& recipe) {
     if (spec.stage->vocab_size() > 0) tokenizer.reset();
     if (!spec.stage->trains()) continue;
     stages.push_back(plan_stage(recipe, spec, model->shape(), tokenizer ? &*tokenizer : nullptr, adapted));
-    adapted = adapted || (spec.stage->hands_model_on() && spec.stage->adapts() && lora_of(recipe).r > 0);
+    adapted = adapted || (spec.stage->hands_model_on() && spec.stage->trains_adapters() && lora_of(recipe).r > 0);
   }
   return JsonObject{{"params", plan.params},
                     {"embedding_params", plan.embedding_params},

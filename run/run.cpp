@@ -21,14 +21,19 @@ namespace hone {
 Json StageReport::to_json() const {
   JsonArray results;
   for (const EvalResult& result : eval) results.push_back(result.to_json());
-  return JsonObject{
-      {"name", name},           {"kind", kind},     {"steps", steps},     {"planned_steps", planned_steps},
-      {"kept_step", kept_step}, {"tokens", tokens}, {"seconds", seconds}, {"eval", results}};
+  return JsonObject{{"name", name},
+                    {"kind", kind},
+                    {"steps", steps},
+                    {"planned_steps", planned_steps},
+                    {"kept_step", final_step},
+                    {"tokens", tokens},
+                    {"seconds", seconds},
+                    {"eval", results}};
 }
 
 static std::unique_ptr<Model> load_or_draw(const Run& run, const std::filesystem::path& folder, bool gradients) {
   const DType dtype = model_dtype(run.recipe.dtype, run.context.kind());
-  const bool adapts = run.recipe.stage[static_cast<size_t>(run.stage_index)].stage->adapts();
+  const bool adapts = run.recipe.stage[static_cast<size_t>(run.stage_index)].stage->trains_adapters();
   if (!folder.empty()) {
     const LoraConfig lora = adapts ? run.recipe.model.lora.config : LoraConfig{};
     return load_model(
@@ -89,7 +94,8 @@ void run_stage(Run& run, Stage& stage, RunState& state) {
   }
   if (stage.trains()) {
     HONE_CHECK(run.tokenizer, run.stage_name, ": there is no tokenizer");
-    const bool lacks_adapters = run.model && !run.model->lora() && stage.adapts() && run.recipe.model.lora.config.r > 0;
+    const bool lacks_adapters =
+        run.model && !run.model->lora() && stage.trains_adapters() && run.recipe.model.lora.config.r > 0;
     if (!run.model || !resumed.empty() || lacks_adapters) {
       run.model.reset();
       run.model = load_or_draw(run, resumed.empty() ? run.start_folder : resumed, true);
@@ -106,8 +112,8 @@ void run_stage(Run& run, Stage& stage, RunState& state) {
   stage.run(run);
   if (!stage.trains()) run.report.seconds = watch.seconds();
   if (stage.hands_model_on()) {
-    run.start_folder = run.checkpoints() / concat("step-", run.report.kept_step);
-    if (run.report.kept_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
+    run.start_folder = run.checkpoints() / concat("step-", run.report.final_step);
+    if (run.report.final_step != run.report.steps) run.model = load_or_draw(run, run.start_folder, true);
     if (run.recipe.model.lora.merge && run.model->lora()) write_merged(run);
     run.report.eval = evaluate(run, run.first_step + run.report.steps);
   } else if (stage.trains()) {

@@ -29,7 +29,7 @@ struct StageReport {
   int64_t steps = 0, tokens = 0;
   int64_t planned_steps =
       0;  // more than `steps` where training stopped early; the next stage's steps are numbered from there
-  int64_t kept_step = 0;  // whose checkpoint the next stage starts from
+  int64_t final_step = 0;  // whose checkpoint the next stage starts from
   double seconds = 0;
   std::vector<EvalResult> eval;  // after the stage
   Json to_json() const;

@@ -34,9 +34,11 @@ std::span<const TokenLogp> top_of(const std::vector<std::vector<TokenLogp>>& row
   return i < rows.size() ? std::span<const TokenLogp>(rows[i]) : std::span<const TokenLogp>();
 }
 
-bool is_forced(const Reply& reply, size_t i) { return i < reply.forced.size() && reply.forced[i]; }
+bool is_forced(const CompletionOutput& reply, size_t i) { return i < reply.forced.size() && reply.forced[i]; }
 
-Json finish_of(const Reply& reply, const ChoiceDelta& part) { return part.last ? Json(reply.finish_reason) : Json(); }
+Json finish_of(const CompletionOutput& reply, const ChoiceDelta& part) {
+  return part.last ? Json(reply.finish_reason) : Json();
+}
 
 // A token with its log-prob as chats have it.
 JsonObject chat_token(const ServedModel& model, int32_t id, Json logp) {
@@ -62,7 +64,7 @@ std::string token_text(const Tokenizer* tokenizer, int32_t id) {
 }
 
 LogprobTokens::LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
-                             const Reply& reply, const ChoiceDelta& part)
+                             const CompletionOutput& reply, const ChoiceDelta& part)
     : request_(request),
       prompt_(prompt),
       model_(model),
@@ -148,7 +150,7 @@ JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt
   return out;
 }
 
-JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const Reply& reply,
+JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const CompletionOutput& reply,
                        const ChoiceDelta& part) {
   JsonObject out{{"finish_reason", finish_of(reply, part)}};
   if (!request.return_token_ids) return out;
@@ -157,8 +159,8 @@ JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt,
   return out;
 }
 
-Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
-                 const ChoiceDelta& part, int64_t& text_offset) {
+Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
+                 const CompletionOutput& reply, const ChoiceDelta& part, int64_t& text_offset) {
   JsonObject out = choice_front(request, prompt, part, true);
   out.emplace_back("logprobs",
                    request.logprobs ? LogprobTokens(request, prompt, model, reply, part).json(text_offset) : Json());

@@ -29,8 +29,8 @@ class LogprobTokens {
     bool listed = false;  // an entry for each token; otherwise the column is null
   };
   // Everything is the caller's.
-  LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
-                const ChoiceDelta& part);
+  LogprobTokens(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
+                const CompletionOutput& reply, const ChoiceDelta& part);
   std::span<const Column> columns() const;
   size_t size() const { return size_; }  // of a listed column
   // The column "text_offset" counts characters from the beginning of the choice's text, entry after entry: it moves
@@ -52,7 +52,7 @@ class LogprobTokens {
   const OpenAiRequest& request_;
   const OpenAiPrompt& prompt_;
   const ServedModel& model_;
-  const Reply& reply_;
+  const CompletionOutput& reply_;
   const size_t begin_, echoed_, size_;
   const int64_t prompt_characters_;  // where it is echoed
 };
@@ -60,11 +60,11 @@ class LogprobTokens {
 // A choice: what stands before its log-probs and after them. With streamed a delta takes a chat's message's place.
 JsonObject choice_front(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ChoiceDelta& part,
                         bool streamed);
-JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const Reply& reply,
+JsonObject choice_back(const OpenAiRequest& request, const OpenAiPrompt& prompt, const CompletionOutput& reply,
                        const ChoiceDelta& part);
 // And all of it, of a stream's event.
-Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model, const Reply& reply,
-                 const ChoiceDelta& part, int64_t& text_offset);
+Json choice_json(const OpenAiRequest& request, const OpenAiPrompt& prompt, const ServedModel& model,
+                 const CompletionOutput& reply, const ChoiceDelta& part, int64_t& text_offset);
 
 // What stands before an answer's choices.
 JsonObject answer_front(const OpenAiRequest& request, const ServedModel& model, const std::string& id, int64_t created,

@@ -63,7 +63,7 @@ void take_model(RequestFields& members, const ServedModel& model) {
                     "model", "model_not_found");
 }
 
-void take_stop(RequestFields& members, const ServedModel& model, Sampling& sampling) {
+void take_stop(RequestFields& members, const ServedModel& model, SamplingParams& sampling) {
   if (const Json* stop = members.find("stop")) {
     const JsonArray one{*stop};
     for (const Json& text : stop->is_array() ? stop->as_array() : one) {
@@ -89,7 +89,7 @@ void take_stop(RequestFields& members, const ServedModel& model, Sampling& sampl
   }
 }
 
-void take_logit_bias(RequestFields& members, const ServedModel& model, Sampling& sampling) {
+void take_logit_bias(RequestFields& members, const ServedModel& model, SamplingParams& sampling) {
   const Json* biases = members.find("logit_bias");
   if (!biases) return;
   if (!biases->is_object())
@@ -123,8 +123,8 @@ void take_stream(RequestFields& members, OpenAiRequest& out) {
 }
 
 // What both kinds of request may say.
-void take_shared(RequestFields& members, const ServedModel& model, OpenAiRequest& out) {
-  Sampling& s = out.sampling;
+void read_common_fields(RequestFields& members, const ServedModel& model, OpenAiRequest& out) {
+  SamplingParams& s = out.sampling;
   take_model(members, model);
   take_stream(members, out);
   members.take("n", out.n);
@@ -186,7 +186,7 @@ void check_answer(const OpenAiRequest& request, const ServedModel& model, const 
 // Once the prompts and max_tokens are known.
 void check(const OpenAiRequest& request, const ServedModel& model, const std::string& prompt_name,
            const std::string& max_tokens_name) {
-  Sampling sampling = request.sampling;
+  SamplingParams sampling = request.sampling;
   const bool nothing_drawn = sampling.max_tokens == 0 && request.echo;
   if (nothing_drawn) sampling.max_tokens = std::max<int64_t>(1, sampling.min_tokens);
   BoundsCheck bounds;
@@ -196,11 +196,11 @@ void check(const OpenAiRequest& request, const ServedModel& model, const std::st
     if (error.param == "max_tokens") error.param = max_tokens_name;
     throw;
   }
-  if (request.prompts.size() > static_cast<size_t>(model.max_replies) || request.n > model.max_replies ||
-      request.num_replies() > model.max_replies)
+  if (request.prompts.size() > static_cast<size_t>(model.max_pending_completions) ||
+      request.n > model.max_pending_completions || request.num_replies() > model.max_pending_completions)
     throw HttpError(400,
                     concat("n = ", request.n, " replies to each of ", request.prompts.size(),
-                           " prompts; this server takes ", model.max_replies, " replies at once"),
+                           " prompts; this server takes ", model.max_pending_completions, " replies at once"),
                     "n");
   const int64_t most = std::min(model.max_positions, model.kv_cache_tokens);
   for (const OpenAiPrompt& prompt : request.prompts) {
@@ -316,7 +316,7 @@ OpenAiRequest parse_completion(const Json& body, const ServedModel& model) {
   RequestFields members(body);
   OpenAiRequest out;
   out.sampling.max_tokens = 16;
-  take_shared(members, model, out);
+  read_common_fields(members, model, out);
   members.take("echo", out.echo);
   members.take("max_tokens", out.sampling.max_tokens);
   if (members.find("logprobs")) {
@@ -338,7 +338,7 @@ OpenAiRequest parse_chat(const Json& body, const ServedModel& model) {
   RequestFields members(body);
   OpenAiRequest out;
   out.chat = true;
-  take_shared(members, model, out);
+  read_common_fields(members, model, out);
   members.take("logprobs", out.logprobs);
   members.take("top_logprobs", out.top_logprobs);
   if (out.top_logprobs < 0 || out.top_logprobs > kMostLogprobs || (out.top_logprobs > 0 && !out.logprobs))
@@ -370,8 +370,8 @@ int64_t OpenAiRequest::answer_bytes(const ServedModel& model) const {
   return echo_bytes(*this) + tokens * bytes_per_token(*this);
 }
 
-std::vector<Request> OpenAiRequest::requests(uint64_t first_id) const {
-  std::vector<Request> out;
+std::vector<GenerationRequest> OpenAiRequest::requests(uint64_t first_id) const {
+  std::vector<GenerationRequest> out;
   for (const OpenAiPrompt& prompt : prompts) {
     const uint64_t i = out.size();
     out.push_back({.prompt = prompt.ids,

@@ -32,8 +32,8 @@ struct ServedModel {
   std::vector<int64_t> chat_stop_ids = {};
   int64_t vocab_size = 0, max_positions = 0;
   int64_t kv_cache_tokens = 0;
-  int64_t max_replies = 0;  // of one request
-  int64_t seed = 0;         // of requests without one
+  int64_t max_pending_completions = 0;  // of one request
+  int64_t seed = 0;                     // of requests without one
   int64_t max_answer_bytes = int64_t{256} << 20;
 };
 
@@ -49,7 +49,7 @@ struct OpenAiRequest {
   bool return_token_ids = false;
   int64_t n = 1;
   bool seeded = false;
-  Sampling sampling;
+  SamplingParams sampling;
   std::vector<OpenAiPrompt> prompts;
 
   int64_t num_replies() const { return n * static_cast<int64_t>(prompts.size()); }
@@ -58,7 +58,7 @@ struct OpenAiRequest {
   int64_t answer_bytes(const ServedModel& model) const;
   // What the engine is asked: one for each prompt. With a seed of its own a request's ids are 0, 1, ...: the same
   // request, the same answer. Otherwise they count on from first_id.
-  std::vector<Request> requests(uint64_t first_id) const;
+  std::vector<GenerationRequest> requests(uint64_t first_id) const;
 };
 
 // Errors are HttpErrors: 400, or 404 for another model.

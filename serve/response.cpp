@@ -4,8 +4,9 @@
 
 namespace hone {
 
-Answer::Answer(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange,
-               std::string id, int64_t created, Hooks hooks, std::shared_ptr<const void> kept)
+CompletionResponse::CompletionResponse(OpenAiRequest request, const ServedModel& model,
+                                       std::shared_ptr<HttpTransaction> exchange, std::string id, int64_t created,
+                                       Hooks hooks, std::shared_ptr<const void> kept)
     : request_(std::move(request)),
       model_(model),
       exchange_(std::move(exchange)),
@@ -22,7 +23,7 @@ Answer::Answer(OpenAiRequest request, const ServedModel& model, std::shared_ptr<
           {.text = Detokenizer(model.tokenizer, request_.sampling.stop, request_.sampling.min_tokens, !request_.chat)});
 }
 
-void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
+void CompletionResponse::on_token(size_t prompt, int64_t reply, const CompletionOutput& written) {
   if (ended_) return;
   if (!any_token_) hooks_.first_token();
   any_token_ = true;
@@ -31,10 +32,10 @@ void Answer::on_token(size_t prompt, int64_t reply, const Reply& written) {
   if (!text.empty() || !model_.tokenizer) send_part(prompt, reply, written, std::move(text), false);
 }
 
-void Answer::on_finish(size_t prompt, std::vector<Reply> replies) {
+void CompletionResponse::on_finish(size_t prompt, std::vector<CompletionOutput> replies) {
   if (ended_) return;
-  for (const Reply& reply : replies) {
-    if (reply.failed) return complain(reply.refused ? 400 : 500, reply.finish_reason);
+  for (const CompletionOutput& reply : replies) {
+    if (reply.failed) return send_error(reply.refused ? 400 : 500, reply.finish_reason);
     completion_tokens_ += static_cast<int64_t>(reply.ids.size());
   }
   if (request_.stream) {
@@ -50,20 +51,21 @@ void Answer::on_finish(size_t prompt, std::vector<Reply> replies) {
   request_.stream ? end_stream() : send_whole();
 }
 
-void Answer::end_stream() {
+void CompletionResponse::end_stream() {
   if (request_.include_usage)
     send_event(event_json(request_, model_, id_, created_, {}, usage_json(prompt_tokens_, completion_tokens_)));
   ended_ = true;
-  over(200);
+  on_finished(200);
   exchange_->write("data: [DONE]\n\n");
   exchange_->end();
 }
 
-void Answer::on_failure(const std::string& reason) { complain(500, reason); }
+void CompletionResponse::on_failure(const std::string& reason) { send_error(500, reason); }
 
-void Answer::client_disconnected() { over(499); }
+void CompletionResponse::client_disconnected() { on_finished(499); }
 
-void Answer::send_part(size_t prompt, int64_t reply, const Reply& written, std::string text, bool last) {
+void CompletionResponse::send_part(size_t prompt, int64_t reply, const CompletionOutput& written, std::string text,
+                                   bool last) {
   const size_t index = prompt * static_cast<size_t>(request_.n) + static_cast<size_t>(reply);
   Choice& choice = choices_[index];
   const ChoiceDelta part{.index = static_cast<int64_t>(index),
@@ -79,7 +81,7 @@ void Answer::send_part(size_t prompt, int64_t reply, const Reply& written, std::
   send_event(event_json(request_, model_, id_, created_, std::move(one), nullptr));
 }
 
-void Answer::send_event(const Json& event) {
+void CompletionResponse::send_event(const Json& event) {
   const std::string line = "data: " + event.dump() + "\n\n";
   if (begun_) {
     exchange_->write(line);
@@ -92,7 +94,7 @@ void Answer::send_event(const Json& event) {
 }
 
 // An answer of one piece is sent with its length.
-void Answer::send_whole() {
+void CompletionResponse::send_whole() {
   const auto body =
       std::make_shared<AnswerBody>(AnswerBody::Parts{.request = request_,
                                                      .id = id_,
@@ -104,18 +106,18 @@ void Answer::send_whole() {
   HttpServerResponse reply;
   const bool more = body->next(reply.body);
   ended_ = true;
-  over(200);
+  on_finished(200);
   more ? exchange_->reply(std::move(reply), [body](std::string& out) { return body->next(out); })
        : exchange_->reply(std::move(reply));
 }
 
 // In a stream that has begun the error is an event, and the last.
-void Answer::complain(int status, const std::string& message) {
+void CompletionResponse::send_error(int status, const std::string& message) {
   if (ended_) return;
   const Json error = error_json(status, message);
   ended_ = true;
   done_.clear();
-  over(status);
+  on_finished(status);
   if (begun_) {
     send_event(error);
     exchange_->end();
@@ -124,13 +126,13 @@ void Answer::complain(int status, const std::string& message) {
   }
 }
 
-void Answer::over(int status) {
+void CompletionResponse::on_finished(int status) {
   {
     const std::lock_guard lock(over_mutex_);
     if (over_) return;
     over_ = true;
   }
-  hooks_.over(status);
+  hooks_.on_finished(status);
 }
 
 }  // namespace hone

@@ -14,20 +14,20 @@
 
 namespace hone {
 
-class Answer final : public CompletionListener {
+class CompletionResponse final : public CompletionListener {
  public:
   // What becomes known on the way: when the first token is there, and how it ended (the status of HTTP, or 499 for a
   // client that left).
   struct Hooks {
     std::function<void()> first_token;
-    std::function<void(int status)> over;
+    std::function<void(int status)> on_finished;
   };
   // id is what the answer is called; created its time in seconds since 1970. The model outlives it. kept is held until
   // the answer is sent, or nobody waits for it.
-  Answer(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange, std::string id,
-         int64_t created, Hooks hooks, std::shared_ptr<const void> kept = nullptr);
-  void on_token(size_t prompt, int64_t reply, const Reply& written) override;
-  void on_finish(size_t prompt, std::vector<Reply> replies) override;
+  CompletionResponse(OpenAiRequest request, const ServedModel& model, std::shared_ptr<HttpTransaction> exchange,
+                     std::string id, int64_t created, Hooks hooks, std::shared_ptr<const void> kept = nullptr);
+  void on_token(size_t prompt, int64_t reply, const CompletionOutput& written) override;
+  void on_finish(size_t prompt, std::vector<CompletionOutput> replies) override;
   void on_failure(const std::string& reason) override;
   bool wants_tokens() const { return request_.stream; }
   void client_disconnected();
@@ -40,12 +40,12 @@ class Answer final : public CompletionListener {
     bool begun = false;
     int64_t text_offset = 0;
   };
-  void send_part(size_t prompt, int64_t reply, const Reply& written, std::string text, bool last);
+  void send_part(size_t prompt, int64_t reply, const CompletionOutput& written, std::string text, bool last);
   void send_event(const Json& event);
   void send_whole();
   void end_stream();
-  void complain(int status, const std::string& message);
-  void over(int status);
+  void send_error(int status, const std::string& message);
+  void on_finished(int status);
 
   const OpenAiRequest request_;
   const ServedModel& model_;
@@ -60,7 +60,7 @@ class Answer final : public CompletionListener {
   bool begun_ = false, any_token_ = false;
   bool ended_ = false;  // all is said, be it an error
   std::vector<Choice> choices_;
-  std::vector<std::vector<Reply>> done_;
+  std::vector<std::vector<CompletionOutput>> done_;
   size_t unfinished_;
   int64_t prompt_tokens_ = 0, completion_tokens_ = 0;
 };

@@ -18,7 +18,7 @@ class AnswerBody {
     OpenAiRequest request;
     std::string id;
     int64_t created = 0;
-    std::vector<std::vector<Reply>> replies;  // by prompt
+    std::vector<std::vector<CompletionOutput>> replies;  // by prompt
     Json usage;
     std::shared_ptr<const void> kept = nullptr;
   };
@@ -33,7 +33,7 @@ class AnswerBody {
   void begin_column(std::string& out);
   void write_entries(std::string& out);
   void end_choice(std::string& out);
-  const Reply& reply() const { return parts_.replies[prompt_][reply_]; }
+  const CompletionOutput& reply() const { return parts_.replies[prompt_][reply_]; }
   const OpenAiPrompt& prompt() const { return parts_.request.prompts[prompt_]; }
   LogprobTokens tokens() const { return {parts_.request, prompt(), model_, reply(), part_}; }
 

@@ -19,12 +19,13 @@ void ServerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file,
     "file with one key a line, one of which a request must bear; none = everybody may ask");
   access.fields(f);
-  f("max_replies", max_replies, "replies waiting or being written; requests that would be more are answered 429");
+  f("max_replies", max_pending_completions,
+    "replies waiting or being written; requests that would be more are answered 429");
   f("max_answer_bytes", max_answer_bytes,
     "longest answer that one request may ask for, reckoned from its n, max_tokens, logprobs and echo");
   f("max_pending_bytes", max_pending_bytes,
     "of all answers that are waited for, reckoned so; requests that would be more are answered 429");
-  f.require("max_replies", max_replies > 0, "max_replies must be positive");
+  f.require("max_replies", max_pending_completions > 0, "max_replies must be positive");
   f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes,
             "max_answer_bytes must be in [1, max_pending_bytes]");
 }
@@ -36,12 +37,12 @@ static int64_t now_seconds() {
 struct Server::Impl final : HttpApp {
   Impl(Engine& engine, ServedModel served, const ServerConfig& config)
       : model(std::move(served)),
-        max_replies(config.max_replies),
+        max_pending_completions(config.max_pending_completions),
         max_pending_bytes(config.max_pending_bytes),
         started(now_seconds()),
         gate(config.access, config.http.host, ApiKeys::of(config.api_key_file)),
-        loop(engine, config.max_replies) {
-    model.max_replies = max_replies;
+        loop(engine, config.max_pending_completions) {
+    model.max_pending_completions = max_pending_completions;
     model.max_answer_bytes = config.max_answer_bytes;
   }
 
@@ -50,7 +51,7 @@ struct Server::Impl final : HttpApp {
   };
   static const std::map<std::string, Route>& routes();
 
-  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override;
+  std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& head) override;
   HttpHeaders headers_for(const HttpRequestInfo& head) override { return gate.headers_for(head); }
   void handle(std::shared_ptr<HttpTransaction> exchange) override;
   HttpServerResponse error(int status, const std::string& message) override;
@@ -68,10 +69,10 @@ struct Server::Impl final : HttpApp {
   std::shared_ptr<const PendingBytes> hold(int64_t bytes);
 
   ServedModel model;
-  const int64_t max_replies, max_pending_bytes, started;
+  const int64_t max_pending_completions, max_pending_bytes, started;
   const ServeGate gate;
   ServerMetrics counts;
-  std::atomic<uint64_t> asked{0};
+  std::atomic<uint64_t> num_requests{0};
   const std::shared_ptr<std::atomic<int64_t>> pending_bytes = std::make_shared<std::atomic<int64_t>>(0);  // held
   std::unique_ptr<HttpServer> http;  // set once, before anything arrives
   AsyncEngine loop;
@@ -87,7 +88,7 @@ const std::map<std::string, Server::Impl::Route>& Server::Impl::routes() {
   return table;
 }
 
-std::optional<HttpServerResponse> Server::Impl::refuse(const HttpRequestInfo& head) {
+std::optional<HttpServerResponse> Server::Impl::reject_early(const HttpRequestInfo& head) {
   const auto route = routes().find(head.path);
   const bool known = route != routes().end();
   std::optional<HttpServerResponse> out = gate.refusal(head, known ? &route->second : nullptr);
@@ -147,16 +148,17 @@ void Server::Impl::ask(std::shared_ptr<HttpTransaction> exchange,
   const std::shared_ptr<const PendingBytes> held = hold(request.answer_bytes(model));
   if (!held)
     return refuse_with(busy(concat("answers of ", max_pending_bytes >> 20, " MB under way (--max-pending-bytes)")));
-  const uint64_t number = asked.fetch_add(1 + request.prompts.size());
-  std::vector<Request> requests = request.requests((uint64_t{1} << 32) + number);
-  const auto answer = std::make_shared<Answer>(
+  const uint64_t number = num_requests.fetch_add(1 + request.prompts.size());
+  std::vector<GenerationRequest> requests = request.requests((uint64_t{1} << 32) + number);
+  const auto answer = std::make_shared<CompletionResponse>(
       std::move(request), model, exchange, concat(prefix, started, "-", number), now_seconds(),
-      Answer::Hooks{.first_token = [this, watch] { counts.first_token(watch.seconds()); },
-                    .over = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }},
+      CompletionResponse::Hooks{
+          .first_token = [this, watch] { counts.first_token(watch.seconds()); },
+          .on_finished = [this, watch, path](int status) { counts.answered(path, status, watch.seconds()); }},
       held);
   const uint64_t job = loop.submit(std::move(requests), answer, answer->wants_tokens());
-  if (job == 0) return refuse_with(busy(concat(max_replies, " replies to write")));
-  exchange->on_disconnect([this, job, left = std::weak_ptr<Answer>(answer)] {
+  if (job == 0) return refuse_with(busy(concat(max_pending_completions, " replies to write")));
+  exchange->on_disconnect([this, job, left = std::weak_ptr<CompletionResponse>(answer)] {
     loop.cancel(job);
     if (const auto it = left.lock()) it->client_disconnected();
   });
@@ -178,7 +180,7 @@ void Server::Impl::health(std::shared_ptr<HttpTransaction> exchange) {
 }
 
 void Server::Impl::metrics(std::shared_ptr<HttpTransaction> exchange) {
-  exchange->reply({.body = counts.text(loop.state(), max_replies, http->connections()),
+  exchange->reply({.body = counts.text(loop.state(), max_pending_completions, http->connections()),
                    .content_type = "text/plain; version=0.0.4; charset=utf-8"});
 }
 

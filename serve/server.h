@@ -15,7 +15,7 @@ struct ServerConfig {
   HttpServerConfig http;
   std::string api_key_file = {};  // none = everybody may ask
   ServeAccess access = {};
-  int64_t max_replies = 1024;
+  int64_t max_pending_completions = 1024;
   int64_t max_answer_bytes = int64_t{256} << 20;  // that one request's answer may have
   int64_t max_pending_bytes = int64_t{1} << 30;   // that answers under way may have together
   void fields(Fields& f);

@@ -38,7 +38,7 @@ static std::unique_ptr<Model> make_trunk(Context& context, Model& policy, const 
   }
   HONE_CHECK(out->shape().vocab_size >= policy.shape().vocab_size, path, ": its vocabulary has ",
              out->shape().vocab_size, " entries, the policy's has ", policy.shape().vocab_size);
-  if (!out->head().lookup) out->head().trainable = false;  // no value reads it; a tied one is the embedding
+  if (!out->lm_head().lookup) out->lm_head().trainable = false;  // no value reads it; a tied one is the embedding
   return out;
 }
 
@@ -53,12 +53,12 @@ Critic::Critic(Context& context, Model& policy, const CriticConfig& config, Reco
   bytes_ = Buffer(context.device(), 2 * static_cast<size_t>(width) * sizeof(float));
   const Tensor all(bytes_.data(), DType::f32, context.kind(), {2, width});
   context.zero(all);
-  head_.blocks = {{"score.weight", 1}};
+  head_.slices = {{"score.weight", 1}};
   head_.shape = {1, width};
   head_.value = all.rows(0, 1), head_.grad = all.rows(1, 1);
   if (!config.path.empty() && context.kind() != DeviceKind::meta)
     if (const std::vector<float> head = load_value_head(context, expand_path(config.path)); !head.empty())
-      set_head(head);
+      set_value_head(head);
   std::vector<Param*> params;
   if (trunk_) params = trunk_->model->params();
   params.push_back(&head_);
@@ -115,13 +115,13 @@ void Critic::update(Tensor clip, int64_t step, double learning_rate) {
   optimizer_->update(context_, clip, step, learning_rate_factor_ * learning_rate);
 }
 
-std::vector<float> Critic::head() const {
+std::vector<float> Critic::value_head() const {
   std::vector<float> out(static_cast<size_t>(head_.value.size()));
   context_.copy(host_view(std::span(out)), head_.value.view({head_.value.size()}));
   return out;
 }
 
-void Critic::set_head(std::span<const float> weight) {
+void Critic::set_value_head(std::span<const float> weight) {
   HONE_CHECK(static_cast<int64_t>(weight.size()) == head_.value.size(), "critic: a head of ", weight.size(),
              " numbers on a trunk that is ", head_.value.size(), " wide");
   std::vector<float> copy(weight.begin(), weight.end());

@@ -42,8 +42,8 @@ class Critic : public Stateful {
   void update(Tensor clip, int64_t step, double learning_rate);
 
   // The head's weight, D numbers.
-  std::vector<float> head() const;
-  void set_head(std::span<const float> weight);
+  std::vector<float> value_head() const;
+  void set_value_head(std::span<const float> weight);
 
   // Bytes: weights with gradients, the optimizer's states, a trunk's activations.
   int64_t weight_bytes() const;
@@ -60,7 +60,7 @@ class Critic : public Stateful {
     Trunk(Context& context, std::unique_ptr<Model> made, Recompute recompute)
         : model(std::move(made)), pass(context, *model, recompute) {}
     std::unique_ptr<Model> model;
-    Pass pass;
+    TrainingPass pass;
     Tensor hidden;  // of the last forward
   };
   // x itself, or a copy in scratch.

@@ -13,7 +13,7 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   for (const Sample* sample : samples) sequences.push_back(sample->tokens), count += count_of(needs.per, sample->mask);
   const std::vector<TokenLogprobs> scores =
       compute_logprobs(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
-  Staging staging;
+  MicroBatchData staging;
   staging.fill(samples);
   staging.logp.clear();
   for (const TokenLogprobs& score : scores) {

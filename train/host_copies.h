@@ -6,7 +6,8 @@ namespace hone {
 
 class HostFetch {
  public:
-  explicit HostFetch(Context& context) : context_(context), arena_(context.device(), size_t{1} << 16, Place::host) {}
+  explicit HostFetch(Context& context)
+      : context_(context), arena_(context.device(), size_t{1} << 16, MemoryKind::pinned) {}
   // Queues a copy, flat: there after the next synchronize(), until clear().
   Tensor fetch(Tensor values) {
     const Tensor out = arena_.take(values.dtype, {values.size()});

@@ -69,8 +69,8 @@ void save_model_folder(Run& run, const std::filesystem::path& folder, std::span<
   if (run.model->lora())
     save_adapter(run.context, *run.model, folder, dtype, value_head);
   else
-    save_model(run.context, *run.model, folder, dtype, run.tokenizer ? generation_config(*run.tokenizer) : JsonObject{},
-               value_head);
+    save_model(run.context, *run.model, folder, dtype,
+               run.tokenizer ? generation_config_json(*run.tokenizer) : JsonObject{}, value_head);
   if (run.tokenizer) run.tokenizer->save(folder);
 }
 
@@ -103,7 +103,7 @@ Metrics row_of(const Run& run, const StepReport& report, const Totals& totals, d
   row["tokens_per_second"] = static_cast<double>(report.num_tokens) / seconds;
   const StepTimes& times = report.times;
   row["time/forward"] = times.forward;
-  row["time/head"] = times.head;
+  row["time/head"] = times.lm_head;
   row["time/backward"] = times.backward;
   row["time/optimizer"] = times.optimizer;
   row["time/data"] = times.data + std::max(0.0, seconds - report.seconds - report.sampling_seconds);
@@ -214,8 +214,8 @@ void train_loop(Run& run, const LoopConfig& config, Trainer& trainer, const std:
   if (last_saved != step || step == 0) save();
   run.report.steps = step;
   run.report.planned_steps = std::max(config.steps, step);  // a resumed run may be given fewer than it has made
-  run.report.kept_step = early_stop.kept_step(step);
-  keep(run.report.kept_step);  // a later stage's start: never rotated away
+  run.report.final_step = early_stop.kept_step(step);
+  keep(run.report.final_step);  // a later stage's start: never rotated away
   run.report.tokens = totals.tokens;
   run.report.seconds = totals.seconds;
 }

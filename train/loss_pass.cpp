@@ -12,7 +12,7 @@ static bool any(std::span<const float> values) {
   return std::any_of(values.begin(), values.end(), [](float v) { return v != 0; });
 }
 
-MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, Phases& phases)
+MicroBatchRunner::MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases)
     : context_(context),
       model_(model),
       phases_(phases),
@@ -30,19 +30,19 @@ void MicroBatchRunner::reserve(const PeakBytes& peak) {
   arena_.reserve(peak.columns);
 }
 
-void MicroBatchRunner::read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const {
+void MicroBatchRunner::read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const {
   if (is_dry_run())
     column.assign(staging.logp.size(), 0);
   else
     staging.to_tokens(rows.as<float>(), column);
 }
 
-Tensor MicroBatchRunner::rows_of(const Staging& staging, std::span<const float> column) {
+Tensor MicroBatchRunner::rows_of(const MicroBatchData& staging, std::span<const float> column) {
   staging.to_rows(column, row_values_);
   return upload(context_, arena_, std::span<const float>(row_values_));
 }
 
-double MicroBatchRunner::evaluate(Staging& staging, const Objective& objective, double scale,
+double MicroBatchRunner::evaluate(MicroBatchData& staging, const Objective& objective, double scale,
                                   MetricSums& metrics) const {
   const TokenGrad grad = staging.zeroed_grad();
   if (is_dry_run()) return 0;
@@ -51,7 +51,7 @@ double MicroBatchRunner::evaluate(Staging& staging, const Objective& objective, 
   return objective.loss(batch, grad, metrics);
 }
 
-MicroBatchRunner::Packed MicroBatchRunner::pack(const Staging& staging) {
+MicroBatchRunner::Packed MicroBatchRunner::pack(const MicroBatchData& staging) {
   arena_.release({});
   const Batch batch = pack_batch(context_, arena_, staging.parts());
   const std::vector<Tensor> columns = upload(context_, arena_, {staging.rows(), staging.targets()});
@@ -67,7 +67,7 @@ Tensor MicroBatchRunner::forward(const Packed& packed, const MicroBatchPosition&
   return hidden;
 }
 
-void MicroBatchRunner::queue_static_grad(Staging& staging, const Objective& objective, double scale,
+void MicroBatchRunner::queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
                                          const MicroBatchPosition& place, Tensor logp) {
   if (staging.rows().empty()) return;
   MetricSums unused;
@@ -76,14 +76,14 @@ void MicroBatchRunner::queue_static_grad(Staging& staging, const Objective& obje
   const LogprobGrad grad{.logp = rows_of(staging, staging.grad_logp), .entropy = {}, .z_loss = z_loss_};
   const Tensor hidden = forward(packed, place);
   const Tensor lse = arena_.take(DType::f32, {packed.rows.size()}), dhidden = dhidden_for(packed.rows);
-  Param& head = model_.head();
+  Param& head = model_.lm_head();
   logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value, packed.targets, inv_temperature_);
-  phases_.mark(Phase::head);
+  phases_.mark(Phase::lm_head);
   pass_.backward(dhidden);
   phases_.mark(Phase::backward);
 }
 
-double MicroBatchRunner::run_lm_head(Staging& staging, const Objective& objective, double scale, Critic* critic,
+double MicroBatchRunner::run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
                                      MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden) {
   const Needs needs = objective.needs();
   const Tensor targets = packed.targets;
@@ -91,10 +91,10 @@ double MicroBatchRunner::run_lm_head(Staging& staging, const Objective& objectiv
   const Tensor logp = arena_.take(DType::f32, {rows}), lse = arena_.take(DType::f32, {rows});
   const Tensor entropy = needs.entropy ? arena_.take(DType::f32, {rows}) : Tensor();
   const Tensor value = needs.critic ? arena_.take(DType::f32, {rows, 1}) : Tensor();
-  Param& head = model_.head();
+  Param& head = model_.lm_head();
   logprob_forward(context_, logp, lse, entropy, hidden, head.value, targets, inv_temperature_);
   if (needs.critic) critic->forward(value, packed.batch, packed.rows, hidden);
-  phases_.mark(Phase::head);
+  phases_.mark(Phase::lm_head);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = needs.entropy ? host_.fetch(entropy) : Tensor(),
                host_value = needs.critic ? host_.fetch(value) : Tensor();
@@ -112,11 +112,11 @@ double MicroBatchRunner::run_lm_head(Staging& staging, const Objective& objectiv
   logprob_backward(context_, dhidden, head.grad, grad, lse, grad.entropy ? entropy : Tensor(), hidden, head.value,
                    targets, inv_temperature_);
   if (needs.critic) critic->backward(dhidden, dvalue, hidden);
-  phases_.mark(Phase::head);
+  phases_.mark(Phase::lm_head);
   return loss;
 }
 
-double MicroBatchRunner::run(Staging& staging, const Objective& objective, double scale,
+double MicroBatchRunner::run(MicroBatchData& staging, const Objective& objective, double scale,
                              const MicroBatchPosition& place, Critic* critic, MetricSums& metrics) {
   if (staging.rows().empty()) {
     if (objective.needs().critic) staging.value.assign(staging.logp.size(), 0);
@@ -131,7 +131,7 @@ double MicroBatchRunner::run(Staging& staging, const Objective& objective, doubl
   return loss;
 }
 
-void MicroBatchRunner::measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) {
+void MicroBatchRunner::measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) {
   const ScratchScope scope(context_);
   const Packed packed = pack(staging);
   const int64_t rows = packed.rows.size();
@@ -139,7 +139,7 @@ void MicroBatchRunner::measure(Staging& staging, const Objective& objective, dou
                entropy = arena_.take(DType::f32, {rows});
   phases_.mark(Phase::data);
   const Tensor hidden = infer(context_, model_, packed.batch, packed.rows, nullptr);
-  logprob_forward(context_, logp, lse, entropy, hidden, model_.head().value, packed.targets, inv_temperature_);
+  logprob_forward(context_, logp, lse, entropy, hidden, model_.lm_head().value, packed.targets, inv_temperature_);
   phases_.mark(Phase::forward);
   host_.clear();
   const Tensor host_logp = host_.fetch(logp), host_entropy = host_.fetch(entropy);
@@ -149,7 +149,7 @@ void MicroBatchRunner::measure(Staging& staging, const Objective& objective, dou
   evaluate(staging, objective, scale, metrics);
 }
 
-std::vector<float> MicroBatchRunner::values(const Staging& staging, Critic& critic) {
+std::vector<float> MicroBatchRunner::values(const MicroBatchData& staging, Critic& critic) {
   std::vector<float> out(staging.logp.size(), 0.0f);
   if (staging.rows().empty()) return out;
   const ScratchScope scope(context_);

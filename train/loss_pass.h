@@ -22,24 +22,24 @@ struct MicroBatchPosition {
 class MicroBatchRunner {
  public:
   // All but the config are the caller's and must outlive it. What is queued is marked in `phases`.
-  MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, Phases& phases);
+  MicroBatchRunner(Context& context, Model& model, const TrainerConfig& config, PhaseTimer& phases);
 
   // Of a linear objective: its gradient is known before the log-probs are, so that nothing waits. logp [R] f32 on the
   // device, R the staging's rows, is written; the loss is evaluate()'s, once staging.logp has been read from there.
-  void queue_static_grad(Staging& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
-                         Tensor logp);
+  void queue_static_grad(MicroBatchData& staging, const Objective& objective, double scale,
+                         const MicroBatchPosition& place, Tensor logp);
   // Of any objective; waits for what the objective reads. `critic` only where the objective needs one. Returns the
   // loss; where that is not finite, nothing has gone backward.
-  double run(Staging& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
+  double run(MicroBatchData& staging, const Objective& objective, double scale, const MicroBatchPosition& place,
              Critic* critic, MetricSums& metrics);
   // The objective's loss of the staging's columns; its gradient is staged too.
-  double evaluate(Staging& staging, const Objective& objective, double scale, MetricSums& metrics) const;
+  double evaluate(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics) const;
   // Adds the objective's metrics of the staging's columns, from a forward pass alone. Waits.
-  void measure(Staging& staging, const Objective& objective, double scale, MetricSums& metrics);
+  void measure(MicroBatchData& staging, const Objective& objective, double scale, MetricSums& metrics);
   // The critic's values, as entries of the staging's tokens (0 where nothing is trained on). Waits.
-  std::vector<float> values(const Staging& staging, Critic& critic);
+  std::vector<float> values(const MicroBatchData& staging, Critic& critic);
   // Fetched numbers of rows into the entries of a column.
-  void read_rows(const Staging& staging, Tensor rows, std::vector<float>& column) const;
+  void read_rows(const MicroBatchData& staging, Tensor rows, std::vector<float>& column) const;
 
   // Tape and columns at their fullest; room for so much; what is taken.
   PeakBytes peak() const { return {.tape = pass_.peak_bytes(), .columns = arena_.peak_bytes()}; }
@@ -52,20 +52,20 @@ class MicroBatchRunner {
     Batch batch;
     Tensor rows, targets;
   };
-  Packed pack(const Staging& staging);
+  Packed pack(const MicroBatchData& staging);
   Tensor forward(const Packed& packed, const MicroBatchPosition& place);
   Tensor dhidden_for(Tensor rows) { return arena_.take(model_.dtype(), {rows.size(), model_.shape().hidden_size}); }
   // A column's entries of the rows that the head reads, on the device.
-  Tensor rows_of(const Staging& staging, std::span<const float> column);
+  Tensor rows_of(const MicroBatchData& staging, std::span<const float> column);
   // Head, objective, and the head's backward into dhidden. Returns the loss.
-  double run_lm_head(Staging& staging, const Objective& objective, double scale, Critic* critic, MetricSums& metrics,
-                     const Packed& packed, Tensor hidden, Tensor dhidden);
+  double run_lm_head(MicroBatchData& staging, const Objective& objective, double scale, Critic* critic,
+                     MetricSums& metrics, const Packed& packed, Tensor hidden, Tensor dhidden);
   bool is_dry_run() const { return context_.kind() == DeviceKind::meta; }
 
   Context& context_;
   Model& model_;
-  Phases& phases_;
-  Pass pass_;
+  PhaseTimer& phases_;
+  TrainingPass pass_;
   Arena arena_;  // of one micro-batch
   HostFetch host_;
   float z_loss_, inv_temperature_;

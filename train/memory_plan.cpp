@@ -34,9 +34,9 @@ PeakBytes count_step(Context& context, const Model& model, TrainerConfig config,
 
 }  // namespace
 
-std::optional<PeakBytes> MemoryPlan::widen(Context& context, const Model& model, const TrainerConfig& config,
-                                           const Objective& objective, std::span<const Sample* const> samples,
-                                           std::span<const MicroBatch> micro_batches) {
+std::optional<PeakBytes> MemoryPlan::grow_to_fit(Context& context, const Model& model, const TrainerConfig& config,
+                                                 const Objective& objective, std::span<const Sample* const> samples,
+                                                 std::span<const MicroBatch> micro_batches) {
   if (context.kind() == DeviceKind::meta) return std::nullopt;
   int64_t tokens = 0;
   size_t sequences = 0;

@@ -25,9 +25,9 @@ class MemoryPlan {
  public:
   // What the largest of these micro-batches takes, counted by a step of the same trainer on the meta device; nothing if
   // what was counted for an earlier step is enough, or if `context` counts only itself.
-  std::optional<PeakBytes> widen(Context& context, const Model& model, const TrainerConfig& config,
-                                 const Objective& objective, std::span<const Sample* const> samples,
-                                 std::span<const MicroBatch> micro_batches);
+  std::optional<PeakBytes> grow_to_fit(Context& context, const Model& model, const TrainerConfig& config,
+                                       const Objective& objective, std::span<const Sample* const> samples,
+                                       std::span<const MicroBatch> micro_batches);
 
  private:
   int64_t tokens_ = 0;  // of a micro-batch, as counted

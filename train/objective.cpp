@@ -2,9 +2,9 @@
 
 namespace hone {
 
-double count_of(Per per, std::span<const float> mask) {
-  if (per == Per::sequence) return 1;
-  if (per == Per::pair) return 0.5;
+double count_of(LossUnit per, std::span<const float> mask) {
+  if (per == LossUnit::sequence) return 1;
+  if (per == LossUnit::pair) return 0.5;
   double sum = 0;
   for (const float m : mask) sum += m;
   return sum;
@@ -32,7 +32,7 @@ void check_batch(const Needs& needs, const TokenBatch& batch) {
   column("old_value", batch.old_value, false);
   column("returns", batch.returns, false);
   column("advantage", batch.advantage, false);
-  HONE_CHECK(needs.per != Per::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
+  HONE_CHECK(needs.per != LossUnit::pair || batch.num_sequences() % 2 == 0, "objective: ", batch.num_sequences(),
              " sequences do not make pairs");
 }
 

@@ -18,17 +18,17 @@ namespace hone {
 
 // What a loss averages over: its scale is 1 / (how many of these the whole optimizer step holds). token counts masked
 // tokens.
-enum class Per : uint8_t { token, sequence, pair };
+enum class LossUnit : uint8_t { token, sequence, pair };
 
 struct Needs {
   // behavior: what the sampler recorded. old: what the learner computes when the epochs of a step begin; alone,
   // `behavior` takes either. Asked for together, both must be there: rollouts that are stale, or of other arithmetic.
   bool behavior = false, old = false;
   bool reference = false, entropy = false, critic = false;
-  Per per = Per::token;
+  LossUnit per = LossUnit::token;
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
   // sync.
-  bool linear = false;
+  bool loss_linear_in_logp = false;
 };
 
 // T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not
@@ -48,7 +48,7 @@ struct TokenBatch {
 };
 
 // What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
-double count_of(Per per, std::span<const float> mask);
+double count_of(LossUnit per, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
 // Every column has one entry a token, and those that `needs` asks for are there (an entropy that is only measured may
@@ -104,10 +104,10 @@ class Objective : public Stateful {
   // Once rewards, reference and values are known, before the epochs: rewards -> advantages (and returns). May look
   // across groups, take samples out of the loss (their mask), and learn for the next time, which is then its state.
   // `metrics` gets what it measured.
-  virtual void credit(std::span<Group>, MetricSums&) {}
+  virtual void compute_advantages(std::span<Group>, MetricSums&) {}
   // True if the sample, as credit() left it, adds nothing to the loss and its gradient whatever the weights are: the
   // trainer leaves its pass out (it still counts in `scale`).
-  virtual bool idle(const Sample&) const { return false; }
+  virtual bool has_no_gradient(const Sample&) const { return false; }
   // The micro-batch's share of the step's loss; writes its gradient.
   virtual double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const = 0;
   // Most objectives have no state.

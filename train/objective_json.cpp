@@ -149,7 +149,7 @@ void credit(Objective& objective, const Columns& columns, std::span<const double
     sample.value = part(tokens.old_value, s);
     sample.reward = rewards[s];
   }
-  objective.credit(groups, metrics);
+  objective.compute_advantages(groups, metrics);
   std::vector<float> returns;
   tokens.mask.clear();  // credit may have taken samples out
   for (const Group& group : groups)

@@ -7,21 +7,21 @@
 
 namespace hone {
 
-enum class Phase : uint8_t { data, forward, head, backward, optimizer };  // data: the device waits for the host
+enum class Phase : uint8_t { data, forward, lm_head, backward, optimizer };  // data: the device waits for the host
 
 // Seconds of each phase.
 struct StepTimes {
-  double data = 0, forward = 0, head = 0, backward = 0, optimizer = 0;
+  double data = 0, forward = 0, lm_head = 0, backward = 0, optimizer = 0;
   StepTimes& operator+=(const StepTimes& other) {
-    data += other.data, forward += other.forward, head += other.head, backward += other.backward,
+    data += other.data, forward += other.forward, lm_head += other.lm_head, backward += other.backward,
         optimizer += other.optimizer;
     return *this;
   }
 };
 
-class Phases {
+class PhaseTimer {
  public:
-  explicit Phases(Context& context) : context_(context) {}
+  explicit PhaseTimer(Context& context) : context_(context) {}
   // A step begins: what is queued next belongs to the phases that mark() names.
   void begin() {
     count_ = 0;

@@ -39,7 +39,7 @@ class Stage {
   // and tasks do not tell how good it is.
   virtual bool hands_model_on() const { return trains(); }
   // True if it trains model.lora's adapters where the recipe has them, instead of the weights.
-  virtual bool adapts() const { return trains(); }
+  virtual bool trains_adapters() const { return trains(); }
   // Steps in all: 0 for a stage that does not train, and where only the tokenized corpus can tell how many
   // num_train_epochs makes.
   virtual int64_t steps() const { return 0; }

@@ -4,8 +4,8 @@
 
 namespace hone {
 
-void Staging::append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample,
-                     bool first) {
+void MicroBatchData::append(std::vector<float>& column, const std::vector<float>& part, const char* name,
+                            const Sample& sample, bool first) {
   HONE_CHECK(part.empty() || part.size() == sample.tokens.size(), "trainer: a sample of ", sample.tokens.size(),
              " tokens has ", part.size(), " entries of ", name);
   HONE_CHECK(first || sample.tokens.empty() || column.empty() == part.empty(), "trainer: some samples have ", name,
@@ -13,7 +13,7 @@ void Staging::append(std::vector<float>& column, const std::vector<float>& part,
   column.insert(column.end(), part.begin(), part.end());
 }
 
-void Staging::fill(std::span<const Sample* const> samples) {
+void MicroBatchData::fill(std::span<const Sample* const> samples) {
   const std::pair<std::vector<float>*, std::pair<const char*, std::vector<float> Sample::*>> columns[] = {
       {&mask_, {"mask", &Sample::mask}},
       {&old_logp_, {"old_logp", &Sample::old_logp}},
@@ -41,17 +41,17 @@ void Staging::fill(std::span<const Sample* const> samples) {
   entropy.clear(), value.clear();
 }
 
-void Staging::to_tokens(std::span<const float> rows, std::vector<float>& tokens) const {
+void MicroBatchData::to_tokens(std::span<const float> rows, std::vector<float>& tokens) const {
   tokens.assign(mask_.size(), 0);
   for (size_t r = 0; r < rows_.size(); ++r) tokens[static_cast<size_t>(rows_[r]) + 1] = rows[r];
 }
 
-void Staging::to_rows(std::span<const float> tokens, std::vector<float>& rows) const {
+void MicroBatchData::to_rows(std::span<const float> tokens, std::vector<float>& rows) const {
   rows.resize(rows_.size());
   for (size_t r = 0; r < rows_.size(); ++r) rows[r] = tokens[static_cast<size_t>(rows_[r]) + 1];
 }
 
-TokenBatch Staging::batch(double scale) const {
+TokenBatch MicroBatchData::batch(double scale) const {
   return {.offsets = offsets_,
           .logp = logp,
           .old_logp = old_logp_,
@@ -66,7 +66,7 @@ TokenBatch Staging::batch(double scale) const {
           .scale = scale};
 }
 
-TokenGrad Staging::zeroed_grad() {
+TokenGrad MicroBatchData::zeroed_grad() {
   grad_logp.assign(logp.size(), 0), grad_entropy.assign(entropy.size(), 0), grad_value.assign(value.size(), 0);
   return {.logp = grad_logp, .entropy = grad_entropy, .value = grad_value};
 }

@@ -11,7 +11,7 @@
 
 namespace hone {
 
-class Staging {
+class MicroBatchData {
  public:
   // A column that some samples have and others do not is an Error. The samples must outlive what parts() gives.
   void fill(std::span<const Sample* const> samples);

@@ -14,7 +14,8 @@ namespace hone {
 namespace {
 
 std::unique_ptr<Optimizer> make_optimizer(const TrainerConfig& config) {
-  return config.optimizer_settings ? config.optimizer_settings->fresh() : optimizers().at(config.optimizer)();
+  return config.optimizer_settings ? config.optimizer_settings->with_same_settings()
+                                   : optimizers().at(config.optimizer)();
 }
 
 // What outside data can get wrong about a sample.
@@ -56,7 +57,8 @@ struct Trainer::Impl {
 
   // Takes the memory of the step's largest micro-batch.
   void reserve(const Objective& objective) {
-    const std::optional<PeakBytes> peak = reservation.widen(context, model, config, objective, working, micro_batches);
+    const std::optional<PeakBytes> peak =
+        reservation.grow_to_fit(context, model, config, objective, active_samples, micro_batches);
     if (!peak) return;
     pass.reserve(*peak);
     if (critic && peak->critic > 0) critic->reserve(peak->critic);
@@ -70,27 +72,27 @@ struct Trainer::Impl {
   Norm queue_norm(const std::function<void(Tensor)>& add_squares);
   // Adds what the objective measures of idle samples to the step's metrics.
   void measure_idle(const Objective& objective, double scale, MetricSums& metrics);
-  [[noreturn]] void refuse(const char* what, double value, std::span<const Sample* const> samples) const;
+  [[noreturn]] void reject_step(const char* what, double value, std::span<const Sample* const> samples) const;
 
   Context& context;
   Model& model;
   TrainerConfig config;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Critic> critic;
-  Phases phases, update_phases;
+  PhaseTimer phases, update_phases;
   MicroBatchRunner pass;
   MemoryPlan reservation;
   Arena step_arena;  // of one step
   HostFetch host;
   std::filesystem::path dump_path;
   int64_t steps = 0;
-  std::vector<Staging> stagings;
+  std::vector<MicroBatchData> stagings;
   std::vector<MicroBatch> micro_batches;
-  std::vector<const Sample*> working;  // of a step: the samples that are not idle
+  std::vector<const Sample*> active_samples;  // of a step: the samples that are not idle
   std::vector<const Sample*> idle;  // of a step: idle samples with tokens to measure, if the objective measures entropy
 };
 
-void Trainer::Impl::refuse(const char* what, double value, std::span<const Sample* const> samples) const {
+void Trainer::Impl::reject_step(const char* what, double value, std::span<const Sample* const> samples) const {
   std::string where;
   if (!dump_path.empty()) {
     write_samples(dump_path, samples);
@@ -134,7 +136,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.num_sequences = static_cast<int64_t>(samples.size());
   double count = 0;
   const bool may_skip = m.config.z_loss == 0 && !m.is_dry_run();  // what is counted has no numbers yet
-  m.working.clear();
+  m.active_samples.clear();
   m.idle.clear();
   for (size_t i = 0; i < samples.size(); ++i) {
     const Sample& sample = *samples[i];
@@ -142,16 +144,16 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
     count += count_of(needs.per, sample.mask);
     report.num_tokens += static_cast<int64_t>(sample.tokens.size());
     const auto trained = std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
-    if (may_skip && objective.idle(sample)) {
+    if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && trained > 0) m.idle.push_back(&sample);
       continue;
     }
-    m.working.push_back(&sample);
+    m.active_samples.push_back(&sample);
     report.num_trained_tokens += trained;
   }
-  const std::span<const Sample* const> working = m.working;
+  const std::span<const Sample* const> working = m.active_samples;
   if (needs.critic) m.the_critic();
-  make_micro_batches(working, needs.per == Per::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  make_micro_batches(working, needs.per == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
   m.reserve(objective);
   const auto samples_of = [&](const MicroBatch& micro) {
     return working.subspan(micro.begin, micro.end - micro.begin);
@@ -164,19 +166,19 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   MetricSums metrics;
   const double scale = scale_of(count);
   const auto add_loss = [&](double loss, const MicroBatch& micro) {
-    if (!std::isfinite(loss)) m.refuse("loss", loss, samples_of(micro));
+    if (!std::isfinite(loss)) m.reject_step("loss", loss, samples_of(micro));
     report.loss += loss;
   };
-  const Tensor logp = needs.linear ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
-  m.stagings.resize(std::max(m.stagings.size(), needs.linear ? m.micro_batches.size() : 1));
+  const Tensor logp = needs.loss_linear_in_logp ? m.step_arena.take(DType::f32, {report.num_trained_tokens}) : Tensor();
+  m.stagings.resize(std::max(m.stagings.size(), needs.loss_linear_in_logp ? m.micro_batches.size() : 1));
   int64_t first_row = 0;
   MicroBatchPosition place{.step = m.steps};
   for (size_t i = 0; i < m.micro_batches.size(); ++i) {
-    Staging& staging = m.stagings[needs.linear ? i : 0];
+    MicroBatchData& staging = m.stagings[needs.loss_linear_in_logp ? i : 0];
     staging.fill(samples_of(m.micro_batches[i]));
     place.first_sample = static_cast<int64_t>(m.micro_batches[i].begin);
     const auto rows = static_cast<int64_t>(staging.rows().size());
-    if (needs.linear)
+    if (needs.loss_linear_in_logp)
       m.pass.queue_static_grad(staging, objective, scale, place, logp.rows(first_row, rows));
     else
       add_loss(m.pass.run(staging, objective, scale, place, m.critic.get(), metrics), m.micro_batches[i]);
@@ -195,12 +197,12 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   m.phases.mark(Phase::optimizer);
   m.host.clear();
   const Tensor host_norm = m.host.fetch(policy.norm), host_critic_norm = m.host.fetch(critic.norm),
-               host_logp = needs.linear ? m.host.fetch(logp) : Tensor();
+               host_logp = needs.loss_linear_in_logp ? m.host.fetch(logp) : Tensor();
   m.context.synchronize();
-  if (needs.linear) {
+  if (needs.loss_linear_in_logp) {
     first_row = 0;
     for (size_t i = 0; i < m.micro_batches.size(); ++i) {
-      Staging& staging = m.stagings[i];
+      MicroBatchData& staging = m.stagings[i];
       const auto rows = static_cast<int64_t>(staging.rows().size());
       m.pass.read_rows(staging, host_logp.rows(first_row, rows), staging.logp);
       add_loss(m.pass.evaluate(staging, objective, scale, metrics), m.micro_batches[i]);
@@ -209,8 +211,8 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   }
   const double critic_norm = m.is_dry_run() ? 0 : host_critic_norm.ptr<float>()[0];
   if (!m.is_dry_run()) report.grad_norm = host_norm.ptr<float>()[0];
-  if (!std::isfinite(report.grad_norm)) m.refuse("gradient's norm", report.grad_norm, samples);
-  if (!std::isfinite(critic_norm)) m.refuse("critic's gradient's norm", critic_norm, samples);
+  if (!std::isfinite(report.grad_norm)) m.reject_step("gradient's norm", report.grad_norm, samples);
+  if (!std::isfinite(critic_norm)) m.reject_step("critic's gradient's norm", critic_norm, samples);
   report.times = m.phases.read();
   report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
   m.update_phases.begin();
@@ -234,7 +236,7 @@ std::vector<std::vector<float>> Trainer::values(std::span<const Sample* const> s
   for (size_t i = 0; i < samples.size(); ++i) check_sample(*samples[i], i, m.model.shape());
   make_micro_batches(samples, 1, m.config.micro_batch_tokens, m.micro_batches);
   m.stagings.resize(std::max<size_t>(m.stagings.size(), 1));
-  Staging& staging = m.stagings.front();
+  MicroBatchData& staging = m.stagings.front();
   for (const MicroBatch& micro : m.micro_batches) {
     staging.fill(samples.subspan(micro.begin, micro.end - micro.begin));
     const std::vector<float> tokens = m.pass.values(staging, m.the_critic());
@@ -273,8 +275,8 @@ TrainerMemory Trainer::memory() const {
   return out;
 }
 
-std::vector<float> Trainer::value_head() { return impl_->the_critic().head(); }
-void Trainer::set_value_head(std::span<const float> weight) { impl_->the_critic().set_head(weight); }
+std::vector<float> Trainer::value_head() { return impl_->the_critic().value_head(); }
+void Trainer::set_value_head(std::span<const float> weight) { impl_->the_critic().set_value_head(weight); }
 
 // The critic's tensors stand beside the policy's: a trunk of its own has parameters of the same names.
 static constexpr std::string_view critic_prefix = "critic.";

@@ -7,7 +7,7 @@ namespace hone {
 static std::optional<Recompute> recompute_of(const std::string& name) {
   if (name == "none") return Recompute::none;
   if (name == "selective") return Recompute::selective;
-  if (name == "block") return Recompute::block;
+  if (name == "block") return Recompute::full;
   return std::nullopt;
 }
 

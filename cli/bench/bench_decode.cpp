@@ -23,7 +23,7 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
                    1,
                    static_cast<uint64_t>(b),
                    {.max_tokens = steps, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
-                  [](uint64_t, const std::vector<Reply>&) {});
+                  [](uint64_t, const std::vector<CompletionOutput>&) {});
   while (engine.stats().generated_tokens < B) engine.step();
   std::vector<double> times;  // of a pass that gives every sequence a token
   for (bool more = true; more;) {

@@ -20,11 +20,12 @@ struct GrpoTimes {
   double seconds() const { return rollout.seconds + train; }
 };
 
-std::vector<Group> groups_of(std::span<const Request> requests, std::vector<std::vector<Reply>> replies) {
+std::vector<Group> groups_of(std::span<const GenerationRequest> requests,
+                             std::vector<std::vector<CompletionOutput>> replies) {
   std::vector<Group> out(requests.size());
   for (size_t i = 0; i < out.size(); ++i) {
     Rng reward(2, requests[i].id);
-    for (Reply& reply : replies[i]) {
+    for (CompletionOutput& reply : replies[i]) {
       out[i].samples.push_back(to_training_sample(requests[i], std::move(reply)));
       out[i].samples.back().reward = reward.normal();
     }
@@ -45,14 +46,14 @@ class GrpoBench {
   }
 
   GrpoTimes step(int64_t number) {
-    const std::vector<Request> requests =
+    const std::vector<GenerationRequest> requests =
         rollout_requests(size_, model_.shape().vocab_size, static_cast<uint64_t>(number));
     GrpoTimes out{.rollout = time_rollout(engine_, size_, requests)};
     const Stopwatch watch;
-    Experience experience(groups_of(requests, std::move(out.rollout.replies)));
+    RolloutBatch experience(groups_of(requests, std::move(out.rollout.replies)));
     experience.set_old_logp(context_, model_, 1, engine_.version());
     MetricSums credit;
-    objective_->credit(experience.groups, credit);
+    objective_->compute_advantages(experience.groups, credit);
     const StepReport report = trainer_.step(experience.samples(), *objective_, 1e-6);
     context_.synchronize();
     out.train = watch.seconds();

@@ -86,7 +86,7 @@ ModelBenchResult bench_model(const std::string& what, Context& context, const Mo
   };
   share_of("flops_per_second", limits.flops);
   share_of("bytes_per_second", limits.read_bandwidth);
-  if (!options.peer.empty()) text += add_peers(row, bench.peers, options.peer);
+  if (!options.comparison.empty()) text += add_peers(row, bench.peers, options.comparison);
   return {std::move(row), concat(what, " ", options.shape, ", ", text)};
 }
 

@@ -20,7 +20,7 @@ struct ModelBenchOptions {
   int64_t batch = 1, tokens = 256;  // sequences and their length (training), prompt (prefill), context (decoding)
   int64_t repeats = 5;              // the median counts
   std::string dtype = "auto", numerics = "exact";
-  std::string peer;  // JSON Lines of other programs' benchmarks; empty: none
+  std::string comparison;  // JSON Lines of other programs' benchmarks; empty: none
   // Of rollout and grpo.
   int64_t prompts = 0;                                                 // 0: 256, and 16 of grpo
   int64_t prompt_tokens = 128, new_tokens = 256, num_generations = 0;  // num_generations 0: 1, and 16 of grpo

@@ -95,7 +95,7 @@ std::string bench_table(const MachineLimits& limits, const std::vector<BenchRow>
   for (const BenchRow& row : rows) {
     std::snprintf(line, sizeof line, "%-22s %-34s %-16s %10.3f %9.1f %8.1f  %5.1f%% of %s\n", row.op.c_str(),
                   row.shape.c_str(), row.body.c_str(), row.seconds * 1e3, row.flops / 1e9, row.bytes / 1e9,
-                  row.share * 100, row.compute_bound ? "arithmetic" : "bandwidth");
+                  row.roofline_fraction * 100, row.compute_bound ? "arithmetic" : "bandwidth");
     out += line;
   }
   return out;

@@ -39,10 +39,10 @@ BenchCase bench_case(const Op<void(A...)>& op, Context& context, std::string sha
 
 struct BenchRow {
   std::string op, shape, body;
-  double seconds = 0;           // median of the repeats; on a GPU of runs one after the other
-  double flops = 0, bytes = 0;  // a second
-  double share = 0;             // of the least time that the limits allow; above 1 where the data fit a cache
-  bool compute_bound = false;   // which limit that is: arithmetic, else reading
+  double seconds = 0;            // median of the repeats; on a GPU of runs one after the other
+  double flops = 0, bytes = 0;   // a second
+  double roofline_fraction = 0;  // of the least time that the limits allow; above 1 where the data fit a cache
+  bool compute_bound = false;    // which limit that is: arithmetic, else reading
 };
 // Every case of the registry entries whose name contains `filter`, each body repeated for about `seconds`.
 std::vector<BenchRow> run_bench(Context& context, const MachineLimits& limits, const std::string& filter = "",

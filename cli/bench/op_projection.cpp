@@ -35,7 +35,7 @@ std::vector<BenchCase> projections(Context& context) {
         out.push_back(bench_case(op, context, concat(rows, " rows, ", m.name), 2 * numbers * static_cast<double>(rows),
                                  bytes, arguments...));
       };
-      const Heads to{q, {norm, 1e-6f}, {qkv, {}}, at, cos_sin, {}, {}, heads, cache};
+      const QkvProjection to{q, {norm, 1e-6f}, {qkv, {}}, at, cos_sin, {}, {}, heads, cache};
       add(qkv_rope_cache, qkv, x, static_cast<double>(q.bytes() + cache.k.bytes() + cache.v.bytes()), x, to);
       add(gemm_rmsnorm, down, y, static_cast<double>(2 * x.bytes()), x, normed, y, down, Tensor(), Tensor(),
           RmsNormWeights{norm, 1e-6f});
@@ -44,7 +44,7 @@ std::vector<BenchCase> projections(Context& context) {
       const double numbers = static_cast<double>(output.size() + gate_up.size() + down.size() + qkv.size());
       out.push_back(bench_case(decoder_layer_tail, context, concat(rows, " rows, ", m.name),
                                2 * numbers * static_cast<double>(rows), 2 * numbers, normed,
-                               q.view({rows, m.heads * m.head_dim}), Product{output, {}},
+                               q.view({rows, m.heads * m.head_dim}), GemmWeights{output, {}},
                                GatedMlpWeights{{norm, 1e-6f}, {gate_up, {}}, {down, {}}}, to));
     }
   }

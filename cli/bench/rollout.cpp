@@ -7,8 +7,8 @@
 
 namespace hone {
 
-std::vector<Request> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round) {
-  std::vector<Request> out;
+std::vector<GenerationRequest> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round) {
+  std::vector<GenerationRequest> out;
   for (int64_t i = 0; i < size.prompts; ++i) {
     const uint64_t id = round * static_cast<uint64_t>(size.prompts) + static_cast<uint64_t>(i);
     out.push_back({random_tokens(size.prompt_tokens, vocabulary, id),
@@ -19,7 +19,7 @@ std::vector<Request> rollout_requests(const RolloutSize& size, int64_t vocabular
   return out;
 }
 
-RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<Request> requests) {
+RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<GenerationRequest> requests) {
   const EngineStats before = engine.stats();
   const Stopwatch watch;
   engine.set_policy_version(engine.version() + 1);
@@ -30,8 +30,8 @@ RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<R
   out.draft = engine.stats().draft_seconds - before.draft_seconds;
   out.drafts = engine.stats().drafts - before.drafts;
   out.accepted = engine.stats().accepted_tokens - before.accepted_tokens;
-  for (const std::vector<Reply>& replies : out.replies)
-    for (const Reply& reply : replies) {
+  for (const std::vector<CompletionOutput>& replies : out.replies)
+    for (const CompletionOutput& reply : replies) {
       HONE_CHECK(!reply.failed, "bench: a reply failed: ", reply.finish_reason);
       HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a reply has ", reply.ids.size(), " tokens, not ",
                  size.new_tokens);

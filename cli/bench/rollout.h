@@ -12,16 +12,16 @@ struct RolloutSize {
 };
 
 // The same whenever `round` is; each round has other prompts and draws.
-std::vector<Request> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round);
+std::vector<GenerationRequest> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round);
 
 struct RolloutTimes {
   double seconds = 0, prefill = 0, decode = 0, draft = 0;  // by the clock; of the device's
   int64_t drafts = 0, accepted = 0;                        // guesses, and the tokens of them that were drawn
-  std::vector<std::vector<Reply>> replies;
+  std::vector<std::vector<CompletionOutput>> replies;
 };
 // Generates once; what the cache held before is forgotten first. A reply that failed, or has another length, is an
 // Error.
-RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<Request> requests);
+RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<GenerationRequest> requests);
 
 // prefill_s, decode_s, draft_s, host_s (the device waited for the host), the same as shares (_share),
 // accepted_per_draft where there were guesses, roofline_s, roofline (of the whole), prefill_roofline and

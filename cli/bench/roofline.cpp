@@ -15,8 +15,8 @@ Roofline::Roofline(Model& model, const MachineLimits& limits, const EngineConfig
                    : 1 + 4 / static_cast<double>(shape.head_dim);  // a scale for each head of a token
   head_ = static_cast<double>(shape.vocab_size * shape.hidden_size);
   blocks_ = count_flops(model, 1).active_params - head_;
-  numbers_of_key_ = static_cast<double>(2 * shape.num_blocks * shape.num_kv_heads * shape.head_dim);
-  products_of_pair_ = static_cast<double>(2 * shape.num_blocks * shape.num_heads * shape.head_dim);
+  numbers_of_key_ = static_cast<double>(2 * shape.num_layers * shape.num_kv_heads * shape.head_dim);
+  products_of_pair_ = static_cast<double>(2 * shape.num_layers * shape.num_attention_heads * shape.head_dim);
 }
 
 double Roofline::products(double weights, double width, int64_t rows) const {

@@ -54,7 +54,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   row.set("flops_per_token", plan.causal_train_flops_per_token);
   for (const auto& [name, value] : {std::pair{"data", report.times.data},
                                     {"forward", report.times.forward},
-                                    {"head", report.times.head},
+                                    {"head", report.times.lm_head},
                                     {"backward", report.times.backward},
                                     {"optimizer", report.times.optimizer}})
     row.set(concat("time/", name), value);

@@ -4,7 +4,7 @@
 
 namespace hone {
 
-Deadline::Deadline(double seconds, There there)
+Deadline::Deadline(double seconds, StillConnected there)
     : end_(std::chrono::steady_clock::now() +
            std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds))),
       there_(std::move(there)) {}

@@ -15,14 +15,14 @@ namespace hone {
 // nothing says so.
 class Deadline {
  public:
-  using There = std::function<bool()>;
-  explicit Deadline(double seconds, There there = {});
+  using StillConnected = std::function<bool()>;
+  explicit Deadline(double seconds, StillConnected there = {});
   // An Error once the time is over, or the other side is gone.
   void check() const;
 
  private:
   std::chrono::steady_clock::time_point end_;
-  There there_;
+  StillConnected there_;
 };
 
 // One side of two. One thread at a time. After an Error the link is of no use, and nothing of it is left on the stream.

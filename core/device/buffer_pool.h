@@ -12,7 +12,7 @@ namespace hone {
 // Any thread. The device outlives it and what it gave. It keeps two that nobody has, those that came back last.
 class BufferPool {
  public:
-  BufferPool(Device& device, Place place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
+  BufferPool(Device& device, MemoryKind place) : device_(device), place_(place) { free_->buffers.reserve(most_spare); }
   // One that nobody has any more, if it is as large; contents undefined. It may be held longer than this lives.
   std::shared_ptr<Buffer> take(size_t bytes);
 
@@ -23,7 +23,7 @@ class BufferPool {
     std::vector<Buffer> buffers;
   };
   Device& device_;
-  const Place place_;
+  const MemoryKind place_;
   const std::shared_ptr<Free> free_ = std::make_shared<Free>();
 };
 

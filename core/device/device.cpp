@@ -14,7 +14,7 @@ namespace {
 class PlainCapturedGraph : public CapturedGraph {
  public:
   explicit PlainCapturedGraph(std::function<void()> work) : work_(std::move(work)) {}
-  void replay(void*) override { work_(); }
+  void launch(void*) override { work_(); }
 
  private:
   std::function<void()> work_;
@@ -34,7 +34,7 @@ class PlainEvent : public Event {
 
 }  // namespace
 
-std::unique_ptr<CapturedGraph> Device::record(void*, std::function<void()> work) {
+std::unique_ptr<CapturedGraph> Device::capture(void*, std::function<void()> work) {
   return std::make_unique<PlainCapturedGraph>(std::move(work));
 }
 std::unique_ptr<Event> Device::make_event(bool) { return std::make_unique<PlainEvent>(); }
@@ -96,12 +96,12 @@ void Device::count(size_t bytes) {
   for (size_t most = peak_; most < now && !peak_.compare_exchange_weak(most, now);) {}
 }
 
-Buffer::Buffer(Device& device, size_t bytes, Place place)
+Buffer::Buffer(Device& device, size_t bytes, MemoryKind place)
     : device_(&device),
-      data_(place == Place::host ? device.allocate_host(bytes) : device.allocate(bytes)),
+      data_(place == MemoryKind::pinned ? device.allocate_host(bytes) : device.allocate(bytes)),
       size_(bytes),
       place_(place) {
-  if (place_ == Place::device) device.count(size_);
+  if (place_ == MemoryKind::device) device.count(size_);
 }
 Buffer::Buffer(Buffer&& other) noexcept
     : device_(std::exchange(other.device_, nullptr)),
@@ -117,19 +117,19 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 Buffer::~Buffer() {
   if (!device_) return;
-  if (place_ == Place::device) device_->used_ -= size_;
+  if (place_ == MemoryKind::device) device_->used_ -= size_;
   if (!data_) return;
-  if (place_ == Place::device)
+  if (place_ == MemoryKind::device)
     device_->deallocate(data_, size_);
   else
     device_->deallocate_host(data_, size_);
 }
 
-Arena::Arena(Device& device, size_t first_block, Place place)
+Arena::Arena(Device& device, size_t first_block, MemoryKind place)
     : device_(device), first_block_(first_block), place_(place) {}
 
 Tensor Arena::take(DType dtype, std::span<const int64_t> dims) {
-  Tensor out(nullptr, dtype, place_ == Place::host ? DeviceKind::cpu : device_.kind(), dims);
+  Tensor out(nullptr, dtype, place_ == MemoryKind::pinned ? DeviceKind::cpu : device_.kind(), dims);
   constexpr size_t alignment = 256;
   const size_t bytes = (std::max<size_t>(out.bytes(), 1) + alignment - 1) / alignment * alignment;
   while (at_.block < blocks_.size() && at_.used + bytes > blocks_[at_.block].size()) ++at_.block, at_.used = 0;
@@ -166,7 +166,7 @@ Context::Context(Device& device)
     : device_(device),
       stream_(device.make_stream()),
       scratch_(device),
-      staging_(device, size_t{1} << 16, Place::host),
+      staging_(device, size_t{1} << 16, MemoryKind::pinned),
       target_(device.kind()) {}
 Context::~Context() {
   try {

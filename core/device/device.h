@@ -17,7 +17,7 @@ namespace hone {
 class CapturedGraph {
  public:
   virtual ~CapturedGraph() = default;
-  virtual void replay(void* stream) = 0;
+  virtual void launch(void* stream) = 0;
 };
 
 // A point in a stream's work that the host can wait for.
@@ -65,7 +65,7 @@ class Device {
   virtual bool asynchronous() const { return false; }
   // work queues operations on the stream, without waiting and without taking memory; it has run once before. A CUDA
   // graph; elsewhere the work itself.
-  virtual std::unique_ptr<CapturedGraph> record(void* stream, std::function<void()> work);
+  virtual std::unique_ptr<CapturedGraph> capture(void* stream, std::function<void()> work);
   // timed: for Event::seconds_since().
   virtual std::unique_ptr<Event> make_event(bool timed = false);
   // The stream's. The first that asks has a device's only one for as long as it lives: the blocks of two such kernels
@@ -91,13 +91,13 @@ std::unique_ptr<Device> open_device(const std::string& name);
 // Its kind without opening it; of "auto" what the build has.
 DeviceKind device_kind(const std::string& name);
 
-enum class Place : uint8_t { device, host };  // host: what a device copies from and to while the program goes on
+enum class MemoryKind : uint8_t { device, pinned };  // host: what a device copies from and to while the program goes on
 
 // Owns bytes on a device, or on the host for it.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(Device& device, size_t bytes, Place place = Place::device);
+  Buffer(Device& device, size_t bytes, MemoryKind place = MemoryKind::device);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer();
@@ -108,7 +108,7 @@ class Buffer {
   Device* device_ = nullptr;
   void* data_ = nullptr;
   size_t size_ = 0;
-  Place place_ = Place::device;
+  MemoryKind place_ = MemoryKind::device;
 };
 
 // A stack of tensors on one device: take() pushes, release() pops back to a mark. Its blocks grow in a loop's first
@@ -116,7 +116,7 @@ class Buffer {
 // bytes, on meta too.
 class Arena {
  public:
-  explicit Arena(Device& device, size_t first_block = size_t{1} << 20, Place place = Place::device);
+  explicit Arena(Device& device, size_t first_block = size_t{1} << 20, MemoryKind place = MemoryKind::device);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -141,7 +141,7 @@ class Arena {
  private:
   Device& device_;
   size_t first_block_;
-  Place place_;
+  MemoryKind place_;
   std::vector<Buffer> blocks_;
   Mark at_;
   size_t peak_ = 0;
@@ -185,8 +185,8 @@ class Context {
   // comes from the host is on its way then (through staging memory, so that a step of a loop need not wait), what goes
   // to the host is there.
   void copy(Tensor to, Tensor from);
-  // As copy(), but what goes to the host is there after the next synchronize(). Memory of Place::host makes it worth
-  // while.
+  // As copy(), but what goes to the host is there after the next synchronize(). Memory of MemoryKind::pinned makes it
+  // worth while.
   void copy_without_wait(Tensor to, Tensor from);
   void synchronize();
 

@@ -157,13 +157,13 @@ std::vector<std::string> check_safetensors(std::string_view bytes, std::string_v
 }
 
 struct SafetensorsReader::Impl {
-  struct Place {
+  struct TensorPlace {
     const FileBytes* file;
     Entry entry;
   };
   std::string source;
   std::vector<std::unique_ptr<FileBytes>> files;
-  std::map<std::string, Place, std::less<>> places;
+  std::map<std::string, TensorPlace, std::less<>> places;
   std::map<std::string, std::string> metadata;
 
   void open_file(const std::filesystem::path& path) {
@@ -171,7 +171,7 @@ struct SafetensorsReader::Impl {
     Header header = parse_header(file->view(), path.string());
     metadata.merge(header.metadata);
     for (auto& [name, entry] : header.entries)
-      HONE_CHECK(places.emplace(name, Place{file, std::move(entry)}).second, path.string(), ": tensor '", name,
+      HONE_CHECK(places.emplace(name, TensorPlace{file, std::move(entry)}).second, path.string(), ": tensor '", name,
                  "' is in another shard too");
   }
 

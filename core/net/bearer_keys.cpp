@@ -33,7 +33,7 @@ ApiKeys ApiKeys::load(const std::filesystem::path& file) {
 
 void ApiKeys::add(std::string_view key) { keys_.push_back(sha256(key)); }
 
-bool ApiKeys::admit(std::string_view authorization) const {
+bool ApiKeys::accepts(std::string_view authorization) const {
   constexpr std::string_view scheme = "bearer ";
   if (authorization.size() < scheme.size()) return false;
   for (size_t i = 0; i < scheme.size(); ++i)

@@ -26,7 +26,7 @@ class ApiKeys {
   void add(std::string_view key);
   // Of the header's value. How long it takes tells nothing of the keys: digests of one length are compared, every byte
   // of every one.
-  bool admit(std::string_view authorization) const;
+  bool accepts(std::string_view authorization) const;
 
  private:
   std::vector<Digest> keys_;

@@ -26,15 +26,15 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::use_awaitable;
 using asio::ip::tcp;
-using Clock = std::chrono::steady_clock;
+using StalenessPolicy = std::chrono::steady_clock;
 
 struct HttpChannel::Impl {
   explicit Impl(Url base) : url(std::move(base)) {}
 
   HttpResponse post(const std::string& target, const HttpRequest& request);
   asio::awaitable<HttpResponse> exchange(const std::string& target, const HttpRequest& request,
-                                         Clock::time_point deadline);
-  asio::awaitable<void> connect(Clock::time_point deadline);
+                                         StalenessPolicy::time_point deadline);
+  asio::awaitable<void> connect(StalenessPolicy::time_point deadline);
   template <class Stream>
   asio::awaitable<HttpResponse> exchange_over(Stream& stream, const std::string& target, const HttpRequest& request);
 
@@ -59,8 +59,8 @@ struct HttpChannel::Impl {
 };
 
 HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpRequest& request) {
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.timeout));
+  const auto deadline = StalenessPolicy::now() + std::chrono::duration_cast<StalenessPolicy::duration>(
+                                                     std::chrono::duration<double>(request.timeout));
   for (;;) {
     HONE_CHECK(!aborted, name_of(target), ": the channel was aborted");
     const bool kept = socket.has_value();
@@ -87,14 +87,14 @@ HttpResponse HttpChannel::Impl::post(const std::string& target, const HttpReques
 }
 
 asio::awaitable<HttpResponse> HttpChannel::Impl::exchange(const std::string& target, const HttpRequest& request,
-                                                          Clock::time_point deadline) {
+                                                          StalenessPolicy::time_point deadline) {
   if (!socket) co_await connect(deadline);
   socket->expires_at(deadline);
   if (tls) co_return co_await exchange_over(*tls, target, request);
   co_return co_await exchange_over(*socket, target, request);
 }
 
-asio::awaitable<void> HttpChannel::Impl::connect(Clock::time_point deadline) {
+asio::awaitable<void> HttpChannel::Impl::connect(StalenessPolicy::time_point deadline) {
   const auto addresses = co_await resolver.async_resolve(url.host, url.port, use_awaitable);
   if (aborted) throw boost::system::system_error(asio::error::operation_aborted);
   buffer.clear();

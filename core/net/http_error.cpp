@@ -110,7 +110,7 @@ std::optional<HttpServerResponse> ServeGate::refusal(const HttpRequestInfo& head
                               .headers = {{"Access-Control-Allow-Methods", route->method},
                                           {"Access-Control-Allow-Headers", "authorization, content-type"},
                                           {"Access-Control-Max-Age", "600"}}};
-  if (keys_ && !(route && route->open) && !keys_->admit(head.header("authorization")))
+  if (keys_ && !(route && route->open) && !keys_->accepts(head.header("authorization")))
     return turn_down(401, "a key is needed: Authorization: Bearer KEY, one of the server's", "invalid_api_key",
                      {{"WWW-Authenticate", "Bearer"}});
   if (!route) return turn_down(404, concat("there is no ", head.path.substr(0, 200), " here"), "not_found");

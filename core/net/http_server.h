@@ -32,7 +32,7 @@ class HttpApp {
  public:
   virtual ~HttpApp() = default;
   // Looks at a request before its body is read: an answer refuses it. A 401 closes the connection.
-  virtual std::optional<HttpServerResponse> refuse(const HttpRequestInfo&) { return std::nullopt; }
+  virtual std::optional<HttpServerResponse> reject_early(const HttpRequestInfo&) { return std::nullopt; }
   // Headers of whatever is answered to the request, errors too.
   virtual HttpHeaders headers_for(const HttpRequestInfo&) { return {}; }
   // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long

@@ -142,7 +142,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     const HttpRequestInfo head = head_of(parser.get());
     const unsigned version = parser.get().version();
     headers_ = app_.headers_for(head);
-    if (std::optional<HttpServerResponse> refusal = app_.refuse(head)) {
+    if (std::optional<HttpServerResponse> refusal = app_.reject_early(head)) {
       const bool keep = parser.is_done() && parser.keep_alive() && refusal->status != 401;
       co_await send(std::move(*refusal), version, head.method == "HEAD", keep);
       co_return keep;

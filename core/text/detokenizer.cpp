@@ -27,7 +27,7 @@ std::string leading_space(const Tokenizer* tokenizer, std::span<const int32_t> i
   return within.ends_with(begun) ? within.substr(0, within.size() - begun.size()) : "";
 }
 
-std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids,
+std::string reply_text(const Tokenizer& tokenizer, const SamplingParams& sampling, std::span<const int32_t> ids,
                        bool by_length) {
   std::string text = tokenizer.decode(ids, true);
   if (by_length) return text;

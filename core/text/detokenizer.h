@@ -35,7 +35,7 @@ class Detokenizer {
 };
 
 // The text of a finished reply: without special tokens, and cut before the stop string that ended it.
-std::string reply_text(const Tokenizer& tokenizer, const Sampling& sampling, std::span<const int32_t> ids,
+std::string reply_text(const Tokenizer& tokenizer, const SamplingParams& sampling, std::span<const int32_t> ids,
                        bool by_length);
 
 // What has to stand before a reply's text for it to go on from a prompt: the space that decoders of SentencePiece's

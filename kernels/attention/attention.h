@@ -33,7 +33,7 @@ struct PagedKv {
   // On a GPU: what lies before each sequence's own tokens of the call, the table, the lengths and the offsets are of
   // before the pass (before the last copy to the device, or recording's start), so that they may be read ahead of the
   // ops that were queued before this one.
-  bool settled = false;
+  bool prefetchable = false;
   Tensor k_scale{}, v_scale{};  // [num_slots, Hk] f32, or empty
 };
 // The call's tokens are the last offsets[s+1] - offsets[s] of each sequence's lengths[s]; out as above.

@@ -28,7 +28,7 @@ void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights no
   swiglu_forward(context, y, gate_up);
 }
 
-void project_heads_steps(Context& context, Tensor x, Heads to) {
+void project_heads_steps(Context& context, Tensor x, QkvProjection to) {
   HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, "qkv_rope_cache: no cache");
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
@@ -44,13 +44,14 @@ void gemm_norm_steps(Context& context, Tensor y, Tensor normed, Tensor x, Tensor
   rmsnorm_forward(context, normed, {}, y, norm.weight, norm.eps);
 }
 
-void project_between_steps(Context& context, Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next) {
+void project_between_steps(Context& context, Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp,
+                           QkvProjection next) {
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
   const Tensor mid = context.scratch().take(x.dtype, x.dims()),
                activated = context.scratch().take(x.dtype, {T, mlp.down.w.dim(1)}),
                normed = T > max_rows_norm_in_gemm ? context.scratch().take(x.dtype, x.dims()) : Tensor();
-  const auto multiply = [&](Tensor y, Tensor from, const Product& product, Tensor residual,
+  const auto multiply = [&](Tensor y, Tensor from, const GemmWeights& product, Tensor residual,
                             const RmsNormWeights& after) {
     if (normed && after.weight)
       gemm_rmsnorm(context, y, normed, from, product.w, product.bias, residual, after);
@@ -70,13 +71,13 @@ size_t project_gated_scratch(const Tensor&, const Tensor& x, const RmsNormWeight
                              const Tensor&) {
   return norm_bytes(x, norm) + bytes_of(x, w.dim(0));
 }
-size_t project_heads_scratch(const Tensor& x, const Heads& to) {
+size_t project_heads_scratch(const Tensor& x, const QkvProjection& to) {
   return norm_bytes(x, to.norm) + bytes_of(x, to.qkv.w.dim(0) + to.shape.num_kv_heads * to.shape.head_dim);
 }
-size_t project_between_scratch(const Tensor& x, const Tensor&, const Product&, const GatedMlpWeights& mlp,
-                               const Heads& next) {
+size_t project_between_scratch(const Tensor& x, const Tensor&, const GemmWeights&, const GatedMlpWeights& mlp,
+                               const QkvProjection& next) {
   const bool by_reader = x.dim(0) <= max_rows_norm_in_gemm;
-  Heads to = next;
+  QkvProjection to = next;
   if (!by_reader) to.norm = {};
   return bytes_of(x, x.dim(1)) * (by_reader ? 1 : 2) + bytes_of(x, mlp.down.w.dim(1)) +
          std::max(project_gated_scratch(x, x, by_reader ? mlp.norm : RmsNormWeights{}, mlp.gate_up.w, {}),

@@ -21,23 +21,23 @@ inline constinit Op<void(Tensor y, Tensor x, RmsNormWeights norm, Tensor w, Tens
     "gate_up_swiglu"};
 
 // A matrix and its bias, as gemm_forward takes them.
-struct Product {
+struct GemmWeights {
   Tensor w, bias;
 };
 
 // What becomes of x in qkv_forward(gemm_forward(rmsnorm_forward(x))): q [T, H, d] and the cache's rows at its slots;
 // qkv.w [(H + 2 Hk) * d, K]: rows of q, k, v. q_norm, k_norm [d] or both empty; the other fields are qkv_forward's, the
 // cache is there.
-struct Heads {
+struct QkvProjection {
   Tensor q;
   RmsNormWeights norm;
-  Product qkv;
+  GemmWeights qkv;
   Tensor positions, cos_sin, q_norm, k_norm;
   QkvShape shape;
   KvWriteTarget cache;
 };
 // x [T, K].
-inline constinit Op<void(Tensor x, Heads heads)> qkv_rope_cache{"qkv_rope_cache"};
+inline constinit Op<void(Tensor x, QkvProjection heads)> qkv_rope_cache{"qkv_rope_cache"};
 
 // y [T, N] = gemm_forward(x, w, bias, residual) and normed [T, N] = rmsnorm_forward(y). normed is nothing else's
 // memory.
@@ -48,15 +48,15 @@ inline constinit Op<void(Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bia
 // gate_up_swiglu's matrix and the one that follows it.
 struct GatedMlpWeights {
   RmsNormWeights norm;
-  Product gate_up, down;
+  GemmWeights gate_up, down;
 };
 
 // From the attention of one block to that of the next, x [T, C] in place:
 //   x = gemm_forward(mixed, output) + x;  x = gemm_forward(gate_up_swiglu(x, mlp), mlp.down) + x;  qkv_rope_cache(x,
 //   next), unless next.q is empty.
 // mixed [T, H * d]: what attention left.
-inline constinit Op<void(Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next)> decoder_layer_tail{
-    "decoder_layer_tail"};
+inline constinit Op<void(Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp, QkvProjection next)>
+    decoder_layer_tail{"decoder_layer_tail"};
 
 // Up to so many rows the norm is best left to the op that reads its result, gate_up_swiglu or qkv_rope_cache; for more,
 // to the one that writes its input, gemm_rmsnorm.

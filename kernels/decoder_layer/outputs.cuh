@@ -83,10 +83,10 @@ struct QkvRopeEpilogue {
   }
   // A tile within its head.
   template <int half>
-  struct Place {
+  struct PairColumns {
     int head, column, partner;
     bool rotates;
-    __device__ Place(const QkvRopeEpilogue& of, int tile) {
+    __device__ PairColumns(const QkvRopeEpilogue& of, int tile) {
       const int a_head = of.dim / (2 * half), j = tile % a_head;
       head = tile / a_head, rotates = head < of.heads + of.kv_heads;
       column = rotates ? j * half : j * 2 * half, partner = rotates ? of.dim / 2 : half;
@@ -94,12 +94,12 @@ struct QkvRopeEpilogue {
   };
   template <int half>
   __device__ int2 row_ranges(int tile) const {
-    const Place<half> at(*this, tile);
+    const PairColumns<half> at(*this, tile);
     return {at.head * dim + at.column, at.head * dim + at.column + at.partner};
   }
   template <int half, int count>
   __device__ Extra<count> fetch(int m, int tile, int r) const {
-    const Place<half> at(*this, tile);
+    const PairColumns<half> at(*this, tile);
     Extra<count> out;
     if (at.head >= heads + 2 * kv_heads) return out;
     out.bias = PairBias<count>::fetch(bias, row_ranges<half>(tile), r);
@@ -133,24 +133,24 @@ struct QkvRopeEpilogue {
 };
 
 // Whether the kernels here take the matrix and the norm before it.
-inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const Product& product) {
+inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   const auto vector = [](const Tensor& v) {
     return !v || (v.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0);
   };
   return tma_compatible(x) && tma_compatible(product.w) && vector(norm.weight) && vector(product.bias) &&
          product.w.dim(1) > 0 && product.w.dim(1) % 8 == 0;
 }
-inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const Product& product) {
+inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
-inline bool fuses_heads(const Tensor& x, const Heads& to) {
+inline bool fuses_heads(const Tensor& x, const QkvProjection& to) {
   const int64_t dim = to.shape.head_dim;
   return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
          to.cos_sin.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 &&
          tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
 
-inline void check_product(const OpBase& op, const Tensor& x, const RmsNormWeights& norm, const Product& product,
+inline void check_product(const OpBase& op, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,
                           int64_t N) {
   const int64_t K = product.w.dim(1);
   check_shape(op, "x", x, {x.dim(0), K}, DType::bf16);
@@ -159,13 +159,13 @@ inline void check_product(const OpBase& op, const Tensor& x, const RmsNormWeight
   check_optional(op, "norm", norm.weight, {K}, DType::bf16);
 }
 inline SwigluEpilogue gated_output(const OpBase& op, const Tensor& y, const Tensor& x, const RmsNormWeights& norm,
-                                   const Product& product) {
+                                   const GemmWeights& product) {
   const int64_t F = product.w.dim(0) / 2;
   check_product(op, x, norm, product, 2 * F);
   check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
   return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), y.row_stride, static_cast<int>(F)};
 }
-inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const Heads& to) {
+inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const QkvProjection& to) {
   const QkvShape& shape = to.shape;
   const KvWriteTarget& cache = to.cache;
   const int64_t M = x.dim(0);

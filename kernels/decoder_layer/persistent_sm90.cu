@@ -7,7 +7,7 @@
 namespace hone {
 namespace {
 
-ResidualEpilogue sum_output(const Tensor& y, const Product& product, const Tensor& residual) {
+ResidualEpilogue sum_output(const Tensor& y, const GemmWeights& product, const Tensor& residual) {
   return {numbers<__nv_bfloat16>(y),
           numbers<const __nv_bfloat16>(product.bias),
           numbers<const __nv_bfloat16>(residual),
@@ -17,7 +17,7 @@ ResidualEpilogue sum_output(const Tensor& y, const Product& product, const Tenso
 }
 
 template <class Output>
-PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const Product& product,
+PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,
                              const Output& output) {
   PersistentGemm out{};
   out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
@@ -72,8 +72,8 @@ bool fits(PersistentLayerLaunch& launch, int other_bytes) {
   return launch.bytes <= PersistentLayer::all_bytes;
 }
 
-bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, const GatedMlpWeights& mlp,
-               const Heads& next) {
+bool run_fused(Context& context, Tensor x, Tensor mixed, const GemmWeights& output, const GatedMlpWeights& mlp,
+               const QkvProjection& next) {
   const int64_t M = x.dim(0), C = x.dim(1);
   if (M > max_rows_norm_in_gemm || !few_rows_norm(C) || context.numerics() == Numerics::fast) return false;
   const ScratchScope scope(context);
@@ -111,12 +111,13 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const Product& output, 
   return true;
 }
 
-void between(Context& context, Tensor x, Tensor mixed, Product output, GatedMlpWeights mlp, Heads next) {
+void between(Context& context, Tensor x, Tensor mixed, GemmWeights output, GatedMlpWeights mlp, QkvProjection next) {
   if (x.dim(0) > 0 && !run_fused(context, x, mixed, output, mlp, next))
     project_between_steps(context, x, mixed, output, mlp, next);
 }
 
-bool supports(const Tensor& x, const Tensor& mixed, const Product& output, const GatedMlpWeights& mlp, const Heads&) {
+bool supports(const Tensor& x, const Tensor& mixed, const GemmWeights& output, const GatedMlpWeights& mlp,
+              const QkvProjection&) {
   return fuses(mixed, {}, output) && fuses(x, mlp.norm, mlp.gate_up) && mlp.norm.weight &&
          mlp.gate_up.w.dim(0) % 16 == 0 && fuses(x, {}, mlp.down);
 }

@@ -53,7 +53,7 @@ void gated(Context& context, Tensor y, Tensor x, RmsNormWeights norm, Tensor w, 
   check_launch(gate_up_swiglu);
 }
 
-void heads(Context& context, Tensor x, Heads to) {
+void heads(Context& context, Tensor x, QkvProjection to) {
   const QkvRopeEpilogue output = heads_output(qkv_rope_cache, x, to);
   const int64_t M = x.dim(0);
   if (M == 0) return;

@@ -26,7 +26,7 @@ cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF 
 
 // cuBLASLt's matrices are column-major: our [rows, columns] is its [columns, rows]. d [n, m] = op(b) . op(a) + c, in
 // our order.
-struct Product {
+struct Matmul {
   Tensor a, b, c, d;
   bool transpose_a = false, transpose_b = false, add_c = false;
   Tensor bias{};
@@ -59,7 +59,7 @@ struct Descriptors {
   cublasLtMatmulDescOpaque_t product{};
   cublasLtMatrixLayoutOpaque_t a{}, b{}, c{}, d{};
 
-  explicit Descriptors(const Product& p) {
+  explicit Descriptors(const Matmul& p) {
     HONE_CUBLAS_CHECK(cublasLtMatmulDescInit(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -80,7 +80,7 @@ struct Descriptors {
   }
 };
 
-std::optional<Choice> ask(const Product& p, Descriptors& of) {
+std::optional<Choice> ask(const Matmul& p, Descriptors& of) {
   cublasLtMatmulPreferenceOpaque_t preference{};
   HONE_CUBLAS_CHECK(cublasLtMatmulPreferenceInit(&preference));
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -101,7 +101,7 @@ std::optional<Choice> ask(const Product& p, Descriptors& of) {
 }
 
 // nullopt: cuBLASLt has no such product.
-std::optional<Choice> choose(const Product& p, Descriptors& of) {
+std::optional<Choice> choose(const Matmul& p, Descriptors& of) {
   static std::mutex mutex;
   static std::map<Key, std::optional<Choice>> choices;
   int device = 0;
@@ -128,7 +128,7 @@ std::optional<Choice> choose(const Product& p, Descriptors& of) {
   return place != choices.end() ? place->second : choices.emplace(key, ask(p, of)).first->second;
 }
 
-bool multiply(Context& context, const Product& p) {
+bool multiply(Context& context, const Matmul& p) {
   Descriptors of(p);
   const std::optional<Choice> choice = choose(p, of);
   if (!choice) return false;

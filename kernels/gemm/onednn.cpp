@@ -11,13 +11,13 @@ namespace hone {
 namespace {
 
 // out (+)= op(a) . b, all row-major; a is [rows, inner], or [inner, rows] when transposed.
-struct Product {
+struct Matmul {
   Tensor out, a, b;
   bool transposed = false, accumulate = false;
   int64_t inner = 0;
 };
 
-void run_piece(const Product& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+void run_piece(const Matmul& p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   thread_local const bool one_thread [[maybe_unused]] = (omp_set_num_threads(1), true);
   const float* a = p.transposed ? p.a.ptr<float>() + row : p.a.row<float>(row);
   const dnnl_status_t status =
@@ -52,7 +52,7 @@ struct Pieces {
   }
 };
 
-void run(Context& context, const Product& p) {
+void run(Context& context, const Matmul& p) {
   const int64_t R = p.out.dim(0), C = p.out.dim(1);
   if (R == 0 || C == 0) return;
   if (p.inner == 0) {

@@ -26,9 +26,9 @@ struct Logits {
 
 // A warp takes eight chunks of one row, eight lanes two of them.
 constexpr int chunks_per_warp = 8;
-struct Place {
+struct RowPosition {
   int row, columns[2];
-  __device__ Place() : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)) {
+  __device__ RowPosition() : row(static_cast<int>(blockIdx.y * warps + threadIdx.x / 32)) {
     const int chunk = static_cast<int>(blockIdx.x * chunks_per_warp + threadIdx.x % 32 / 8);
     columns[0] = chunk * logsumexp_cuda_chunk, columns[1] = (chunk + 4) * logsumexp_cuda_chunk;
   }
@@ -67,7 +67,7 @@ __device__ void store_chunk(T* row, const float (&x)[8], int column, int columns
 template <bool weighted, class T>
 __global__ void __launch_bounds__(threads)
     sums_kernel(HeadRowsView rows, Logits logits, T* exponentials, int64_t stride, bool packed) {
-  const Place at;
+  const RowPosition at;
   if (at.row >= logits.rows) return;
   const float* row = logits.data + at.row * logits.stride;
   float x[2][8];
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(threads) finish_kernel(HeadRowsView rows, int 
 template <class T>
 __global__ void __launch_bounds__(threads)
     gradient_kernel(HeadRowsView rows, Logits logits, T* gradient, int64_t stride, bool packed) {
-  const Place at;
+  const RowPosition at;
   if (at.row >= logits.rows) return;
   const RowGradient of(rows, at.row);
   float x[2][8];

@@ -15,7 +15,7 @@ void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t bl
                                      {"positions", state.positions},
                                      {"slots", state.slots},
                                      {"lengths", state.lengths},
-                                     {"live", state.live},
+                                     {"live", state.active},
                                      {"ids", ids}})
     check_shape(decode_advance, name, column, {S}, DType::i32);
   check_shape(decode_advance, "params", state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
@@ -24,7 +24,7 @@ void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t bl
   check_shape(decode_advance, "ring", results.ring, {results.ring.dim(0), results.drawn.dim(0)}, DType::i32);
   check_shape(decode_advance, "turn", results.turn, {1}, DType::i32);
   for (int64_t s = 0; s < S; ++s) {
-    if (!state.live.ptr<int32_t>()[s]) continue;
+    if (!state.active.ptr<int32_t>()[s]) continue;
     state.tokens.ptr<int32_t>()[s] = std::max(ids.ptr<int32_t>()[s], 0);
     const int64_t position = ++state.positions.ptr<int32_t>()[s];
     ++state.lengths.ptr<int32_t>()[s];

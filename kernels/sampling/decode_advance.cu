@@ -34,10 +34,11 @@ void run(Context& context, DecodeState state, Tensor ids, Tensor block_table, in
   const int64_t S = ids.dim(0);
   launch_pdl(cuda_stream(context), advance, dim3(1), threads, 0, 1, numbers<int32_t>(state.tokens),
              numbers<int32_t>(state.positions), numbers<int32_t>(state.slots), numbers<int32_t>(state.lengths),
-             numbers<const int32_t>(state.live), numbers<RowSamplingParams>(state.params), numbers<const int32_t>(ids),
-             numbers<const int32_t>(block_table), block_table.row_stride, block_table.dim(1), block_size, S,
-             numbers<const int32_t>(results.drawn), results.drawn.dim(0), numbers<int32_t>(results.ring),
-             results.ring.row_stride, static_cast<int>(results.ring.dim(0)), numbers<int32_t>(results.turn));
+             numbers<const int32_t>(state.active), numbers<RowSamplingParams>(state.params),
+             numbers<const int32_t>(ids), numbers<const int32_t>(block_table), block_table.row_stride,
+             block_table.dim(1), block_size, S, numbers<const int32_t>(results.drawn), results.drawn.dim(0),
+             numbers<int32_t>(results.ring), results.ring.row_stride, static_cast<int>(results.ring.dim(0)),
+             numbers<int32_t>(results.turn));
   check_launch(decode_advance);
 }
 

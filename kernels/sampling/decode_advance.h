@@ -8,12 +8,12 @@ namespace hone {
 // lengths: keys once they are there.
 struct DecodeState {
   Tensor tokens, positions, slots, lengths;
-  Tensor live;    // 0: the row only fills the batch up, and stays as it is
+  Tensor active;  // 0: the row only fills the batch up, and stays as it is
   Tensor params;  // u8 [S * sizeof(RowSamplingParams)] (kernels/sampling/sample.h)
 };
 
 // Where passes leave what they drew, without a copy behind them: drawn [n] i32 goes to row turn % R of ring [R, n] i32,
-// memory of Place::host, and turn [1] i32 goes up by one.
+// memory of MemoryKind::pinned, and turn [1] i32 goes up by one.
 struct HostRing {
   Tensor drawn, ring, turn;
 };

@@ -15,17 +15,18 @@ Linear conv1d(const std::string& module, int64_t outputs, int64_t inputs, double
   return out;
 }
 
-class Gpt2 : public Stack<LayerNorm, GeluMlp> {
+class Gpt2 : public Transformer<LayerNorm, GeluMlp> {
  public:
   explicit Gpt2(ConfigReader& config) {
     const int64_t width = config.count("n_embd", 768);
     shape_ = {.vocab_size = config.count("vocab_size", 50257),
               .hidden_size = width,
-              .num_blocks = config.count("n_layer", 12, max_layers),
-              .num_heads = config.count("n_head", 12)};
-    config.require(width % shape_.num_heads == 0, "n_embd ", width, " is not a multiple of n_head ", shape_.num_heads);
-    shape_.num_kv_heads = shape_.num_heads;
-    shape_.head_dim = width / shape_.num_heads;
+              .num_layers = config.count("n_layer", 12, max_layers),
+              .num_attention_heads = config.count("n_head", 12)};
+    config.require(width % shape_.num_attention_heads == 0, "n_embd ", width, " is not a multiple of n_head ",
+                   shape_.num_attention_heads);
+    shape_.num_kv_heads = shape_.num_attention_heads;
+    shape_.head_dim = width / shape_.num_attention_heads;
     shape_.intermediate_size = config.count("n_inner", 4 * width);
     shape_.max_positions = config.count("n_positions", 1024);
     config.accept("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh"});
@@ -35,18 +36,19 @@ class Gpt2 : public Stack<LayerNorm, GeluMlp> {
     const double eps = config.positive("layer_norm_epsilon", 1e-5), std = config.positive("initializer_range", 0.02);
     // What ends a residual branch starts smaller, so that their sum over the depth does not grow (the paper's
     // section 2.3).
-    const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape_.num_blocks));
+    const double output_std = std / std::sqrt(2.0 * static_cast<double>(shape_.num_layers));
     make_embedding_and_lm_head("transformer.wte", config.flag("tie_word_embeddings", true), std);
     positions_ = table("transformer.wpe", shape_.max_positions, std);
     positions_.lookup = true;
-    for (int64_t i = 0; i < shape_.num_blocks; ++i) {
+    for (int64_t i = 0; i < shape_.num_layers; ++i) {
       const std::string layer = concat("transformer.h.", i, ".");
       auto& block = blocks_.emplace_back();
       block.attention_norm = LayerNorm(layer + "ln_1", width, eps);
       block.attention.qkv = conv1d(layer + "attn.c_attn", 3 * width, width, std);
       block.attention.output = conv1d(layer + "attn.c_proj", width, width, output_std);
-      block.attention.heads = {
-          .num_heads = shape_.num_heads, .num_kv_heads = shape_.num_heads, .head_dim = shape_.head_dim};
+      block.attention.heads = {.num_heads = shape_.num_attention_heads,
+                               .num_kv_heads = shape_.num_attention_heads,
+                               .head_dim = shape_.head_dim};
       block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_dim)));
       block.mlp_norm = LayerNorm(layer + "ln_2", width, eps);
       block.mlp.up = conv1d(layer + "mlp.c_fc", shape_.intermediate_size, width, std);

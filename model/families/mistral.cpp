@@ -8,9 +8,9 @@ std::unique_ptr<Model> make(const Json& json, std::string_view source) {
   ConfigReader config(json, source);
   LlamaLikeConfig decoder = read_llama_like(config, "MistralForCausalLM");
   if (!config.has("sliding_window")) config.set("sliding_window", 4096);  // transformers' default; null is no window
-  decoder.windows = read_windows(config, decoder.shape.num_blocks, 0);
+  decoder.windows = read_windows(config, decoder.shape.num_layers, 0);
   decoder.resolved = config.resolved();
-  return std::make_unique<Decoder>(decoder);
+  return std::make_unique<LlamaLike>(decoder);
 }
 
 [[maybe_unused]] const bool added = families().add("mistral", make);

@@ -62,15 +62,15 @@ void save_adapter(Context& context, Model& model, const fs::path& folder, DType 
 
 void read_adapter(Context& context, Model& model, const fs::path& folder) {
   const SafetensorsReader file(folder / adapter_tensors);
-  const std::vector<Piece> pieces = file_slices(model.adapter_params());
+  const std::vector<FileSlice> pieces = file_slices(model.adapter_params());
   std::vector<std::string> problems;
-  for (const Piece& piece : pieces) check_slice(piece, file, problems);
+  for (const FileSlice& piece : pieces) check_slice(piece, file, problems);
   for (const std::string& name : file.names())
-    if (name != adapter_value_head && std::ranges::find(pieces, name, &Piece::name) == pieces.end())
+    if (name != adapter_value_head && std::ranges::find(pieces, name, &FileSlice::name) == pieces.end())
       problems.push_back("surplus " + name);
   throw_problems(std::move(problems), folder, config_name);
   Arena staging(context.device());
-  for (const Piece& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
+  for (const FileSlice& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
 }
 
 AdapterValues::AdapterValues(Context& context, Model& model, const fs::path& folder) {
@@ -97,7 +97,7 @@ static Json generation_config_of(const fs::path& from) {
     if (const fs::path file = folder / "generation_config.json"; fs::exists(file))
       out = parse_json(read_file(file), file.string());
   if (const fs::path folder = tokenizer_folder(from); Tokenizer::is_in(folder)) {
-    const Json ends = generation_config(Tokenizer::load(folder));
+    const Json ends = generation_config_json(Tokenizer::load(folder));
     for (const auto& [name, value] : ends.as_object()) out.set(name, value);
   }
   return out;

@@ -27,18 +27,18 @@ bool same_numbers(Tensor a, Tensor b) {
 }
 
 // Gives every piece its name in the file, or throws the list of what does not fit.
-std::vector<Piece> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
-  std::vector<Piece> pieces = file_slices(model.base_params());
+std::vector<FileSlice> match(Model& model, const SafetensorsReader& file, const std::filesystem::path& folder) {
+  std::vector<FileSlice> pieces = file_slices(model.base_params());
   std::vector<std::string> problems;
   std::set<std::string> used;
-  for (Piece& piece : pieces) {
+  for (FileSlice& piece : pieces) {
     // A file saved from the model without its head lacks the first part of each name ("transformer.", "model.").
     const std::string bare = piece.name.substr(piece.name.find('.') + 1);
     if (!file.contains(piece.name) && file.contains(bare)) piece.name = bare;
     check_slice(piece, file, problems);
     used.insert(piece.name);
   }
-  const std::string& head = std::ranges::find(pieces, &model.head(), &Piece::param)->name;
+  const std::string& head = std::ranges::find(pieces, &model.lm_head(), &FileSlice::param)->name;
   for (const std::string& name : file.names()) {
     if (used.contains(name) || is_buffer(name) || name == value_head_name) continue;
     if (name != head_name || !file.contains(head))
@@ -95,10 +95,10 @@ std::unique_ptr<Model> load_model(Context& context, const std::filesystem::path&
   std::unique_ptr<Model> model = make_model(parse_json(read_file(config), config.string()), config.string());
   add_adapters(*model, folder, base, options.lora);
   const SafetensorsReader file(base);
-  const std::vector<Piece> pieces = match(*model, file, base);  // before any memory is asked for
+  const std::vector<FileSlice> pieces = match(*model, file, base);  // before any memory is asked for
   model->allocate(context, options.dtype, options.gradients);
   Arena staging(context.device());
-  for (const Piece& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
+  for (const FileSlice& piece : pieces) read_slice(context, staging, piece, file.at(piece.name));
   if (is_adapter(folder))
     read_adapter(context, *model, folder);
   else

@@ -17,7 +17,7 @@ void transpose(char* to, const char* from, int64_t rows, int64_t cols, size_t wi
                   width);
 }
 
-std::vector<char> host_bytes(Context& context, Arena& staging, const Piece& piece, DType dtype) {
+std::vector<char> host_bytes(Context& context, Arena& staging, const FileSlice& piece, DType dtype) {
   const Arena::Mark mark = staging.mark();
   const Tensor value = piece.value(), raw = staging.take(dtype, value.dims());
   cast(context, raw, value);
@@ -40,16 +40,16 @@ std::string shape_text(std::span<const int64_t> shape) {
   return out + "]";
 }
 
-std::vector<int64_t> Piece::file_shape() const {
+std::vector<int64_t> FileSlice::file_shape() const {
   if (param->shape.size() == 1) return {rows};
   return param->transposed ? std::vector{param->shape[1], rows} : std::vector{rows, param->shape[1]};
 }
 
-std::vector<Piece> file_slices(std::span<Param* const> params) {
-  std::vector<Piece> out;
+std::vector<FileSlice> file_slices(std::span<Param* const> params) {
+  std::vector<FileSlice> out;
   for (const Param* param : params) {
     int64_t row = 0;
-    for (const Param::Block& block : param->blocks) {
+    for (const Param::Slice& block : param->slices) {
       out.push_back({param, row, block.rows, block.name});
       row += block.rows;
     }
@@ -57,7 +57,7 @@ std::vector<Piece> file_slices(std::span<Param* const> params) {
   return out;
 }
 
-void check_slice(const Piece& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
+void check_slice(const FileSlice& piece, const SafetensorsReader& file, std::vector<std::string>& problems) {
   if (!file.contains(piece.name)) {
     problems.push_back("missing " + piece.name);
     return;
@@ -81,7 +81,7 @@ void throw_problems(std::vector<std::string> problems, const std::filesystem::pa
        count > shown ? concat("; and ", count - shown, " more") : "");
 }
 
-void read_slice(Context& context, Arena& staging, const Piece& piece, Tensor file) {
+void read_slice(Context& context, Arena& staging, const FileSlice& piece, Tensor file) {
   const Arena::Mark mark = staging.mark();
   std::vector<char> turned;
   if (piece.param->transposed) {
@@ -96,11 +96,11 @@ void read_slice(Context& context, Arena& staging, const Piece& piece, Tensor fil
   staging.release(mark);
 }
 
-void write_slices(Context& context, std::span<const Piece> pieces, DType dtype, const std::filesystem::path& file,
+void write_slices(Context& context, std::span<const FileSlice> pieces, DType dtype, const std::filesystem::path& file,
                   std::vector<NamedTensor> more) {
   Arena staging(context.device());
   std::vector<std::vector<char>> bytes;
-  for (const Piece& piece : pieces) {
+  for (const FileSlice& piece : pieces) {
     bytes.push_back(host_bytes(context, staging, piece, dtype));
     more.push_back({piece.name, Tensor(bytes.back().data(), dtype, DeviceKind::cpu, piece.file_shape())});
   }

@@ -4,20 +4,20 @@
 
 namespace hone {
 
-Judged judged(Group& group) {
-  Judged out;
+ScoredSamples scored(Group& group) {
+  ScoredSamples out;
   for (Sample& sample : group.samples)
-    if (sample.judged) {
+    if (sample.scored) {
       out.samples.push_back(&sample);
       out.rewards.push_back(sample.reward);
     }
   return out;
 }
 
-std::vector<Sample*> judged(std::span<Group> groups) {
+std::vector<Sample*> scored(std::span<Group> groups) {
   std::vector<Sample*> out;
   for (Group& group : groups)
-    for (Sample* sample : judged(group).samples) out.push_back(sample);
+    for (Sample* sample : scored(group).samples) out.push_back(sample);
   return out;
 }
 
@@ -59,10 +59,10 @@ Moments moments_of(std::span<const double> values) {
 
 void group_advantages(std::span<Group> groups, const GroupBaseline& baseline) {
   std::vector<double> all;
-  for (const Sample* sample : judged(groups)) all.push_back(sample->reward);
+  for (const Sample* sample : scored(groups)) all.push_back(sample->reward);
   const double batch_deviation = moments_of(all).deviation;
   for (Group& group : groups) {
-    const Judged known = judged(group);
+    const ScoredSamples known = scored(group);
     const Moments moments = moments_of(known.rewards);
     const double deviation = baseline.scale == RewardScale::batch ? batch_deviation : moments.deviation;
     const double factor = baseline.scale == RewardScale::none ? 1 : 1 / (deviation + baseline.eps);

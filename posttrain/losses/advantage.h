@@ -9,13 +9,13 @@
 namespace hone {
 
 // The samples of a group that are judged, and their rewards.
-struct Judged {
+struct ScoredSamples {
   std::vector<Sample*> samples;
   std::vector<double> rewards;
 };
-Judged judged(Group& group);
+ScoredSamples scored(Group& group);
 // Those of several groups, end to end.
-std::vector<Sample*> judged(std::span<Group> groups);
+std::vector<Sample*> scored(std::span<Group> groups);
 
 // The same advantage for each of a sample's tokens.
 void set_advantage(Sample& sample, double advantage);

@@ -30,7 +30,7 @@ std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, Metr
   const KlEstimator estimate = kl_estimators().at(estimator_);
   std::vector<std::vector<double>> out;
   double divergence = 0;  // a token's, summed over samples
-  for (const Sample* sample : judged(groups)) {
+  for (const Sample* sample : scored(groups)) {
     const std::vector<float>& logp = sample->old_logp.empty() ? sample->behavior_logp : sample->old_logp;
     HONE_CHECK(
         !on() || (logp.size() == sample->tokens.size() && sample->reference_logp.size() == sample->tokens.size()),
@@ -59,7 +59,7 @@ std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, Metr
 std::vector<double> KlPenalty::sequence_rewards(std::span<Group> groups, MetricSums& metrics) {
   const std::vector<std::vector<double>> charges = charge(groups, metrics);
   std::vector<double> out;
-  for (const Sample* sample : judged(groups)) {
+  for (const Sample* sample : scored(groups)) {
     const std::vector<double>& own = charges[out.size()];
     out.push_back(std::accumulate(own.begin(), own.end(), sample->reward));
   }
@@ -68,7 +68,7 @@ std::vector<double> KlPenalty::sequence_rewards(std::span<Group> groups, MetricS
 
 std::vector<std::vector<double>> KlPenalty::token_rewards(std::span<Group> groups, MetricSums& metrics) {
   std::vector<std::vector<double>> out = charge(groups, metrics);
-  const std::vector<Sample*> samples = judged(groups);
+  const std::vector<Sample*> samples = scored(groups);
   for (size_t i = 0; i < out.size(); ++i)
     if (!out[i].empty()) out[i].back() += samples[i]->reward;
   return out;

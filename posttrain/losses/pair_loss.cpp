@@ -22,13 +22,13 @@ static void for_tokens(const TokenBatch& batch, size_t sequence, TokenWeights we
        ++t) {
     const double mask = batch.mask[t];
     if (mask == 0) continue;
-    visit(t, before < weights.head ? mask : mask * weights.tail);
+    visit(t, before < weights.first_tokens ? mask : mask * weights.tail);
     before += mask;
   }
 }
 
-Reply sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights) {
-  Reply out;
+SequenceSums sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights) {
+  SequenceSums out;
   for_tokens(batch, sequence, weights, [&](size_t t, double weight) {
     out.tokens += batch.mask[t];
     out.logp += weight * batch.logp[t];

@@ -12,7 +12,7 @@ double sigmoid(double x);
 
 // A function of a pair's margin and its derivative.
 struct PairLoss {
-  double loss = 0, slope = 0;
+  double loss = 0, dmargin = 0;
 };
 
 // -log sigmoid(z), or the mean of both directions' where a share of the pairs is taken to be the wrong way round
@@ -21,18 +21,18 @@ PairLoss logistic_loss(double z, double smoothing);
 
 // How a reply's masked tokens count: by 1 up to `head` of them, by `tail` after.
 struct TokenWeights {
-  double head = std::numeric_limits<double>::infinity(), tail = 1;
+  double first_tokens = std::numeric_limits<double>::infinity(), tail = 1;
 };
 
 // One reply of a batch: sums over its masked tokens.
-struct Reply {
+struct SequenceSums {
   double tokens = 0;     // masked tokens, unweighted
   double logp = 0;       // weighted sum of log-probs
   double log_ratio = 0;  // weighted sum of logp - reference_logp; 0 without a reference
   // Of a mean over the reply's tokens; a reply without any has weight 1 (and sums of 0).
   double mean_weight() const { return tokens > 0 ? 1 / tokens : 1; }
 };
-Reply sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights = {});
+SequenceSums sum_completion(const TokenBatch& batch, size_t sequence, TokenWeights weights = {});
 // Writes the gradient of slope * (weighted sum of log-probs) for the reply.
 void add_sequence_gradient(const TokenBatch& batch, TokenGrad grad, size_t sequence, double slope,
                            TokenWeights weights = {});

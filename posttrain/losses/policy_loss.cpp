@@ -11,7 +11,7 @@ namespace {
 // max_completion_length. seq-mean-token-sum (verl's): each one's sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
-  Per per;
+  LossUnit per;
   double (*sequence_weight)(double tokens, int64_t max_completion_length);
 };
 
@@ -19,14 +19,15 @@ const Registry<LossType>& loss_types() {
   static const Registry<LossType> registry = [] {
     Registry<LossType> r("loss_type");
     const auto one = [](double, int64_t) { return 1.0; };
-    r.add("dapo", {clipped_surrogate, Per::token, one});
-    r.add("bnpo", {clipped_surrogate, Per::token, one});
-    r.add("grpo", {clipped_surrogate, Per::sequence, [](double tokens, int64_t) { return 1 / std::max(tokens, 1.0); }});
-    r.add("dr_grpo",
-          {clipped_surrogate, Per::sequence, [](double, int64_t length) { return 1 / static_cast<double>(length); }});
-    r.add("seq-mean-token-sum", {clipped_surrogate, Per::sequence, one});
-    r.add("cispo", {cispo, Per::token, one});
-    r.add("cispo_relative", {cispo_relative, Per::token, one});
+    r.add("dapo", {clipped_surrogate, LossUnit::token, one});
+    r.add("bnpo", {clipped_surrogate, LossUnit::token, one});
+    r.add("grpo",
+          {clipped_surrogate, LossUnit::sequence, [](double tokens, int64_t) { return 1 / std::max(tokens, 1.0); }});
+    r.add("dr_grpo", {clipped_surrogate, LossUnit::sequence,
+                      [](double, int64_t length) { return 1 / static_cast<double>(length); }});
+    r.add("seq-mean-token-sum", {clipped_surrogate, LossUnit::sequence, one});
+    r.add("cispo", {cispo, LossUnit::token, one});
+    r.add("cispo_relative", {cispo_relative, LossUnit::token, one});
     return r;
   }();
   return registry;
@@ -106,7 +107,7 @@ Needs PolicyLoss::needs() const {
 std::vector<std::string> PolicyLoss::warnings() const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
-  if (levels().at(importance_sampling_level).shared && (type.per == Per::token || loss_type == "dr_grpo"))
+  if (levels().at(importance_sampling_level).shared && (type.per == LossUnit::token || loss_type == "dr_grpo"))
     out.push_back(concat("importance_sampling_level = ", importance_sampling_level,
                          " gives every token of a reply one ratio, and loss_type = ", loss_type,
                          " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
@@ -119,7 +120,7 @@ std::vector<std::string> PolicyLoss::warnings() const {
   return out;
 }
 
-bool PolicyLoss::idle(const Sample& sample) const {
+bool PolicyLoss::has_no_gradient(const Sample& sample) const {
   const bool advantages_alone = beta == 0 && entropy_coef == 0;
   for (size_t t = 0; t < sample.mask.size(); ++t)
     if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0))
@@ -137,7 +138,7 @@ void PolicyLoss::mask_truncated(std::span<Group> groups) const {
 double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
   const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
   return batch.scale * loss_types().at(loss_type).sequence_weight(
-                           count_of(Per::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
+                           count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
 }
 
 namespace {
@@ -185,7 +186,7 @@ double logp_loss(const Sequence& sequence, const LossType& type, const Level& le
       const double factor = kl.by_ratio ? std::exp(ratio.value) : 1,
                    kl_weight = sequence.weight * mask * kl.beta * factor;
       loss += kl_weight * divergence.loss;
-      dlogp_term += kl_weight * divergence.slope;
+      dlogp_term += kl_weight * divergence.dlogp;
       if (kl.by_ratio && ratio.live) dratio_term += kl_weight * divergence.loss;
       sums.kl += mask * factor * divergence.loss;
     }
@@ -227,7 +228,7 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
   double loss = 0;
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-    const Sequence sequence{batch, begin, end, count_of(Per::token, batch.mask.subspan(begin, end - begin)),
+    const Sequence sequence{batch, begin, end, count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)),
                             token_weight(batch, s)};
     if (sequence.tokens == 0) continue;
     const std::vector<double> corrections =
@@ -248,7 +249,7 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
   return loss;
 }
 
-void PolicyGradient::credit(std::span<Group> groups, MetricSums& metrics) {
+void PolicyGradient::compute_advantages(std::span<Group> groups, MetricSums& metrics) {
   policy_.mask_truncated(groups);
   for (Group& group : groups)
     for (Sample& sample : group.samples) sample.advantage.assign(sample.tokens.size(), 0);

@@ -32,7 +32,7 @@ struct PolicyLoss {
   // behavior_logp, and old_logp with a correction; the reference with beta; the entropy, which is measured anyway.
   Needs needs() const;
   // No token of the sample that is trained on has an advantage, and the loss has no other part.
-  bool idle(const Sample& sample) const;
+  bool has_no_gradient(const Sample& sample) const;
   // Settings that contradict each other.
   std::vector<std::string> warnings() const;
   // Takes completions that ran into the length limit out of the loss, if the keys say so.
@@ -49,8 +49,8 @@ class PolicyGradient : public Objective {
   void off_policy() override { policy_.correction.off_policy = true; }
   Needs needs() const override { return policy_.needs(); }
   std::vector<std::string> warnings() const override { return policy_.warnings(); }
-  bool idle(const Sample& sample) const override { return policy_.idle(sample); }
-  void credit(std::span<Group> groups, MetricSums& metrics) final;
+  bool has_no_gradient(const Sample& sample) const override { return policy_.has_no_gradient(sample); }
+  void compute_advantages(std::span<Group> groups, MetricSums& metrics) final;
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     return policy_.evaluate(batch, grad, metrics);
   }

@@ -10,7 +10,7 @@ namespace hone {
 
 // A part of a token's loss and its derivative with respect to the token's logp.
 struct Term {
-  double loss = 0, slope = 0;
+  double loss = 0, dlogp = 0;
 };
 
 // logp - other of a token, kept within +-20 so that no ratio overflows. Past the limit it is constant: `live` is false,

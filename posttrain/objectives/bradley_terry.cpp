@@ -17,7 +17,7 @@ class BradleyTerry : public Objective {
     f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0,
               "center_rewards_coefficient must not be negative");
   }
-  Needs needs() const override { return {.critic = true, .per = Per::pair}; }
+  Needs needs() const override { return {.critic = true, .per = LossUnit::pair}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
@@ -29,8 +29,8 @@ class BradleyTerry : public Objective {
       const PairLoss pair = logistic_loss(chosen - rejected - margin, 0);
       const double centre = 2 * center_rewards_coefficient_ * (chosen + rejected);
       sum += pair.loss + center_rewards_coefficient_ * (chosen + rejected) * (chosen + rejected);
-      if (chosen_at != none) grad.value[chosen_at] = static_cast<float>((pair.slope + centre) * batch.scale);
-      if (rejected_at != none) grad.value[rejected_at] = static_cast<float>((centre - pair.slope) * batch.scale);
+      if (chosen_at != none) grad.value[chosen_at] = static_cast<float>((pair.dmargin + centre) * batch.scale);
+      if (rejected_at != none) grad.value[rejected_at] = static_cast<float>((centre - pair.dmargin) * batch.scale);
       metrics.add("accuracy", chosen > rejected, 1);
       metrics.add("margin", chosen - rejected, 1);
       metrics.add("mean_reward", chosen + rejected, 2);

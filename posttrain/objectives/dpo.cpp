@@ -8,7 +8,7 @@ namespace {
 // Rafailov et al. 2023, eq. 7; with label_smoothing the conservative loss of Mitchell 2023.
 PairLoss sigmoid_loss(double d, double beta, double smoothing) {
   const PairLoss at = logistic_loss(beta * d, smoothing);
-  return {at.loss, beta * at.slope};
+  return {at.loss, beta * at.dmargin};
 }
 
 // Chowdhury et al. 2024, eq. 11: the loss whose mean over pairs of which label_smoothing are the wrong way round is the
@@ -17,7 +17,7 @@ PairLoss robust_loss(double d, double beta, double smoothing) {
   const PairLoss right = sigmoid_loss(d, beta, 0), wrong = sigmoid_loss(-d, beta, 0);
   const double scale = 1 / (1 - 2 * smoothing);
   return {scale * ((1 - smoothing) * right.loss - smoothing * wrong.loss),
-          scale * ((1 - smoothing) * right.slope + smoothing * wrong.slope)};
+          scale * ((1 - smoothing) * right.dmargin + smoothing * wrong.dmargin)};
 }
 
 // Zhao et al. 2023 (SLiC).
@@ -68,22 +68,23 @@ class Dpo : public Objective {
               "loss_type " + loss_type_ + " has no label_smoothing");
     f.require("ld_alpha", ld_alpha_ >= 0 && ld_alpha_ <= 1, "ld_alpha must be in [0, 1]");
   }
-  Needs needs() const override { return {.reference = true, .per = Per::pair}; }
+  Needs needs() const override { return {.reference = true, .per = LossUnit::pair}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const LossType& type = loss_types().at(loss_type_);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const TokenWeights weights{.head = std::min(sum_completion(batch, s).tokens, sum_completion(batch, s + 1).tokens),
-                                 .tail = ld_alpha_};
-      const Reply chosen = sum_completion(batch, s, weights), rejected = sum_completion(batch, s + 1, weights);
+      const TokenWeights weights{
+          .first_tokens = std::min(sum_completion(batch, s).tokens, sum_completion(batch, s + 1).tokens),
+          .tail = ld_alpha_};
+      const SequenceSums chosen = sum_completion(batch, s, weights), rejected = sum_completion(batch, s + 1, weights);
       const double chosen_weight = type.averages_tokens ? chosen.mean_weight() : 1;
       const double rejected_weight = type.averages_tokens ? rejected.mean_weight() : 1;
       const PairLoss pair =
           type.loss(chosen.log_ratio * chosen_weight - rejected.log_ratio * rejected_weight, beta_, label_smoothing_);
       sum += pair.loss;
-      add_sequence_gradient(batch, grad, s, pair.slope * chosen_weight * batch.scale, weights);
-      add_sequence_gradient(batch, grad, s + 1, -pair.slope * rejected_weight * batch.scale, weights);
+      add_sequence_gradient(batch, grad, s, pair.dmargin * chosen_weight * batch.scale, weights);
+      add_sequence_gradient(batch, grad, s + 1, -pair.dmargin * rejected_weight * batch.scale, weights);
       add_pair_rewards(metrics, beta_ * chosen.log_ratio * chosen_weight, beta_ * rejected.log_ratio * rejected_weight);
       metrics.add("logps/chosen", chosen.logp * chosen_weight, 1);
       metrics.add("logps/rejected", rejected.logp * rejected_weight, 1);

@@ -21,9 +21,9 @@ class Kto : public Objective {
     f.require("desirable_weight", desirable_weight_ > 0 || undesirable_weight_ > 0,
               "desirable_weight and undesirable_weight are both 0: nothing would be learned");
   }
-  Needs needs() const override { return {.reference = true, .per = Per::sequence}; }
+  Needs needs() const override { return {.reference = true, .per = LossUnit::sequence}; }
 
-  void credit(std::span<Group> groups, MetricSums& metrics) override {
+  void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     double sum = 0, count = 0;
     for (const Group& group : groups)
       for (size_t i = 1; i < group.samples.size(); ++i) sum += log_ratio_of(group.samples[i]), ++count;
@@ -47,7 +47,7 @@ class Kto : public Objective {
       if (first == end || batch.advantage[first] == 0) continue;
       const bool desirable = batch.advantage[first] > 0;
       const double kl = batch.old_value.empty() ? 0 : batch.old_value[first];
-      const Reply reply = sum_completion(batch, s);
+      const SequenceSums reply = sum_completion(batch, s);
       const double sign = desirable ? 1 : -1, weight = desirable ? desirable_weight_ : undesirable_weight_;
       const double z = sign * beta_ * (reply.log_ratio - kl);
       sum += weight * sigmoid(-z);

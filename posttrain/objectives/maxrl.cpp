@@ -18,7 +18,7 @@ class MaxRl : public PolicyGradient {
  private:
   void fill_advantages(std::span<Group> groups, MetricSums&) override {
     for (Group& group : groups) {
-      const Judged known = judged(group);
+      const ScoredSamples known = scored(group);
       const double mean = moments_of(known.rewards).mean;
       HONE_CHECK(mean >= 0, "maxrl: the mean reward of ", group.task.id, " is ", mean, "; a pass rate is not negative");
       for (size_t i = 0; i < known.samples.size(); ++i)

@@ -22,12 +22,12 @@ class Orpo : public Objective {
     f("beta", beta_, "weight of the odds ratio's loss (the paper's lambda)");
     f.require("beta", beta_ >= 0, "beta must not be negative");
   }
-  Needs needs() const override { return {.per = Per::pair}; }
+  Needs needs() const override { return {.per = LossUnit::pair}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const Reply chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
+      const SequenceSums chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
       const double chosen_logp = chosen.logp * chosen.mean_weight(),
                    rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss chosen_odds = log_odds(chosen_logp), rejected_odds = log_odds(rejected_logp);
@@ -35,9 +35,9 @@ class Orpo : public Objective {
       const PairLoss pair = logistic_loss(ratio, 0);
       sum += beta_ * pair.loss - chosen_logp;
       add_sequence_gradient(batch, grad, s,
-                            (beta_ * pair.slope * chosen_odds.slope - 1) * chosen.mean_weight() * batch.scale);
+                            (beta_ * pair.dmargin * chosen_odds.dmargin - 1) * chosen.mean_weight() * batch.scale);
       add_sequence_gradient(batch, grad, s + 1,
-                            -beta_ * pair.slope * rejected_odds.slope * rejected.mean_weight() * batch.scale);
+                            -beta_ * pair.dmargin * rejected_odds.dmargin * rejected.mean_weight() * batch.scale);
       add_pair_rewards(metrics, beta_ * chosen_logp, beta_ * rejected_logp);
       metrics.add("logps/chosen", chosen_logp, 1);
       metrics.add("logps/rejected", rejected_logp, 1);

@@ -48,7 +48,7 @@ class Ppo : public KlInRewardPolicyGradient {
     out.critic = true;
     return out;
   }
-  bool idle(const Sample& sample) const override {
+  bool has_no_gradient(const Sample& sample) const override {
     return std::ranges::all_of(sample.mask, [](float m) { return m == 0; });
   }
 
@@ -67,7 +67,7 @@ class Ppo : public KlInRewardPolicyGradient {
 
  private:
   void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
-    const std::vector<Sample*> samples = judged(groups);
+    const std::vector<Sample*> samples = scored(groups);
     std::vector<double> rewards, values, advantages, returns;
     std::vector<size_t> steps;
     for (const std::vector<double>& own : penalty_.token_rewards(groups, metrics)) {

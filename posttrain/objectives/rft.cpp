@@ -19,25 +19,25 @@ class Rft : public Objective {
     f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
   }
-  Needs needs() const override { return {.per = Per::token, .linear = true}; }
-  bool idle(const Sample& sample) const override {
+  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = true}; }
+  bool has_no_gradient(const Sample& sample) const override {
     for (size_t t = 0; t < sample.mask.size(); ++t)
       if (sample.mask[t] != 0 && (t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
     return true;
   }
 
   // A reply that is not accepted is taken out: the loss is a mean over the tokens of those that are.
-  void credit(std::span<Group> groups, MetricSums& metrics) override {
+  void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     for (Group& group : groups) {
       std::vector<Sample*> ranked;
       for (Sample& sample : group.samples) ranked.push_back(&sample);
       std::stable_sort(ranked.begin(), ranked.end(), [](const Sample* a, const Sample* b) {
-        return a->judged != b->judged ? a->judged : a->reward > b->reward;
+        return a->scored != b->scored ? a->scored : a->reward > b->reward;
       });
       for (size_t place = 0; place < ranked.size(); ++place) {
         Sample& sample = *ranked[place];
         const bool best = best_of_n_ == 0 || place < static_cast<size_t>(best_of_n_);
-        const bool accepted = sample.judged && best && (weight_ == "reward" || sample.reward >= threshold_);
+        const bool accepted = sample.scored && best && (weight_ == "reward" || sample.reward >= threshold_);
         if (!accepted) std::ranges::fill(sample.mask, 0.f);
         set_advantage(sample, !accepted ? 0 : weight_ == "reward" ? sample.reward : 1);
         metrics.add("rft/accepted", accepted, 1);

@@ -23,7 +23,7 @@ class Rloo : public KlInRewardPolicyGradient {
     const std::vector<double> rewards = penalty_.sequence_rewards(groups, metrics);
     std::vector<double> advantages;
     for (Group& group : groups) {
-      const auto own = std::span(rewards).subspan(advantages.size(), judged(group).samples.size());
+      const auto own = std::span(rewards).subspan(advantages.size(), scored(group).samples.size());
       const std::vector<double> baselines = leave_one_out(own);
       for (size_t i = 0; i < own.size(); ++i) advantages.push_back(own[i] - baselines[i]);
     }
@@ -31,7 +31,7 @@ class Rloo : public KlInRewardPolicyGradient {
       const Moments moments = moments_of(advantages);
       for (double& advantage : advantages) advantage = (advantage - moments.mean) / (moments.deviation + 1e-4);
     }
-    const std::vector<Sample*> samples = judged(groups);
+    const std::vector<Sample*> samples = scored(groups);
     for (size_t i = 0; i < samples.size(); ++i) set_advantage(*samples[i], advantages[i]);
   }
 

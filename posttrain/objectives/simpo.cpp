@@ -15,16 +15,16 @@ class Simpo : public Objective {
     f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
               "label_smoothing must be in [0, 0.5)");
   }
-  Needs needs() const override { return {.per = Per::pair}; }
+  Needs needs() const override { return {.per = LossUnit::pair}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
-      const Reply chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
+      const SequenceSums chosen = sum_completion(batch, s), rejected = sum_completion(batch, s + 1);
       const double chosen_logp = chosen.logp * chosen.mean_weight(),
                    rejected_logp = rejected.logp * rejected.mean_weight();
       const PairLoss pair = logistic_loss(beta_ * (chosen_logp - rejected_logp) - simpo_gamma_, label_smoothing_);
-      const double slope = beta_ * pair.slope * batch.scale;
+      const double slope = beta_ * pair.dmargin * batch.scale;
       sum += pair.loss;
       add_sequence_gradient(batch, grad, s, slope * chosen.mean_weight());
       add_sequence_gradient(batch, grad, s + 1, -slope * rejected.mean_weight());

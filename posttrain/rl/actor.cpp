@@ -19,7 +19,7 @@ void ActorConfig::fields(Fields& f) {
   f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
 }
 
-Actor::Actor(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
+Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
     : sampler_(sampler),
       config_(config),
       tokenizer_(tokenizer),
@@ -28,7 +28,7 @@ Actor::Actor(GenerationBackend& sampler, const Tokenizer& tokenizer, const Actor
   config.reward.check();
 }
 
-Sample to_training_sample(const Request& request, Reply reply) {
+Sample to_training_sample(const GenerationRequest& request, CompletionOutput reply) {
   const std::vector<int32_t>& prompt = request.prompt;
   const std::vector<float>& logp = request.sampling.distribution_changes().empty() ? reply.logp : reply.truncated_logp;
   HONE_CHECK(reply.failed || logp.size() == reply.ids.size(), "actor: a reply of ", reply.ids.size(), " tokens has ",
@@ -38,7 +38,7 @@ Sample to_training_sample(const Request& request, Reply reply) {
   out.tokens.insert(out.tokens.end(), reply.ids.begin(), reply.ids.end());
   out.mask.assign(out.tokens.size(), 0.0f);
   out.behavior_logp.assign(out.tokens.size(), 0.0f);
-  out.judged = !reply.failed;
+  out.scored = !reply.failed;
   for (size_t t = 0; t < reply.ids.size() && !reply.failed; ++t) {
     if (!reply.forced.empty() && reply.forced[t]) continue;  // not the policy's choice
     out.mask[prompt.size() + t] = 1;
@@ -53,19 +53,19 @@ Sample to_training_sample(const Request& request, Reply reply) {
   return out;
 }
 
-Actor::Batch::~Batch() {
+Collector::PendingGroups::~PendingGroups() {
   for (const std::optional<uint64_t>& ticket : tickets_)
     if (ticket) actor_.sampler_.cancel(*ticket);
 }
 
-void Actor::Batch::ask(size_t i) {
+void Collector::PendingGroups::ask(size_t i) {
   tickets_[i] = actor_.sampler_.submit(
-      requests_[i], [this, i](uint64_t, std::vector<Reply> replies) { answer(i, std::move(replies)); });
+      requests_[i], [this, i](uint64_t, std::vector<CompletionOutput> replies) { answer(i, std::move(replies)); });
 }
 
-void Actor::Batch::answer(size_t i, std::vector<Reply> replies) {
+void Collector::PendingGroups::answer(size_t i, std::vector<CompletionOutput> replies) {
   tickets_[i].reset();
-  const auto too_old = [this](const Reply& reply) {
+  const auto too_old = [this](const CompletionOutput& reply) {
     return std::ranges::any_of(reply.versions, [this](int64_t version) { return version < oldest_version_; });
   };
   if (std::ranges::any_of(replies, too_old)) {
@@ -75,37 +75,37 @@ void Actor::Batch::answer(size_t i, std::vector<Reply> replies) {
   }
   missing_ -= std::ssize(replies);
   Group& group = groups_[i];
-  for (Reply& reply : replies) {
+  for (CompletionOutput& reply : replies) {
     if (reply.failed && actor_.failed_++ == 0) log::warning("rollout: ", group.task.id, ": ", reply.finish_reason);
     group.samples.push_back(to_training_sample(requests_[i], std::move(reply)));
   }
   round_.submit(i);
 }
 
-bool Actor::Batch::whole(std::chrono::milliseconds patience) {
+bool Collector::PendingGroups::whole(std::chrono::milliseconds patience) {
   constexpr int64_t most = 8;  // times that all of a batch is asked again
   HONE_CHECK(asked_again_ <= most * std::ssize(groups_) * actor_.config_.num_generations, "actor: ", asked_again_,
              " replies came from weights older than version ", oldest_version_);
   for (const size_t i : std::exchange(stale_, {})) ask(i);
-  return missing_ == 0 && round_.judged(patience);
+  return missing_ == 0 && round_.scored(patience);
 }
 
-std::vector<Group> Actor::Batch::take() {
+std::vector<Group> Collector::PendingGroups::take() {
   HONE_CHECK(missing_ == 0, "actor: ", missing_, " replies of a batch are not there yet");
   round_.finish();
   return std::move(groups_);
 }
 
-std::unique_ptr<Actor::Batch> Actor::ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
-                                         int64_t oldest_version) {
-  std::unique_ptr<Batch> batch(new Batch(*this, tasks.size()));
+std::unique_ptr<Collector::PendingGroups> Collector::start(std::span<const Task* const> tasks,
+                                                           std::span<const uint64_t> ids, int64_t oldest_version) {
+  std::unique_ptr<PendingGroups> batch(new PendingGroups(*this, tasks.size()));
   batch->oldest_version_ = oldest_version;
   batch->missing_ = std::ssize(tasks) * config_.num_generations;
   for (size_t i = 0; i < tasks.size(); ++i) {
     std::vector<int32_t> prompt = encoder_.prompt(*tasks[i]);
     batch->groups_[i].task = *tasks[i];
     batch->groups_[i].task.rendered = tokenizer_.decode(prompt, false);
-    Sampling sampling = config_.sampling;
+    SamplingParams sampling = config_.sampling;
     for (const int32_t id : encoder_.stop_ids(*tasks[i])) sampling.stop_ids.push_back(id);
     batch->requests_[i] = {std::move(prompt), config_.num_generations, ids[i], std::move(sampling)};
     batch->ask(i);
@@ -113,14 +113,14 @@ std::unique_ptr<Actor::Batch> Actor::ask(std::span<const Task* const> tasks, std
   return batch;
 }
 
-std::vector<Group> Actor::gather(std::span<const Task* const> tasks, uint64_t first_id) {
+std::vector<Group> Collector::gather(std::span<const Task* const> tasks, uint64_t first_id) {
   std::vector<uint64_t> ids(tasks.size());
   std::iota(ids.begin(), ids.end(), first_id);
   return gather(tasks, ids);
 }
 
-std::vector<Group> Actor::gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids) {
-  const std::unique_ptr<Batch> batch = ask(tasks, ids);
+std::vector<Group> Collector::gather(std::span<const Task* const> tasks, std::span<const uint64_t> ids) {
+  const std::unique_ptr<PendingGroups> batch = start(tasks, ids);
   while (step()) {}
   return batch->take();
 }

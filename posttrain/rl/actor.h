@@ -16,7 +16,7 @@ namespace hone {
 
 struct ActorConfig {
   int64_t num_generations = 8;  // replies of a prompt
-  Sampling sampling;
+  SamplingParams sampling;
   PromptFormat format;
   RewardSpec reward;
   double max_failure_rate = 0.1;
@@ -26,48 +26,48 @@ struct ActorConfig {
 // A reply as a learner's sample: mask and behavior_logp on what was drawn, and not judged where it failed.
 // behavior_logp is of the distribution that the request's sampling drew from: the learner's own unless
 // Sampling::distribution_changes() names a setting.
-Sample to_training_sample(const Request& request, Reply reply);
+Sample to_training_sample(const GenerationRequest& request, CompletionOutput reply);
 
 // One thread.
-class Actor {
+class Collector {
  public:
   // Everything is the caller's and must outlive the actor. An Error if the reward refuses to judge on this machine.
-  Actor(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config);
+  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config);
 
   // The groups of some tasks on their way, one a task, in order.
-  class Batch {
+  class PendingGroups {
    public:
     // Cancels what is not written yet.
-    ~Batch();
+    ~PendingGroups();
     // All replies are there and judged; waits so long for the judge, and never for replies.
     bool whole(std::chrono::milliseconds patience = {});
     // The groups, once all replies are there: samples with behavior_logp, mask on what was drawn, reward and reward
     // parts. A reply that could not be sampled is in its group unjudged. Waits for the judge, and throws what
     // Judge::Round::finish does.
     std::vector<Group> take();
-    int64_t missing() const { return missing_; }          // replies that are not there
-    int64_t asked_again() const { return asked_again_; }  // replies of weights that were too old
+    int64_t missing() const { return missing_; }      // replies that are not there
+    int64_t retried() const { return asked_again_; }  // replies of weights that were too old
 
    private:
-    friend class Actor;
-    Batch(Actor& actor, size_t size)
+    friend class Collector;
+    PendingGroups(Collector& actor, size_t size)
         : actor_(actor), groups_(size), round_(actor.judge_, groups_), requests_(size), tickets_(size) {}
     void ask(size_t i);
-    void answer(size_t i, std::vector<Reply> replies);
+    void answer(size_t i, std::vector<CompletionOutput> replies);
 
-    Actor& actor_;
+    Collector& actor_;
     int64_t oldest_version_ = 0;
     std::vector<Group> groups_;
-    Judge::Round round_;
-    std::vector<Request> requests_;
+    RewardRunner::ScoringRound round_;
+    std::vector<GenerationRequest> requests_;
     std::vector<std::optional<uint64_t>> tickets_;  // of what is being written
     std::vector<size_t> stale_;                     // to be asked again
     int64_t missing_ = 0, asked_again_ = 0;
   };
   // Asks for them. A request's number decides, with the seed, every draw. A request with a token drawn by weights older
   // than oldest_version is asked again. The tasks are copied.
-  std::unique_ptr<Batch> ask(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
-                             int64_t oldest_version = 0);
+  std::unique_ptr<PendingGroups> start(std::span<const Task* const> tasks, std::span<const uint64_t> ids,
+                                       int64_t oldest_version = 0);
   // Goes on with all that was asked; false when every reply is there.
   bool step() { return sampler_.step(); }
 
@@ -82,7 +82,7 @@ class Actor {
   const ActorConfig& config_;
   const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
-  Judge judge_;
+  RewardRunner judge_;
   int64_t failed_ = 0;
 };
 

@@ -9,28 +9,28 @@
 
 namespace hone {
 
-Experience::Experience(std::vector<Group> judged) : groups(std::move(judged)) {
+RolloutBatch::RolloutBatch(std::vector<Group> judged) : groups(std::move(judged)) {
   for (Group& group : groups)
     std::erase_if(group.samples, [](const Sample& sample) { return sample.completion.ids.empty(); });
   std::erase_if(groups, [](const Group& group) { return group.samples.empty(); });
   HONE_CHECK(!groups.empty(), "rl: not one reply of the step could be sampled (the log says why)");
 }
 
-std::vector<const Sample*> Experience::samples() const {
+std::vector<const Sample*> RolloutBatch::samples() const {
   std::vector<const Sample*> out;
   for (const Group& group : groups)
     for (const Sample& sample : group.samples) out.push_back(&sample);
   return out;
 }
 
-void Experience::set_values(std::vector<std::vector<float>> values) {
+void RolloutBatch::set_values(std::vector<std::vector<float>> values) {
   size_t next = 0;
   for (Group& group : groups)
     for (Sample& sample : group.samples) sample.value = std::move(values[next++]);
 }
 
-void Experience::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
-                              bool exact_sampler) {
+void RolloutBatch::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
+                                bool exact_sampler) {
   const bool exact = exact_sampler && context.numerics() == Numerics::exact;
   std::vector<Sample*> foreign;
   std::vector<std::vector<int32_t>> sequences;
@@ -48,14 +48,14 @@ void Experience::set_old_logp(Context& context, Model& model, double temperature
   for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->old_logp = std::move(scores[i].logp);
 }
 
-std::vector<std::vector<const Sample*>> Experience::mini_batches(int64_t count, Per per, uint64_t seed,
-                                                                 uint64_t pass) const {
+std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit per, uint64_t seed,
+                                                                   uint64_t pass) const {
   if (count == 1) return {samples()};
   std::vector<std::vector<const Sample*>> units;
   for (const Group& group : groups) {
-    if (per == Per::pair) units.emplace_back();
+    if (per == LossUnit::pair) units.emplace_back();
     for (const Sample& sample : group.samples) {
-      if (per != Per::pair) units.emplace_back();
+      if (per != LossUnit::pair) units.emplace_back();
       units.back().push_back(&sample);
     }
   }
@@ -82,7 +82,7 @@ void add_lengths(Metrics& out, const std::string& of, std::span<const double> le
 
 }  // namespace
 
-Metrics Experience::metrics() const {
+Metrics RolloutBatch::metrics() const {
   Metrics out;
   std::vector<double> lengths, terminated, all_rewards, deviations;
   std::map<std::string, std::vector<double>> parts;
@@ -92,7 +92,7 @@ Metrics Experience::metrics() const {
     for (const Sample& sample : group.samples) {
       for (const auto& [name, count] : sample.counts) out[name] += count;
       for (const auto& [name, score] : sample.reward_parts) parts[name].push_back(score);
-      if (sample.judged) rewards.push_back(sample.reward);
+      if (sample.scored) rewards.push_back(sample.reward);
       lengths.push_back(static_cast<double>(sample.completion.ids.size()));
       const bool cut = sample.completion.finish_reason == "length";
       clipped += cut;
@@ -119,7 +119,7 @@ Metrics Experience::metrics() const {
   return out;
 }
 
-void Experience::log_samples(MetricsLog& log, int64_t step, int64_t count) const {
+void RolloutBatch::log_samples(MetricsLog& log, int64_t step, int64_t count) const {
   for (const Group& group : groups) {
     const Task& task = group.task;
     for (const Sample& sample : group.samples) {
@@ -130,7 +130,7 @@ void Experience::log_samples(MetricsLog& log, int64_t step, int64_t count) const
       row.set("completion", sample.completion.text);
       row.set("answer", task.answer);
       row.set("finish_reason", sample.completion.finish_reason);
-      row.set("reward", sample.judged ? Json(sample.reward) : Json());
+      row.set("reward", sample.scored ? Json(sample.reward) : Json());
       row.set("rewards", metrics_json(sample.reward_parts));
       log.sample(row);
     }

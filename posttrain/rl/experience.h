@@ -10,9 +10,9 @@
 
 namespace hone {
 
-struct Experience {
+struct RolloutBatch {
   // Replies that could not be sampled are left out, and groups without a reply; an Error if nothing is left.
-  explicit Experience(std::vector<Group> judged);
+  explicit RolloutBatch(std::vector<Group> judged);
 
   std::vector<Group> groups;
 
@@ -27,7 +27,7 @@ struct Experience {
                     bool exact_sampler = true);
   // One pass: the samples in an order drawn from (seed, pass), cut into `count` updates; groups stay whole and in order
   // where `per` is pair. A single update keeps the samples' own order.
-  std::vector<std::vector<const Sample*>> mini_batches(int64_t count, Per per, uint64_t seed, uint64_t pass) const;
+  std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit per, uint64_t seed, uint64_t pass) const;
 
   // TRL's: reward and reward_std over all samples, frac_reward_zero_std over groups, rewards/<name>/{mean, std},
   // completions/{mean, min, max}_length, the same of the replies that ended by themselves as completions/{mean, min,

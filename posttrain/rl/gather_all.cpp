@@ -6,7 +6,7 @@
 
 namespace hone {
 
-void collect_all(Actor& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
+void collect_all(Collector& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
                  const std::function<void(size_t i, const Group& group)>& take) {
   constexpr size_t at_once = 256;
   HONE_CHECK(ids.empty() || ids.size() == tasks.size(), "collect_all: ", tasks.size(), " tasks have ", ids.size(),

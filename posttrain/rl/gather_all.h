@@ -8,7 +8,7 @@ namespace hone {
 
 // take(i, group) for each task, in order. ids: a number for each request (Actor::gather); empty: the task's place.
 // Progress is shown as `what`.
-void collect_all(Actor& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
+void collect_all(Collector& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
                  const std::function<void(size_t i, const Group& group)>& take);
 
 }  // namespace hone

@@ -19,7 +19,7 @@ Json GroupStateWriter::add(const Group& group) {
                                  {"reply", sample.completion.ids.size()},
                                  {"text", sample.completion.text},
                                  {"finish_reason", sample.completion.finish_reason},
-                                 {"judged", sample.judged},
+                                 {"judged", sample.scored},
                                  {"reward", sample.reward},
                                  {"reward_parts", metrics_json(sample.reward_parts)},
                                  {"counts", metrics_json(sample.counts)}});
@@ -72,7 +72,7 @@ Group GroupStateReader::next(const Json& saved) {
     sample.completion.ids.assign(sample.tokens.end() - static_cast<std::ptrdiff_t>(reply), sample.tokens.end());
     sample.completion.text = of.at("text", "saved sample").as_string("text");
     sample.completion.finish_reason = of.at("finish_reason", "saved sample").as_string("finish_reason");
-    sample.judged = of.at("judged", "saved sample").as_bool("judged");
+    sample.scored = of.at("judged", "saved sample").as_bool("judged");
     sample.reward = of.at("reward", "saved sample").as_double("reward");
     sample.reward_parts = metrics_of(of.at("reward_parts", "saved sample"));
     sample.counts = metrics_of(of.at("counts", "saved sample"));

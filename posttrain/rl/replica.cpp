@@ -2,8 +2,8 @@
 
 namespace hone {
 
-Replica::Replica(Context& learner_context, Model& learner, WeightQueue& weights, const std::string& device,
-                 const Make& make)
+ReplicaBackend::ReplicaBackend(Context& learner_context, Model& learner, WeightQueue& weights,
+                               const std::string& device, const Make& make)
     : weights_(weights),
       device_(device.empty() ? nullptr : open_device(device)),
       context_(device_ ? *device_ : learner_context.device()),

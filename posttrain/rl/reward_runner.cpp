@@ -19,18 +19,18 @@ struct Job {
   const Task* task = nullptr;
   std::vector<Sample*> samples;  // those that are judged
   std::vector<Completion> completions;
-  std::vector<Score> scores;
+  std::vector<RewardScore> scores;
   std::exception_ptr error;
 };
 
-void write_score(const std::string& name, Score& score, Sample& sample) {
+void write_score(const std::string& name, RewardScore& score, Sample& sample) {
   sample.reward_parts = std::move(score.parts);
   if (!score.failed && !score.skipped) {
     sample.reward = score.score;
     if (sample.reward_parts.empty()) sample.reward_parts[name] = score.score;
     return;
   }
-  sample.judged = false;
+  sample.scored = false;
   std::fill(sample.mask.begin(), sample.mask.end(), 0.0f);
   if (!score.failed) sample.counts["rewards/skipped"] = 1;
   if (!score.failed) return;
@@ -40,10 +40,10 @@ void write_score(const std::string& name, Score& score, Sample& sample) {
 
 }  // namespace
 
-struct Judge::Round::Work {
-  Work(Judge& j, std::span<Group> g) : judge(j), groups(g), jobs(g.size()) {}
+struct RewardRunner::ScoringRound::Work {
+  Work(RewardRunner& j, std::span<Group> g) : judge(j), groups(g), jobs(g.size()) {}
 
-  Judge& judge;
+  RewardRunner& judge;
   std::span<Group> groups;
   std::vector<Job> jobs;  // of each group
   size_t num_threads = 1;
@@ -59,12 +59,13 @@ struct Judge::Round::Work {
   void judge_on_device();
 };
 
-Judge::Round::Round(Judge& judge, std::span<Group> groups) : work_(std::make_unique<Work>(judge, groups)) {
+RewardRunner::ScoringRound::ScoringRound(RewardRunner& judge, std::span<Group> groups)
+    : work_(std::make_unique<Work>(judge, groups)) {
   const int64_t wanted = judge.reward_.reward->concurrency();
   work_->num_threads = static_cast<size_t>(wanted > 0 ? wanted : num_threads());
 }
 
-Judge::Round::~Round() {
+RewardRunner::ScoringRound::~ScoringRound() {
   {
     const std::lock_guard lock(work_->mutex);
     work_->closing = true;
@@ -73,12 +74,12 @@ Judge::Round::~Round() {
   work_->changed.notify_all();
 }
 
-void Judge::Round::submit(size_t i) {
+void RewardRunner::ScoringRound::submit(size_t i) {
   Job& job = work_->jobs[i];
   Group& group = work_->groups[i];
   job.task = &group.task;
   for (Sample& sample : group.samples) {
-    if (!sample.judged) continue;
+    if (!sample.scored) continue;
     job.samples.push_back(&sample);
     job.completions.push_back(sample.completion);
   }
@@ -92,7 +93,7 @@ void Judge::Round::submit(size_t i) {
   work_->changed.notify_all();
 }
 
-void Judge::Round::Work::run() {
+void RewardRunner::ScoringRound::Work::run() {
   std::unique_lock lock(mutex);
   for (;;) {
     changed.wait(lock, [this] { return closing || !queue.empty(); });
@@ -106,45 +107,45 @@ void Judge::Round::Work::run() {
   }
 }
 
-void Judge::Round::Work::judge_one(Job& job) {
+void RewardRunner::ScoringRound::Work::judge_one(Job& job) {
   try {
     judge.reward_.reward->score_group(*job.task, job.completions, job.scores);
-    for (const Score& score : job.scores)
+    for (const RewardScore& score : job.scores)
       if (score.failed) judge.show(*job.task, score);
   } catch (...) {
     job.error = std::current_exception();
   }
 }
 
-void Judge::Round::Work::judge_on_device() {
+void RewardRunner::ScoringRound::Work::judge_on_device() {
   std::vector<GroupScores> asked;
   for (Job& job : jobs)
     if (!job.samples.empty()) asked.push_back({*job.task, job.completions, job.scores});
   judge.reward_.reward->score_groups(asked);
   for (const GroupScores& group : asked)
-    for (const Score& score : group.scores)
+    for (const RewardScore& score : group.scores)
       if (score.failed) judge.show(group.task, score);
 }
 
-bool Judge::Round::judged(std::chrono::milliseconds patience) {
+bool RewardRunner::ScoringRound::scored(std::chrono::milliseconds patience) {
   std::unique_lock lock(work_->mutex);
   return work_->changed.wait_for(lock, patience, [this] { return work_->unfinished == 0; });
 }
 
-void Judge::Round::finish() {
+void RewardRunner::ScoringRound::finish() {
   if (!work_->judge.reward_.reward->on_host()) {
     work_->judge_on_device();
   } else {
     std::unique_lock lock(work_->mutex);
     work_->changed.wait(lock, [this] { return work_->unfinished == 0; });
   }
-  Judge& judge = work_->judge;
+  RewardRunner& judge = work_->judge;
   int64_t total = 0, failed = 0;
   std::string first;
   for (Job& job : work_->jobs) {
     if (job.error) std::rethrow_exception(job.error);
     for (size_t i = 0; i < job.samples.size(); ++i, ++total) {
-      const Score& score = job.scores[i];
+      const RewardScore& score = job.scores[i];
       if (score.failed && failed++ == 0) first = concat(job.task->id, ": ", score.note);
       HONE_CHECK(score.failed || score.skipped || std::isfinite(score.score), "reward: the score of ", job.task->id,
                  " is ", score.score);
@@ -157,7 +158,7 @@ void Judge::Round::finish() {
                              first));
 }
 
-void Judge::show(const Task& task, const Score& score) {
+void RewardRunner::show(const Task& task, const RewardScore& score) {
   constexpr size_t most = 16;
   const std::lock_guard lock(mutex_);
   if (shown_.size() < most && shown_.insert(score.note).second)

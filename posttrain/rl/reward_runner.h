@@ -22,23 +22,24 @@ class StepAborted : public Error {
   using Error::Error;
 };
 
-class Judge {
+class RewardRunner {
  public:
   // max_failure_rate: the share of a round's judged replies that may fail. The reward is the caller's and must outlive
   // the judge.
-  Judge(const RewardSpec& reward, double max_failure_rate) : reward_(reward), max_failure_rate_(max_failure_rate) {}
+  RewardRunner(const RewardSpec& reward, double max_failure_rate)
+      : reward_(reward), max_failure_rate_(max_failure_rate) {}
 
   // The groups of one call for experience. Which thread judges a group, and when, changes nothing in what comes out.
   // One thread.
-  class Round {
+  class ScoringRound {
    public:
     // `groups` stays in place while the round lives.
-    Round(Judge& judge, std::span<Group> groups);
-    ~Round();  // waits for what is being judged, drops what is not begun
+    ScoringRound(RewardRunner& judge, std::span<Group> groups);
+    ~ScoringRound();  // waits for what is being judged, drops what is not begun
     // groups[i] holds its replies: those with judged == true are to be scored. Returns at once.
     void submit(size_t i);
     // Whether finish() has nothing to wait for; waits so long for it.
-    bool judged(std::chrono::milliseconds patience);
+    bool scored(std::chrono::milliseconds patience);
     // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order.
     // Throws StepAborted; what a reward threw (of several groups the first's); an Error that names the task whose
     // score is not finite. A reward that uses the device is called here, on this thread.
@@ -50,7 +51,7 @@ class Judge {
   };
 
  private:
-  void show(const Task& task, const Score& score);  // in the log, unless its note was before
+  void show(const Task& task, const RewardScore& score);  // in the log, unless its note was before
 
   const RewardSpec& reward_;
   double max_failure_rate_;

@@ -31,13 +31,13 @@ void RewardWatch::observe(std::span<const Group> groups) {
   for (const Group& group : groups) {
     int64_t judged = 0;
     for (const Sample& sample : group.samples) {
-      if (!sample.judged) continue;
+      if (!sample.scored) continue;
       ++judged;
       rewards[""].push_back(sample.reward);
       for (const auto& [name, value] : sample.reward_parts) rewards[name].push_back(value);
     }
     comparable = comparable || judged > 1;
-    any_differs = any_differs || differs(group, "");
+    any_differs = any_differs || has_reward_spread(group, "");
   }
   for (const auto& [name, values] : rewards) observe_reward(name, values);
   if (!comparable) return;

@@ -37,8 +37,8 @@ Metrics staleness_of(std::span<const Group> groups, int64_t step) {
   return {{"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / replies}};
 }
 
-Rollouts::Rollouts(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
-                   Rounds& rounds, int64_t num_steps, RolloutSource source)
+RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
+                           TaskSchedule& rounds, int64_t num_steps, RolloutSource source)
     : config_(config),
       actor_config_(actor),
       tokenizer_(tokenizer),
@@ -46,24 +46,24 @@ Rollouts::Rollouts(const RolloutQueueConfig& config, const ActorConfig& actor, c
       num_steps_(num_steps),
       source_(std::move(source)) {}
 
-Rollouts::~Rollouts() {
+RolloutQueue::~RolloutQueue() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
 }
 
-void Rollouts::make_maker(int64_t step) {
-  const Clock clock{.max_staleness = config_.max_staleness,
-                    .deterministic = config_.deterministic || !ahead(),
-                    .first = step,
-                    .num_steps = num_steps_};
+void RolloutQueue::make_maker(int64_t step) {
+  const StalenessPolicy clock{.max_staleness = config_.max_staleness,
+                              .deterministic = config_.deterministic || !ahead(),
+                              .first = step,
+                              .num_steps = num_steps_};
   sampler_ = source_.make();
   maker_.emplace(clock, step + std::ssize(ready_), *sampler_, actor_config_, tokenizer_, rounds_);
 }
 
 // What is thrown has left nothing under way.
-void Rollouts::take_turn(int64_t newest) {
-  std::vector<RolloutBatch> made;
+void RolloutQueue::take_turn(int64_t newest) {
+  std::vector<ProducedBatch> made;
   try {
     made = maker_->turn(newest);
   } catch (...) {
@@ -77,7 +77,7 @@ void Rollouts::take_turn(int64_t newest) {
   if (!made.empty()) changed_.notify_all();
 }
 
-void Rollouts::run() {
+void RolloutQueue::run() {
   try {
     make_maker(newest_);  // the learner waits for it, and changes nothing
     std::unique_lock lock(mutex_);
@@ -103,8 +103,8 @@ void Rollouts::run() {
   sampler_.reset();
 }
 
-Rollouts::Next Rollouts::take_ready(int64_t step) {
-  RolloutBatch round = std::move(ready_.front());
+RolloutQueue::NextBatch RolloutQueue::take_ready(int64_t step) {
+  ProducedBatch round = std::move(ready_.front());
   ready_.pop_front();
   HONE_CHECK(round.number == step, "rollouts: round ", round.number, " is there for step ", step);
   for (const Group& group : round.groups)
@@ -116,7 +116,7 @@ Rollouts::Next Rollouts::take_ready(int64_t step) {
   return {std::move(round.groups), std::move(round.metrics)};
 }
 
-void Rollouts::return_batch() {
+void RolloutQueue::return_batch() {
   const std::lock_guard lock(mutex_);
   HONE_CHECK(taken_ || before_, "rollouts: no round was taken that could be given back");
   if (taken_) ready_.push_front(std::move(*taken_));
@@ -129,7 +129,7 @@ void Rollouts::return_batch() {
   before_.reset();
 }
 
-Rollouts::Next Rollouts::next(int64_t step) {
+RolloutQueue::NextBatch RolloutQueue::next(int64_t step) {
   if (!ahead()) {
     newest_ = step;
     before_ = rounds_;
@@ -152,7 +152,7 @@ Rollouts::Next Rollouts::next(int64_t step) {
   const double waited = waiting.seconds(), since = std::exchange(since_next_, Stopwatch()).seconds();
   if (ready_.empty()) std::rethrow_exception(failure_);
   if (idle_since_) idle_seconds_ += std::exchange(idle_since_, Stopwatch())->seconds();
-  Next out = take_ready(step);
+  NextBatch out = take_ready(step);
   saved_ = {};
   own["time/bubble"] = waited;
   own["learner/idle_ratio"] = waited / since;
@@ -162,12 +162,12 @@ Rollouts::Next Rollouts::next(int64_t step) {
   return out;
 }
 
-int64_t Rollouts::failed_replies() const {
+int64_t RolloutQueue::failed_replies() const {
   const std::lock_guard lock(mutex_);
   return failed_;
 }
 
-void Rollouts::save_state(StateSection& section) const {
+void RolloutQueue::save_state(StateSection& section) const {
   std::unique_lock lock(mutex_);
   const auto last = std::min(num_steps_ - 1, newest_ + config_.max_staleness);  // that the newest weights allow
   changed_.wait(lock, [&] {
@@ -176,7 +176,7 @@ void Rollouts::save_state(StateSection& section) const {
   rounds_.save_state(section);
   saved_ = {};
   JsonArray rounds;
-  for (const RolloutBatch& round : ready_) {
+  for (const ProducedBatch& round : ready_) {
     JsonArray groups;
     for (const Group& group : round.groups) groups.push_back(saved_.add(group));
     rounds.push_back(
@@ -187,7 +187,7 @@ void Rollouts::save_state(StateSection& section) const {
   saved_.save(section);
 }
 
-void Rollouts::load_state(const StateSection& section) {
+void RolloutQueue::load_state(const StateSection& section) {
   rounds_.load_state(section);
   const int64_t staleness = section.values.at("max_staleness", "rounds").as_int("max_staleness");
   const JsonArray& rounds = section.values.at("ready", "rounds").as_array("ready");
@@ -196,7 +196,7 @@ void Rollouts::load_state(const StateSection& section) {
              " now: go on with that, or a larger one");
   GroupStateReader reader(section, [this](const std::string& id) -> const Task& { return rounds_.task(id); });
   for (const Json& saved : rounds) {
-    RolloutBatch& round = ready_.emplace_back();
+    ProducedBatch& round = ready_.emplace_back();
     round.number = saved.at("number", "rounds").as_int("number");
     round.metrics = metrics_of(saved.at("metrics", "rounds"));
     for (const Json& group : saved.at("groups", "rounds").as_array("groups"))

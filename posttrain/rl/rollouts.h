@@ -41,21 +41,21 @@ struct RolloutSource {
 };
 
 // State: that of the rounds, and the rounds that are ahead of the learner; saving waits until they are made.
-class Rollouts : public Stateful {
+class RolloutQueue : public Stateful {
  public:
   // Everything is the caller's and must outlive it. num_steps: of the whole stage.
-  Rollouts(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer, Rounds& rounds,
-           int64_t num_steps, RolloutSource source);
-  ~Rollouts() override;
+  RolloutQueue(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
+               TaskSchedule& rounds, int64_t num_steps, RolloutSource source);
+  ~RolloutQueue() override;
 
-  struct Next {
+  struct NextBatch {
     std::vector<Group> groups;
     Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/howto/async.md, too
   };
   // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what
   // making a round threw, once the rounds that were whole before are used up: all that was under way will be asked
   // again.
-  Next next(int64_t step);
+  NextBatch next(int64_t step);
   // Nothing was learned from the round that next() returned last, and save_state() saves what was before it. Without
   // staleness the round is asked again: the same weights draw the same completions, which are judged anew. Otherwise it
   // is ready again, as it was.
@@ -70,26 +70,26 @@ class Rollouts : public Stateful {
   void make_maker(int64_t step);
   void run();
   void take_turn(int64_t newest);
-  Next take_ready(int64_t step);
+  NextBatch take_ready(int64_t step);
 
   const RolloutQueueConfig config_;
   const ActorConfig& actor_config_;
   const Tokenizer& tokenizer_;
-  Rounds& rounds_;
+  TaskSchedule& rounds_;
   const int64_t num_steps_;
   RolloutSource source_;
 
   // Of who makes rounds: next()'s caller, or the thread.
   std::unique_ptr<GenerationBackend> sampler_;
   std::optional<RolloutProducer> maker_;
-  std::optional<Rounds> before_;  // without staleness: as they were when the last next() began
+  std::optional<TaskSchedule> before_;  // without staleness: as they were when the last next() began
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::deque<RolloutBatch> ready_;
-  std::optional<RolloutBatch> taken_;  // with staleness: by the last next(), as it was
-  int64_t newest_ = -1;                // the newest version there is; -1: no step has begun
-  bool made_ = false;                  // the sampler is there
+  std::deque<ProducedBatch> ready_;
+  std::optional<ProducedBatch> taken_;  // with staleness: by the last next(), as it was
+  int64_t newest_ = -1;                 // the newest version there is; -1: no step has begun
+  bool made_ = false;                   // the sampler is there
   int64_t missing_ = 0, failed_ = 0;
   double idle_seconds_ = 0;  // of the thread since the last next(), and since when it is idle
   std::optional<Stopwatch> idle_since_;

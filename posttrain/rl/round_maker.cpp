@@ -10,39 +10,39 @@ namespace hone {
 
 bool RolloutProducer::may_begin(int64_t newest) const {
   return next_ < clock_.num_steps && next_ - clock_.max_staleness <= newest &&
-         (underway_.empty() || !clock_.deterministic);
+         (pending_.empty() || !clock_.deterministic);
 }
 
 // By the deterministic clock a round has one version, so that weights wait for the round before it to end.
 void RolloutProducer::publish(int64_t newest) {
   int64_t due = newest;
   if (clock_.deterministic)
-    due = underway_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
+    due = pending_.empty() && may_begin(newest) ? std::max(clock_.first, next_ - clock_.max_staleness) : version_;
   if (due <= version_) return;
-  sampler_.publish(due);
+  sampler_.set_policy_version(due);
   version_ = sampler_.version();
 }
 
-void RolloutProducer::ask(Underway& of) {
-  const std::vector<Asked> asked = rounds_.ask(of.round);
+void RolloutProducer::ask(PendingBatch& of) {
+  const std::vector<ScheduledTask> asked = rounds_.next_tasks(of.round);
   if (asked.empty()) return;
   std::vector<const Task*> tasks;
   std::vector<uint64_t> ids;
-  for (const Asked& one : asked) tasks.push_back(&rounds_.task(one)), ids.push_back(one.id);
-  of.batch = actor_.ask(tasks, ids, clock_.deterministic ? version_ : of.number - clock_.max_staleness);
+  for (const ScheduledTask& one : asked) tasks.push_back(&rounds_.task(one)), ids.push_back(one.id);
+  of.batch = actor_.start(tasks, ids, clock_.deterministic ? version_ : of.number - clock_.max_staleness);
 }
 
-void RolloutProducer::advance(Underway& of) {
+void RolloutProducer::advance(PendingBatch& of) {
   if (!of.batch || !of.batch->whole()) return;
   std::vector<Group> groups = of.batch->take();
-  of.dropped += static_cast<double>(of.batch->asked_again());
+  of.dropped += static_cast<double>(of.batch->retried());
   of.batch.reset();
   rounds_.take(of.round, std::move(groups));
   ask(of);
 }
 
-RolloutBatch RolloutProducer::finish_batch(Underway of) {
-  RolloutBatch out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
+ProducedBatch RolloutProducer::finish_batch(PendingBatch of) {
+  ProducedBatch out{.number = of.number, .groups = {}, .metrics = sampler_.metrics()};
   if (const auto tokens = out.metrics.find("rollout/generated_tokens");
       tokens != out.metrics.end() && writing_seconds_ > 0)
     out.metrics["rollout/tokens_per_second"] = tokens->second / std::exchange(writing_seconds_, 0);
@@ -51,33 +51,33 @@ RolloutBatch RolloutProducer::finish_batch(Underway of) {
   return out;
 }
 
-std::vector<RolloutBatch> RolloutProducer::turn(int64_t newest) {
+std::vector<ProducedBatch> RolloutProducer::turn(int64_t newest) {
   publish(newest);
-  while (may_begin(newest)) ask(underway_.emplace_back(Underway{.number = next_++}));
+  while (may_begin(newest)) ask(pending_.emplace_back(PendingBatch{.number = next_++}));
   const Stopwatch watch;
   const bool writing = actor_.step();
   writing_seconds_ += watch.seconds();
-  for (Underway& of : underway_) advance(of);
-  std::vector<RolloutBatch> out;
-  for (; !underway_.empty() && !underway_.front().batch; underway_.pop_front())
-    out.push_back(finish_batch(std::move(underway_.front())));
+  for (PendingBatch& of : pending_) advance(of);
+  std::vector<ProducedBatch> out;
+  for (; !pending_.empty() && !pending_.front().batch; pending_.pop_front())
+    out.push_back(finish_batch(std::move(pending_.front())));
   constexpr std::chrono::milliseconds patience(5);
-  if (!writing && out.empty() && !underway_.empty())
-    underway_.front().batch->whole(patience);  // nothing but judges to wait for
+  if (!writing && out.empty() && !pending_.empty())
+    pending_.front().batch->whole(patience);  // nothing but judges to wait for
   return out;
 }
 
 void RolloutProducer::abandon() {
-  std::vector<Round> rounds;
-  for (Underway& of : underway_) rounds.push_back(std::move(of.round));
-  next_ -= std::ssize(underway_);
-  underway_.clear();
+  std::vector<PendingTasks> rounds;
+  for (PendingBatch& of : pending_) rounds.push_back(std::move(of.round));
+  next_ -= std::ssize(pending_);
+  pending_.clear();
   rounds_.abandon(rounds);
 }
 
 int64_t RolloutProducer::missing_replies() const {
   int64_t sum = 0;
-  for (const Underway& of : underway_) sum += of.batch ? of.batch->missing() : 0;
+  for (const PendingBatch& of : pending_) sum += of.batch ? of.batch->missing() : 0;
   return sum;
 }
 

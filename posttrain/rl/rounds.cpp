@@ -28,10 +28,10 @@ void TaskScheduleConfig::fields(Fields& f) {
             concat("prompts_per_step must be in [1, ", max_batch, "]"));
 }
 
-bool differs(const Group& group, const std::string& metric) {
+bool has_reward_spread(const Group& group, const std::string& metric) {
   std::optional<double> first;
   for (const Sample& sample : group.samples) {
-    if (!sample.judged) continue;
+    if (!sample.scored) continue;
     const auto part = sample.reward_parts.find(metric);
     if (!metric.empty() && part == sample.reward_parts.end()) continue;
     const double value = metric.empty() ? sample.reward : part->second;
@@ -51,18 +51,18 @@ static void check_metric(std::span<const Group> groups, const std::string& metri
              metric, "'; it has ", join(std::vector(known.begin(), known.end())));
 }
 
-Rounds::Rounds(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
+TaskSchedule::TaskSchedule(const TaskScheduleConfig& config, std::span<const Task> tasks, uint64_t seed)
     : config_(config),
       tasks_(tasks),
       order_(static_cast<int64_t>(tasks.size()), seed),
       curriculum_(config.curriculum, static_cast<int64_t>(tasks.size())) {}
 
-std::vector<Asked> Rounds::ask(Round& round) {
+std::vector<ScheduledTask> TaskSchedule::next_tasks(PendingTasks& round) {
   const FilterGroups& filter = config_.filter_groups;
   const auto wanted = static_cast<size_t>(config_.prompts_per_step);
   if (round.batches > 0 && (!filter.enable || round.batches >= filter.max_num_gen_batches)) return {};
-  std::vector<Asked> out;
-  for (auto id = static_cast<uint64_t>(order_.drawn()); round.kept.size() + out.size() < wanted;) {
+  std::vector<ScheduledTask> out;
+  for (auto id = static_cast<uint64_t>(order_.num_given()); round.kept.size() + out.size() < wanted;) {
     if (!again_.empty()) {
       out.push_back(again_.front());
       again_.pop_front();
@@ -71,44 +71,45 @@ std::vector<Asked> Rounds::ask(Round& round) {
       out.push_back({.task = task, .epoch = order_.epoch(), .id = id++});
     }
   }
-  round.asked.insert(round.asked.end(), out.begin(), out.end());
+  round.tasks.insert(round.tasks.end(), out.begin(), out.end());
   if (!out.empty()) ++round.batches;
   return out;
 }
 
-void Rounds::take(Round& round, std::vector<Group> groups) {
+void TaskSchedule::take(PendingTasks& round, std::vector<Group> groups) {
   const FilterGroups& filter = config_.filter_groups;
   if (filter.enable) check_metric(groups, filter.metric);
   for (Group& group : groups) {
     double passed = 0, judged = 0;
     for (const Sample& sample : group.samples) {
-      if (!sample.judged) continue;
+      if (!sample.scored) continue;
       passed += sample.reward >= curriculum_.threshold();
       ++judged;
       round.reward += sample.reward;
     }
-    round.judged += judged;
+    round.scored += judged;
     round.passed.push_back(passed), round.rated.push_back(judged);
-    (!filter.enable || differs(group, filter.metric) ? round.kept : round.dropped).push_back(std::move(group));
+    (!filter.enable || has_reward_spread(group, filter.metric) ? round.kept : round.dropped)
+        .push_back(std::move(group));
   }
 }
 
-std::vector<Group> Rounds::finish(Round round, Metrics& metrics) {
+std::vector<Group> TaskSchedule::finish(PendingTasks round, Metrics& metrics) {
   const FilterGroups& filter = config_.filter_groups;
-  for (size_t i = 0; i < round.asked.size(); ++i)
+  for (size_t i = 0; i < round.tasks.size(); ++i)
     if (round.rated[i] > 0)
-      curriculum_.record(round.asked[i].task, round.asked[i].epoch, round.passed[i] / round.rated[i]);
+      curriculum_.record(round.tasks[i].task, round.tasks[i].epoch, round.passed[i] / round.rated[i]);
   metrics.merge(curriculum_.metrics());
   std::vector<Group> kept = std::move(round.kept), dropped = std::move(round.dropped);
   if (!filter.enable) return kept;
 
   const auto wanted = static_cast<size_t>(config_.prompts_per_step);
   metrics["filter_groups/num_gen_batches"] = static_cast<double>(round.batches);
-  metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(round.asked.size());
-  if (round.judged > 0) metrics["filter_groups/reward"] = round.reward / round.judged;
+  metrics["filter_groups/kept_ratio"] = static_cast<double>(kept.size()) / static_cast<double>(round.tasks.size());
+  if (round.scored > 0) metrics["filter_groups/reward"] = round.reward / round.scored;
   const size_t fill = wanted - kept.size();
   if (fill > 0)
-    log::warning("filter_groups: of ", round.asked.size(), " prompts in ", round.batches, " batches ", kept.size(),
+    log::warning("filter_groups: of ", round.tasks.size(), " prompts in ", round.batches, " batches ", kept.size(),
                  " had replies that differ in ", filter.metric.empty() ? "reward" : filter.metric, ", ", wanted,
                  " are wanted; the step learns from fewer (are the tasks too easy or too hard? max_num_gen_batches is "
                  "the bound)");
@@ -119,26 +120,27 @@ std::vector<Group> Rounds::finish(Round round, Metrics& metrics) {
   return kept;
 }
 
-void Rounds::abandon(std::span<const Round> rounds) {
+void TaskSchedule::abandon(std::span<const PendingTasks> rounds) {
   for (auto round = rounds.rbegin(); round != rounds.rend(); ++round)
-    again_.insert(again_.begin(), round->asked.begin(), round->asked.end());
+    again_.insert(again_.begin(), round->tasks.begin(), round->tasks.end());
 }
 
-const Task& Rounds::task(const std::string& id) const {
+const Task& TaskSchedule::task(const std::string& id) const {
   const auto found = std::ranges::find_if(tasks_, [&](const Task& task) { return task.id == id; });
   HONE_CHECK(found != tasks_.end(), "rounds: there is no task ", id, " among the ", tasks_.size(), " that were loaded");
   return *found;
 }
 
-void Rounds::save_state(StateSection& section) const {
+void TaskSchedule::save_state(StateSection& section) const {
   order_.save_state(section);
   curriculum_.save_state(section);
   JsonArray again;
-  for (const Asked& asked : again_) again.push_back(JsonArray{asked.task, asked.epoch, static_cast<int64_t>(asked.id)});
+  for (const ScheduledTask& asked : again_)
+    again.push_back(JsonArray{asked.task, asked.epoch, static_cast<int64_t>(asked.id)});
   section.values.set("asked_again", std::move(again));
 }
 
-void Rounds::load_state(const StateSection& section) {
+void TaskSchedule::load_state(const StateSection& section) {
   order_.load_state(section);
   curriculum_.load_state(section);
   again_.clear();

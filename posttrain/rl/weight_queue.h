@@ -17,7 +17,7 @@ class WeightQueue {
   // Both are the caller's and must outlive it. The model is the learner's: what it trains is what goes through the
   // queue (with adapters those alone).
   WeightQueue(Context& context, Model& model, Keep keep)
-      : context_(context), model_(model), keep_(keep), room_(context.device(), Place::device) {}
+      : context_(context), model_(model), keep_(keep), room_(context.device(), MemoryKind::device) {}
 
   // The learner's thread: keeps the weights as they are as this version, which is above those before. They may be
   // changed when it returns.

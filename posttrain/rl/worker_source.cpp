@@ -10,14 +10,14 @@ namespace hone {
 namespace {
 
 // The same of a run that is resumed here.
-std::string name_of(const Run& run) {
+std::string run_id(const Run& run) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   return concat(host.data(), ":", std::filesystem::absolute(run.folder).string());
 }
 
 WorkerSetup setup_of(const Run& run) {
-  WorkerSetup out{.run = name_of(run),
+  WorkerSetup out{.run = run_id(run),
                   .model = run.model->config(),
                   .lora = {},
                   .dtype = run.model->dtype(),
@@ -40,7 +40,7 @@ std::shared_ptr<const WeightChunks> frozen_blocks(Run& run) {
 RolloutSource worker_source(Run& run, WeightQueue& weights, bool ahead) {
   const auto make = [&run, &weights, ahead] {
     const auto image = [&run, &weights, ahead, frozen = frozen_blocks(run),
-                        host = std::make_shared<BufferPool>(run.device, Place::host)](int64_t version) {
+                        host = std::make_shared<BufferPool>(run.device, MemoryKind::pinned)](int64_t version) {
       if (!ahead) weights.push(version);
       const WeightQueue::Kept kept = weights.take(version);
       return std::make_shared<const WeightSnapshot>(kept.version, run.device, kept.bytes, frozen, host);

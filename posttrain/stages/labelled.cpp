@@ -7,9 +7,9 @@
 namespace hone {
 namespace {
 
-class Labelled : public OfflineStage<UnpairedSource> {
+class UnpairedPreference : public OfflineStage<UnpairedSource> {
  public:
-  Labelled() : OfflineStage({"kto", 16, "labelled completions", 1e-6}, 1) {}
+  UnpairedPreference() : OfflineStage({"kto", 16, "labelled completions", 1e-6}, 1) {}
 
  protected:
   std::vector<Group> load(const UnpairedSource& source, const Tokenizer& tokenizer) const override {
@@ -24,7 +24,7 @@ class Labelled : public OfflineStage<UnpairedSource> {
       std::vector<TokenLogprobs> scores =
           compute_logprobs(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i) credited[i].samples[1].old_logp = std::move(scores[i].logp);
-      training_.objective().credit(credited, metrics);
+      training_.objective().compute_advantages(credited, metrics);
       std::vector<const Sample*> out;
       for (const Group& group : credited) out.push_back(&group.samples[0]);
       return out;
@@ -32,7 +32,8 @@ class Labelled : public OfflineStage<UnpairedSource> {
   }
 };
 
-[[maybe_unused]] const bool added = stages().add("labelled", [] { return std::unique_ptr<Stage>(new Labelled); });
+[[maybe_unused]] const bool added =
+    stages().add("labelled", [] { return std::unique_ptr<Stage>(new UnpairedPreference); });
 
 }  // namespace
 }  // namespace hone

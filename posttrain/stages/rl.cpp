@@ -52,7 +52,7 @@ struct Learning {
   Objective& objective;
   Trainer& trainer;
   Reference* reference;  // null: the objective needs none
-  Rollouts& rollouts;
+  RolloutQueue& rollouts;
   bool exact;  // the sampler's log-probs are the learner's
   RewardWatch watch = {};
 };
@@ -73,7 +73,7 @@ class Rl : public Stage {
     f("critic", loop_.trainer.critic,
       "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
     const Objective& objective = *objective_.made;
-    f.require("objective", objective.needs().per != Per::pair,
+    f.require("objective", objective.needs().per != LossUnit::pair,
               concat(objective_.objective,
                      " learns from pairs of a chosen and a rejected completion, and sampled completions are none; "
                      "hone pairs makes them, a stage of kind preference or reward_model trains on them"));
@@ -153,10 +153,10 @@ class Rl : public Stage {
     Trainer trainer(run.context, *run.model, loop.trainer);
     std::unique_ptr<Reference> reference;
     if (objective.needs().reference) reference = std::make_unique<Reference>(run, loop.trainer.temperature);
-    Rounds rounds(rounds_, tasks, seed);
+    TaskSchedule rounds(rounds_, tasks, seed);
     WeightQueue weights(run.context, *run.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
-    Rollouts rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop.steps, source(run, weights));
+    RolloutQueue rollouts(rollouts_, actor_config, *run.tokenizer, rounds, loop.steps, source(run, weights));
     Learning learning{.run = run,
                       .objective = objective,
                       .trainer = trainer,
@@ -187,10 +187,10 @@ class Rl : public Stage {
   StepReport make_step(Learning& of, int64_t step, double learning_rate) const {
     const Stopwatch watch;
     const Rollback undo_objective(of.objective);
-    Rollouts::Next next = of.rollouts.next(step);
+    RolloutQueue::NextBatch next = of.rollouts.next(step);
     const double sampling_seconds = watch.seconds();
     try {
-      Experience experience(std::move(next.groups));
+      RolloutBatch experience(std::move(next.groups));
       StepReport report = learn(of, experience, step, learning_rate);
       for (const auto& [name, value] : next.metrics) report.metrics[name] += value;
       report.sampling_seconds = sampling_seconds;
@@ -201,7 +201,7 @@ class Rl : public Stage {
     }
   }
 
-  StepReport learn(Learning& of, Experience& experience, int64_t step, double learning_rate) const {
+  StepReport learn(Learning& of, RolloutBatch& experience, int64_t step, double learning_rate) const {
     Run& run = of.run;
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
@@ -210,7 +210,7 @@ class Rl : public Stage {
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
     MetricSums credit;
-    of.objective.credit(experience.groups, credit);
+    of.objective.compute_advantages(experience.groups, credit);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
       for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, run.stage_seed(),
@@ -232,8 +232,8 @@ class Rl : public Stage {
     if (rollouts_.max_staleness == 0) return {.make = [&run, sampler] { return sampler(run.context, *run.model); }};
     return {.make =
                 [&, sampler] {
-                  return std::make_unique<Replica>(run.context, *run.model, weights, run.recipe.rollout.device,
-                                                   sampler);
+                  return std::make_unique<ReplicaBackend>(run.context, *run.model, weights, run.recipe.rollout.device,
+                                                          sampler);
                 },
             .keep = [&](int64_t version) { weights.push(version); }};
   }

@@ -26,7 +26,7 @@ class Pretrain : public Stage {
               concat("batch_size must be in [1, ", max_batch, "]"));
   }
   std::string default_name() const override { return "pretrain"; }
-  bool adapts() const override { return false; }
+  bool trains_adapters() const override { return false; }
   int64_t steps() const override { return loop_.steps; }
   std::vector<std::string> warnings() const override { return loop_.warnings(); }
   PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {

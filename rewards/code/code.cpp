@@ -61,7 +61,7 @@ class Code : public Reward {
     sandbox_.emplace(sandbox_config_);
   }
 
-  std::string refusal() const override {
+  std::string unavailable_reason() const override {
     if (!interpreter_.empty()) return sandbox_->refusal();
     if (python_.starts_with('/')) return "python: there is no program " + python_;
     return concat("python: there is no ", python_,
@@ -70,7 +70,7 @@ class Code : public Reward {
                   "folder by sandbox.readable");
   }
 
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const CodeTests tests = read_code_tests(task);
     const std::string program = program_text(completion.text, tests, block_ == "first");
     if (trimmed(program).empty()) return {.score = 0, .note = "no program"};

@@ -34,7 +34,7 @@ class Math : public Reward {
     }
     HONE_CHECK(sources_.latex || sources_.expression, "sources: there are none");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     HONE_CHECK(!trimmed(task.answer).empty(), "reward math: task '", task.id, "' has no answer");
     const std::string expected = extract_reference(task.answer);
     const std::vector<std::string> readings = readings_of(completion);

@@ -27,7 +27,7 @@ class Number : public Reward {
       marker = lower(marker);
     }
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const auto expected = number_answer(task.answer, {"####"});
     HONE_CHECK(expected, "reward number: task '", task.id, "' has no number in its answer '", excerpt(task.answer),
                "'");

@@ -21,7 +21,7 @@ void PluginCalls::fields(Fields& f) {
   f.require("workers", workers > 0 && workers <= 1024, "workers must be in [1, 1024]");
 }
 
-std::string PluginCalls::attempt(size_t begin, std::span<Score> scores, const Call& call) const {
+std::string PluginCalls::attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const {
   try {
     call(begin, scores);
     given_up_ = 0;
@@ -31,13 +31,13 @@ std::string PluginCalls::attempt(size_t begin, std::span<Score> scores, const Ca
   }
 }
 
-void PluginCalls::score(std::span<Score> scores, const Call& call) const {
+void PluginCalls::score(std::span<RewardScore> scores, const Call& call) const {
   // A plug-in that answers nothing at all is not waited for again and again: past so many completions there are no
   // further attempts until one succeeds.
   constexpr int patience = 4;
   const size_t batch = batch_size > 0 ? static_cast<size_t>(batch_size) : std::max<size_t>(1, scores.size());
   for (size_t begin = 0; begin < scores.size(); begin += batch) {
-    const std::span<Score> some = scores.subspan(begin, std::min(batch, scores.size() - begin));
+    const std::span<RewardScore> some = scores.subspan(begin, std::min(batch, scores.size() - begin));
     std::string problem = attempt(begin, some, call);
     if (problem.empty()) continue;
     for (size_t i = 0; i < some.size(); ++i) {

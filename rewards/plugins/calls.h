@@ -20,8 +20,8 @@ class PluginCalls {
   // completions from `begin` on and throws an Error when the call as a whole failed. Completions whose call failed are
   // asked for again, each by itself; those that never got a score are failed ones. What a call holds depends on
   // batch_size alone, never on timing. From any thread.
-  using Call = std::function<void(size_t begin, std::span<Score> scores)>;
-  void score(std::span<Score> scores, const Call& call) const;
+  using Call = std::function<void(size_t begin, std::span<RewardScore> scores)>;
+  void score(std::span<RewardScore> scores, const Call& call) const;
 
   double timeout = 30;     // seconds that a call may take
   int64_t retries = 2;     // further attempts for a completion, each by itself
@@ -30,7 +30,7 @@ class PluginCalls {
   int64_t workers = 4;     // calls at once
 
  private:
-  std::string attempt(size_t begin, std::span<Score> scores, const Call& call) const;  // why it failed, or ""
+  std::string attempt(size_t begin, std::span<RewardScore> scores, const Call& call) const;  // why it failed, or ""
   mutable std::atomic<int> given_up_{0};  // completions in a row that never got a score
 };
 

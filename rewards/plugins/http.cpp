@@ -33,14 +33,15 @@ class HttpReward : public Reward {
     }
   }
 
-  Score score(const Task& task, const Completion& completion) const override {
-    Score out;
+  RewardScore score(const Task& task, const Completion& completion) const override {
+    RewardScore out;
     score_group(task, {&completion, 1}, {&out, 1});
     return out;
   }
 
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
-    calls_.score(scores, [&](size_t begin, std::span<Score> some) {
+  void score_group(const Task& task, std::span<const Completion> completions,
+                   std::span<RewardScore> scores) const override {
+    calls_.score(scores, [&](size_t begin, std::span<RewardScore> some) {
       post(task, completions.subspan(begin, some.size()), some);
     });
   }
@@ -48,7 +49,7 @@ class HttpReward : public Reward {
   int64_t concurrency() const override { return calls_.workers; }
 
  private:
-  void post(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const {
+  void post(const Task& task, std::span<const Completion> completions, std::span<RewardScore> scores) const {
     const std::string& prompt = task.rendered.empty() ? task.prompt : task.rendered;
     JsonArray query;
     for (const Completion& completion : completions) query.emplace_back(prompt + completion.text);

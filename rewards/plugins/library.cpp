@@ -54,13 +54,14 @@ class LibraryReward : public Reward {
     HONE_CHECK(reward_, name, ": ", said(error));
   }
 
-  Score score(const Task& task, const Completion& completion) const override {
-    Score out;
+  RewardScore score(const Task& task, const Completion& completion) const override {
+    RewardScore out;
     score_group(task, {&completion, 1}, {&out, 1});
     return out;
   }
 
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
+  void score_group(const Task& task, std::span<const Completion> completions,
+                   std::span<RewardScore> scores) const override {
     const std::string messages = task.messages.empty() ? "" : messages_json(task.messages).dump();
     const std::string columns = task.columns.is_object() ? task.columns.dump() : "";
     const auto text = [](const std::string& s) { return hone_text{s.data(), s.size()}; };
@@ -89,7 +90,7 @@ class LibraryReward : public Reward {
     return error.front() ? plain_text(error.data()) : "it failed and does not say why";
   }
 
-  static Score to_score(hone_reward_result& result) {
+  static RewardScore to_score(hone_reward_result& result) {
     std::end(result.note)[-1] = 0;
     const std::string note = plain_text(result.note);
     switch (result.status) {

@@ -32,15 +32,15 @@ void ProcessReward::prepare() {
   pool_ = std::make_unique<ProcessPool>(std::move(started));
 }
 
-Score ProcessReward::score(const Task& task, const Completion& completion) const {
-  Score out;
+RewardScore ProcessReward::score(const Task& task, const Completion& completion) const {
+  RewardScore out;
   score_group(task, {&completion, 1}, {&out, 1});
   return out;
 }
 
 void ProcessReward::score_group(const Task& task, std::span<const Completion> completions,
-                                std::span<Score> scores) const {
-  calls_.score(scores, [&](size_t begin, std::span<Score> some) {
+                                std::span<RewardScore> scores) const {
+  calls_.score(scores, [&](size_t begin, std::span<RewardScore> some) {
     pool_->score(task, completions.subspan(begin, some.size()), some, calls_.timeout);
   });
 }

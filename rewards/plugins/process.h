@@ -14,8 +14,9 @@ class ProcessReward : public Reward {
  public:
   void fields(Fields& f) override;
   void prepare() override;
-  Score score(const Task& task, const Completion& completion) const override;
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override;
+  RewardScore score(const Task& task, const Completion& completion) const override;
+  void score_group(const Task& task, std::span<const Completion> completions,
+                   std::span<RewardScore> scores) const override;
   int64_t concurrency() const override { return calls_.workers; }
 
  protected:

@@ -89,7 +89,7 @@ void ProcessPool::free_blocks_of(std::unique_ptr<Worker> worker) {
 }
 
 std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const Completion> completions,
-                             std::span<Score> scores, double timeout) {
+                             std::span<RewardScore> scores, double timeout) {
   const int64_t id = worker.next_id++;
   const Json answer = exchange(worker.process, request_of(id, task, completions), id, after(timeout));
   if (std::string error = error_of(answer); !error.empty()) return error;
@@ -102,7 +102,7 @@ std::string ProcessPool::ask(Worker& worker, const Task& task, std::span<const C
   return {};
 }
 
-void ProcessPool::score(const Task& task, std::span<const Completion> completions, std::span<Score> scores,
+void ProcessPool::score(const Task& task, std::span<const Completion> completions, std::span<RewardScore> scores,
                         double timeout) {
   std::unique_ptr<Worker> worker = take();
   std::string error;

@@ -36,7 +36,7 @@ class ProcessPool {
   static constexpr int64_t protocol = 1;
   explicit ProcessPool(ProcessCommand command) : command_(std::move(command)) {}
   // One call. An Error says why it failed as a whole; the process's own "error" is one, too.
-  void score(const Task& task, std::span<const Completion> completions, std::span<Score> scores, double timeout);
+  void score(const Task& task, std::span<const Completion> completions, std::span<RewardScore> scores, double timeout);
 
  private:
   struct Worker {
@@ -48,7 +48,7 @@ class ProcessPool {
   void show(std::string_view line);  // of standard error, in the log
   // What the process itself says went wrong, or "".
   static std::string ask(Worker& worker, const Task& task, std::span<const Completion> completions,
-                         std::span<Score> scores, double timeout);
+                         std::span<RewardScore> scores, double timeout);
   void free_blocks_of(std::unique_ptr<Worker> worker);  // null: it is gone
 
   ProcessCommand command_;

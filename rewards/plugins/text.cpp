@@ -12,14 +12,14 @@ std::string plain_text(std::string_view text) {
   return text.size() > most ? out + "..." : out;
 }
 
-Score failed_score(std::string why) { return {.note = std::move(why), .failed = true}; }
+RewardScore failed_score(std::string why) { return {.note = std::move(why), .failed = true}; }
 
-Score checked_score(double score, std::string note) {
+RewardScore checked_score(double score, std::string note) {
   if (!std::isfinite(static_cast<float>(score))) return failed_score("its score is " + number_text(score));
   return {.score = score, .note = std::move(note)};
 }
 
-Score score_from_json(const Json& value) {
+RewardScore score_from_json(const Json& value) {
   if (value.is_null()) return {.skipped = true};
   if (value.is_number()) return checked_score(value.as_double());
   if (!value.is_object()) return failed_score("its score is " + plain_text(value.dump()));
@@ -29,7 +29,7 @@ Score score_from_json(const Json& value) {
   if (!score || !(score->is_null() || score->is_number()) || (note && !note->is_string()) ||
       (parts && !parts->is_object()))
     return failed_score("its score is " + plain_text(value.dump()));
-  Score out = score->is_null() ? Score{.skipped = true} : checked_score(score->as_double());
+  RewardScore out = score->is_null() ? RewardScore{.skipped = true} : checked_score(score->as_double());
   if (out.failed) return out;
   if (note) out.note = plain_text(note->as_string());
   if (parts)

@@ -11,12 +11,12 @@ namespace hone {
 // One line, 300 bytes at most, of whatever a plug-in wrote.
 std::string plain_text(std::string_view text);
 
-Score failed_score(std::string why);
+RewardScore failed_score(std::string why);
 // A score that is not finite, or too large for a float, has failed.
-Score checked_score(double score, std::string note = {});
+RewardScore checked_score(double score, std::string note = {});
 // What stands for one completion in an answer: a number, null (skipped), or {"score": number or null, "note": text,
 // "parts": {name: number}} or
 // {"error": text}. Anything else has failed.
-Score score_from_json(const Json& value);
+RewardScore score_from_json(const Json& value);
 
 }  // namespace hone

@@ -115,7 +115,7 @@ class Countdown : public Reward {
     f("use_all", use_all_, "every number has to be used, not just at most once");
     f("format_score", format_score_, "score of an expression that uses the numbers as allowed but misses the target");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const std::string where = "reward countdown: task '" + task.id + "'";
     std::vector<int64_t> given;
     for (const Json& number : task.columns.at(numbers_, where).as_array(where + ": " + numbers_))

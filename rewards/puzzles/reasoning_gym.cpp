@@ -32,7 +32,7 @@ class ReasoningGym : public Reward {
       if (!word.empty()) words_.insert(upper(word));
     HONE_CHECK(!words_.empty(), "words: ", words_file_, " has none");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const std::string where = "reward reasoning_gym: task '" + task.id + "'";
     const std::string& family = task.columns.at(family_, where).as_string(where + ": " + family_);
     const PuzzleJudge* judge = puzzle_judges().find(family);

@@ -15,7 +15,7 @@ class Choice : public Reward {
     for (const char c : letters_)
       HONE_CHECK(is_letter(c) && to_lower(c) != c, "letters: '", c, "' is not a capital letter");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const auto expected = choice_answer(task.answer, letters_);
     HONE_CHECK(expected, "reward choice: task '", task.id, "': the answer '", excerpt(task.answer),
                "' is none of the letters ", letters_);

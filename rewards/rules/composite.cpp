@@ -59,31 +59,33 @@ class Composite : public Reward {
       names_.push_back(std::move(name));
     }
   }
-  std::string refusal() const override {
+  std::string unavailable_reason() const override {
     for (size_t p = 0; p < parts_.size(); ++p)
-      if (const std::string why = parts_[p].reward->refusal(); !why.empty()) return names_[p] + ": " + why;
+      if (const std::string why = parts_[p].reward->unavailable_reason(); !why.empty()) return names_[p] + ": " + why;
     return "";
   }
-  Score score(const Task& task, const Completion& completion) const override {
-    Score out;
+  RewardScore score(const Task& task, const Completion& completion) const override {
+    RewardScore out;
     score_group(task, {&completion, 1}, {&out, 1});
     return out;
   }
-  void score_group(const Task& task, std::span<const Completion> completions, std::span<Score> scores) const override {
+  void score_group(const Task& task, std::span<const Completion> completions,
+                   std::span<RewardScore> scores) const override {
     const GroupScores group{task, completions, scores};
     score_groups({&group, 1});
   }
   void score_groups(std::span<const GroupScores> groups) const override {
-    std::vector<std::vector<std::vector<Score>>> given;  // [part][group][completion]
-    std::vector<bool> judged(groups.size());             // by some part
+    std::vector<std::vector<std::vector<RewardScore>>> given;  // [part][group][completion]
+    std::vector<bool> judged(groups.size());                   // by some part
     for (const CompositePart& part : parts_) {
-      std::vector<std::vector<Score>> by_group;
+      std::vector<std::vector<RewardScore>> by_group;
       std::vector<GroupScores> asked;
-      for (const GroupScores& group : groups) by_group.emplace_back(group.completions.size(), Score{.skipped = true});
+      for (const GroupScores& group : groups)
+        by_group.emplace_back(group.completions.size(), RewardScore{.skipped = true});
       for (size_t g = 0; g < groups.size(); ++g) {
         if (!part.when.holds(groups[g].task)) continue;
         judged[g] = true;
-        std::fill(by_group[g].begin(), by_group[g].end(), Score());
+        std::fill(by_group[g].begin(), by_group[g].end(), RewardScore());
         asked.push_back({groups[g].task, groups[g].completions, by_group[g]});
       }
       if (!asked.empty()) part.reward->score_groups(asked);
@@ -94,7 +96,7 @@ class Composite : public Reward {
                  conditions(groups[g].task));
     for (size_t g = 0; g < groups.size(); ++g)
       for (size_t i = 0; i < groups[g].scores.size(); ++i) {
-        Score sum;
+        RewardScore sum;
         double weights = 0;
         for (size_t p = 0; p < parts_.size(); ++p) add(sum, weights, given[p][g][i], names_[p], parts_[p].weight);
         sum.skipped = sum.parts.empty() && !sum.failed;
@@ -128,7 +130,7 @@ class Composite : public Reward {
     return nullptr;
   }
 
-  static void add(Score& sum, double& weights, const Score& part, const std::string& name, double weight) {
+  static void add(RewardScore& sum, double& weights, const RewardScore& part, const std::string& name, double weight) {
     if (!part.note.empty()) sum.note += (sum.note.empty() ? "" : "; ") + name + ": " + part.note;
     if (part.failed) {
       sum.failed = true;

@@ -12,7 +12,7 @@ class Exact : public Reward {
     f("trim", trim_, "spaces at either end of completion and answer do not count");
     f("ignore_case", ignore_case_, "A and a are the same (ASCII)");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const std::string_view given = trim_ ? trimmed(completion.text) : completion.text,
                            expected = trim_ ? trimmed(task.answer) : task.answer;
     const bool right = same(given, expected);

@@ -30,7 +30,7 @@ class Format : public Reward {
     if (!pattern_.empty())
       regex_.emplace(pattern_, BoundedRegexOptions{.dot_all = true, .step_limit = static_cast<uint64_t>(step_limit_)});
   }
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     std::string wrong = check_tags(completion.text);
     if (wrong.empty() && regex_) wrong = check_pattern(completion.text);
     return {.score = wrong.empty() ? 1.0 : 0.0, .note = std::move(wrong)};

@@ -18,7 +18,7 @@ class Length : public Reward {
     HONE_CHECK(unit_ == "tokens" || unit_ == "bytes", "unit is '", unit_, "'; it is tokens or bytes");
     HONE_CHECK(target_ >= 0 && limit_ > target_, "limit (", limit_, ") is not above target (", target_, ")");
   }
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     const bool tokens = unit_ == "tokens";
     if (tokens && completion.ids.empty() && !completion.text.empty()) return {.note = "no token ids", .skipped = true};
     const int64_t length = static_cast<int64_t>(tokens ? completion.ids.size() : completion.text.size());

@@ -19,7 +19,7 @@ class Overlong : public Reward {
     HONE_CHECK(cache_ > 0 && cache_ <= max_length_, "soft_punish_cache is ", cache_,
                "; it is between 1 and max_completion_length (", max_length_, ")");
   }
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     if (completion.ids.empty() && !completion.text.empty()) return {.note = "no token ids", .skipped = true};
     const int64_t length = static_cast<int64_t>(completion.ids.size()), over = length - (max_length_ - cache_);
     if (over <= 0) return {.score = 0};

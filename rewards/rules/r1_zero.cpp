@@ -22,11 +22,11 @@ class R1Zero : public Reward {
   void prepare() override {
     HONE_CHECK(from_ == "answer_tag" || from_ == "boxed", "from is '", from_, "'; it is \"answer_tag\" or \"boxed\"");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     std::string answer;
     const bool formed = find(completion.text, answer);
     const bool right = formed && matches(task, answer);
-    Score out{.score = right ? 1.0 : formed ? format_score_ : 0.0};
+    RewardScore out{.score = right ? 1.0 : formed ? format_score_ : 0.0};
     out.parts = {{"answer", right ? 1.0 : 0.0}, {"format", formed ? 1.0 : 0.0}};
     if (!formed) out.note = from_ == "boxed" ? "no \\boxed{}" : "not of the form </think> <answer> </answer>";
     if (formed && !right) out.note = "expected " + excerpt(task.answer) + ", got " + excerpt(answer);

@@ -31,7 +31,7 @@ class SequenceCompletion : public Reward {
                "'; it is \"modulus,count\" or \"count,modulus\"");
     HONE_CHECK(max_count_ > 0, "max_count is positive");
   }
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const Problem problem = parse(task.prompt);
     const int64_t m = problem.modulus, step = ((problem.second - problem.first) % m + m) % m;
     std::string_view rest = trimmed(completion.text);

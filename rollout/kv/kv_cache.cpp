@@ -17,12 +17,12 @@ KvCache::KvCache(Context& context, const ModelShape& shape, DType dtype, int64_t
   for (int64_t block = blocks; block-- > 0;) free_.push_back(static_cast<int32_t>(block));
 }
 
-int32_t KvCache::take() {
+int32_t KvCache::allocate() {
   HONE_CHECK(free_blocks() > 0, "kv cache: no block is free");
   if (free_.empty()) {
-    prefixes_.forget(idle_.front());
-    free_.push_back(idle_.front());
-    idle_.pop_front();
+    prefixes_.forget(evictable_.front());
+    free_.push_back(evictable_.front());
+    evictable_.pop_front();
   }
   const int32_t block = free_.back();
   free_.pop_back();
@@ -30,26 +30,26 @@ int32_t KvCache::take() {
   return block;
 }
 
-void KvCache::share(int32_t block) {
-  if (references_[static_cast<size_t>(block)]++ == 0) idle_.erase(idle_place_[static_cast<size_t>(block)]);
+void KvCache::ref(int32_t block) {
+  if (references_[static_cast<size_t>(block)]++ == 0) evictable_.erase(idle_place_[static_cast<size_t>(block)]);
 }
 
-void KvCache::release(int32_t block) {
+void KvCache::unref(int32_t block) {
   if (--references_[static_cast<size_t>(block)] > 0) return;
   if (prefixes_.has(block))
-    idle_place_[static_cast<size_t>(block)] = idle_.insert(idle_.end(), block);
+    idle_place_[static_cast<size_t>(block)] = evictable_.insert(evictable_.end(), block);
   else
     free_.push_back(block);
 }
 
 void KvCache::invalidate_prefix_cache() {
   prefixes_.clear();
-  free_.insert(free_.end(), idle_.begin(), idle_.end());
-  idle_.clear();
+  free_.insert(free_.end(), evictable_.begin(), evictable_.end());
+  evictable_.clear();
 }
 
 int32_t KvCache::copy(int32_t block, int64_t tokens) {
-  const int32_t fresh = take();
+  const int32_t fresh = allocate();
   planes_.copy(fresh, block, tokens);
   for (KvStorage* others : joined_) others->copy(fresh, block, tokens);
   return fresh;

@@ -20,21 +20,21 @@ class KvCache {
   int64_t block_size() const { return planes_.block_size(); }
   int64_t num_blocks() const { return static_cast<int64_t>(references_.size()); }
   // Those that nobody holds, named ones too.
-  int64_t free_blocks() const { return static_cast<int64_t>(free_.size() + idle_.size()); }
+  int64_t free_blocks() const { return static_cast<int64_t>(free_.size() + evictable_.size()); }
   int64_t blocks_for(int64_t tokens) const { return (tokens + block_size() - 1) / block_size(); }
 
   // A free block with one reference; there must be one. A named one is forgotten for it where no other is left.
-  int32_t take();
+  int32_t allocate();
   // One more reference, of a block that is held or named; one less: the last one frees the block.
-  void share(int32_t block);
-  void release(int32_t block);
+  void ref(int32_t block);
+  void unref(int32_t block);
   // Another block with the same keys and values of its first tokens, in all planes.
   int32_t copy(int32_t block, int64_t tokens);
 
   // The named blocks. name() is of a block that is held, full, and never written again; it returns the name that the
   // next block's parent is, which is another block's where that one holds the same.
   const PrefixCache& prefixes() const { return prefixes_; }
-  uint64_t name(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
+  uint64_t cache_block(int32_t block, uint64_t parent, std::span<const int32_t> tokens) {
     return prefixes_.add(block, parent, tokens).name;
   }
   // Keys and values of weights that are no more: no block that was named, or that follows one that was begun before, is
@@ -44,14 +44,14 @@ class KvCache {
   // The model's keys and values, and those of another model that computes the same tokens: `others` has num_blocks()
   // blocks and outlives the cache's use.
   const KvStorage& planes() const { return planes_; }
-  void join(KvStorage& others) { joined_.push_back(&others); }
+  void attach_storage(KvStorage& others) { joined_.push_back(&others); }
 
  private:
   KvStorage planes_;
   std::vector<KvStorage*> joined_;
   std::vector<int32_t> references_, free_;
   PrefixCache prefixes_;
-  std::list<int32_t> idle_;  // named, and held by nobody: the longest unused first
+  std::list<int32_t> evictable_;  // named, and held by nobody: the longest unused first
   std::vector<std::list<int32_t>::iterator> idle_place_;
 };
 

@@ -8,16 +8,16 @@ KvStorage::KvStorage(Context& context, const ModelShape& shape, DType dtype, int
   const bool scaled = dtype == DType::u8;
   const size_t plane = static_cast<size_t>(slots * heads * shape.head_dim) * size_of(dtype),
                scales = scaled ? static_cast<size_t>(slots * heads) * size_of(DType::f32) : 0;
-  bytes_ = Buffer(context.device(), 2 * (plane + scales) * static_cast<size_t>(shape.num_blocks));
+  bytes_ = Buffer(context.device(), 2 * (plane + scales) * static_cast<size_t>(shape.num_layers));
   size_t at = 0;
   const auto take = [&](DType type, std::initializer_list<int64_t> dims, size_t bytes) {
     const Tensor out(bytes_.data() ? static_cast<char*>(bytes_.data()) + at : nullptr, type, context.kind(), dims);
     at += bytes;
     return out;
   };
-  for (int64_t i = 0; i < shape.num_blocks; ++i)
+  for (int64_t i = 0; i < shape.num_layers; ++i)
     for (auto* planes : {&k_, &v_}) planes->push_back(take(dtype, {slots, heads, shape.head_dim}, plane));
-  for (int64_t i = 0; scaled && i < shape.num_blocks; ++i)
+  for (int64_t i = 0; scaled && i < shape.num_layers; ++i)
     for (auto* planes : {&k_scale_, &v_scale_}) planes->push_back(take(DType::f32, {slots, heads}, scales));
 }
 

@@ -17,7 +17,7 @@ void check_id(int32_t id, int64_t vocab_size) {
   HONE_CHECK(id >= 0 && id < vocab_size, "a reply has id ", id, ", the vocabulary ", vocab_size);
 }
 
-void check_likeliest(const std::vector<std::vector<TokenLogp>>& rows, size_t places, const Request& request,
+void check_likeliest(const std::vector<std::vector<TokenLogp>>& rows, size_t places, const GenerationRequest& request,
                      int64_t vocab_size) {
   HONE_CHECK(rows.empty() || (request.top_logprobs > 0 && rows.size() == places), "it sent likeliest ids of ",
              rows.size(), " places, ", request.top_logprobs > 0 ? places : 0, " were asked for");
@@ -31,7 +31,7 @@ void check_likeliest(const std::vector<std::vector<TokenLogp>>& rows, size_t pla
   }
 }
 
-bool is_stop_id(int32_t id, const Sampling& sampling, const Tokenizer* tokenizer) {
+bool is_stop_id(int32_t id, const SamplingParams& sampling, const Tokenizer* tokenizer) {
   if (std::ranges::find(sampling.stop_ids, id) != sampling.stop_ids.end()) return true;
   if (!tokenizer || sampling.ignore_eos) return false;
   const std::vector<int32_t> stops = tokenizer->stop_ids();
@@ -39,7 +39,7 @@ bool is_stop_id(int32_t id, const Sampling& sampling, const Tokenizer* tokenizer
 }
 
 // As the engine reads it: special tokens are no text, and nothing is stripped.
-bool has_stop_string(const Reply& reply, const Sampling& sampling, const Tokenizer* tokenizer) {
+bool has_stop_string(const CompletionOutput& reply, const SamplingParams& sampling, const Tokenizer* tokenizer) {
   if (!tokenizer || sampling.stop.empty()) return false;
   std::string text;
   for (const int32_t id : reply.ids) text += tokenizer->token_bytes(id);
@@ -49,7 +49,8 @@ bool has_stop_string(const Reply& reply, const Sampling& sampling, const Tokeniz
 
 }  // namespace
 
-void check_columns(const Reply& reply, const Request& request, int64_t vocab_size, const VersionRange& versions) {
+void check_columns(const CompletionOutput& reply, const GenerationRequest& request, int64_t vocab_size,
+                   const VersionRange& versions) {
   HONE_CHECK(std::ssize(reply.ids) <= request.sampling.max_tokens, "a reply has ", reply.ids.size(),
              " tokens, max_tokens is ", request.sampling.max_tokens);
   HONE_CHECK(reply.forced.empty() || request.sampling.thinking_budget > 0,
@@ -67,7 +68,7 @@ void check_columns(const Reply& reply, const Request& request, int64_t vocab_siz
   check_likeliest(reply.prompt_top_logprobs, prompt, request, vocab_size);
 }
 
-void check_end(const Reply& reply, const Request& request, const RequestLimits& limits) {
+void check_end(const CompletionOutput& reply, const GenerationRequest& request, const RequestLimits& limits) {
   const auto size = std::ssize(reply.ids);
   const int64_t longest = std::min(request.sampling.max_tokens, limits.max_positions - std::ssize(request.prompt));
   if (reply.finish_reason == "length") {

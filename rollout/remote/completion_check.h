@@ -14,9 +14,10 @@ struct VersionRange {
 
 // Columns within their bounds: ids of the vocabulary, log-probs that are finite and not above 0, versions that were
 // asked for. An Error says what was claimed. Columns of one reply have the same length (WorkerPollResult::parse).
-void check_columns(const Reply& reply, const Request& request, int64_t vocab_size, const VersionRange& versions);
+void check_columns(const CompletionOutput& reply, const GenerationRequest& request, int64_t vocab_size,
+                   const VersionRange& versions);
 // And an end that follows from its ids: "length" where it is as long as it may be, "stop" where its last id or its text
 // ends it.
-void check_end(const Reply& reply, const Request& request, const RequestLimits& limits);
+void check_end(const CompletionOutput& reply, const GenerationRequest& request, const RequestLimits& limits);
 
 }  // namespace hone

@@ -24,7 +24,7 @@ Dispatcher::Dispatcher(std::vector<std::string> names, const Limits& limits) : l
   for (size_t i = 0; i < names.size(); ++i) workers_[i].name = std::move(names[i]);
 }
 
-uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
+uint64_t Dispatcher::submit(GenerationRequest request, Engine::OnFinish on_finish) {
   const std::lock_guard lock(mutex_);
   if (asked_.empty()) none_since_ = {};
   const uint64_t ticket = next_ticket_++;
@@ -35,7 +35,7 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
                     .version = weights_ ? weights_->version() : 0,
                     .failed_by = {},
                     .writers = {}};
-  const Request& asked = asked_.at(ticket).request;
+  const GenerationRequest& asked = asked_.at(ticket).request;
   if (const std::string problem = limits_.requests ? request_problem(asked, *limits_.requests) : ""; !problem.empty()) {
     whole_.push_back({ticket, refused_replies(asked, problem)});
     return ticket;
@@ -46,11 +46,11 @@ uint64_t Dispatcher::submit(Request request, Engine::OnFinish on_finish) {
 }
 
 // Its writers are told, if they know of it.
-void Dispatcher::withdraw(uint64_t ticket, Asked& asked) {
-  for (const Asked::Writer& writer : std::exchange(asked.writers, {})) {
-    Member& worker = workers_[writer.worker];
+void Dispatcher::cancel_on_workers(uint64_t ticket, PendingRequest& asked) {
+  for (const PendingRequest::Writer& writer : std::exchange(asked.writers, {})) {
+    WorkerState& worker = workers_[writer.worker];
     worker.tokens -= asked.tokens;
-    if (std::erase(worker.told, ticket) == 0) worker.dropped.push_back(ticket);
+    if (std::erase(worker.to_send, ticket) == 0) worker.dropped.push_back(ticket);
     mark_idle(worker);
   }
 }
@@ -58,26 +58,26 @@ void Dispatcher::withdraw(uint64_t ticket, Asked& asked) {
 void Dispatcher::cancel(uint64_t ticket) {
   const std::lock_guard lock(mutex_);
   std::erase(queue_, ticket);
-  std::erase_if(whole_, [&](const Whole& of) { return of.ticket == ticket; });
+  std::erase_if(whole_, [&](const FinishedRequest& of) { return of.ticket == ticket; });
   if (const auto found = asked_.find(ticket); found != asked_.end()) {
-    withdraw(ticket, found->second);
+    cancel_on_workers(ticket, found->second);
     asked_.erase(found);
   }
   assign();
 }
 
-void Dispatcher::give(uint64_t ticket, size_t worker) {
-  Asked& asked = asked_.at(ticket);
+void Dispatcher::assign(uint64_t ticket, size_t worker) {
+  PendingRequest& asked = asked_.at(ticket);
   asked.writers.push_back({worker, {}});
-  Member& to = workers_[worker];
-  to.told.push_back(ticket);
+  WorkerState& to = workers_[worker];
+  to.to_send.push_back(ticket);
   to.tokens += asked.tokens;
   mark_idle(to);
 }
 
 void Dispatcher::assign() {
   for (; !queue_.empty(); queue_.pop_front()) {
-    const Asked& asked = asked_.at(queue_.front());
+    const PendingRequest& asked = asked_.at(queue_.front());
     const auto reluctance = [&](size_t i) {
       return std::pair(std::ranges::count(asked.failed_by, i), workers_[i].tokens);
     };
@@ -87,13 +87,13 @@ void Dispatcher::assign() {
     if (best == workers_.size()) break;
     const int64_t held = workers_[best].tokens;
     if (held > 0 && held + asked.tokens > limits_.tokens_at_once) break;
-    give(queue_.front(), best);
+    assign(queue_.front(), best);
   }
   changed_.notify_all();
 }
 
 // A worker with nothing to do also writes what has taken another one far longer than usual.
-void Dispatcher::help(size_t worker) {
+void Dispatcher::duplicate_slow_requests(size_t worker) {
   if (typical_seconds_ == 0 || !queue_.empty()) return;
   const double patience = far_longer * std::max(typical_seconds_, limits_.min_typical_seconds);
   for (auto& [ticket, asked] : asked_)
@@ -102,26 +102,26 @@ void Dispatcher::help(size_t worker) {
       log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name,
                    " writes a request of it, too");
       ++counts_["workers/asked_twice"];
-      return give(ticket, worker);
+      return assign(ticket, worker);
     }
 }
 
 bool Dispatcher::step() {
-  std::deque<Whole> whole;
+  std::deque<FinishedRequest> whole;
   {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, duration(most_patience), [this] { return !whole_.empty() || asked_.empty(); });
     whole = std::exchange(whole_, {});
     if (whole.empty() && !asked_.empty() && none_since_.seconds() > limits_.timeout &&
-        std::ranges::none_of(workers_, &Member::alive)) {
+        std::ranges::none_of(workers_, &WorkerState::alive)) {
       std::string reasons;
-      for (const Member& worker : workers_)
+      for (const WorkerState& worker : workers_)
         reasons += concat("; ", worker.name, ": ", worker.reason.empty() ? "no answer yet" : worker.reason);
       fail("rollout: no worker has finished anything for ", limits_.timeout,
            " seconds (rollout.worker_timeout), and none is there", reasons);
     }
   }
-  for (Whole& of : whole) {
+  for (FinishedRequest& of : whole) {
     Engine::OnFinish on_finish;
     uint64_t id = 0;
     {
@@ -144,12 +144,12 @@ void Dispatcher::publish(std::shared_ptr<const WeightSnapshot> weights) {
   changed_.notify_all();
 }
 
-void Dispatcher::settle(double seconds) {
+void Dispatcher::wait_until_joined(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, duration(seconds), [this] { return std::ranges::all_of(workers_, &Member::settled); });
+  changed_.wait_for(lock, duration(seconds), [this] { return std::ranges::all_of(workers_, &WorkerState::settled); });
 }
 
-void Dispatcher::mark_idle(Member& worker) {
+void Dispatcher::mark_idle(WorkerState& worker) {
   const bool idle = worker.tokens == 0;
   if (idle == worker.idle) return;
   if (worker.idle) worker.idle_seconds += worker.idle_since.seconds();
@@ -161,11 +161,11 @@ Metrics Dispatcher::metrics() {
   const std::lock_guard lock(mutex_);
   const double seconds = std::exchange(since_metrics_, Stopwatch()).seconds();
   Metrics out = std::exchange(counts_, {});
-  out["workers/alive"] = static_cast<double>(std::ranges::count_if(workers_, &Member::alive));
+  out["workers/alive"] = static_cast<double>(std::ranges::count_if(workers_, &WorkerState::alive));
   out["queue/requests"] = static_cast<double>(queue_.size());
   double generated = 0;
   for (size_t i = 0; i < workers_.size(); ++i) {
-    Member& worker = workers_[i];
+    WorkerState& worker = workers_[i];
     if (worker.idle) worker.idle_seconds += std::exchange(worker.idle_since, Stopwatch()).seconds();
     generated += static_cast<double>(worker.generated);
     out[concat("workers/", i, "/tokens_per_second")] =
@@ -178,10 +178,10 @@ Metrics Dispatcher::metrics() {
 
 Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience) {
   std::unique_lock lock(mutex_);
-  Member& worker = workers_[place];
+  WorkerState& worker = workers_[place];
   const auto outdated = [&] { return weights_ && weights_->version() > version; };
   changed_.wait_for(lock, duration(patience),
-                    [&] { return stopping_ || outdated() || !worker.told.empty() || !worker.dropped.empty(); });
+                    [&] { return stopping_ || outdated() || !worker.to_send.empty() || !worker.dropped.empty(); });
   Work out;
   out.stopping = stopping_;
   out.tokens = worker.tokens;
@@ -190,9 +190,9 @@ Dispatcher::Work Dispatcher::next(size_t place, int64_t version, double patience
     out.weights = weights_;
     return out;
   }
-  if (worker.alive && worker.tokens == 0 && version >= 0) help(place);
+  if (worker.alive && worker.tokens == 0 && version >= 0) duplicate_slow_requests(place);
   if (version >= 0)
-    for (const uint64_t ticket : std::exchange(worker.told, {}))
+    for (const uint64_t ticket : std::exchange(worker.to_send, {}))
       out.submit.push_back({ticket, asked_.at(ticket).request});
   out.cancel = std::exchange(worker.dropped, {});
   out.tokens = worker.tokens;
@@ -205,9 +205,9 @@ void Dispatcher::joined(size_t place) {
   workers_[place].alive = workers_[place].settled = true;
   workers_[place].reason.clear();
   workers_[place].since_joined = {};
-  for (Member& worker : workers_)
-    for (const uint64_t ticket : std::exchange(worker.told, {})) {
-      Asked& asked = asked_.at(ticket);
+  for (WorkerState& worker : workers_)
+    for (const uint64_t ticket : std::exchange(worker.to_send, {})) {
+      PendingRequest& asked = asked_.at(ticket);
       asked.drop(static_cast<size_t>(&worker - workers_.data()));
       worker.tokens -= asked.tokens;
       mark_idle(worker);
@@ -219,17 +219,17 @@ void Dispatcher::joined(size_t place) {
 
 void Dispatcher::lost(size_t place, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  Member& worker = workers_[place];
+  WorkerState& worker = workers_[place];
   const bool news = worker.alive || worker.reason != reason;
   if (worker.alive) ++counts_["workers/lost"];
   const bool first_fruitless =
-      worker.alive && !worker.useful && !std::exchange(worker.failed_before_first_result, true);
-  if (std::exchange(worker.useful, false) || first_fruitless) none_since_ = {};
+      worker.alive && !worker.made_progress && !std::exchange(worker.failed_before_first_result, true);
+  if (std::exchange(worker.made_progress, false) || first_fruitless) none_since_ = {};
   worker.failed_before_first_result |= worker.alive && !std::exchange(worker.finished, false);
   worker.alive = false;
   worker.settled = true;
   worker.reason = reason;
-  worker.told.clear();
+  worker.to_send.clear();
   worker.dropped.clear();
   int64_t requests = 0;
   for (auto& [ticket, asked] : asked_) {
@@ -248,11 +248,11 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
 }
 
 // The text is the learner's own reading of the ids, whatever the worker says it is.
-void Dispatcher::check(const Asked& asked, std::vector<Reply>& replies) const {
+void Dispatcher::check(const PendingRequest& asked, std::vector<CompletionOutput>& replies) const {
   HONE_CHECK(std::ssize(replies) == asked.request.n, asked.request.n, " replies were asked for, ", replies.size(),
              " came");
   const int64_t vocab_size = limits_.requests ? limits_.requests->vocab_size : INT32_MAX;
-  for (Reply& reply : replies) {
+  for (CompletionOutput& reply : replies) {
     if (reply.failed) continue;
     check_columns(reply, asked.request, vocab_size, {asked.version, weights_->version()});
     if (!limits_.requests) continue;
@@ -267,37 +267,37 @@ bool Dispatcher::finished(size_t place, WorkerPollResult::Done done) {
   const std::lock_guard lock(mutex_);
   const auto found = asked_.find(done.ticket);
   if (found == asked_.end()) return false;  // cancelled meanwhile
-  Asked& asked = found->second;
-  const auto writer = std::ranges::find(asked.writers, place, &Asked::Writer::worker);
+  PendingRequest& asked = found->second;
+  const auto writer = std::ranges::find(asked.writers, place, &PendingRequest::Writer::worker);
   if (writer == asked.writers.end()) return false;  // another one was first
-  Member& worker = workers_[place];
-  if (std::ranges::find(worker.told, done.ticket) != worker.told.end())
+  WorkerState& worker = workers_[place];
+  if (std::ranges::find(worker.to_send, done.ticket) != worker.to_send.end())
     return false;  // it has not been told of it since it joined
   check(asked, done.replies);
-  if (std::ranges::any_of(done.replies, &Reply::failed)) {
+  if (std::ranges::any_of(done.replies, &CompletionOutput::failed)) {
     failed(place, done.ticket, asked, std::move(done.replies));
     return false;
   }
   worker.failures = 0;
   worker.finished = true;
-  worker.useful = true;
+  worker.made_progress = true;
   worker.failed_before_first_result = false;
   none_since_ = {};
-  for (const Reply& reply : done.replies) worker.generated += std::ssize(reply.ids);
+  for (const CompletionOutput& reply : done.replies) worker.generated += std::ssize(reply.ids);
   worker.tokens -= asked.tokens;
   mark_idle(worker);
   const double seconds = writer->since.seconds();
   asked.drop(place);
   typical_seconds_ += (typical_seconds_ == 0 ? 1.0 : 0.1) * (seconds - typical_seconds_);
-  withdraw(done.ticket, asked);
+  cancel_on_workers(done.ticket, asked);
   whole_.push_back({done.ticket, std::move(done.replies)});
   assign();
   return true;
 }
 
-void Dispatcher::failed(size_t place, uint64_t ticket, Asked& asked, std::vector<Reply> replies) {
-  Member& worker = workers_[place];
-  const std::string reason = std::ranges::find_if(replies, &Reply::failed)->finish_reason.substr(0, 300);
+void Dispatcher::failed(size_t place, uint64_t ticket, PendingRequest& asked, std::vector<CompletionOutput> replies) {
+  WorkerState& worker = workers_[place];
+  const std::string reason = std::ranges::find_if(replies, &CompletionOutput::failed)->finish_reason.substr(0, 300);
   HONE_CHECK(++worker.failures < most_failures, "it failed ", worker.failures,
              " requests one after the other, the last one: ", reason);
   log::warning("rollout: ", worker.name, " failed a request: ", reason);
@@ -315,16 +315,16 @@ void Dispatcher::failed(size_t place, uint64_t ticket, Asked& asked, std::vector
   assign();
 }
 
-void Dispatcher::synced(double seconds) {
+void Dispatcher::record_weight_sync(double seconds) {
   const std::lock_guard lock(mutex_);
   double& slowest = counts_["time/weight_sync"];
   slowest = std::max(slowest, seconds);
 }
 
-void Dispatcher::moved(size_t place) {
+void Dispatcher::record_progress(size_t place) {
   const std::lock_guard lock(mutex_);
-  Member& worker = workers_[place];
-  worker.useful |= !worker.failed_before_first_result && worker.since_joined.seconds() > limits_.timeout;
+  WorkerState& worker = workers_[place];
+  worker.made_progress |= !worker.failed_before_first_result && worker.since_joined.seconds() > limits_.timeout;
 }
 
 void Dispatcher::stop() {

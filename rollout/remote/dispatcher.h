@@ -34,7 +34,7 @@ class Dispatcher {
   Dispatcher(std::vector<std::string> names, const Limits& limits);
 
   // The asker's thread.
-  uint64_t submit(Request request, Engine::OnFinish on_finish);
+  uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish);
   void cancel(uint64_t ticket);
   // Calls back what is whole, after a moment's wait for it. False when nothing is left. An Error where there has been
   // no worker for too long.
@@ -42,7 +42,7 @@ class Dispatcher {
   // What is handed out from now on is drawn from these weights, or newer ones.
   void publish(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined, or was lost, once.
-  void settle(double seconds);
+  void wait_until_joined(double seconds);
   // Since the last call: docs/howto/workers.md.
   Metrics metrics();
 
@@ -66,9 +66,9 @@ class Dispatcher {
   // failed reply is asked of another worker, and believed where that has failed several times; a worker that fails one
   // request after the other is an Error, too.
   bool finished(size_t worker, WorkerPollResult::Done done);
-  void synced(double seconds);  // a worker has taken new weights
-  void moved(size_t worker);    // it gets on: for one stay that counts as much as a finished request, and then no more
-                                // until it has finished one
+  void record_weight_sync(double seconds);  // a worker has taken new weights
+  void record_progress(size_t worker);  // it gets on: for one stay that counts as much as a finished request, and then
+                                        // no more until it has finished one
   // From now on next() says `stopping`, at once.
   void stop();
   bool stopping() const;
@@ -76,8 +76,8 @@ class Dispatcher {
   void pause(double seconds);
 
  private:
-  struct Asked {
-    Request request;
+  struct PendingRequest {
+    GenerationRequest request;
     Engine::OnFinish on_finish;
     int64_t tokens = 0;
     int64_t version = 0;            // of the weights when it was asked
@@ -91,16 +91,17 @@ class Dispatcher {
       return std::erase_if(writers, [&](const Writer& of) { return of.worker == worker; }) > 0;
     }
   };
-  struct Member {
+  struct WorkerState {
     std::string name, reason;  // why it is not there
     bool alive = false, settled = false;
     bool failed_before_first_result = false;  // it was lost before it was useful
-    bool useful = false;  // since it joined: it has finished something, or been getting on for longer than the timeout
+    bool made_progress =
+        false;  // since it joined: it has finished something, or been getting on for longer than the timeout
     bool finished = false;  // something since it joined
     int failures = 0;       // requests that it failed, one after the other
     Stopwatch since_joined;
-    int64_t tokens = 0;         // of what it is to write
-    std::deque<uint64_t> told;  // what next() will say
+    int64_t tokens = 0;            // of what it is to write
+    std::deque<uint64_t> to_send;  // what next() will say
     std::vector<uint64_t> dropped;
     // For metrics, since the last call:
     int64_t generated = 0;
@@ -108,25 +109,25 @@ class Dispatcher {
     Stopwatch idle_since;
     bool idle = true;
   };
-  struct Whole {
+  struct FinishedRequest {
     uint64_t ticket = 0;
-    std::vector<Reply> replies;
+    std::vector<CompletionOutput> replies;
   };
   void assign();
-  void give(uint64_t ticket, size_t worker);
-  void withdraw(uint64_t ticket, Asked& asked);
-  void help(size_t worker);
-  void check(const Asked& asked, std::vector<Reply>& replies) const;
-  void failed(size_t worker, uint64_t ticket, Asked& asked, std::vector<Reply> replies);
-  void mark_idle(Member& worker);
+  void assign(uint64_t ticket, size_t worker);
+  void cancel_on_workers(uint64_t ticket, PendingRequest& asked);
+  void duplicate_slow_requests(size_t worker);
+  void check(const PendingRequest& asked, std::vector<CompletionOutput>& replies) const;
+  void failed(size_t worker, uint64_t ticket, PendingRequest& asked, std::vector<CompletionOutput> replies);
+  void mark_idle(WorkerState& worker);
 
   const Limits limits_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Member> workers_;
-  std::map<uint64_t, Asked> asked_;
+  std::vector<WorkerState> workers_;
+  std::map<uint64_t, PendingRequest> asked_;
   std::deque<uint64_t> queue_;  // of no worker
-  std::deque<Whole> whole_;
+  std::deque<FinishedRequest> whole_;
   std::shared_ptr<const WeightSnapshot> weights_;
   uint64_t next_ticket_ = 1;
   Stopwatch none_since_;  // there has been no useful worker: one that joins, and gets nowhere, again and again is none

@@ -20,7 +20,7 @@ WeightLayout::Block WeightLayout::block(int64_t i) const {
 }
 
 WeightChunks::WeightChunks(Device& device, Tensor values, std::shared_ptr<const Buffer> room)
-    : bytes_(room ? std::move(room) : std::make_shared<const Buffer>(device, values.bytes(), Place::host)) {
+    : bytes_(room ? std::move(room) : std::make_shared<const Buffer>(device, values.bytes(), MemoryKind::pinned)) {
   Context context(device);
   context.copy({bytes_->data(), values.dtype, DeviceKind::cpu, values.dims()}, values);
   context.synchronize();

@@ -58,7 +58,7 @@ struct Worker::Impl final : HttpApp {
   };
   static const std::map<std::string, Route>& routes();
 
-  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override;
+  std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& head) override;
   HttpHeaders headers_for(const HttpRequestInfo& head) override { return gate.headers_for(head); }
   void handle(std::shared_ptr<HttpTransaction> exchange) override;
   HttpServerResponse error(int status, const std::string& message) override {
@@ -93,13 +93,13 @@ struct Worker::Impl final : HttpApp {
   std::string link_id;
   std::unique_ptr<DeviceLink> link;
   std::optional<Context> link_context;
-  std::optional<int64_t> landed;  // the version whose values came over the link last
+  std::optional<int64_t> sent_directly;  // the version whose values came over the link last
   std::optional<WorkerSession> session;
   std::string last_end;  // why the session before ended
 
   mutable std::mutex mutex;
   std::condition_variable arrived;
-  std::deque<std::shared_ptr<HttpTransaction>> asked;
+  std::deque<std::shared_ptr<HttpTransaction>> num_requests;
   std::string run_name;  // the session's, "" without one
   bool stopping = false;
   std::unique_ptr<HttpServer> http;
@@ -116,7 +116,7 @@ const std::map<std::string, Worker::Impl::Route>& Worker::Impl::routes() {
   return table;
 }
 
-std::optional<HttpServerResponse> Worker::Impl::refuse(const HttpRequestInfo& head) {
+std::optional<HttpServerResponse> Worker::Impl::reject_early(const HttpRequestInfo& head) {
   const auto route = routes().find(head.path);
   return gate.refusal(head, route == routes().end() ? nullptr : &route->second);
 }
@@ -130,8 +130,9 @@ void Worker::Impl::handle(std::shared_ptr<HttpTransaction> exchange) {
         {.status = 400,
          .body = error_json(400, concat("the body is not that of its ", digest_header), {}, "damaged").dump()});
   const std::lock_guard lock(mutex);
-  std::erase_if(asked, [](const auto& waiting) { return waiting->gone(); });  // whose clients may ask again, and again
-  asked.push_back(std::move(exchange));
+  std::erase_if(num_requests,
+                [](const auto& waiting) { return waiting->gone(); });  // whose clients may ask again, and again
+  num_requests.push_back(std::move(exchange));
   arrived.notify_all();
 }
 
@@ -140,9 +141,9 @@ void Worker::Impl::run() {
     std::shared_ptr<HttpTransaction> next;
     {
       std::unique_lock lock(mutex);
-      arrived.wait_for(lock, std::chrono::seconds(1), [this] { return stopping || !asked.empty(); });
+      arrived.wait_for(lock, std::chrono::seconds(1), [this] { return stopping || !num_requests.empty(); });
       if (stopping) return;
-      if (!asked.empty()) next = std::move(asked.front()), asked.pop_front();
+      if (!num_requests.empty()) next = std::move(num_requests.front()), num_requests.pop_front();
     }
     if (next && !next->gone()) answer(*next);
     if (session && session->seconds_since_contact() > config.lease)
@@ -160,7 +161,8 @@ void Worker::Impl::answer(HttpTransaction& exchange) {
   const HttpRequestInfo& head = exchange.head();
   try {
     (this->*routes().at(head.path).answer)(exchange);
-    if (session && session->id() == head.header(session_header)) session->hear();  // who waited for this was not silent
+    if (session && session->id() == head.header(session_header))
+      session->touch();  // who waited for this was not silent
   } catch (const HttpError& why) {
     refuse_with(why);
   } catch (const Error& why) {
@@ -214,7 +216,7 @@ void Worker::Impl::join(HttpTransaction& exchange) {
     throw HttpError(409, concat("this worker writes for ", session->run()), "run", "busy");
   if (session) end_session("joins again, or another does");
   link.reset();
-  landed.reset();
+  sent_directly.reset();
   make_model(setup);
   model->clear_version();
   session.emplace(*model, setup.run);
@@ -246,7 +248,7 @@ void Worker::Impl::commit(HttpTransaction& exchange) {
   std::vector<Digest> digests;
   for (const Json& digest : body.at("digests", "commit").as_array("digests"))
     digests.push_back(digest_of(digest.as_string("digests"), "digests"));
-  if (over_link && landed != version)
+  if (over_link && sent_directly != version)
     throw HttpError(409, concat("version ", version, " did not come over the link"), "landed", "no_landing");
   const std::vector<int64_t> missing = model->missing(digests);
   if (!over_link && digests.size() != static_cast<size_t>(model->layout().num_blocks()))
@@ -279,7 +281,7 @@ void Worker::Impl::open_link(HttpTransaction& exchange) {
   reply(exchange, "{}");
   if (link && id == link_id) return;  // the same message again
   link.reset();
-  landed.reset();
+  sent_directly.reset();
   try {
     if (!link_context) link_context.emplace(device);
     link = kind.open(device, id, 1, patience_with(exchange, seconds));
@@ -296,13 +298,13 @@ void Worker::Impl::receive(HttpTransaction& exchange) {
   const double seconds = link_seconds(body);
   if (!link) throw HttpError(409, "there is no link", {}, "no_link");
   reply(exchange, "{}");
-  if (landed == version) return;  // the same message again
-  landed.reset();
+  if (sent_directly == version) return;  // the same message again
+  sent_directly.reset();
   try {
     const Deadline patience = patience_with(exchange, seconds);
-    link->receive(*link_context, model->landing(), patience);
+    link->receive(*link_context, model->direct_buffer(), patience);
     link->finish(*link_context, patience);
-    landed = version;
+    sent_directly = version;
   } catch (const Error& why) {
     log::warning("worker: the link to the learner's device broke: ", why.what());
     link.reset();

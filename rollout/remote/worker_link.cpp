@@ -197,7 +197,7 @@ void WorkerLink::send(std::span<const WeightChunks::Block> blocks, std::vector<i
     HttpHeaders headers = headers_for(block_of(i).digest);
     headers.emplace_back(block_header, std::to_string(i));
     post(channel, "weights", block_of(i).bytes, headers);
-    dispatcher_.moved(place_);
+    dispatcher_.record_progress(place_);
   };
   std::ranges::iter_swap(which.begin(),
                          std::ranges::max_element(which, {}, [&](int64_t i) { return block_of(i).bytes.size(); }));
@@ -223,7 +223,7 @@ void WorkerLink::send(std::span<const WeightChunks::Block> blocks, std::vector<i
 }
 
 // Says which blocks there are, and where some are missing sends them, and says it again.
-void WorkerLink::bring(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
+void WorkerLink::push_weights(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed) {
   const std::vector<int64_t> missing = commit(version, blocks, landed);
   send(blocks, missing);
   HONE_CHECK(missing.empty() || commit(version, blocks, landed).empty(), "it has not the weights that it was sent");
@@ -246,7 +246,7 @@ bool WorkerLink::send_over_link(const WeightSnapshot& image) {
     return false;
   }
   try {
-    bring(image.version(), image.frozen().blocks(), true);
+    push_weights(image.version(), image.frozen().blocks(), true);
     return true;
   } catch (const Refusal& refusal) {
     if (refusal.code != "no_landing") throw;
@@ -263,9 +263,9 @@ void WorkerLink::drop_device_link(const std::string& why) {
 
 void WorkerLink::sync(const WeightSnapshot& image) {
   const Stopwatch watch;
-  if (!send_over_link(image)) bring(image.version(), image.blocks(), false);
+  if (!send_over_link(image)) push_weights(image.version(), image.blocks(), false);
   version_ = image.version();
-  dispatcher_.synced(watch.seconds());
+  dispatcher_.record_weight_sync(watch.seconds());
 }
 
 // An answer is no longer than what is awaited can be.
@@ -309,7 +309,7 @@ void WorkerLink::serve() {
     HONE_CHECK(report.computed_tokens >= computed && report.computed_tokens <= 2 * given, "it claims to have computed ",
                report.computed_tokens, " tokens after ", computed, "; its requests have ", given);
     const bool got_on = report.computed_tokens > computed && computed < given;
-    if (got_on) dispatcher_.moved(place_);
+    if (got_on) dispatcher_.record_progress(place_);
     if (got_on || work.tokens == 0) moved = {};
     computed = report.computed_tokens;
     for (WorkerPollResult::Done& done : report.finished)

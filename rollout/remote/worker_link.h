@@ -41,7 +41,7 @@ class WorkerLink {
   void open_device_link(const Json& kinds);
   void leave();
   HttpHeaders headers_for(const Digest& digest) const;
-  void bring(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed);
+  void push_weights(int64_t version, std::span<const WeightChunks::Block> blocks, bool landed);
   void send(std::span<const WeightChunks::Block> blocks, std::vector<int64_t> which);
   Deadline patience(double seconds) const;
   // max_body: bytes of the answer.

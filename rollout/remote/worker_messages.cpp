@@ -51,7 +51,7 @@ std::vector<std::vector<TokenLogp>> likeliest_of(const Json& message, const char
 
 uint64_t ticket_of(const Json& json) { return static_cast<uint64_t>(json.as_int("ticket")); }
 
-Json reply_json(const Reply& reply) {
+Json reply_json(const CompletionOutput& reply) {
   return JsonObject{{"ids", column(reply.ids)},
                     {"logp", column(reply.logp)},
                     {"truncated_logp", column(reply.truncated_logp)},
@@ -66,8 +66,8 @@ Json reply_json(const Reply& reply) {
                     {"failed", reply.failed}};
 }
 
-Reply reply_of(const Json& json) {
-  Reply out;
+CompletionOutput reply_of(const Json& json) {
+  CompletionOutput out;
   out.ids = column_of<int32_t>(json, "ids");
   out.logp = column_of<float>(json, "logp");
   out.truncated_logp = column_of<float>(json, "truncated_logp");
@@ -92,16 +92,16 @@ Reply reply_of(const Json& json) {
   return out;
 }
 
-Json request_json(const Request& request) {
-  Sampling sampling = request.sampling;
+Json request_json(const GenerationRequest& request) {
+  SamplingParams sampling = request.sampling;
   return JsonObject{
       {"prompt", column(request.prompt)},         {"n", request.n},
       {"id", std::bit_cast<int64_t>(request.id)}, {"sampling", to_json([&](Fields& f) { sampling.fields(f); })},
       {"top_logprobs", request.top_logprobs},     {"prompt_logprobs", request.prompt_logprobs}};
 }
 
-Request request_of(const Json& json) {
-  Request out;
+GenerationRequest request_of(const Json& json) {
+  GenerationRequest out;
   out.prompt = column_of<int32_t>(json, "prompt");
   out.n = json.at("n").as_int("n");
   HONE_CHECK(out.n >= 1 && out.n <= 65536, "n is ", out.n, ", it must be in [1, 65536]");
@@ -138,7 +138,7 @@ std::map<std::string, std::string> tokenizer_files(const Tokenizer& tokenizer) {
   std::map<std::string, std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
     out[entry.path().filename().string()] = read_file(entry.path(), max_tokenizer_bytes);
-  out["generation_config.json"] = generation_config(tokenizer).dump();
+  out["generation_config.json"] = generation_config_json(tokenizer).dump();
   return out;
 }
 
@@ -215,7 +215,7 @@ Json WorkerPollResult::to_json() const {
   JsonArray done;
   for (const Done& of : finished) {
     JsonArray replies;
-    for (const Reply& reply : of.replies) replies.push_back(reply_json(reply));
+    for (const CompletionOutput& reply : of.replies) replies.push_back(reply_json(reply));
     done.push_back(JsonObject{{"ticket", static_cast<int64_t>(of.ticket)}, {"replies", std::move(replies)}});
   }
   return JsonObject{

@@ -44,7 +44,7 @@ struct WorkerPoll {
   int64_t version = 0;  // that the worker must have, at least
   struct Ask {
     uint64_t ticket = 0;
-    Request request;
+    GenerationRequest request;
   };
   std::vector<Ask> submit;
   std::vector<uint64_t> cancel;
@@ -58,7 +58,7 @@ struct WorkerPollResult {
   int64_t computed_tokens = 0;  // of prompts and replies since the session began: whether it gets on
   struct Done {
     uint64_t ticket = 0;
-    std::vector<Reply> replies;
+    std::vector<CompletionOutput> replies;
   };
   std::vector<Done> finished;  // since the turn before
   Json to_json() const;

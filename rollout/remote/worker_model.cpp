@@ -17,7 +17,7 @@ WorkerModel::WorkerModel(Device& device, const WorkerSetup& setup)
   context_.zero(model_->flat_values());
   if (!setup.tokenizer.empty()) tokenizer_ = tokenizer_of(setup.tokenizer);
   layout_ = WeightLayout::of(*model_);
-  waiting_ = Buffer(device, static_cast<size_t>(layout_.frozen_bytes + layout_.trained_bytes), Place::host);
+  waiting_ = Buffer(device, static_cast<size_t>(layout_.frozen_bytes + layout_.trained_bytes), MemoryKind::pinned);
   digests_.resize(static_cast<size_t>(layout_.num_blocks()));
   engine_ = std::make_unique<Engine>(context_, *model_, tokenizer_ ? &*tokenizer_ : nullptr, setup.engine);
   loop_ = std::make_unique<AsyncEngine>(*engine_, most_replies);
@@ -41,7 +41,7 @@ std::vector<int64_t> WorkerModel::missing(std::span<const Digest> digests) const
   return out;
 }
 
-Tensor WorkerModel::landing() {
+Tensor WorkerModel::direct_buffer() {
   if (landing_.size() == 0) landing_ = Buffer(device_, static_cast<size_t>(layout_.trained_bytes));
   return {landing_.data(), DType::u8, device_.kind(), {layout_.trained_bytes}};
 }
@@ -59,7 +59,7 @@ void WorkerModel::copy_blocks(bool landed) {
   }
   fresh_.clear();
   if (landed) {
-    context_.copy({values + layout_.frozen_bytes, DType::u8, device_.kind(), {layout_.trained_bytes}}, landing());
+    context_.copy({values + layout_.frozen_bytes, DType::u8, device_.kind(), {layout_.trained_bytes}}, direct_buffer());
     for (int64_t i = layout_.num_frozen(); i < layout_.num_blocks(); ++i) digests_[static_cast<size_t>(i)].reset();
   }
   context_.synchronize();

@@ -32,7 +32,7 @@ class WorkerModel {
   // Which blocks, of as many as digests are given, are not these.
   std::vector<int64_t> missing(std::span<const Digest> digests) const;
   // Where the values that training changes arrive on the device (u8 [n]), instead of in blocks.
-  Tensor landing();
+  Tensor direct_buffer();
   // What waits is the model's from the engine's next step on, as this version. landed: the values that training changes
   // came to landing(). What is thrown leaves no version, and no block that counts as there.
   void commit(int64_t version, bool landed);

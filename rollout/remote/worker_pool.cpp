@@ -56,12 +56,12 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
                                                                    .transport = config.weight_transport,
                                                                    .timeout = config.worker_timeout},
                                                   device));
-  dispatcher_.settle(std::min(longest_settling, config.worker_timeout));
+  dispatcher_.wait_until_joined(std::min(longest_settling, config.worker_timeout));
 }
 
 WorkerPool::~WorkerPool() { dispatcher_.stop(); }
 
-void WorkerPool::publish(int64_t version) {
+void WorkerPool::set_policy_version(int64_t version) {
   std::shared_ptr<const WeightSnapshot> image = weights_(version);
   version_ = image->version();
   dispatcher_.publish(std::move(image));

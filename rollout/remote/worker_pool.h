@@ -32,12 +32,12 @@ class WorkerPool final : public GenerationBackend {
   WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights);
   ~WorkerPool() override;
 
-  uint64_t submit(Request request, Engine::OnFinish on_finish) override {
+  uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) override {
     return dispatcher_.submit(std::move(request), std::move(on_finish));
   }
   void cancel(uint64_t ticket) override { dispatcher_.cancel(ticket); }
   bool step() override { return dispatcher_.step(); }
-  void publish(int64_t version) override;
+  void set_policy_version(int64_t version) override;
   int64_t version() const override { return version_; }
   Metrics metrics() override { return dispatcher_.metrics(); }
 

@@ -20,9 +20,9 @@ std::string random_id() {
 
 class WorkerSession::Asked final : public CompletionListener {
  public:
-  Asked(uint64_t ticket, std::shared_ptr<Inbox> inbox) : ticket_(ticket), inbox_(std::move(inbox)) {}
-  void on_token(size_t, int64_t, const Reply&) override {}
-  void on_finish(size_t, std::vector<Reply> replies) override {
+  Asked(uint64_t ticket, std::shared_ptr<ResultQueue> inbox) : ticket_(ticket), inbox_(std::move(inbox)) {}
+  void on_token(size_t, int64_t, const CompletionOutput&) override {}
+  void on_finish(size_t, std::vector<CompletionOutput> replies) override {
     const std::lock_guard lock(inbox_->mutex);
     inbox_->finished.push_back({ticket_, std::move(replies)});
     inbox_->changed.notify_all();
@@ -35,7 +35,7 @@ class WorkerSession::Asked final : public CompletionListener {
 
  private:
   const uint64_t ticket_;
-  const std::shared_ptr<Inbox> inbox_;
+  const std::shared_ptr<ResultQueue> inbox_;
 };
 
 // What the session before left under way is over then, so that none of it counts as this one's.

@@ -22,7 +22,7 @@ class WorkerSession {
   const std::string& id() const { return id_; }
   const std::string& run() const { return run_; }
   double seconds_since_contact() const { return heard_.seconds(); }  // since the learner's last sign of life
-  void hear() { heard_ = Stopwatch(); }
+  void touch() { heard_ = Stopwatch(); }
   // Takes what is asked, waits for something to be whole, and says what is. The turn that was last is answered as it
   // was. A HttpError (409) if a turn is missing between them, the weights are older than it names, or a ticket is
   // known already; nothing of the turn is done then.
@@ -30,7 +30,7 @@ class WorkerSession {
 
  private:
   // What has ended, from the engine's thread, which may outlive the session.
-  struct Inbox {
+  struct ResultQueue {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<WorkerPollResult::Done> finished;
@@ -43,7 +43,7 @@ class WorkerSession {
 
   WorkerModel& model_;
   const std::string id_, run_;
-  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  const std::shared_ptr<ResultQueue> inbox_ = std::make_shared<ResultQueue>();
   int64_t computed_before_ = 0;
   std::map<uint64_t, uint64_t> jobs_;  // the engine loop's numbers by ticket
   int64_t last_turn_ = 0;

@@ -44,21 +44,21 @@ class DraftModel : public Proposer {
         model_(load_draft(setting)),
         vocab_size_(setting.model.shape().vocab_size),
         most_(setting.config.num_speculative_tokens),
-        planes_(context_, model_->shape(), model_->head().value.dtype, setting.cache.block_size(),
+        planes_(context_, model_->shape(), model_->lm_head().value.dtype, setting.cache.block_size(),
                 setting.cache.num_blocks()),
         staging_(context_.device()),
         reading_(context_),
         loop_(context_, *model_, planes_) {
-    setting.cache.join(planes_);
+    setting.cache.attach_storage(planes_);
   }
 
-  void propose(std::span<Scheduler::Part> parts) override {
-    std::vector<Scheduler::Part> others;
-    std::vector<Scheduler::Part*> decoding;
-    for (Scheduler::Part& part : parts) {
+  void propose(std::span<Scheduler::ScheduledSequence> parts) override {
+    std::vector<Scheduler::ScheduledSequence> others;
+    std::vector<Scheduler::ScheduledSequence*> decoding;
+    for (Scheduler::ScheduledSequence& part : parts) {
       const Sequence& sequence = *part.sequence;
       const int64_t positions = model_->shape().max_positions - sequence.computed;
-      if (sequence.parted && sequence.remaining() == 1 && positions > most_)
+      if (sequence.forked && sequence.remaining() == 1 && positions > most_)
         decoding.push_back(&part);
       else if (positions > 0)
         others.push_back({.sequence = part.sequence, .count = std::min(part.count, positions)});
@@ -71,7 +71,7 @@ class DraftModel : public Proposer {
 
  private:
   // Tokens that the model will compute, and nothing to propose after them.
-  void read(std::span<const Scheduler::Part> parts) {
+  void read(std::span<const Scheduler::ScheduledSequence> parts) {
     ScratchScope scratch(context_);
     staging_.release({});
     const PagedBatch paged(context_, staging_, planes_, parts, model_->shape().vocab_size);
@@ -82,11 +82,11 @@ class DraftModel : public Proposer {
 
   // One pass more than there are tokens to propose, so that the keys and values of the last are there if it is
   // accepted.
-  void write(std::span<Scheduler::Part* const> parts) {
+  void write(std::span<Scheduler::ScheduledSequence* const> parts) {
     const int64_t block_size = planes_.block_size();
     std::vector<std::vector<int32_t>> blocks;
     int64_t most = 0;
-    for (const Scheduler::Part* part : parts) {
+    for (const Scheduler::ScheduledSequence* part : parts) {
       most = std::max(most, part->room);
       blocks.push_back(part->sequence->blocks);
     }
@@ -107,7 +107,7 @@ class DraftModel : public Proposer {
     const int64_t ahead = context_.device().asynchronous() ? 1 : 0;
     for (int64_t pass = 0, queued = 0; pass <= most; ++pass) {
       while (queued <= most && loop_.num_unread() <= ahead) loop_.queue(), ++queued;
-      const Drawn drawn = loop_.read();
+      const SampledTokens drawn = loop_.read();
       for (size_t i = 0; i < parts.size(); ++i) {
         ended[i] = ended[i] || pass >= parts[i]->room || drawn.ids[i] >= vocab_size_;
         if (!ended[i]) parts[i]->proposed.push_back(drawn.ids[i]);

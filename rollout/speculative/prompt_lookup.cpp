@@ -25,8 +25,8 @@ class PromptLookup : public Proposer {
  public:
   explicit PromptLookup(const SpeculativeConfig& config) : config_(config) {}
 
-  void propose(std::span<Scheduler::Part> parts) override {
-    for (Scheduler::Part& part : parts) {
+  void propose(std::span<Scheduler::ScheduledSequence> parts) override {
+    for (Scheduler::ScheduledSequence& part : parts) {
       if (part.room == 0) continue;
       const auto found = prompt_lookup(part.sequence->tokens, config_.prompt_lookup_min, config_.prompt_lookup_max);
       part.proposed.assign(found.begin(), found.begin() + std::min(part.room, std::ssize(found)));

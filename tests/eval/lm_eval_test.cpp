@@ -97,7 +97,7 @@ TEST(LmEval, AsksForProgramsInTheSameWords) {
   ::setenv("HONE_DATA", data.c_str(), 1);
   PromptSource source;
   std::string kind, answer;
-  Sampling sampling;
+  SamplingParams sampling;
   RewardSpec reward;
   Config::from_file(source_folder() / "configs/tasks/mbpp.toml").read([&](Fields& f) {
     source.fields(f);

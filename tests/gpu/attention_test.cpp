@@ -151,7 +151,7 @@ void run_parts(Floats& out, const Case& c, const Inputs& in, const Cache& cache,
   PagedKv view = cache.view(keys);
   attention_paged(*gpu(), result, q, view, offsets, shape);
   const Floats numbers = result.read();
-  view.settled = true;
+  view.prefetchable = true;
   result.poison();
   attention_paged(*gpu(), result, q, view, offsets, shape);
   EXPECT_TRUE(close(result.read(), numbers, {0, 0})) << "read ahead";

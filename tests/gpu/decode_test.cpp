@@ -20,7 +20,7 @@ TEST(DecodeAdvanceOnGpu, AgreesWithTheSpecification) {
   Ids drawn = random_ids(num_drawn, 1000, 5), ring({2, num_drawn}, -1), turn({1});
   OnGpu tokens_there(tokens), positions_there(positions), slots_there(slots), lengths_there(lengths), turn_there(turn);
   Buffer drawn_there(gpu()->device(), drawn.tensor().bytes());
-  const Buffer ring_there(gpu()->device(), static_cast<size_t>(ring.size()) * sizeof(int32_t), Place::host);
+  const Buffer ring_there(gpu()->device(), static_cast<size_t>(ring.size()) * sizeof(int32_t), MemoryKind::pinned);
   std::memcpy(ring_there.data(), &ring[0], ring_there.size());
   const HostRing results_there{Tensor(drawn_there.data(), DType::i32, DeviceKind::cuda, {num_drawn}),
                                Tensor(ring_there.data(), DType::i32, DeviceKind::cuda, {2, num_drawn}), turn_there};

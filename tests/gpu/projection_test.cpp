@@ -123,15 +123,15 @@ TEST(ProjectHeadsOnGpu, BodiesHaveTheSameBits) {
         OnGpu q = OnGpu::poisoned({M, s.heads, s.dim}, DType::bf16, gap),
               k = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap),
               v = OnGpu::poisoned({num_slots, s.kv_heads, s.dim}, DType::bf16, gap);
-        const Heads to{q,
-                       {extras ? weight.tensor() : Tensor(), 1e-6f},
-                       {w, extras ? bias.tensor() : Tensor()},
-                       positions,
-                       cos_sin,
-                       {},
-                       {},
-                       shape,
-                       {k, v, slots}};
+        const QkvProjection to{q,
+                               {extras ? weight.tensor() : Tensor(), 1e-6f},
+                               {w, extras ? bias.tensor() : Tensor()},
+                               positions,
+                               cos_sin,
+                               {},
+                               {},
+                               shape,
+                               {k, v, slots}};
         expect_bodies_have_the_same_bits(qkv_rope_cache, {&q, &k, &v}, x, to);
       }
   }
@@ -200,9 +200,9 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
               k = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16, gap),
               v = OnGpu::poisoned({2 * M, s.kv_heads, s.dim}, DType::bf16, gap);
         const auto with = [&](const OnGpu& w, const OnGpu& bias) {
-          return Product{w, biased ? bias.tensor() : Tensor()};
+          return GemmWeights{w, biased ? bias.tensor() : Tensor()};
         };
-        Heads next;
+        QkvProjection next;
         if (after != none)
           next = {q,
                   {norm_next, 1e-5f},

@@ -30,7 +30,7 @@ class ChainLoss {
     const DropoutScope dropout(model_, draws);
     const Outputs out = outputs();
     logprob_forward(context_, out.logp, out.lse, out.entropy, infer(context_, model_, batch_, rows_, nullptr),
-                    model_.head().value, targets_, 0.8f);
+                    model_.lm_head().value, targets_, 0.8f);
     double sum = 0;
     for (size_t t = 0; t < weights_.size(); ++t)
       sum += double{weights_[t]} * out.logp.ptr<float>()[t] + double{entropy_weights_[t]} * out.entropy.ptr<float>()[t];
@@ -38,15 +38,15 @@ class ChainLoss {
   }
   void gradient(Recompute recompute, const std::optional<DropoutStream>& draws = {}) {
     ScratchScope scope(context_);
-    Pass pass(context_, model_, recompute);
+    TrainingPass pass(context_, model_, recompute);
     const Outputs out = outputs();
     const Tensor hidden = pass.forward(batch_, rows_, {}, draws),
                  dhidden = context_.scratch().take(DType::f32, hidden.dims());
-    logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.head().value, targets_, 0.8f);
+    logprob_forward(context_, out.logp, out.lse, out.entropy, hidden, model_.lm_head().value, targets_, 0.8f);
     model_.zero_grad(context_);
-    logprob_backward(context_, dhidden, model_.head().grad,
+    logprob_backward(context_, dhidden, model_.lm_head().grad,
                      {host_view(std::span(weights_)), host_view(std::span(entropy_weights_))}, out.lse, out.entropy,
-                     hidden, model_.head().value, targets_, 0.8f);
+                     hidden, model_.lm_head().value, targets_, 0.8f);
     pass.backward(dhidden);
   }
 
@@ -78,7 +78,7 @@ inline void expect_chain_gradient(ChainLoss& loss, Model& model, Recompute recom
   for (const Param* param : model.params()) {
     if (!param->grad) continue;
     int64_t row = 0;
-    for (const Param::Block& block : param->blocks) {
+    for (const Param::Slice& block : param->slices) {
       const std::span<float> value = param->value.rows(row, block.rows).as<float>(),
                              grad = param->grad.rows(row, block.rows).as<float>();
       row += block.rows;

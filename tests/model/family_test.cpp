@@ -56,7 +56,7 @@ TEST_P(FamilyTest, RecomputationHasTheSameBits) {
   ChainLoss loss(context_, *model, parts());
   loss.gradient(Recompute::none);
   const std::vector<float> kept = download(context_, model->flat_grads());
-  for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
     loss.gradient(recompute);
     EXPECT_EQ(download(context_, model->flat_grads()), kept);
   }
@@ -90,7 +90,7 @@ TEST_P(FamilyTest, TrainingForwardHasTheBitsOfScoring) {
   Arena arena(*device_);
   const Batch batch = pack_batch(context_, arena, parts());
   const std::vector<int32_t> rows{0, 4, 10, 11, 18};
-  Pass pass(context_, *model, Recompute::none);
+  TrainingPass pass(context_, *model, Recompute::none);
   const std::vector<float> trained =
       download(context_, pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))));
   const std::vector<float> all = hidden_of(context_, *model, parts());
@@ -165,7 +165,7 @@ TEST_P(FamilyTest, ScoresDoNotDependOnTheBatch) {
 
 TEST_P(FamilyTest, SteadyStateAllocatesNothing) {
   const auto model = this->model();
-  Pass pass(context_, *model, Recompute::none);
+  TrainingPass pass(context_, *model, Recompute::none);
   Arena arena(*device_);
   const auto round = [&] {
     const Arena::Mark mark = arena.mark();

@@ -31,7 +31,7 @@ template <class Visit>
 void for_each_number(const Param& param, Visit visit) {
   const int64_t columns = param.shape.size() == 1 ? 1 : param.shape[1];
   int64_t first = 0;
-  for (const Param::Block& block : param.blocks) {
+  for (const Param::Slice& block : param.slices) {
     for (int64_t r = 0; r < block.rows; ++r)
       for (int64_t c = 0; c < columns; ++c)
         visit(block.name, param.transposed ? c * block.rows + r : r * columns + c, (first + r) * columns + c);
@@ -101,18 +101,18 @@ class Golden {
       const Tensor hidden =
           infer(context_, *model_, batch, upload(context_, arena, std::span<const int32_t>(all)), nullptr);
       const Tensor logits = arena.take(DType::f32, {S * T, V});
-      gemm_forward(context_, logits, hidden, model_->head().value, {}, {});
+      gemm_forward(context_, logits, hidden, model_->lm_head().value, {}, {});
       out.logits = worst(download(context_, logits.view({logits.size()})), numbers<float>("logits"));
     }
     model_->zero_grad(context_);
-    Pass pass(context_, *model_, recompute);
+    TrainingPass pass(context_, *model_, recompute);
     const auto count = static_cast<int64_t>(rows.size());
     const Tensor hidden = pass.forward(batch, upload(context_, arena, std::span<const int32_t>(rows))),
                  dhidden = arena.take(hidden.dtype, hidden.dims());
     const std::vector<float> dlogp(rows.size(), -1 / static_cast<float>(count));
     const LogprobGrad grad{.logp = upload(context_, arena, std::span<const float>(dlogp)), .entropy = {}};
     const Tensor logp = arena.take(DType::f32, {count}), lse = arena.take(DType::f32, {count});
-    Param& head = model_->head();
+    Param& head = model_->lm_head();
     logprob_fused(context_, logp, lse, dhidden, head.grad, grad, hidden, head.value,
                   upload(context_, arena, std::span<const int32_t>(targets)), 1);
     pass.backward(dhidden);

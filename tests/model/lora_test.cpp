@@ -36,7 +36,7 @@ TEST_P(LoraTest, GradientOfTheWholeChainWithDropout) {
   const auto model =
       this->model({.r = 2, .lora_alpha = 4, .lora_dropout = 0.4, .use_rslora = true, .target_modules = {"all-linear"}});
   ChainLoss loss(context_, *model, parts());
-  for (const Recompute recompute : {Recompute::none, Recompute::block})
+  for (const Recompute recompute : {Recompute::none, Recompute::full})
     expect_chain_gradient(loss, *model, recompute, DropoutStream{3, 100});
 }
 
@@ -54,7 +54,7 @@ TEST_P(LoraTest, RecomputationAndThreadsKeepEveryBit) {
   const int threads = num_threads();
   loss.gradient(Recompute::none, DropoutStream{1, 0});
   const std::vector<float> expected = download(context_, model->flat_grads());
-  for (const Recompute recompute : {Recompute::selective, Recompute::block}) {
+  for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
     set_num_threads(3);
     loss.gradient(recompute, DropoutStream{1, 0});
     EXPECT_EQ(download(context_, model->flat_grads()), expected);
@@ -139,7 +139,7 @@ TEST_P(LoraTest, OnlyAdaptersHaveGradients) {
   const auto model = this->model({.r = 1});
   int64_t trained = 0;
   for (const Param* param : model->params()) {
-    EXPECT_EQ(static_cast<bool>(param->grad), param->trainable) << param->blocks.front().name;
+    EXPECT_EQ(static_cast<bool>(param->grad), param->trainable) << param->slices.front().name;
     if (param->trainable) trained += param->value.size();
   }
   EXPECT_EQ(model->num_params(), whole->num_params() + trained);

@@ -23,7 +23,7 @@ class ModelTest : public testing::Test {
 std::vector<float> values_named(Model& model, const std::string& name) {
   for (const Param* param : model.params()) {
     int64_t row = 0;
-    for (const Param::Block& block : param->blocks) {
+    for (const Param::Slice& block : param->slices) {
       const std::span<const float> values = param->value.rows(row, block.rows).as<float>();
       if (block.name == name) return {values.begin(), values.end()};
       row += block.rows;
@@ -80,7 +80,7 @@ TEST_F(ModelTest, ParametersLieEndToEndWithZeroGaps) {
 
 TEST_F(ModelTest, NormsAndBiasesDoNotDecay) {
   const auto model = make_model(tiny_config("gpt2"), "test");
-  for (const Param* param : model->params()) EXPECT_EQ(param->decay, param->shape.size() == 2) << param->blocks[0].name;
+  for (const Param* param : model->params()) EXPECT_EQ(param->decay, param->shape.size() == 2) << param->slices[0].name;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<float> logits_of(Context& context, Model& model, std::vector<float> 
   const int64_t width = model.shape().hidden_size, rows = static_cast<int64_t>(hidden.size()) / width;
   std::vector<float> out(static_cast<size_t>(rows * model.shape().vocab_size));
   gemm_forward(context, host_view(std::span(out)).view({rows, model.shape().vocab_size}),
-               host_view(std::span(hidden)).view({rows, width}), model.head().value, {}, {});
+               host_view(std::span(hidden)).view({rows, width}), model.lm_head().value, {}, {});
   return out;
 }
 

@@ -59,7 +59,7 @@ template <class Each>
 void walk_rows(Model& model, const SafetensorsReader& file, bool gradient, Each each) {
   for (const Param* param : model.params()) {
     int64_t first = 0;
-    for (const Param::Block& block : param->blocks) {
+    for (const Param::Slice& block : param->slices) {
       const Tensor theirs = file.at(their_name(block.name)),
                    ours = (gradient ? param->grad : param->value).rows(first, block.rows);
       ASSERT_EQ(theirs.size(), ours.size()) << block.name;
@@ -129,21 +129,21 @@ class StaffLm : public testing::Test {
                  dhidden = context_.scratch().take(DType::f32, hidden.dims()), logp = column(), lse = column();
     std::vector<float> dlogp(static_cast<size_t>(count), -1.0f / static_cast<float>(count));
     model_->zero_grad(context_);
-    logprob_fused(context_, logp, lse, dhidden, model_->head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0},
-                  hidden, model_->head().value, step.targets, 1);
+    logprob_fused(context_, logp, lse, dhidden, model_->lm_head().grad, LogprobGrad{host_view(std::span(dlogp)), {}, 0},
+                  hidden, model_->lm_head().value, step.targets, 1);
     pass_->backward(dhidden);
     double sum = 0;
     for (const float value : logp.as<float>()) sum -= value;
     return sum / static_cast<double>(count);
   }
-  void make_pass() { pass_ = std::make_unique<Pass>(context_, *model_, Recompute::none); }
+  void make_pass() { pass_ = std::make_unique<TrainingPass>(context_, *model_, Recompute::none); }
 
   std::unique_ptr<Device> device_ = cpu_device();
   Context context_{*device_};
   std::filesystem::path folder_;
   Json case_;
   std::unique_ptr<Model> model_;
-  std::unique_ptr<Pass> pass_;
+  std::unique_ptr<TrainingPass> pass_;
 };
 
 TEST_F(StaffLm, FirstLogitsAndGradients) {
@@ -154,7 +154,7 @@ TEST_F(StaffLm, FirstLogitsAndGradients) {
   const Step first = step(arena, 0);
   const Tensor hidden = infer(context_, *model_, first.batch, first.rows, nullptr),
                logits = arena.take(DType::f32, {hidden.dim(0), 96});
-  gemm_forward(context_, logits, hidden, model_->head().value, {}, {});
+  gemm_forward(context_, logits, hidden, model_->lm_head().value, {}, {});
   const SafetensorsReader file(folder / "step0_logits.safetensors");
   std::vector<float> expected(static_cast<size_t>(logits.size()));
   ASSERT_EQ(file.at("logits").size(), logits.size());
@@ -214,7 +214,7 @@ TEST_F(StaffLm, GreedyDecodingFromTheCache) {
     const std::vector<BatchPart> parts{{token, static_cast<int32_t>(t)}};
     std::vector<float> hidden = hidden_of(context_, *model_, parts, &cache.view(parts, std::vector<int64_t>{0}));
     gemm_forward(context_, host_view(std::span(logits)).view({1, 96}), host_view(std::span(hidden)).view({1, 64}),
-                 model_->head().value, {}, {});
+                 model_->lm_head().value, {}, {});
     const auto best = std::ranges::max_element(logits);
     ASSERT_EQ(best - logits.begin(), tokens[t + 1].as_int()) << "token " << t + 1;
     double sum = 0;

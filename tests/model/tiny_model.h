@@ -89,7 +89,7 @@ class TinyCache {
   TinyCache(Context& context, const ModelShape& shape, int64_t num_sequences)
       : context_(context), arena_(context.device()), num_sequences_(num_sequences) {
     const int64_t slots = pool * block_size;
-    for (int64_t i = 0; i < shape.num_blocks; ++i)
+    for (int64_t i = 0; i < shape.num_layers; ++i)
       for (auto* planes : {&view_.k, &view_.v}) {
         planes->push_back(arena_.take(DType::f32, {slots, shape.num_kv_heads, shape.head_dim}));
         std::ranges::fill(planes->back().as<float>(), std::numeric_limits<float>::quiet_NaN());

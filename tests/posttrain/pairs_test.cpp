@@ -55,9 +55,9 @@ TEST(Pairs, RepliesWithoutAnEndOfTheirOwnTakeNoPart) {
 
 TEST(Pairs, RepliesThatNoRewardJudgedAreOnNoSide) {
   Group group = make({1, 0, 0.5});
-  group.samples[1].judged = false;
+  group.samples[1].scored = false;
   EXPECT_EQ(names(pairs_of(group, 0, 2)), (std::vector<std::string>{"0>2"}));
-  group.samples[2].judged = false;
+  group.samples[2].scored = false;
   EXPECT_TRUE(pairs_of(group, 0, 2).empty());
 }
 
@@ -85,7 +85,7 @@ TEST(Pairs, APairOfMessagesIsOfMessagesAndIsReadAgain) {
 
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     return {.score = static_cast<double>(completion.ids.size())};
   }
 };

@@ -94,7 +94,7 @@ TEST_F(RewardModelTest, AsARewardItScoresPromptAndCompletionTheSameAloneAndInGro
   task.prompt = "a b";
   const std::vector<Completion> completions{{.ids = {}, .text = " c", .finish_reason = "stop"},
                                             {.ids = {}, .text = "", .finish_reason = "stop"}};
-  std::vector<Score> scores(2), again(2);
+  std::vector<RewardScore> scores(2), again(2);
   const GroupScores groups[] = {{task, completions, scores}, {task, completions, again}};
   reward->score_groups(groups);
   PromptEncoder encoder({}, tokenizer);

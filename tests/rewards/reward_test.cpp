@@ -118,7 +118,7 @@ std::vector<Completion> small_completions(const std::string& name) {
   return out;
 }
 
-void expect_same(const Score& a, const Score& b) {
+void expect_same(const RewardScore& a, const RewardScore& b) {
   EXPECT_EQ(a.score, b.score);
   EXPECT_EQ(a.note, b.note);
   EXPECT_EQ(a.skipped, b.skipped);
@@ -138,7 +138,7 @@ class RewardContract : public testing::TestWithParam<std::string> {
 TEST_P(RewardContract, TheSameTextScoresTheSame) {
   const auto another = make_reward(spec_of(GetParam()));
   const std::vector<Completion> completions = small_completions(GetParam());
-  std::vector<Score> first;
+  std::vector<RewardScore> first;
   for (const Completion& completion : completions) {
     first.push_back(reward->score(task, completion));
     EXPECT_TRUE(std::isfinite(first.back().score)) << completion.text;
@@ -151,7 +151,7 @@ TEST_P(RewardContract, TheSameTextScoresTheSame) {
 
 TEST_P(RewardContract, AGroupScoresAsOneByOne) {
   const std::vector<Completion> completions = small_completions(GetParam());
-  std::vector<Score> scores(completions.size());
+  std::vector<RewardScore> scores(completions.size());
   reward->score_group(task, completions, scores);
   for (size_t i = 0; i < completions.size(); ++i) expect_same(scores[i], reward->score(task, completions[i]));
 }

@@ -8,8 +8,8 @@
 
 namespace hone {
 
-static Score judge(const std::string& spec, const std::string& answer, const std::string& text,
-                   const std::string& prompt = "") {
+static RewardScore judge(const std::string& spec, const std::string& answer, const std::string& text,
+                         const std::string& prompt = "") {
   Task task{.id = "t", .prompt = prompt, .messages = {}, .answer = answer, .columns = {}};
   return make_reward(spec)->score(task, {.ids = {}, .text = text, .finish_reason = "stop"});
 }
@@ -52,13 +52,15 @@ TEST(Number, ReadsAsThePublishedParserDid) {
   const Json parsers = parse_json(read_file(path), path.string());
   for (const Json& one : parsers.at("parse_gsm8k_response").as_array()) {
     const bool found = !one.at("expected").is_null();
-    const Score score = judge("number", found ? one.at("expected").as_string() : "1", one.at("output").as_string());
+    const RewardScore score =
+        judge("number", found ? one.at("expected").as_string() : "1", one.at("output").as_string());
     EXPECT_EQ(score.score, found ? 1 : 0) << one.dump();
     EXPECT_EQ(score.note == "no number found", !found) << one.dump();
   }
   for (const Json& one : parsers.at("parse_mmlu_response").as_array()) {
     const bool found = !one.at("expected").is_null();
-    const Score score = judge("choice", found ? one.at("expected").as_string() : "A", one.at("output").as_string());
+    const RewardScore score =
+        judge("choice", found ? one.at("expected").as_string() : "A", one.at("output").as_string());
     EXPECT_EQ(score.score, found ? 1 : 0) << one.dump();
     EXPECT_EQ(score.note == "no choice found", !found) << one.dump();
   }
@@ -191,7 +193,7 @@ TEST(Composite, AddsItsPartsAndNamesThem) {
       "{kind = 'composite', parts = [{kind = 'exact', weight = 2}, {kind = 'format', weight = 0.5}, {kind = 'length'}, "
       "{kind = 'exact', ignore_case "
       "= true}]}";
-  const Score score = judge(spec, "a", "A");
+  const RewardScore score = judge(spec, "a", "A");
   EXPECT_EQ(score.score, 1);
   EXPECT_EQ(score.parts,
             (Metrics{{"exact", 0}, {"exact_2", 1}, {"format", 0}}));  // length has nothing to say without ids
@@ -219,14 +221,14 @@ TEST(Composite, APartJudgesTheRowsThatItsConditionNames) {
              word = row_task("rows:2", R"({"domain": "word"})", "no number");
   const Completion five{.ids = {}, .text = "5", .finish_reason = "stop"},
       text{.ids = {}, .text = "no number", .finish_reason = "stop"};
-  const Score of_math = reward->score(math, five), of_word = reward->score(word, text);
+  const RewardScore of_math = reward->score(math, five), of_word = reward->score(word, text);
   EXPECT_EQ(of_math.parts, (Metrics{{"number", 1}, {"format", 0}}));  // no zero for the part that does not apply
   EXPECT_EQ(of_math.score, 0.75);
   EXPECT_EQ(of_word.parts, (Metrics{{"exact", 1}, {"format", 0}}));  // "number" would refuse this answer
   EXPECT_EQ(of_word.score, 0.5);
   // Groups of both kinds at once give the same.
   const std::vector<Completion> fives{five, text}, texts{text, five};
-  std::vector<Score> first(2), second(2);
+  std::vector<RewardScore> first(2), second(2);
   const GroupScores groups[] = {{math, fives, first}, {word, texts, second}};
   reward->score_groups(groups);
   EXPECT_EQ(first[0].score, of_math.score);

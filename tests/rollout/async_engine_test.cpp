@@ -12,8 +12,8 @@ namespace hone::test {
 namespace {
 
 struct Listener : CompletionListener {
-  void on_token(size_t, int64_t, const Reply&) override { ++tokens; }
-  void on_finish(size_t, std::vector<Reply>) override { ++finished; }
+  void on_token(size_t, int64_t, const CompletionOutput&) override { ++tokens; }
+  void on_finish(size_t, std::vector<CompletionOutput>) override { ++finished; }
   void on_failure(const std::string& why) override {
     reason = why;
     ++failures;
@@ -24,7 +24,7 @@ struct Listener : CompletionListener {
 
 class AsyncEngineTest : public TinyEngineTest {
  protected:
-  static Request request(uint64_t id) {
+  static GenerationRequest request(uint64_t id) {
     return {prompt(id, 5), 2, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   }
   AsyncEngineTest() : engine(context, *model, nullptr, {}) {}
@@ -42,7 +42,7 @@ TEST_F(AsyncEngineTest, TakesSoManyRepliesAndNoMore) {
 }
 
 TEST_F(AsyncEngineTest, WhereTheEngineFailsEveryAskerIsToldOnceAndNothingMoreIsTaken) {
-  std::ranges::fill(model->head().value.as<float>(), std::nanf(""));
+  std::ranges::fill(model->lm_head().value.as<float>(), std::nanf(""));
   const auto one = std::make_shared<Listener>(), two = std::make_shared<Listener>();
   AsyncEngine loop(engine, 100);
   loop.submit({request(1)}, one, false);

@@ -15,7 +15,7 @@ TEST(LocalBackend, MeasuresWhatHappenedSinceItWasLastAsked) {
                     .n = 2,
                     .id = 1,
                     .sampling = {.max_tokens = tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
-                   [](uint64_t, const std::vector<Reply>&) {});
+                   [](uint64_t, const std::vector<CompletionOutput>&) {});
     while (sampler.step()) {}
     return sampler.metrics();
   };

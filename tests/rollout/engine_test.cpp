@@ -17,8 +17,8 @@ namespace {
 
 class EngineTest : public test::TinyEngineTest {
  protected:
-  static std::vector<Request> requests() {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> requests() {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 9; ++i)
       out.push_back({prompt(i, 1 + static_cast<int64_t>(i) * 5),
                      1 + static_cast<int64_t>(i % 3),
@@ -32,7 +32,7 @@ class EngineTest : public test::TinyEngineTest {
                       .stop_ids = {7}}});
     return out;
   }
-  std::vector<std::vector<Reply>> run(const EngineConfig& config) {
+  std::vector<std::vector<CompletionOutput>> run(const EngineConfig& config) {
     return Engine(context, *model, nullptr, config).generate(requests());
   }
 };
@@ -63,15 +63,15 @@ TEST_F(EngineTest, OnTheMetaDeviceRepliesHaveTheirLengthsAndNoNumbers) {
   const std::unique_ptr<Model> shape = model->same_shape();
   shape->allocate(nowhere, DType::f32, false);
   Engine engine(nowhere, *shape, nullptr, {});
-  for (const std::vector<Reply>& replies : engine.generate(requests()))
-    for (const Reply& reply : replies) EXPECT_EQ(reply.ids, std::vector<int32_t>(20, 0));
+  for (const std::vector<CompletionOutput>& replies : engine.generate(requests()))
+    for (const CompletionOutput& reply : replies) EXPECT_EQ(reply.ids, std::vector<int32_t>(20, 0));
 }
 
 TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
-  const std::vector<Request> asked = requests();
+  const std::vector<GenerationRequest> asked = requests();
   const auto replies = run({});
   for (size_t i = 0; i < asked.size(); ++i) {
-    for (const Reply& reply : replies[i]) {
+    for (const CompletionOutput& reply : replies[i]) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
@@ -87,7 +87,7 @@ TEST_F(EngineTest, LogProbsAreTheLearnersBitForBit) {
 TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
   KvCache cache(context, model->shape(), DType::f32, 4, 16);
   DecodeLoop loop(context, *model, cache.planes());
-  const std::vector<int32_t> blocks{cache.take()};
+  const std::vector<int32_t> blocks{cache.allocate()};
   const auto begin = [&](DecodeLoop& of, int32_t token) {
     const DecodeLoop::Row row{.token = token,
                               .position = 0,
@@ -112,7 +112,7 @@ TEST_F(EngineTest, ADecodeLoopBegunAnewDropsWhatWasNotRead) {
 }
 
 TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
-  const Request request{prompt(1, 32), 2, 0, {.max_tokens = 20, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(1, 32), 2, 0, {.max_tokens = 20, .stop = {}, .stop_ids = {}}};
   const auto expected = Engine(context, *model, nullptr, {.quantization = "int8"}).generate({request});
   const size_t weights = model->flat_values().bytes();
   Engine engine(context, *model, nullptr, {.quantization = "int8", .owns_model = true});
@@ -123,21 +123,21 @@ TEST_F(EngineTest, BytesTakeThePlaceOfAModelThatIsItsOwn) {
 
 // A table of blocks is a multiple of 64 wide; the pass that fills it is not the last.
 TEST_F(EngineTest, AReplyGoesOnPastATableThatItFills) {
-  const Request request{prompt(1, 32), 1, 0, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(1, 32), 1, 0, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
   expect_same(Engine(context, *model, nullptr, {.kv_block_size = 1}).generate({request}),
               Engine(context, *model, nullptr, {.kv_block_size = 16}).generate({request}));
 }
 
 TEST_F(EngineTest, RepliesThatEndOneByOneDoNotStopTheOthersEachTime) {
   Engine engine(context, *model, nullptr, {});
-  std::vector<Reply> replies;
+  std::vector<CompletionOutput> replies;
   // Any id is as likely as another: a reply ends with one token in twenty.
   engine.submit({prompt(1, 9), 64, 0, {.temperature = 1e6, .max_tokens = 80, .stop = {}, .stop_ids = {7, 20, 33}}},
-                [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
+                [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
   size_t steps = 0;
   while (engine.step()) ++steps;
   std::set<size_t> ends;
-  for (const Reply& reply : replies) ends.insert(reply.ids.size());
+  for (const CompletionOutput& reply : replies) ends.insert(reply.ids.size());
   EXPECT_GT(ends.size(), 20u);
   EXPECT_LT(steps, ends.size());
 }
@@ -167,7 +167,7 @@ TEST_F(EngineTest, ACancelledRequestIsDroppedAndItsBlocksServeOthers) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 64});
   bool called = false;
   const uint64_t ticket = engine.submit({prompt(0, 8), 1, 0, {.max_tokens = 50, .stop = {}, .stop_ids = {}}},
-                                        [&](uint64_t, std::vector<Reply>) { called = true; });
+                                        [&](uint64_t, std::vector<CompletionOutput>) { called = true; });
   engine.step();
   engine.cancel(ticket);
   while (engine.step()) {}
@@ -179,7 +179,7 @@ TEST_F(EngineTest, LogProbsOfTheDrawnDistributionSumOverWhatWasKept) {
   Engine engine(context, *model, nullptr, {});
   const auto replies = engine.generate(
       {{prompt(2, 6), 64, 0, {.temperature = 1, .top_k = 1, .max_tokens = 6, .stop = {}, .stop_ids = {}}}});
-  for (const Reply& reply : replies[0]) {
+  for (const CompletionOutput& reply : replies[0]) {
     EXPECT_EQ(reply.ids, replies[0][0].ids);
     for (const float p : reply.truncated_logp) EXPECT_EQ(p, 0.0f);
     for (size_t t = 0; t < reply.ids.size(); ++t) EXPECT_EQ(reply.logp[t], reply.raw_logp[t]);
@@ -194,11 +194,11 @@ TEST_F(EngineTest, AnIdThatNoTokenHasIsNoTextAndNoReasonToStop) {
   tiny.model = make_model(config, "test");
   tiny.model->allocate(tiny.context, DType::f32, false);
   tiny.model->initialize(tiny.context, 5);
-  const Sampling sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
-  const Reply reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
-                          .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})
-                          .front()
-                          .front();
+  const SamplingParams sampling{.max_tokens = 6, .logit_bias = {{265, 100}}, .stop = {"never"}, .stop_ids = {}};
+  const CompletionOutput reply = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {})
+                                     .generate({{test::byte_ids("ab"), 1, 0, sampling, 3}})
+                                     .front()
+                                     .front();
   EXPECT_EQ(reply.ids, std::vector<int32_t>(6, 265));
   EXPECT_EQ(reply.text, "");
   EXPECT_FALSE(reply.failed);

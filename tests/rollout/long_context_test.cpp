@@ -26,12 +26,12 @@ class LongContextTest : public test::TinyEngineTest {
 };
 
 TEST_F(LongContextTest, LogProbsAreTheLearnersBitForBit) {
-  const Request asked{
+  const GenerationRequest asked{
       prompt(1, 32000), 2, 0, {.temperature = 0.9, .max_tokens = 24, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.kv_cache_tokens = 33000});
-  const std::vector<Reply> replies = engine.generate({asked}).front();
+  const std::vector<CompletionOutput> replies = engine.generate({asked}).front();
   std::vector<std::vector<int32_t>> texts;
-  for (const Reply& reply : replies) {
+  for (const CompletionOutput& reply : replies) {
     ASSERT_EQ(reply.ids.size(), 24u) << reply.finish_reason;
     texts.push_back(asked.prompt);
     texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());

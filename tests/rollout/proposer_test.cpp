@@ -38,14 +38,14 @@ class ProposerTest : public TinyEngineTest {
   }
 
   // Requests that ask for everything in turn.
-  static std::vector<Request> requests() {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> requests() {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 16; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = prompt(i % 5, 1 + static_cast<int64_t>(i) * 2);
       request.n = 1 + static_cast<int64_t>(i % 3);
       request.id = i;
-      Sampling& sampling = request.sampling;
+      SamplingParams& sampling = request.sampling;
       sampling.temperature = i % 4 == 0 ? 0.0 : 0.5 + 0.1 * static_cast<double>(i);
       sampling.max_tokens = 1 + static_cast<int64_t>(i) * 3;
       sampling.seed = 3;
@@ -70,7 +70,7 @@ TEST_F(ProposerTest, EveryMethodLeavesEveryReplyAsItIs) {
     const ::testing::ScopedTrace trace(__FILE__, __LINE__, config.method + " " + config.model);
     Engine together(context, *model, nullptr, {.speculative = config});
     expect_same(plain, together.generate(requests()));
-    for (const Request& request : requests())  // by itself, most of it in the decode loop
+    for (const GenerationRequest& request : requests())  // by itself, most of it in the decode loop
       expect_same({plain[request.id]}, Engine(context, *model, nullptr, {.speculative = config}).generate({request}));
     const EngineStats stats = together.stats();
     EXPECT_EQ(stats.draft_tokens > 0, config.method != "none");
@@ -80,11 +80,12 @@ TEST_F(ProposerTest, EveryMethodLeavesEveryReplyAsItIs) {
 }
 
 TEST_F(ProposerTest, LogProbsAreTheLearnersBitForBit) {
-  const Request request{prompt(2, 9), 8, 1, {.temperature = 0.9, .max_tokens = 60, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{
+      prompt(2, 9), 8, 1, {.temperature = 0.9, .max_tokens = 60, .stop = {}, .stop_ids = {}}};
   for (const SpeculativeConfig& config : {ngram(), draft("near")}) {
     const auto replies = Engine(context, *model, nullptr, {.speculative = config}).generate({request});
     std::vector<std::vector<int32_t>> texts;
-    for (const Reply& reply : replies[0]) {
+    for (const CompletionOutput& reply : replies[0]) {
       texts.push_back(request.prompt);
       texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());
     }
@@ -96,7 +97,7 @@ TEST_F(ProposerTest, LogProbsAreTheLearnersBitForBit) {
 }
 
 TEST_F(ProposerTest, AModelForeseesWhatItWillDraw) {
-  const Request request{prompt(2, 9), 3, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(2, 9), 3, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.speculative = draft("same")});
   engine.generate({request});
   const EngineStats stats = engine.stats();
@@ -108,7 +109,7 @@ TEST_F(ProposerTest, AModelForeseesWhatItWillDraw) {
 }
 
 TEST_F(ProposerTest, WhatIsForeseenDoesNotDependOnCachesAndPreemption) {
-  const Request request{prompt(2, 30), 4, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(2, 30), 4, 1, {.max_tokens = 41, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 160, .speculative = draft("same")});
   const auto first = engine.generate({request});
   expect_same(first, engine.generate({request}));
@@ -119,7 +120,7 @@ TEST_F(ProposerTest, WhatIsForeseenDoesNotDependOnCachesAndPreemption) {
 }
 
 TEST_F(ProposerTest, ANearModelForeseesSome) {
-  const Request request{prompt(2, 9), 8, 1, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(2, 9), 8, 1, {.max_tokens = 60, .stop = {}, .stop_ids = {}}};
   Engine engine(context, *model, nullptr, {.speculative = draft("near")});
   engine.generate({request});
   EXPECT_GT(engine.stats().accepted_tokens, engine.stats().draft_tokens / 10);
@@ -127,7 +128,7 @@ TEST_F(ProposerTest, ANearModelForeseesSome) {
 }
 
 TEST_F(ProposerTest, ATextThatRepeatsItselfIsForeseen) {
-  const Request request{
+  const GenerationRequest request{
       prompt(2, 9), 1, 1, {.temperature = 0, .max_tokens = 80, .frequency_penalty = -2, .stop = {}, .stop_ids = {}}};
   const auto plain = Engine(context, *model, nullptr, {}).generate({request});
   Engine engine(context, *model, nullptr, {.speculative = ngram()});
@@ -142,8 +143,9 @@ TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
     Engine engine(context, *model, nullptr, {.max_batch_tokens = budget, .speculative = draft("strange", 3)});
     int64_t written = 0;
     for (uint64_t id = 0; id < 4; ++id)
-      engine.submit({{5}, 1, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
-                    [&](uint64_t, const std::vector<Reply>& replies) { written += std::ssize(replies[0].ids); });
+      engine.submit(
+          {{5}, 1, id, {.max_tokens = 6, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
+          [&](uint64_t, const std::vector<CompletionOutput>& replies) { written += std::ssize(replies[0].ids); });
     engine.step();
     engine.step();
     EXPECT_EQ(engine.stats().draft_tokens, guessed);
@@ -159,14 +161,14 @@ TEST_F(ProposerTest, GuessesStayWithinTheBudgetAndTheReply) {
 TEST_F(ProposerTest, AThinkingBudgetIsKept) {
   TinyModel tiny;
   save_draft(context, *tiny.model, 0, folder / "bytes");
-  const Sampling sampling{.max_tokens = 30,
-                          .seed = 4,
-                          .ignore_eos = true,
-                          .stop = {},
-                          .stop_ids = {},
-                          .thinking_budget = 7,
-                          .thinking_end = "so: "};
-  const Request request{byte_ids("How many?"), 3, 2, sampling};
+  const SamplingParams sampling{.max_tokens = 30,
+                                .seed = 4,
+                                .ignore_eos = true,
+                                .stop = {},
+                                .stop_ids = {},
+                                .thinking_budget = 7,
+                                .thinking_end = "so: "};
+  const GenerationRequest request{byte_ids("How many?"), 3, 2, sampling};
   const auto plain = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({request});
   EXPECT_EQ(std::count(plain[0][0].forced.begin(), plain[0][0].forced.end(), true), 4);
   for (const SpeculativeConfig& config : {ngram(), draft("bytes")}) {
@@ -199,7 +201,7 @@ TEST_F(ProposerTest, FrequenciesAreTheModelsProbabilities) {
     Engine engine(context, *model, nullptr, {.speculative = config});
     const auto replies = engine.generate({{text, draws, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
     std::vector<double> seen(expected.size());
-    for (const Reply& reply : replies[0]) seen[static_cast<size_t>(reply.ids[1])] += 1;
+    for (const CompletionOutput& reply : replies[0]) seen[static_cast<size_t>(reply.ids[1])] += 1;
     double chi_square = 0, rare_seen = 0, rare_expected = 0;
     int64_t freedom = 0;
     const auto add = [&](double count, double of) { chi_square += (count - of) * (count - of) / of, ++freedom; };
@@ -237,7 +239,7 @@ TEST_F(ProposerTest, AnotherVocabularyIsRefused) {
   save_stranger(tiny.context, 300, 40, folder / "bytes");  // the tokenizer's 258 ids, and rows that no token has
   tiny.tokenizer.save(folder / "bytes");
   SpeculativeConfig config = draft("bytes");
-  const Request request{byte_ids("How many?"), 1, 2, {.max_tokens = 40, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{byte_ids("How many?"), 1, 2, {.max_tokens = 40, .stop = {}, .stop_ids = {}}};
   const auto plain = Engine(tiny.context, *tiny.model, &tiny.tokenizer, {}).generate({request});
   expect_same(plain, Engine(tiny.context, *tiny.model, &tiny.tokenizer, {.speculative = config}).generate({request}));
   std::string json = read_file(folder / "bytes" / "tokenizer.json");

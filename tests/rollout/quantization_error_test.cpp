@@ -37,9 +37,9 @@ TEST_F(QuantizationErrorTest, IsOfWhatTheEngineComputes) {
     double nll = 0, most = 0;
     const auto scores = compute_logprobs(context, *model, texts(), {});
     for (size_t i = 0; i < texts().size(); ++i) {
-      Request request{texts()[i], 1, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}};
+      GenerationRequest request{texts()[i], 1, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}};
       request.prompt_logprobs = true;
-      const Reply reply = Engine(context, *model, nullptr, config).generate({request})[0][0];
+      const CompletionOutput reply = Engine(context, *model, nullptr, config).generate({request})[0][0];
       ASSERT_FALSE(reply.failed) << reply.finish_reason;
       for (size_t t = 1; t < reply.prompt_logp.size(); ++t) {
         nll -= reply.prompt_logp[t];

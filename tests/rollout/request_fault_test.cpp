@@ -61,10 +61,10 @@ class RequestFaultTest : public TinyEngineTest {
   ~RequestFaultTest() override { fault = Fault::none; }
 
   // Of all kinds; none draws the marked id.
-  static std::vector<Request> good_requests() {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> good_requests() {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 7; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = prompt(i, 3 + static_cast<int64_t>(7 * i % 20));
       for (int32_t& id : request.prompt) id %= marked_id;
       request.n = 1 + static_cast<int64_t>(i % 3);
@@ -80,34 +80,35 @@ class RequestFaultTest : public TinyEngineTest {
     }
     return out;
   }
-  static Request bad_request() {
-    Request out{.prompt = prompt(9, 6),
-                .n = 3,
-                .id = 99,
-                .sampling = {.max_tokens = 20, .seed = marked_seed, .stop = {}, .stop_ids = {}}};
+  static GenerationRequest bad_request() {
+    GenerationRequest out{.prompt = prompt(9, 6),
+                          .n = 3,
+                          .id = 99,
+                          .sampling = {.max_tokens = 20, .seed = marked_seed, .stop = {}, .stop_ids = {}}};
     std::fill(out.prompt.begin(), out.prompt.end(), marked_id);
     return out;
   }
 
   // The bad one among the good ones, submitted as the fourth.
-  void expect_alone(const Request& bad, const std::string& why, Engine::OnToken on_token = {}) {
+  void expect_alone(const GenerationRequest& bad, const std::string& why, Engine::OnToken on_token = {}) {
     for (const EngineConfig& config :
          {EngineConfig{}, EngineConfig{.max_batch_tokens = 16}, EngineConfig{.kv_cache_tokens = 256},
           EngineConfig{.speculative = {.method = "ngram", .prompt_lookup_min = 1}}}) {
       const Fault kind = fault.exchange(Fault::none);
-      const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, config).generate(good_requests());
+      const std::vector<std::vector<CompletionOutput>> want =
+          Engine(context, *model, nullptr, config).generate(good_requests());
       fault = kind;
       Engine engine(context, *model, nullptr, config);
-      std::vector<std::vector<Reply>> got(want.size());
-      std::vector<Reply> failed;
+      std::vector<std::vector<CompletionOutput>> got(want.size());
+      std::vector<CompletionOutput> failed;
       int told = 0;
       for (size_t i = 0; i < want.size(); ++i) {
         engine.submit(good_requests()[i],
-                      [&, i](uint64_t, std::vector<Reply> replies) { got[i] = std::move(replies); });
+                      [&, i](uint64_t, std::vector<CompletionOutput> replies) { got[i] = std::move(replies); });
         if (i != 3) continue;
         engine.submit(
             bad,
-            [&](uint64_t, std::vector<Reply> replies) {
+            [&](uint64_t, std::vector<CompletionOutput> replies) {
               failed = std::move(replies);
               ++told;
             },
@@ -117,7 +118,7 @@ class RequestFaultTest : public TinyEngineTest {
       expect_same(got, want);
       EXPECT_EQ(told, 1);
       ASSERT_EQ(std::ssize(failed), bad.n);
-      for (const Reply& reply : failed) {
+      for (const CompletionOutput& reply : failed) {
         EXPECT_TRUE(reply.failed && !reply.refused);
         EXPECT_NE(reply.finish_reason.find(why), std::string::npos) << reply.finish_reason;
       }
@@ -154,7 +155,7 @@ TEST_F(RequestFaultTest, WhereThereIsNoMemoryForIt) {
 
 TEST_F(RequestFaultTest, InWhatIsToldOfATokenOfIt) {
   int count = 0;
-  expect_alone(bad_request(), "the listener's", [&](uint64_t, int64_t, const Reply&) {
+  expect_alone(bad_request(), "the listener's", [&](uint64_t, int64_t, const CompletionOutput&) {
     if (++count % 5 == 0) throw std::runtime_error("the listener's fault");
   });
 }
@@ -169,23 +170,23 @@ TEST_F(RequestFaultTest, InTheNumbersOfAnIdThatItAloneHas) {
 }
 
 TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
-  for (const auto& [name, change] : std::vector<std::pair<std::string, std::function<void(Sampling&)>>>{
-           {"top_p", [](Sampling& s) { s.top_p = 1e-46; }},
-           {"top_p", [](Sampling& s) { s.top_p = 5e-324; }},
-           {"temperature", [](Sampling& s) { s.temperature = 1e-38; }},
-           {"temperature", [](Sampling& s) { s.temperature = 1e-46; }},
-           {"temperature", [](Sampling& s) { s.temperature = 1e39; }},
-           {"min_p", [](Sampling& s) { s.min_p = std::nan(""); }},
-           {"repetition_penalty", [](Sampling& s) { s.repetition_penalty = 1e-46; }}}) {
-    Request bad = bad_request();
+  for (const auto& [name, change] : std::vector<std::pair<std::string, std::function<void(SamplingParams&)>>>{
+           {"top_p", [](SamplingParams& s) { s.top_p = 1e-46; }},
+           {"top_p", [](SamplingParams& s) { s.top_p = 5e-324; }},
+           {"temperature", [](SamplingParams& s) { s.temperature = 1e-38; }},
+           {"temperature", [](SamplingParams& s) { s.temperature = 1e-46; }},
+           {"temperature", [](SamplingParams& s) { s.temperature = 1e39; }},
+           {"min_p", [](SamplingParams& s) { s.min_p = std::nan(""); }},
+           {"repetition_penalty", [](SamplingParams& s) { s.repetition_penalty = 1e-46; }}}) {
+    GenerationRequest bad = bad_request();
     change(bad.sampling);
-    const std::vector<Reply> replies = Engine(context, *model, nullptr, {}).generate({bad})[0];
+    const std::vector<CompletionOutput> replies = Engine(context, *model, nullptr, {}).generate({bad})[0];
     EXPECT_TRUE(replies[0].failed && replies[0].refused) << name;
     EXPECT_NE(replies[0].finish_reason.find(name), std::string::npos) << replies[0].finish_reason;
     EXPECT_THROW(check_settings([&](Fields& f) { bad.sampling.fields(f); }), Error)
         << "recipes and commands are checked alike";
   }
-  Request least = bad_request();
+  GenerationRequest least = bad_request();
   least.sampling.temperature = 1e-6;
   least.sampling.top_p = 1e-30;
   least.sampling.min_p = 5e-324;
@@ -194,11 +195,12 @@ TEST_F(RequestFaultTest, InItsSettingsAsTheKernelsSeeThem) {
 
 // What the asker of a finished request throws leaves the step; the engine goes on.
 TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
-  const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, {}).generate(good_requests());
+  const std::vector<std::vector<CompletionOutput>> want =
+      Engine(context, *model, nullptr, {}).generate(good_requests());
   Engine engine(context, *model, nullptr, {});
-  std::vector<std::vector<Reply>> got(want.size());
+  std::vector<std::vector<CompletionOutput>> got(want.size());
   for (size_t i = 0; i < want.size(); ++i)
-    engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<Reply> replies) {
+    engine.submit(good_requests()[i], [&, i](uint64_t, std::vector<CompletionOutput> replies) {
       got[i] = std::move(replies);
       if (i == 2) throw Error("nobody wants it");
     });
@@ -217,10 +219,10 @@ TEST_F(RequestFaultTest, WhatAnAnswerThrowsLeavesTheStepAndNothingElse) {
 
 // Keeps what it is told, and may throw.
 struct Listener : CompletionListener {
-  void on_token(size_t, int64_t, const Reply&) override {
+  void on_token(size_t, int64_t, const CompletionOutput&) override {
     if (throws_on_token && ++tokens == 4) throw std::runtime_error("the listener's fault");
   }
-  void on_finish(size_t, std::vector<Reply> done) override {
+  void on_finish(size_t, std::vector<CompletionOutput> done) override {
     replies = std::move(done);
     finished = true;
     if (throws_on_finish) throw std::runtime_error("the listener's fault");
@@ -232,14 +234,15 @@ struct Listener : CompletionListener {
   }
   bool throws_on_token = false, throws_on_finish = false;
   int tokens = 0;
-  std::vector<Reply> replies;
+  std::vector<CompletionOutput> replies;
   std::string reason;
   std::atomic<bool> finished = false;
   std::atomic<int> failures = 0;
 };
 
 TEST_F(RequestFaultTest, AListenerThatThrowsEndsItsOwnJob) {
-  const std::vector<std::vector<Reply>> want = Engine(context, *model, nullptr, {}).generate(good_requests());
+  const std::vector<std::vector<CompletionOutput>> want =
+      Engine(context, *model, nullptr, {}).generate(good_requests());
   Engine engine(context, *model, nullptr, {});
   AsyncEngine loop(engine, 100);
   std::vector<std::shared_ptr<Listener>> listeners;

@@ -9,9 +9,9 @@ namespace hone {
 namespace {
 
 // Prompt 5 5 9, reply 9 2 2 once `written` tokens of it are there.
-Sequence sequence_of(const Sampling& sampling, size_t written) {
+Sequence sequence_of(const SamplingParams& sampling, size_t written) {
   Sequence out;
-  out.ticket = std::make_shared<Ticket>();
+  out.ticket = std::make_shared<RequestState>();
   out.ticket->request.prompt = {5, 5, 9};
   out.ticket->request.sampling = sampling;
   out.ticket->stop_ids = {2, 7};
@@ -22,7 +22,7 @@ Sequence sequence_of(const Sampling& sampling, size_t written) {
 }
 
 // "id: times bias" of each edit, with ! where it stops.
-std::string edits_of(const Sampling& sampling, size_t written) {
+std::string edits_of(const SamplingParams& sampling, size_t written) {
   std::string out;
   for (const LogitAdjustment& e : sampling_state(sequence_of(sampling, written), 0).edits)
     out += concat(out.empty() ? "" : ", ", e.id, e.stops ? "!: " : ": ", e.times, " ", e.bias);
@@ -35,7 +35,7 @@ TEST(SamplingState, PlainSamplingEditsNothing) {
 }
 
 TEST(SamplingState, StopIdsAreBannedUntilMinTokensAreThere) {
-  const Sampling sampling{.min_tokens = 2, .stop = {}, .stop_ids = {}};
+  const SamplingParams sampling{.min_tokens = 2, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "2!: -1 0, 7!: -1 0");
   EXPECT_EQ(edits_of(sampling, 1), "2!: -1 0, 7!: -1 0");
   EXPECT_EQ(sampling_state(sequence_of(sampling, 1), 0).how.stops_after, 1);
@@ -43,7 +43,7 @@ TEST(SamplingState, StopIdsAreBannedUntilMinTokensAreThere) {
 }
 
 TEST(SamplingState, PresenceAndFrequencyAreOfTheReplyAlone) {
-  const Sampling sampling{.presence_penalty = 0.5, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
+  const SamplingParams sampling{.presence_penalty = 0.5, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "");
   EXPECT_TRUE(sampling_state(sequence_of(sampling, 0), 0).edited());  // after the first draw
   EXPECT_EQ(edits_of(sampling, 3), "2: 2 0, 9: 1 0");
@@ -54,25 +54,25 @@ TEST(SamplingState, PresenceAndFrequencyAreOfTheReplyAlone) {
 }
 
 TEST(SamplingState, RepetitionIsOfPromptAndReply) {
-  const Sampling sampling{.repetition_penalty = 2, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
+  const SamplingParams sampling{.repetition_penalty = 2, .frequency_penalty = 0.25, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "5: 0 0, 9: 0 0");
   EXPECT_EQ(edits_of(sampling, 3), "2: 2 0, 5: 0 0, 9: 1 0");
 }
 
 TEST(SamplingState, ABiasJoinsTheIdsPenalty) {
-  const Sampling sampling{
+  const SamplingParams sampling{
       .min_tokens = 1, .repetition_penalty = 2, .logit_bias = {{9, 4}, {3, -1}, {7, 50}}, .stop = {}, .stop_ids = {}};
   EXPECT_EQ(edits_of(sampling, 0), "5: 0 0, 9: 0 4, 3: -1 -1, 7!: -1 50, 2!: -1 0");
   EXPECT_EQ(edits_of(sampling, 1), "5: 0 0, 9: 1 4, 3: -1 -1, 7: -1 50");
 }
 
 TEST(SamplingState, TheNextDrawIsThatOfTheReplyWithOneTokenMore) {
-  const Sampling sampling{.min_tokens = 2,
-                          .repetition_penalty = 2,
-                          .frequency_penalty = 0.5,
-                          .logit_bias = {{9, 4}, {3, -1}},
-                          .stop = {},
-                          .stop_ids = {}};
+  const SamplingParams sampling{.min_tokens = 2,
+                                .repetition_penalty = 2,
+                                .frequency_penalty = 0.5,
+                                .logit_bias = {{9, 4}, {3, -1}},
+                                .stop = {},
+                                .stop_ids = {}};
   for (size_t written = 0; written < 3; ++written) {
     Sequence sequence = sequence_of(sampling, written);
     const SamplingState before = sampling_state(sequence, 0);

@@ -17,14 +17,14 @@ constexpr int64_t V = 61;
 class SamplingTest : public TinyEngineTest {
  protected:
   // Requests that ask for everything in turn.
-  static std::vector<Request> requests() {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> requests() {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 12; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = prompt(i, 1 + static_cast<int64_t>(i) * 3);
       request.n = 1 + static_cast<int64_t>(i % 3);
       request.id = i;
-      Sampling& sampling = request.sampling;
+      SamplingParams& sampling = request.sampling;
       sampling.temperature = i == 4 ? 0.0 : 1.1;
       sampling.max_tokens = 14;
       sampling.seed = 3;
@@ -39,11 +39,12 @@ class SamplingTest : public TinyEngineTest {
     }
     return out;
   }
-  std::vector<std::vector<Reply>> run(std::vector<Request> asked, const EngineConfig& config = {}) {
+  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> asked,
+                                                 const EngineConfig& config = {}) {
     return Engine(context, *model, nullptr, config).generate(std::move(asked));
   }
-  std::vector<Reply> replies_to(const Request& request) { return run({request})[0]; }
-  Reply one(const Request& request) { return replies_to(request)[0]; }
+  std::vector<CompletionOutput> replies_to(const GenerationRequest& request) { return run({request})[0]; }
+  CompletionOutput one(const GenerationRequest& request) { return replies_to(request)[0]; }
 };
 
 std::vector<int32_t> joined(std::vector<int32_t> a, std::span<const int32_t> b) {
@@ -52,8 +53,9 @@ std::vector<int32_t> joined(std::vector<int32_t> a, std::span<const int32_t> b) 
 }
 
 // The formulas of rollout/engine.h.
-std::vector<double> changed_by(const Request& request, std::span<const int32_t> before, std::vector<double> logits) {
-  const Sampling& sampling = request.sampling;
+std::vector<double> changed_by(const GenerationRequest& request, std::span<const int32_t> before,
+                               std::vector<double> logits) {
+  const SamplingParams& sampling = request.sampling;
   for (const LogitBias& of : sampling.logit_bias) logits[static_cast<size_t>(of.id)] += of.bias;
   for (int32_t v = 0; v < V; ++v) {
     double& z = logits[static_cast<size_t>(v)];
@@ -86,10 +88,10 @@ TEST_F(SamplingTest, NothingDependsOnBatchingChunkingPreemptionOrNeighbours) {
 }
 
 TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
-  for (const Request& request : requests()) {
-    const Sampling& sampling = request.sampling;
+  for (const GenerationRequest& request : requests()) {
+    const SamplingParams& sampling = request.sampling;
     if (sampling.top_p < 1 || sampling.temperature == 0) continue;
-    for (const Reply& reply : replies_to(request))
+    for (const CompletionOutput& reply : replies_to(request))
       for (size_t t = 0; t < reply.ids.size(); ++t) {
         const std::span<const int32_t> before(reply.ids.data(), t);
         const std::vector<double> raw = logits_after(joined(request.prompt, before)),
@@ -108,9 +110,9 @@ TEST_F(SamplingTest, LogProbsAreOfTheFormulasOfTheHeader) {
 TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
   const auto replies = run(requests());
   for (size_t i = 0; i < replies.size(); ++i) {
-    const Request request = requests()[i];
+    const GenerationRequest request = requests()[i];
     const double temperature = request.sampling.temperature > 0 ? request.sampling.temperature : 1;
-    for (const Reply& reply : replies[i]) {
+    for (const CompletionOutput& reply : replies[i]) {
       const std::vector<std::vector<int32_t>> text{joined(request.prompt, reply.ids)};
       const TokenLogprobs scores = compute_logprobs(context, *model, text, {.temperature = temperature}).front();
       const TokenLogprobs raw = compute_logprobs(context, *model, text, {}).front();
@@ -127,20 +129,20 @@ TEST_F(SamplingTest, LogProbsAreTheLearnersBitForBitWhateverIsChanged) {
 
 // Past several starts of the decode loop, whose tables of edits grow on the device.
 TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
-  Request request{
+  GenerationRequest request{
       prompt(4, 8), 2, 0, {.temperature = 0, .max_tokens = 80, .min_tokens = 40, .stop = {}, .stop_ids = {}}, 3};
   request.sampling.repetition_penalty = 1.1, request.sampling.presence_penalty = 0.2,
   request.sampling.frequency_penalty = 0.3;
   request.sampling.logit_bias = {{20, 2}, {33, 1}};
   request.sampling.stop_ids = {1, 2, 3};
   Engine engine(context, *model, nullptr, {});
-  std::vector<Reply> replies;
-  engine.submit(request, [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
+  std::vector<CompletionOutput> replies;
+  engine.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
   engine.step();
   const double prompts = engine.stats().prefill_seconds;
   while (engine.step()) {}
   EXPECT_EQ(engine.stats().prefill_seconds, prompts);
-  for (const Reply& reply : replies) {
+  for (const CompletionOutput& reply : replies) {
     ASSERT_GT(reply.ids.size(), 40u);
     for (size_t t = 0; t < reply.ids.size(); ++t) {
       const std::span<const int32_t> before(reply.ids.data(), t);
@@ -155,12 +157,12 @@ TEST_F(SamplingTest, RecordingsCountWhatTheyDraw) {
 }
 
 TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
-  Request request{
+  GenerationRequest request{
       prompt(3, 9), 4000, 0, {.repetition_penalty = 1.5, .presence_penalty = 1, .stop = {}, .stop_ids = {}}};
   request.sampling.max_tokens = 1;
   request.sampling.logit_bias = {{7, 2}};
   std::vector<double> times(V);
-  for (const Reply& reply : replies_to(request)) ++times[static_cast<size_t>(reply.ids[0])];
+  for (const CompletionOutput& reply : replies_to(request)) ++times[static_cast<size_t>(reply.ids[0])];
   const std::vector<double> expected = log_softmax(changed_by(request, {}, logits_after(request.prompt)), 1);
   double chi_square = 0;
   int64_t freedom = -1;
@@ -176,9 +178,10 @@ TEST_F(SamplingTest, PenalisedFrequenciesAreTheProbabilities) {
 TEST_F(SamplingTest, NoReplyStopsBeforeMinTokens) {
   bool early = false;
   for (const int64_t min_tokens : {0, 1, 9}) {
-    Request request{prompt(1, 6), 40, 0, {.max_tokens = 20, .min_tokens = min_tokens, .stop = {}, .stop_ids = {}}};
+    GenerationRequest request{
+        prompt(1, 6), 40, 0, {.max_tokens = 20, .min_tokens = min_tokens, .stop = {}, .stop_ids = {}}};
     for (int64_t id = 0; id < 30; ++id) request.sampling.stop_ids.push_back(id);
-    for (const Reply& reply : replies_to(request)) {
+    for (const CompletionOutput& reply : replies_to(request)) {
       ASSERT_EQ(reply.finish_reason, "stop");
       ASSERT_GT(std::ssize(reply.ids), min_tokens);
       for (size_t t = 0; t + 1 < reply.ids.size(); ++t) EXPECT_GE(reply.ids[t], 30);
@@ -189,17 +192,18 @@ TEST_F(SamplingTest, NoReplyStopsBeforeMinTokens) {
 }
 
 TEST_F(SamplingTest, ABiasForcesAndBans) {
-  Request request{prompt(1, 6), 20, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}};
+  GenerationRequest request{prompt(1, 6), 20, 0, {.max_tokens = 5, .stop = {}, .stop_ids = {}}};
   request.sampling.logit_bias = {{33, 100}};
-  for (const Reply& reply : replies_to(request)) EXPECT_EQ(reply.ids, std::vector<int32_t>(5, 33));
+  for (const CompletionOutput& reply : replies_to(request)) EXPECT_EQ(reply.ids, std::vector<int32_t>(5, 33));
   request.sampling.logit_bias = {{33, 100}, {34, 100}, {35, -100}};
-  for (const Reply& reply : replies_to(request))
+  for (const CompletionOutput& reply : replies_to(request))
     for (const int32_t id : reply.ids) EXPECT_TRUE(id == 33 || id == 34);
 }
 
 TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
-  Request request{prompt(2, 8), 2, 0, {.temperature = 1.4, .max_tokens = 6, .stop = {}, .stop_ids = {}}, 64, true};
-  for (const Reply& reply : replies_to(request)) {
+  GenerationRequest request{prompt(2, 8), 2,   0, {.temperature = 1.4, .max_tokens = 6, .stop = {}, .stop_ids = {}},
+                            64,           true};
+  for (const CompletionOutput& reply : replies_to(request)) {
     const std::vector<int32_t> text = joined(request.prompt, reply.ids);
     const auto check = [&](const std::vector<TokenLogp>& top, size_t position, float raw_logp) {
       ASSERT_EQ(std::ssize(top), V);  // all there are
@@ -225,7 +229,7 @@ TEST_F(SamplingTest, TopLogProbsAreTheLikeliestOfEachPlace) {
 }
 
 TEST_F(SamplingTest, ANeighboursTopLogProbsAreNotMine) {
-  std::vector<Request> asked(3, {prompt(2, 8), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}});
+  std::vector<GenerationRequest> asked(3, {prompt(2, 8), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}});
   asked[0].top_logprobs = 5, asked[1].top_logprobs = 2;
   const auto replies = run(asked);
   for (size_t i = 0; i < 3; ++i) {
@@ -236,12 +240,12 @@ TEST_F(SamplingTest, ANeighboursTopLogProbsAreNotMine) {
 }
 
 TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
-  Request request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
+  GenerationRequest request{prompt(5, 96), 2, 0, {.max_tokens = 0, .stop = {}, .stop_ids = {}}, 0, true};
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .kv_cache_tokens = 96, .max_batch_tokens = 10});
   const auto replies = engine.generate({request, {prompt(1, 4), 1, 1, {.max_tokens = 3, .stop = {}, .stop_ids = {}}}});
   const TokenLogprobs scores =
       compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{request.prompt}, {}).front();
-  for (const Reply& reply : replies[0]) {
+  for (const CompletionOutput& reply : replies[0]) {
     EXPECT_FALSE(reply.failed) << reply.finish_reason;
     EXPECT_TRUE(reply.ids.empty());
     EXPECT_EQ(reply.finish_reason, "length");
@@ -253,8 +257,8 @@ TEST_F(SamplingTest, APromptAloneIsScoredUpToTheLastPosition) {
 }
 
 TEST_F(SamplingTest, SeedRequestAndReplyDecideTheDraws) {
-  Request request{prompt(5, 5), 2, 7, {.max_tokens = 12, .seed = 1, .stop = {}, .stop_ids = {}}};
-  const std::vector<Reply> first = replies_to(request);
+  GenerationRequest request{prompt(5, 5), 2, 7, {.max_tokens = 12, .seed = 1, .stop = {}, .stop_ids = {}}};
+  const std::vector<CompletionOutput> first = replies_to(request);
   EXPECT_NE(first[0].ids, first[1].ids);
   expect_same({first}, run({request}));
   request.sampling.seed = 2;
@@ -264,12 +268,12 @@ TEST_F(SamplingTest, SeedRequestAndReplyDecideTheDraws) {
 }
 
 TEST_F(SamplingTest, EveryTokenIsToldAsItIsWritten) {
-  Request request{prompt(5, 5), 2, 7, {.max_tokens = 6, .stop = {}, .stop_ids = {}}, 3, true};
+  GenerationRequest request{prompt(5, 5), 2, 7, {.max_tokens = 6, .stop = {}, .stop_ids = {}}, 3, true};
   Engine engine(context, *model, nullptr, {});
-  std::vector<Reply> told(2), finished;
+  std::vector<CompletionOutput> told(2), finished;
   engine.submit(
-      request, [&](uint64_t, std::vector<Reply> replies) { finished = std::move(replies); },
-      [&](uint64_t id, int64_t reply, const Reply& written) {
+      request, [&](uint64_t, std::vector<CompletionOutput> replies) { finished = std::move(replies); },
+      [&](uint64_t id, int64_t reply, const CompletionOutput& written) {
         EXPECT_EQ(id, 7u);
         EXPECT_EQ(written.ids.size(), told[static_cast<size_t>(reply)].ids.size() + 1);
         EXPECT_EQ(written.prompt_logp.size(), 5u);
@@ -282,28 +286,28 @@ TEST_F(SamplingTest, EveryTokenIsToldAsItIsWritten) {
 
 TEST_F(SamplingTest, WhatIsOutOfRangeIsAFailedReplyThatSaysSo) {
   const auto refused = [&](const char* word, auto change) {
-    Request request{prompt(1, 4), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}};
+    GenerationRequest request{prompt(1, 4), 1, 0, {.max_tokens = 4, .stop = {}, .stop_ids = {}}};
     change(request);
-    const Reply reply = one(request);
+    const CompletionOutput reply = one(request);
     EXPECT_TRUE(reply.failed) << word;
     EXPECT_NE(reply.finish_reason.find(word), std::string::npos) << reply.finish_reason;
   };
-  refused("temperature", [](Request& r) { r.sampling.temperature = -1; });
-  refused("top_p", [](Request& r) { r.sampling.top_p = std::nan(""); });
-  refused("min_tokens", [](Request& r) { r.sampling.min_tokens = 5; });
-  refused("min_tokens", [](Request& r) {
+  refused("temperature", [](GenerationRequest& r) { r.sampling.temperature = -1; });
+  refused("top_p", [](GenerationRequest& r) { r.sampling.top_p = std::nan(""); });
+  refused("min_tokens", [](GenerationRequest& r) { r.sampling.min_tokens = 5; });
+  refused("min_tokens", [](GenerationRequest& r) {
     r.sampling.min_tokens = 1;
     for (int64_t id = 0; id < V; ++id) r.sampling.stop_ids.push_back(id);
   });
-  refused("repetition_penalty", [](Request& r) { r.sampling.repetition_penalty = 0; });
-  refused("presence_penalty", [](Request& r) { r.sampling.presence_penalty = 2.5; });
-  refused("frequency_penalty", [](Request& r) { r.sampling.frequency_penalty = std::nan(""); });
-  refused("bias", [](Request& r) { r.sampling.logit_bias = {{3, 101}}; });
-  refused("61", [](Request& r) { r.sampling.logit_bias = {{V, 1}}; });
-  refused("twice", [](Request& r) { r.sampling.logit_bias = {{3, 1}, {3, 2}}; });
-  refused("top_logprobs", [](Request& r) { r.top_logprobs = 65; });
-  refused("top_logprobs", [](Request& r) { r.top_logprobs = -1; });
-  refused("max_tokens", [](Request& r) { r.sampling.max_tokens = 0; });
+  refused("repetition_penalty", [](GenerationRequest& r) { r.sampling.repetition_penalty = 0; });
+  refused("presence_penalty", [](GenerationRequest& r) { r.sampling.presence_penalty = 2.5; });
+  refused("frequency_penalty", [](GenerationRequest& r) { r.sampling.frequency_penalty = std::nan(""); });
+  refused("bias", [](GenerationRequest& r) { r.sampling.logit_bias = {{3, 101}}; });
+  refused("61", [](GenerationRequest& r) { r.sampling.logit_bias = {{V, 1}}; });
+  refused("twice", [](GenerationRequest& r) { r.sampling.logit_bias = {{3, 1}, {3, 2}}; });
+  refused("top_logprobs", [](GenerationRequest& r) { r.top_logprobs = 65; });
+  refused("top_logprobs", [](GenerationRequest& r) { r.top_logprobs = -1; });
+  refused("max_tokens", [](GenerationRequest& r) { r.sampling.max_tokens = 0; });
 }
 
 TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
@@ -312,10 +316,10 @@ TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
   const auto device = cpu_device();
   Context context(*device);
   const auto model = character_model(context, tokenizer);
-  const auto reply_to = [&](const Sampling& sampling) {
+  const auto reply_to = [&](const SamplingParams& sampling) {
     return Engine(context, *model, &tokenizer, {}).generate({{tokenizer.encode("ab 1"), 1, 5, sampling}})[0][0];
   };
-  Sampling sampling{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  SamplingParams sampling{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   for (const int32_t id : tokenizer.encode("ab")) sampling.logit_bias.push_back({id, 100});
   const std::string text = reply_to(sampling).text;
   ASSERT_EQ(text.size(), 20u);
@@ -324,7 +328,7 @@ TEST(StopStrings, CountOnceTheyEndAfterMinTokens) {
   sampling.stop = {"ab"};
   const auto expect_cut = [&](size_t min_tokens, size_t cut) {
     sampling.min_tokens = static_cast<int64_t>(min_tokens);
-    const Reply reply = reply_to(sampling);
+    const CompletionOutput reply = reply_to(sampling);
     EXPECT_EQ(reply.finish_reason, "stop");
     EXPECT_EQ(reply.ids.size(), cut + 2) << min_tokens;
     EXPECT_EQ(reply.text, text.substr(0, cut)) << min_tokens;

@@ -9,12 +9,12 @@ class SchedulerTest : public ::testing::Test {
  protected:
   static ModelShape shape() {
     ModelShape out;
-    out.num_blocks = 1, out.num_kv_heads = 1, out.head_dim = 1;
+    out.num_layers = 1, out.num_kv_heads = 1, out.head_dim = 1;
     return out;
   }
   void add(int64_t tokens, uint64_t number = 0) {
     Sequence sequence;
-    sequence.ticket = std::make_shared<Ticket>();
+    sequence.ticket = std::make_shared<RequestState>();
     sequence.ticket->number = number;
     sequence.tokens.assign(static_cast<size_t>(tokens), static_cast<int32_t>(number));
     tickets.push_back(sequence.ticket);
@@ -23,7 +23,7 @@ class SchedulerTest : public ::testing::Test {
   // What plan() says, as "number:count", and what a pass does about it.
   std::string pass() {
     std::string out;
-    for (const Scheduler::Part& part : scheduler.plan()) {
+    for (const Scheduler::ScheduledSequence& part : scheduler.schedule()) {
       out += concat(out.empty() ? "" : " ", part.sequence->ticket->number, ":", part.count);
       scheduler.advance(*part.sequence, part.count);
       EXPECT_GE(static_cast<int64_t>(part.sequence->blocks.size()) * cache.block_size(), part.sequence->computed);
@@ -36,7 +36,7 @@ class SchedulerTest : public ::testing::Test {
   EngineConfig config{.kv_block_size = 4, .kv_cache_tokens = 32, .max_batch_tokens = 10, .max_sequences = 3};
   KvCache cache{context, shape(), DType::f32, 4, 32};
   Scheduler scheduler{cache, config};
-  std::vector<std::shared_ptr<Ticket>> tickets;
+  std::vector<std::shared_ptr<RequestState>> tickets;
 };
 
 TEST_F(SchedulerTest, DecodesComeFirstAndPromptsFillTheBudgetInChunks) {
@@ -63,28 +63,28 @@ TEST_F(SchedulerTest, APromptCountsAsTheRepliesItWillHave) {
 TEST_F(SchedulerTest, RepliesBeyondMaxSequencesWait) {
   add(4, 0);
   tickets[0]->request.n = 5;
-  const auto prompt = scheduler.plan().at(0).sequence;
+  const auto prompt = scheduler.schedule().at(0).sequence;
   scheduler.advance(*prompt, 4);
   for (int i = 0; i < 5; ++i) {
     Sequence reply = *prompt;
-    reply.parted = true;
+    reply.forked = true;
     reply.tokens.push_back(1);
     scheduler.fork(prompt, reply);
   }
   scheduler.finish(prompt);
   EXPECT_EQ(pass(), "0:1 0:1 0:1");
-  scheduler.finish(scheduler.plan().at(0).sequence);
+  scheduler.finish(scheduler.schedule().at(0).sequence);
   EXPECT_EQ(pass(), "0:1 0:1 0:1");  // one of the two that wait, which finds the prompt
 }
 
 // A reply is as old as its prompt: what came later waits for it, and gives way to it.
 TEST_F(SchedulerTest, AReplyGoesBeforePromptsThatCameAfterItsOwn) {
   add(3, 0), add(16, 1);
-  auto parts = scheduler.plan();
+  auto parts = scheduler.schedule();
   ASSERT_EQ(parts.size(), 2u);
-  for (const Scheduler::Part& part : parts) scheduler.advance(*part.sequence, part.count);
+  for (const Scheduler::ScheduledSequence& part : parts) scheduler.advance(*part.sequence, part.count);
   Sequence reply = *parts[0].sequence;
-  reply.parted = true;
+  reply.forked = true;
   reply.tokens.push_back(1);
   scheduler.fork(parts[0].sequence, reply);
   scheduler.finish(parts[0].sequence);
@@ -121,10 +121,10 @@ TEST_F(SchedulerTest, WhatIsCancelledGivesItsBlocksBack) {
 
 TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
   add(6, 0);
-  const auto prompt = scheduler.plan().at(0).sequence;
+  const auto prompt = scheduler.schedule().at(0).sequence;
   prompt->computed = 6;
   Sequence reply = *prompt;
-  reply.parted = true;
+  reply.forked = true;
   reply.tokens.push_back(1);
   const int64_t free = cache.free_blocks();
   scheduler.fork(prompt, reply);
@@ -137,7 +137,7 @@ TEST_F(SchedulerTest, AForkSharesFullBlocksAndCopiesTheLast) {
 TEST_F(SchedulerTest, RoomIsTakenFromWhatIsFreeAndIsTheSameForAll) {
   add(3, 0), add(6, 1);
   pass();
-  std::vector<Scheduler::Part> parts = scheduler.plan();  // of 4 and 7 tokens, in 3 of 8 blocks
+  std::vector<Scheduler::ScheduledSequence> parts = scheduler.schedule();  // of 4 and 7 tokens, in 3 of 8 blocks
   parts[0].room = 2, parts[1].room = 9;
   EXPECT_EQ(scheduler.reserve(parts), 9);
   EXPECT_EQ(parts[0].room, 2);

@@ -16,16 +16,16 @@ class SchedulesTest : public TinyEngineTest {
   static constexpr int64_t longest = 48;  // tokens of a request with its reply, at most
 
   // Conversations: prompts of a few families that share their beginnings, asking for different things.
-  static std::vector<Request> requests() {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> requests() {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 16; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = prompt(i % 3, 30);
       request.prompt.resize(4 + i * 3 % 27);
       if (i % 4 == 0) request.prompt.back() = static_cast<int32_t>(i);
       request.n = 1 + static_cast<int64_t>(i % 5 == 0 ? 3 : i % 2);
       request.id = i;
-      Sampling& sampling = request.sampling;
+      SamplingParams& sampling = request.sampling;
       sampling.temperature = i % 7 == 3 ? 0.0 : 1.1;
       sampling.max_tokens = 1 + static_cast<int64_t>(i) % 18;
       sampling.seed = 3;
@@ -37,10 +37,10 @@ class SchedulesTest : public TinyEngineTest {
     }
     return out;
   }
-  std::vector<std::vector<Reply>> alone(EngineConfig config = {}) {
+  std::vector<std::vector<CompletionOutput>> alone(EngineConfig config = {}) {
     config.prefix_caching = false;
-    std::vector<std::vector<Reply>> out;
-    for (const Request& request : requests())
+    std::vector<std::vector<CompletionOutput>> out;
+    for (const GenerationRequest& request : requests())
       out.push_back(Engine(context, *model, nullptr, config).generate({request})[0]);
     return out;
   }
@@ -57,7 +57,7 @@ class ArithmeticTest : public SchedulesTest, public ::testing::WithParamInterfac
 
 TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
   const auto reference = alone({.quantization = GetParam().quantization, .kv_cache_dtype = GetParam().kv_cache_dtype});
-  const std::vector<Request> asked = requests();
+  const std::vector<GenerationRequest> asked = requests();
   int64_t preemptions = 0, cached = 0, accepted = 0, refused = 0;
   const TemporaryFolder drafts;
   save_draft(context, *model, 0.02, drafts.path() / "near");
@@ -78,7 +78,7 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     config.speculative.num_speculative_tokens = 1 + below(6);
     config.quantization = GetParam().quantization, config.kv_cache_dtype = GetParam().kv_cache_dtype;
     Engine engine(context, *model, nullptr, config);
-    std::vector<std::optional<std::vector<Reply>>> got(asked.size());
+    std::vector<std::optional<std::vector<CompletionOutput>>> got(asked.size());
     std::vector<size_t> order(asked.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     for (size_t i = order.size(); i-- > 1;)
@@ -88,21 +88,21 @@ TEST_P(ArithmeticTest, EveryReplyComesAndHasTheBitsItHasAlone) {
     for (bool more = true; more || sent < order.size();) {
       for (int64_t arrivals = below(4); arrivals > 0 && sent < order.size(); --arrivals) {
         const size_t i = order[sent++];
-        engine.submit(asked[i], [&got, i](uint64_t, std::vector<Reply> replies) {
+        engine.submit(asked[i], [&got, i](uint64_t, std::vector<CompletionOutput> replies) {
           EXPECT_FALSE(got[i]);
           got[i] = std::move(replies);
         });
         if (below(3) == 0) {  // somebody who will not wait for the answer
-          Request neighbour = asked[static_cast<size_t>(below(std::ssize(asked)))];
+          GenerationRequest neighbour = asked[static_cast<size_t>(below(std::ssize(asked)))];
           neighbour.id += 100;
-          leaving.push_back(engine.submit(neighbour, [](uint64_t, const std::vector<Reply>&) {}));
+          leaving.push_back(engine.submit(neighbour, [](uint64_t, const std::vector<CompletionOutput>&) {}));
         }
       }
       if (!leaving.empty() && below(2) == 0) engine.cancel(leaving.back()), leaving.pop_back();
       if (below(10) == 0) engine.set_policy_version(engine.version() + 1);
       more = engine.step();
     }
-    std::vector<std::vector<Reply>> replies;
+    std::vector<std::vector<CompletionOutput>> replies;
     for (auto& of : got) {
       ASSERT_TRUE(of);
       replies.push_back(std::move(*of));
@@ -140,7 +140,7 @@ TEST_F(SchedulesTest, QuantizedRepliesAreNotTheModels) {
 
 TEST_F(SchedulesTest, QuantizedWeightsFollowTheModels) {
   Engine engine(context, *model, nullptr, {.quantization = "int8"});
-  const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
+  const GenerationRequest request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
   const auto before = engine.generate({request});
   model->initialize(context, 6);
   engine.set_policy_version(engine.version() + 1);
@@ -151,13 +151,13 @@ TEST_F(SchedulesTest, QuantizedWeightsFollowTheModels) {
 
 TEST_F(SchedulesTest, ASecondRequestFindsThePromptOfTheFirst) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4});
-  const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
+  const GenerationRequest request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
   const auto first = engine.generate({request});
   EXPECT_EQ(engine.stats().cached_tokens, 0);
   expect_same(first, engine.generate({request}));
   EXPECT_EQ(engine.stats().cached_tokens, 40);
   EXPECT_EQ(engine.stats().prompt_tokens, 42 + 2);
-  Request next = request;  // the conversation goes on
+  GenerationRequest next = request;  // the conversation goes on
   next.prompt.insert(next.prompt.end(), first[0][0].ids.begin(), first[0][0].ids.end());
   const auto second = engine.generate({next});
   EXPECT_EQ(engine.stats().cached_tokens, 40 + 48);  // the last token drawn was not computed
@@ -166,7 +166,7 @@ TEST_F(SchedulesTest, ASecondRequestFindsThePromptOfTheFirst) {
 
 TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4});
-  const Request request{prompt(1, 42), 2, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
+  const GenerationRequest request{prompt(1, 42), 2, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}, 0, false};
   const auto before = engine.generate({request});
   model->initialize(context, 6);
   engine.set_policy_version(engine.version() + 1);
@@ -178,8 +178,8 @@ TEST_F(SchedulesTest, NewWeightsUseNothingOfTheOldOnes) {
 
 TEST_F(SchedulesTest, WhatWasBegunWithOldWeightsIsFoundByNobody) {
   Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 3});
-  const Request request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
-  engine.submit(request, [](uint64_t, const std::vector<Reply>&) {});
+  const GenerationRequest request{prompt(1, 42), 1, 0, {.max_tokens = 9, .stop = {}, .stop_ids = {}}};
+  engine.submit(request, [](uint64_t, const std::vector<CompletionOutput>&) {});
   engine.step();
   model->initialize(context, 6);
   engine.set_policy_version(engine.version() + 1);

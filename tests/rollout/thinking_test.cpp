@@ -16,10 +16,10 @@ class ThinkingTest : public ::testing::Test {
 
   // Prompts of several lengths, one to three replies each. Those whose number is in `with` have a budget, the others
   // have none.
-  std::vector<Request> requests(const std::function<bool(uint64_t)>& with) const {
-    std::vector<Request> out;
+  std::vector<GenerationRequest> requests(const std::function<bool(uint64_t)>& with) const {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < 8; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = tokenizer.encode(std::string("ab 12. c0 345 b9b").substr(0, 1 + 2 * i));
       request.n = 1 + static_cast<int64_t>(i % 3);
       request.id = i;
@@ -34,12 +34,15 @@ class ThinkingTest : public ::testing::Test {
   }
   static bool all(uint64_t) { return true; }
   static bool none(uint64_t) { return false; }
-  std::vector<std::vector<Reply>> run(std::vector<Request> asked, const EngineConfig& config = {}) {
+  std::vector<std::vector<CompletionOutput>> run(std::vector<GenerationRequest> asked,
+                                                 const EngineConfig& config = {}) {
     return Engine(context, *model, &tokenizer, config).generate(std::move(asked));
   }
-  Reply one(const Sampling& sampling) { return run({{tokenizer.encode("ab 1"), 1, 5, sampling}})[0][0]; }
+  CompletionOutput one(const SamplingParams& sampling) {
+    return run({{tokenizer.encode("ab 1"), 1, 5, sampling}})[0][0];
+  }
 
-  static std::vector<int32_t> slice(const Reply& reply, std::ptrdiff_t begin, std::ptrdiff_t count) {
+  static std::vector<int32_t> slice(const CompletionOutput& reply, std::ptrdiff_t begin, std::ptrdiff_t count) {
     return {reply.ids.begin() + begin, reply.ids.begin() + begin + count};
   }
 
@@ -54,7 +57,7 @@ TEST_F(ThinkingTest, TheEndIsForcedAfterTheBudgetAndDrawingGoesOn) {
   const auto with = run(requests(all)), without = run(requests(none));
   for (size_t i = 0; i < with.size(); ++i)
     for (size_t j = 0; j < with[i].size(); ++j) {
-      const Reply &reply = with[i][j], &plain = without[i][j];
+      const CompletionOutput &reply = with[i][j], &plain = without[i][j];
       EXPECT_TRUE(plain.forced.empty());
       ASSERT_EQ(reply.ids.size(), 18u);
       EXPECT_TRUE(std::equal(plain.ids.begin(), plain.ids.begin() + budget, reply.ids.begin()));
@@ -68,10 +71,10 @@ TEST_F(ThinkingTest, TheEndIsForcedAfterTheBudgetAndDrawingGoesOn) {
 }
 
 TEST_F(ThinkingTest, WhatIsDrawnHasTheLearnersLogProbsBitForBit) {
-  const std::vector<Request> asked = requests(all);
+  const std::vector<GenerationRequest> asked = requests(all);
   const auto replies = run(asked);
   for (size_t i = 0; i < asked.size(); ++i)
-    for (const Reply& reply : replies[i]) {
+    for (const CompletionOutput& reply : replies[i]) {
       std::vector<int32_t> ids = asked[i].prompt;
       ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
       const double temperature = asked[i].sampling.temperature > 0 ? asked[i].sampling.temperature : 1;
@@ -106,13 +109,13 @@ TEST_F(ThinkingTest, NeighboursWithoutABudgetDoNotNotice) {
 }
 
 TEST_F(ThinkingTest, AnEndThatComesByItselfIsNotForced) {
-  const Sampling plain{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
-  const Reply reference = one(plain);
-  Sampling sampling = plain;
+  const SamplingParams plain{.max_tokens = 20, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  const CompletionOutput reference = one(plain);
+  SamplingParams sampling = plain;
   sampling.thinking_budget = 6;
   const std::vector<int32_t> end = slice(reference, 4, 2);  // complete with the sixth token
   sampling.thinking_end = tokenizer.decode(end);
-  const Reply reply = one(sampling);
+  const CompletionOutput reply = one(sampling);
   EXPECT_EQ(reply.ids, reference.ids);
   EXPECT_TRUE(reply.forced.empty());
   ASSERT_EQ(tokenizer.decode(slice(reference, 0, 5)).find(sampling.thinking_end), std::string::npos);
@@ -121,16 +124,16 @@ TEST_F(ThinkingTest, AnEndThatComesByItselfIsNotForced) {
 }
 
 TEST_F(ThinkingTest, ForcedTokensCountTowardsMaxTokensAndStopStrings) {
-  Sampling sampling{.max_tokens = 6, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  SamplingParams sampling{.max_tokens = 6, .seed = 9, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 4;
   sampling.thinking_end = "b9b.";
-  const Reply cut = one(sampling);
+  const CompletionOutput cut = one(sampling);
   ASSERT_EQ(cut.ids.size(), 6u);
   EXPECT_EQ(slice(cut, 4, 2), tokenizer.encode("b9"));
   EXPECT_EQ(cut.finish_reason, "length");
   sampling.stop = {"b9b"};
   sampling.max_tokens = 20;
-  const Reply stopped = one(sampling);
+  const CompletionOutput stopped = one(sampling);
   ASSERT_EQ(stopped.ids.size(), 7u);
   EXPECT_EQ(slice(stopped, 4, 3), tokenizer.encode("b9b"));
   EXPECT_EQ(stopped.finish_reason, "stop");
@@ -138,20 +141,20 @@ TEST_F(ThinkingTest, ForcedTokensCountTowardsMaxTokensAndStopStrings) {
 }
 
 TEST_F(ThinkingTest, ABudgetOfOneForcesAfterTheFirstTokenOfEveryReply) {
-  Sampling sampling{.max_tokens = 8, .ignore_eos = true, .stop = {}, .stop_ids = {}};
+  SamplingParams sampling{.max_tokens = 8, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 1;
   sampling.thinking_end = "9";
   const auto replies = run({{tokenizer.encode("ab 1"), 4, 0, sampling}});
-  for (const Reply& reply : replies[0]) {
+  for (const CompletionOutput& reply : replies[0]) {
     ASSERT_EQ(reply.ids.size(), 8u);
     EXPECT_EQ(slice(reply, 1, 1), tokenizer.encode("9"));
   }
 }
 
 TEST_F(ThinkingTest, ABudgetThatCannotBeKeptIsAFailedReply) {
-  Sampling sampling{.max_tokens = 8, .stop = {}, .stop_ids = {}};
+  SamplingParams sampling{.max_tokens = 8, .stop = {}, .stop_ids = {}};
   sampling.thinking_budget = 2;
-  const std::vector<Request> asked{{{1, 2}, 1, 0, sampling}};
+  const std::vector<GenerationRequest> asked{{{1, 2}, 1, 0, sampling}};
   EXPECT_NE(Engine(context, *model, nullptr, {}).generate(asked)[0][0].finish_reason.find("tokenizer"),
             std::string::npos);
   sampling.thinking_end = "";

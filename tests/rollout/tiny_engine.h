@@ -43,7 +43,7 @@ class TinyEngineTest : public ::testing::Test {
     const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts),
                                 upload(context, context.scratch(), last), nullptr);
     const Tensor logits = context.scratch().take(DType::f32, {1, model->shape().vocab_size});
-    gemm_forward(context, logits, hidden, model->head().value, {}, {});
+    gemm_forward(context, logits, hidden, model->lm_head().value, {}, {});
     return {logits.as<float>().begin(), logits.as<float>().end()};
   }
   std::unique_ptr<Device> device;
@@ -56,13 +56,14 @@ inline void expect_same(const std::vector<TokenLogp>& a, const std::vector<Token
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].id == b[i].id && a[i].logp == b[i].logp) << i;
 }
 
-inline void expect_same(const std::vector<std::vector<Reply>>& a, const std::vector<std::vector<Reply>>& b) {
+inline void expect_same(const std::vector<std::vector<CompletionOutput>>& a,
+                        const std::vector<std::vector<CompletionOutput>>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].size(), b[i].size());
     for (size_t j = 0; j < a[i].size(); ++j) {
       const ::testing::ScopedTrace trace(__FILE__, __LINE__, concat("request ", i, " reply ", j));
-      const Reply &x = a[i][j], &y = b[i][j];
+      const CompletionOutput &x = a[i][j], &y = b[i][j];
       EXPECT_EQ(x.ids, y.ids);
       EXPECT_EQ(x.logp, y.logp);
       EXPECT_EQ(x.truncated_logp, y.truncated_logp);

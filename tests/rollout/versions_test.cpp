@@ -11,15 +11,15 @@ namespace {
 class EngineVersions : public test::TinyEngineTest {
  protected:
   // Four replies of 12 tokens; their weights change after a few tokens of each.
-  std::vector<Reply> drawn_across_a_change(bool recompute) {
+  std::vector<CompletionOutput> drawn_across_a_change(bool recompute) {
     Engine engine(context, *model, nullptr, {.kv_block_size = 4, .max_batch_tokens = 24});
-    std::vector<Reply> out;
+    std::vector<CompletionOutput> out;
     size_t written = 0;
     engine.set_policy_version(5);
     engine.submit(
         {prompt(1, 42), 4, 0, {.max_tokens = 12, .ignore_eos = true, .stop = {}, .stop_ids = {}}, 0, false},
-        [&](uint64_t, std::vector<Reply> replies) { out = std::move(replies); },
-        [&](uint64_t, int64_t, const Reply&) {
+        [&](uint64_t, std::vector<CompletionOutput> replies) { out = std::move(replies); },
+        [&](uint64_t, int64_t, const CompletionOutput&) {
           if (++written == 20) engine.cancel(0);  // nobody's: it ends the passes under way
         });
     while (written < 20) engine.step();
@@ -33,9 +33,9 @@ class EngineVersions : public test::TinyEngineTest {
 TEST_F(EngineVersions, EveryTokenSaysWhichWeightsDrewIt) {
   for (const bool recompute : {false, true}) {
     model->initialize(context, 5);
-    const std::vector<Reply> replies = drawn_across_a_change(recompute);
+    const std::vector<CompletionOutput> replies = drawn_across_a_change(recompute);
     ASSERT_EQ(replies.size(), 4u);
-    for (const Reply& reply : replies) {
+    for (const CompletionOutput& reply : replies) {
       std::vector<int64_t> expected(5, 5);
       expected.resize(12, 7);
       EXPECT_EQ(reply.versions, expected);
@@ -44,8 +44,8 @@ TEST_F(EngineVersions, EveryTokenSaysWhichWeightsDrewIt) {
 }
 
 TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
-  const std::vector<Reply> replies = drawn_across_a_change(true);
-  for (const Reply& reply : replies) {
+  const std::vector<CompletionOutput> replies = drawn_across_a_change(true);
+  for (const CompletionOutput& reply : replies) {
     std::vector<int32_t> ids = prompt(1, 42);
     ids.insert(ids.end(), reply.ids.begin(), reply.ids.end());
     const TokenLogprobs scores =
@@ -56,7 +56,7 @@ TEST_F(EngineVersions, RecomputedRepliesGoOnAsTheNewWeightsWould) {
 }
 
 TEST_F(EngineVersions, KeptCachesAreOfTheWeightsThatWereThen) {
-  const std::vector<Reply> kept = drawn_across_a_change(false);
+  const std::vector<CompletionOutput> kept = drawn_across_a_change(false);
   model->initialize(context, 5);
   EXPECT_NE(kept[0].logp, drawn_across_a_change(true)[0].logp);
 }

@@ -64,13 +64,13 @@ TEST_F(AnswerBoundsTest, AStreamTakesNoLongEcho) {
 }
 
 TEST_F(AnswerBoundsTest, ALongAnswerComesInPiecesAndIsTheEngines) {
-  Request request{.prompt = byte_ids(std::string(100, 'a')),
-                  .n = 20,
-                  .id = 0,
-                  .sampling = {.max_tokens = 40, .seed = 4, .stop = {}, .stop_ids = {}},
-                  .top_logprobs = 20,
-                  .prompt_logprobs = true};
-  const std::vector<Reply> expected = replies_to(request);
+  GenerationRequest request{.prompt = byte_ids(std::string(100, 'a')),
+                            .n = 20,
+                            .id = 0,
+                            .sampling = {.max_tokens = 40, .seed = 4, .stop = {}, .stop_ids = {}},
+                            .top_logprobs = 20,
+                            .prompt_logprobs = true};
+  const std::vector<CompletionOutput> expected = replies_to(request);
   start();
   const HttpAnswer answer =
       HttpClient(server->port())

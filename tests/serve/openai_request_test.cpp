@@ -35,7 +35,7 @@ TEST_F(OpenAiRequestTest, ACompletionHasOpenAIsDefaults) {
   EXPECT_EQ(request.sampling.max_tokens, 16);
   EXPECT_EQ(request.sampling.temperature, 1);
   EXPECT_FALSE(request.stream || request.echo || request.logprobs || request.seeded);
-  const std::vector<Request> asked = request.requests(7);
+  const std::vector<GenerationRequest> asked = request.requests(7);
   EXPECT_EQ(asked[0].id, 7u);
   EXPECT_EQ(asked[0].n, 1);
   EXPECT_FALSE(asked[0].prompt_logprobs);
@@ -47,7 +47,7 @@ TEST_F(OpenAiRequestTest, EveryMemberArrives) {
       "top_k": 5, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5, "min_tokens": 2, "ignore_eos": true,
       "seed": 9, "stop": ["a", "b"], "stop_token_ids": [4], "logit_bias": {"5": -100, "6": 1.5}, "logprobs": 2, "echo": true, "stream": true,
       "stream_options": {"include_usage": true}, "best_of": 3, "suffix": null, "user": "me", "return_token_ids": true})");
-  const std::vector<Request> asked = request.requests(1000);
+  const std::vector<GenerationRequest> asked = request.requests(1000);
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(asked[0].prompt, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(asked[1].prompt, (std::vector<int32_t>{3}));
@@ -56,7 +56,7 @@ TEST_F(OpenAiRequestTest, EveryMemberArrives) {
   EXPECT_EQ(asked[1].n, 3);
   EXPECT_EQ(asked[1].top_logprobs, 2);
   EXPECT_TRUE(asked[1].prompt_logprobs);
-  const Sampling& s = asked[1].sampling;
+  const SamplingParams& s = asked[1].sampling;
   EXPECT_EQ(s.max_tokens, 20);
   EXPECT_EQ(s.temperature, 0.5);
   EXPECT_EQ(s.top_p, 0.9);

@@ -57,7 +57,7 @@ class ServerFixture : public ::testing::Test {
           [&](const char* fact) { return text.find(fact) != std::string::npos; });
     });
   }
-  std::vector<Reply> replies_to(Request request) {
+  std::vector<CompletionOutput> replies_to(GenerationRequest request) {
     return Engine(model.context, *model.model, &model.tokenizer, {}).generate({std::move(request)})[0];
   }
 

@@ -22,7 +22,7 @@ class ServerTest : public test::ServerFixture {};
 std::string sent(const std::string& text) { return parse_json(Json(text).dump(), "").as_string(); }
 
 TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
-  const std::vector<Reply> expected =
+  const std::vector<CompletionOutput> expected =
       replies_to({.prompt = test::byte_ids("abc"),
                   .n = 2,
                   .id = 0,
@@ -39,7 +39,7 @@ TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
   ASSERT_EQ(choices.size(), 2u);
   int64_t written = 0;
   for (size_t i = 0; i < 2; ++i) {
-    const Reply& reply = expected[i];
+    const CompletionOutput& reply = expected[i];
     written += static_cast<int64_t>(reply.ids.size());
     EXPECT_EQ(choices[i].at("index").as_int(), static_cast<int64_t>(i));
     EXPECT_EQ(choices[i].at("text").as_string(), "abc" + sent(reply.text));
@@ -63,10 +63,11 @@ TEST_F(ServerTest, ACompletionIsTheEnginesBitForBit) {
 
 TEST_F(ServerTest, AChatIsTheEnginesBitForBit) {
   const std::vector<int32_t> prompt = model.chat.encode(model.tokenizer, {{"user", "hi", {}}}, true).ids;
-  const Reply expected = replies_to({.prompt = prompt,
-                                     .id = 0,
-                                     .sampling = {.max_tokens = 10, .seed = 6, .stop = {}, .stop_ids = {257}},
-                                     .top_logprobs = 3})[0];
+  const CompletionOutput expected =
+      replies_to({.prompt = prompt,
+                  .id = 0,
+                  .sampling = {.max_tokens = 10, .seed = 6, .stop = {}, .stop_ids = {257}},
+                  .top_logprobs = 3})[0];
   start();
   const std::string body =
       R"("messages": [{"role": "user", "content": "hi"}], "max_tokens": 10, "seed": 6, "logprobs": true, "top_logprobs": 3})";
@@ -226,7 +227,7 @@ TEST_F(ServerTest, AClientThatLeavesFreesItsRequest) {
 
 TEST_F(ServerTest, AFullServerSaysWhenToComeAgain) {
   ServerConfig config;
-  config.max_replies = 40;
+  config.max_pending_completions = 40;
   start(config, {.max_sequences = 1});
   HttpClient first(server->port());
   first.send(post_request("/v1/completions", R"({"prompt": "a", "max_tokens": 500, "ignore_eos": true, "n": 40})"));

@@ -14,7 +14,7 @@ struct TinyServedModel : TinyModel {
             .vocab_size = 258,
             .max_positions = 512,
             .kv_cache_tokens = 65536,
-            .max_replies = 1024};
+            .max_pending_completions = 1024};
   }
 };
 

@@ -19,10 +19,10 @@ Taken take(bool linear) {
   Rig rig;
   rig.model->zero_grad(rig.context);
   const auto sft = objectives().at("sft")();
-  Phases phases(rig.context);
+  PhaseTimer phases(rig.context);
   MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   const std::vector<Sample> samples = make_samples(lengths);
-  Staging staging;
+  MicroBatchData staging;
   staging.fill(pointers(samples));
   Taken out;
   MetricSums metrics;
@@ -60,11 +60,11 @@ TEST(MicroBatchRunner, OnePassOverTheVocabularyAndTwoLearnTheSame) {
 TEST(MicroBatchRunner, NothingToTrainOnHasNoLossAndNoGradient) {
   Rig rig;
   rig.model->zero_grad(rig.context);
-  Phases phases(rig.context);
+  PhaseTimer phases(rig.context);
   MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   std::vector<Sample> samples = make_samples(lengths);
   for (Sample& sample : samples) sample.mask.assign(sample.mask.size(), 0);
-  Staging staging;
+  MicroBatchData staging;
   staging.fill(pointers(samples));
   MetricSums metrics;
   EXPECT_EQ(pass.run(staging, *objectives().at("sft")(), 1, {}, nullptr, metrics), 0);

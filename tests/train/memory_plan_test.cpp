@@ -25,8 +25,8 @@ std::optional<PeakBytes> widen(MemoryPlan& reservation, Rig& rig, const std::vec
                                int64_t micro_batch_tokens = 4096) {
   std::vector<MicroBatch> micro_batches;
   make_micro_batches(pointers(samples), 1, micro_batch_tokens, micro_batches);
-  return reservation.widen(rig.context, *rig.model, micro_batches_of(micro_batch_tokens), *objectives().at("sft")(),
-                           pointers(samples), micro_batches);
+  return reservation.grow_to_fit(rig.context, *rig.model, micro_batches_of(micro_batch_tokens),
+                                 *objectives().at("sft")(), pointers(samples), micro_batches);
 }
 
 TEST(MemoryPlan, IsWhatTheLargestMicroBatchThenTakes) {
@@ -61,7 +61,8 @@ TEST(MemoryPlan, WhatOnlyCountsTakesNone) {
   Rig rig;
   const std::vector<Sample> samples = whole(1, 4);
   const MicroBatch all{0, 1};
-  EXPECT_FALSE(MemoryPlan().widen(counting, *rig.model, {}, *objectives().at("sft")(), pointers(samples), {&all, 1}));
+  EXPECT_FALSE(
+      MemoryPlan().grow_to_fit(counting, *rig.model, {}, *objectives().at("sft")(), pointers(samples), {&all, 1}));
 }
 
 }  // namespace

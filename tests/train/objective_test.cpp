@@ -26,9 +26,9 @@ TEST(FoldMetrics, KeepsExtremesAndMeansOfWhatIsThere) {
 
 TEST(Objective, CountsTokensSequencesAndPairs) {
   const float mask[] = {0, 1, 1, 0};
-  EXPECT_EQ(count_of(Per::token, mask), 2);
-  EXPECT_EQ(count_of(Per::sequence, mask), 1);
-  EXPECT_EQ(count_of(Per::pair, mask), 0.5);
+  EXPECT_EQ(count_of(LossUnit::token, mask), 2);
+  EXPECT_EQ(count_of(LossUnit::sequence, mask), 1);
+  EXPECT_EQ(count_of(LossUnit::pair, mask), 0.5);
   EXPECT_EQ(scale_of(0), 1);
   EXPECT_EQ(scale_of(8), 0.125);
 }
@@ -49,7 +49,7 @@ TEST(Objective, AMissingOrShortColumnIsNamed) {
   EXPECT_NE(message({.reference = true}, {}).find("reference_logp"), std::string::npos);
   EXPECT_NE(message({.behavior = true}, {}).find("behavior_logp"), std::string::npos);
   EXPECT_NE(message({.critic = true}, {}).find("value"), std::string::npos);
-  EXPECT_NE(message({.per = Per::pair}, {}).find("pairs"), std::string::npos);
+  EXPECT_NE(message({.per = LossUnit::pair}, {}).find("pairs"), std::string::npos);
   TokenBatch with_old;
   with_old.old_logp = three;
   EXPECT_EQ(message({.behavior = true}, with_old), "");

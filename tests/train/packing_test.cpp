@@ -42,7 +42,7 @@ TEST(Staging, RowsPredictTheTokensThatAreTrainedOn) {
   std::vector<Sample> samples(2);
   samples[0].tokens = {5, 6, 7}, samples[0].mask = {0, 1, 0};
   samples[1].tokens = {8, 9, 1, 2}, samples[1].mask = {0, 0, 1, 1};
-  Staging staging;
+  MicroBatchData staging;
   staging.fill(pointers(samples));
   EXPECT_EQ(std::vector(staging.rows().begin(), staging.rows().end()), (std::vector<int32_t>{0, 4, 5}));
   EXPECT_EQ(std::vector(staging.targets().begin(), staging.targets().end()), (std::vector<int32_t>{6, 1, 2}));

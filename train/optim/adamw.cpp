@@ -20,7 +20,7 @@ class Adamw : public Optimizer {
     f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
     f.require("moments", moments_ == "f32" || moments_ == "bf16", "moments must be f32 or bf16");
   }
-  std::unique_ptr<Optimizer> fresh() const override {
+  std::unique_ptr<Optimizer> with_same_settings() const override {
     auto out = std::make_unique<Adamw>();
     out->beta1_ = beta1_, out->beta2_ = beta2_, out->epsilon_ = epsilon_, out->weight_decay_ = weight_decay_,
     out->moments_ = moments_;

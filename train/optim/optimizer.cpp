@@ -21,10 +21,10 @@ bool lies_at(const Tensor& x, const Tensor& first, int64_t begin) {
 
 }  // namespace
 
-void Optimizer::join(const Param& param) {
+void Optimizer::append(const Param& param) {
   const int64_t count = param.value.size();
   if (!runs_.empty()) {
-    Run& last = runs_.back();
+    Segment& last = runs_.back();
     const int64_t begin = last.padded_size();
     if (last.value.dtype == param.value.dtype && lies_at(param.value, last.value, begin) &&
         lies_at(param.grad, last.grad, begin)) {
@@ -43,12 +43,12 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
     if (!param->trainable) continue;
     const DType dtype = param->value.dtype;
     HONE_CHECK((dtype == DType::f32 || dtype == DType::bf16) && param->grad && param->grad.dtype == DType::f32,
-               "optimizer: ", param->blocks.front().name, " needs f32 or bf16 values with f32 gradients to be trained");
-    join(*param);
+               "optimizer: ", param->slices.front().name, " needs f32 or bf16 values with f32 gradients to be trained");
+    append(*param);
   }
   const size_t count = state_names().size();
   size_t bytes = 0, blocks = 0;
-  for (const Run& run : runs_) {
+  for (const Segment& run : runs_) {
     const auto size = static_cast<size_t>(run.padded_size());
     bytes += size * (count * size_of(state_dtype()) + (run.has_master() ? sizeof(float) : 0));
     blocks += size / param_granule;
@@ -57,7 +57,7 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   context.zero(Tensor(bytes_.data(), DType::u8, context.kind(), {static_cast<int64_t>(bytes)}));
   size_t at = 0;
   int64_t block = 0;
-  const auto take = [&](const Run& run, DType dtype) {
+  const auto take = [&](const Segment& run, DType dtype) {
     const Tensor out(bytes_.data() ? static_cast<char*>(bytes_.data()) + at : nullptr, dtype, context.kind(),
                      {run.value.size()});
     at += static_cast<size_t>(run.padded_size()) * size_of(dtype);
@@ -65,14 +65,14 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
   };
   std::vector<uint8_t> decays(blocks);
   const Tensor all_decays(decay_bytes_.data(), DType::u8, context.kind(), {static_cast<int64_t>(blocks)});
-  for (Run& run : runs_) {
+  for (Segment& run : runs_) {
     if (run.has_master()) {
       run.states.push_back(take(run, DType::f32));
       cast(context, run.states.front(), run.value);
     }
     for (size_t i = 0; i < count; ++i) run.states.push_back(take(run, state_dtype()));
     run.decays = all_decays.rows(block, run.padded_size() / param_granule);
-    for (const Run::Member& member : run.members) {
+    for (const Segment::Member& member : run.members) {
       const int64_t end = (member.begin + member.param->value.size() + param_granule - 1) / param_granule;
       for (int64_t b = member.begin / param_granule; b < end; ++b)
         decays[static_cast<size_t>(block + b)] = member.param->decay;
@@ -83,18 +83,18 @@ void Optimizer::attach(Context& context, const std::vector<Param*>& params) {
 }
 
 void Optimizer::add_squares(Context& context, Tensor sum) const {
-  for (const Run& run : runs_) sum_squares(context, sum, run.grad);
+  for (const Segment& run : runs_) sum_squares(context, sum, run.grad);
 }
 
 void Optimizer::update(Context& context, Tensor clip, int64_t step, double learning_rate) {
-  for (const Run& run : runs_) {
+  for (const Segment& run : runs_) {
     const std::span<const Tensor> states(run.states);
     const ParamRange range{.value = run.has_master() ? states[0] : run.value,
                            .rounded = run.has_master() ? run.value : Tensor(),
                            .grad = run.grad,
                            .decays = run.decays,
                            .clip = clip};
-    const std::string stream = concat("update ", step, " of ", run.members.front().param->blocks.front().name);
+    const std::string stream = concat("update ", step, " of ", run.members.front().param->slices.front().name);
     update_range(context, range, states.subspan(run.has_master() ? 1 : 0), stream_of(stream.c_str()), step,
                  learning_rate);
   }
@@ -102,10 +102,10 @@ void Optimizer::update(Context& context, Tensor clip, int64_t step, double learn
 
 int64_t Optimizer::state_bytes() const { return static_cast<int64_t>(bytes_.size()); }
 
-std::string Optimizer::state_name(const Run& run, const Param& param, size_t state) const {
+std::string Optimizer::state_name(const Segment& run, const Param& param, size_t state) const {
   std::vector<std::string> names = state_names();
   if (run.has_master()) names.insert(names.begin(), master_name);
-  return names[state] + "." + param.blocks.front().name;
+  return names[state] + "." + param.slices.front().name;
 }
 
 void Optimizer::save_state(StateSection& section) const {
@@ -117,8 +117,8 @@ void Optimizer::save_state(StateSection& section) const {
     context_->copy(Tensor(host, DType::u8, DeviceKind::cpu, size),
                    Tensor(bytes_.data(), DType::u8, context_->kind(), size));
   }
-  for (const Run& run : runs_)
-    for (const Run::Member& member : run.members)
+  for (const Segment& run : runs_)
+    for (const Segment::Member& member : run.members)
       for (size_t i = 0; i < run.states.size(); ++i) {
         const Tensor part = run.states[i].rows(member.begin, member.param->value.size());
         char* const data = host + (static_cast<char*>(part.data) - static_cast<char*>(bytes_.data()));
@@ -130,8 +130,8 @@ void Optimizer::save_state(StateSection& section) const {
 void Optimizer::load_state(const StateSection& section) {
   std::map<std::string_view, Tensor> saved;
   for (const NamedTensor& named : section.tensors) saved.emplace(named.name, named.tensor);
-  for (const Run& run : runs_)
-    for (const Run::Member& member : run.members)
+  for (const Segment& run : runs_)
+    for (const Segment::Member& member : run.members)
       for (size_t i = 0; i < run.states.size(); ++i) {
         const std::string name = state_name(run, *member.param, i);
         const Tensor part = run.states[i].rows(member.begin, member.param->value.size());

@@ -24,7 +24,7 @@ class Optimizer : public Stateful {
   // Settings, as recipe keys; names are Hugging Face's.
   virtual void fields(Fields&) {}
   // Another with the same settings and no states.
-  virtual std::unique_ptr<Optimizer> fresh() const = 0;
+  virtual std::unique_ptr<Optimizer> with_same_settings() const = 0;
 
   // Makes the states, zero, for the parameters that are trainable (f32 or bf16, gradients f32); they must outlive the
   // optimizer. Masters start as the values are now: whoever writes a bf16 value later on loads the state, too. Once.
@@ -49,7 +49,7 @@ class Optimizer : public Stateful {
  private:
   // Parameters that lie end to end, at multiples of param_granule elements (as Model::allocate lays them): one kernel
   // updates them all.
-  struct Run {
+  struct Segment {
     struct Member {
       const Param* param;
       int64_t begin;
@@ -61,12 +61,12 @@ class Optimizer : public Stateful {
     bool has_master() const { return value.dtype == DType::bf16; }
     int64_t padded_size() const { return (value.size() + param_granule - 1) / param_granule * param_granule; }
   };
-  void join(const Param& param);
-  std::string state_name(const Run& run, const Param& param, size_t state) const;
+  void append(const Param& param);
+  std::string state_name(const Segment& run, const Param& param, size_t state) const;
 
   Context* context_ = nullptr;
   Buffer bytes_, decay_bytes_;
-  std::vector<Run> runs_;
+  std::vector<Segment> runs_;
   mutable std::vector<std::byte> host_copy_;  // of the states, while they are saved
 };
 

@@ -13,7 +13,7 @@ class Rmsprop : public Optimizer {
     f.require("eps", eps_ > 0, "eps must be above 0");
     f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
   }
-  std::unique_ptr<Optimizer> fresh() const override {
+  std::unique_ptr<Optimizer> with_same_settings() const override {
     auto out = std::make_unique<Rmsprop>();
     out->alpha_ = alpha_, out->eps_ = eps_, out->weight_decay_ = weight_decay_;
     return out;

@@ -15,7 +15,7 @@ class Sgd : public Optimizer {
               "nesterov needs momentum, and no dampening");
     f.require("weight_decay", weight_decay_ >= 0, "weight_decay must not be negative");
   }
-  std::unique_ptr<Optimizer> fresh() const override {
+  std::unique_ptr<Optimizer> with_same_settings() const override {
     auto out = std::make_unique<Sgd>();
     out->momentum_ = momentum_, out->dampening_ = dampening_, out->nesterov_ = nesterov_,
     out->weight_decay_ = weight_decay_;

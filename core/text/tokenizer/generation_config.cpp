@@ -2,7 +2,7 @@
 
 namespace hone {
 
-Json generation_config(const Tokenizer& tokenizer) {
+Json generation_config_json(const Tokenizer& tokenizer) {
   JsonArray stops;
   for (const int32_t id : tokenizer.stop_ids()) stops.push_back(int64_t{id});
   if (stops.empty()) return JsonObject{};

@@ -12,7 +12,7 @@ namespace hone::attention {
 struct SplitPartials {
   float *o, *m, *l;
   int rows, splits, table_keys;
-  bool settled;  // PagedKv's
+  bool prefetchable;  // PagedKv's
 };
 
 // The rows [first, end) of a sequence and the keys of the split that any of them sees: [low, high], counted from the
@@ -31,7 +31,7 @@ __device__ inline int split_of(const SplitPartials& partials, int z, int rows) {
 // split's first.
 __device__ inline int prefetchable_end(const SplitPartials& partials, const DecodeTile& tile) {
   const int own = tile.sequence.position - tile.split_begin;
-  return partials.settled && tile.low < own ? own : 0;  // keys that no row sees stand for `low`
+  return partials.prefetchable && tile.low < own ? own : 0;  // keys that no row sees stand for `low`
 }
 // false: there is nothing to do.
 __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const SplitPartials& partials,

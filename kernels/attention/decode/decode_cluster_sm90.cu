@@ -95,7 +95,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
   const int warp = static_cast<int>(thread / 32), s = static_cast<int>(blockIdx.y), z = static_cast<int>(blockIdx.z);
 
   hopper::griddep_launch_dependents();
-  if (!partials.settled) hopper::griddep_wait();
+  if (!partials.prefetchable) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
   find_slots(slots, call, s, split_of(partials, z, rows) * split_keys, partials.table_keys);
   DecodeTile tile;
@@ -125,8 +125,8 @@ __global__ __cluster_dims__(ranks, 1, 1)
   constexpr uint32_t k_step = 32 / units;
   const uint32_t k_lane = lane % units, k_row = lane / units, k_bytes = static_cast<uint32_t>(call.k_stride) * 2;
   const uint32_t k_warp = k_tile + static_cast<uint32_t>(16 * warp) * units * 16;
-  const int settled = prefetchable_end(partials, tile);
-  if (part_begin + 16 > settled) hopper::griddep_wait();
+  const int prefetchable = prefetchable_end(partials, tile);
+  if (part_begin + 16 > prefetchable) hopper::griddep_wait();
   if (scores && static_cast<int>(k_lane * 8) < call.dim) {
     const char* const from = reinterpret_cast<const char*>(call.k + tile.kv_head * call.dim + k_lane * 8);
 #pragma unroll
@@ -149,7 +149,7 @@ __global__ __cluster_dims__(ranks, 1, 1)
     for (; static_cast<int>(v_next) < end; v_next += v_step)
       cp_async(value_at<columns>(v_tile, v_next, v_lane), from + uint64_t{at[v_next]} * v_bytes);
   };
-  copy_values(min(settled - tile.block_begin * block_keys, num_keys));
+  copy_values(min(prefetchable - tile.block_begin * block_keys, num_keys));
   hopper::griddep_wait();
   uint32_t q[N][D / 16][2];
   load_queries<D, N>(q, call, tile, lane);

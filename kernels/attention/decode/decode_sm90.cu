@@ -75,13 +75,13 @@ struct Round {
 // Everything that has been multiplied leaves its place to what comes `stages` tiles later.
 template <class P>
 __device__ inline void copy_tiles(Shared<P>& shared, const DecodeTile& tile, const CUtensorMap& k, const CUtensorMap& v,
-                                  int box_shift, int settled) {
+                                  int box_shift, int prefetchable) {
   uint32_t count = 0;
   sm90::RingPlace<P::stages> to;
   const auto copy = [&](const CUtensorMap& map, int begin, int part) {
     const int first = max(begin, tile.low) >> box_shift,
               end = (min(begin + P::tile_keys - 1, tile.high) >> box_shift) + 1;  // boxes
-    if (begin + P::tile_keys > settled) hopper::griddep_wait();
+    if (begin + P::tile_keys > prefetchable) hopper::griddep_wait();
     shared.empty[to.stage].wait(to.parity ^ 1);
     Barrier& full = shared.full[count++ % P::barriers];
     if (hopper::elect()) {
@@ -154,7 +154,7 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
             z = static_cast<int>(blockIdx.z);
 
   hopper::griddep_launch_dependents();
-  if (!partials.settled) hopper::griddep_wait();
+  if (!partials.prefetchable) hopper::griddep_wait();
   const Sequence sequence = sequence_of(call, s);
   static_assert(P::barriers <= 32 && P::stages <= 32);
   if (warp == 0 && lane < P::barriers) shared.full[lane].init(1);

@@ -39,7 +39,7 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
             splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
   const ScratchScope scope(context);
-  SplitPartials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.settled};
+  SplitPartials partials{nullptr, nullptr, nullptr, rows, splits, most_keys, cache.prefetchable};
   if (splits > 1) {
     partials.o = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits, call.dim}));
     partials.m = numbers<float>(context.scratch().take(DType::f32, {pairs * rows * splits}));

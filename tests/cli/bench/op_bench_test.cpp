@@ -17,7 +17,8 @@ TEST(Bench, MeasuresEveryBodyOfACaseAgainstTheLimit) {
   EXPECT_GE(runs, 4);
   EXPECT_EQ(rows[0].body, "a loop");
   EXPECT_FALSE(rows[0].compute_bound);
-  EXPECT_NEAR(rows[0].share, 4 * 65536 / limits.read_bandwidth / rows[0].seconds, 1e-9 * rows[0].share);
+  EXPECT_NEAR(rows[0].roofline_fraction, 4 * 65536 / limits.read_bandwidth / rows[0].seconds,
+              1e-9 * rows[0].roofline_fraction);
   EXPECT_NE(bench_table(limits, rows).find("nothing"), std::string::npos);
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 TEST(BufferPool, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
-  BufferPool spare(*device, Place::device);
+  BufferPool spare(*device, MemoryKind::device);
   std::shared_ptr<Buffer> one = spare.take(100), two = spare.take(100);
   const void* const first = one->data();
   EXPECT_NE(two->data(), first);
@@ -22,7 +22,7 @@ TEST(BufferPool, WhatNobodyHasIsUsedAgainIfItIsAsLarge) {
 
 TEST(BufferPool, TwoAreKeptThoseThatCameBackLast) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
-  BufferPool spare(*device, Place::device);
+  BufferPool spare(*device, MemoryKind::device);
   {
     std::vector<std::shared_ptr<Buffer>> many;
     for (int i = 0; i < 5; ++i) many.push_back(spare.take(100));
@@ -37,7 +37,7 @@ TEST(BufferPool, WhatItGaveMayBeHeldLonger) {
   const std::unique_ptr<Device> device = devices().at("cpu")(0);
   std::shared_ptr<Buffer> held;
   {
-    BufferPool spare(*device, Place::device);
+    BufferPool spare(*device, MemoryKind::device);
     held = spare.take(100);
     spare.take(50);
   }

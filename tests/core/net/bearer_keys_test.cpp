@@ -15,11 +15,11 @@ TEST(ApiKeys, AdmitsWhoBearsOneOfTheKeys) {
   const auto file = folder.path() / "keys";
   std::ofstream(file) << "# ours\n\nfirst-key\r\nsecond\n";
   const ApiKeys keys = ApiKeys::load(file);
-  EXPECT_TRUE(keys.admit("Bearer first-key"));
-  EXPECT_TRUE(keys.admit("bearer second"));
+  EXPECT_TRUE(keys.accepts("Bearer first-key"));
+  EXPECT_TRUE(keys.accepts("bearer second"));
   for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer first", "Bearer first-key2", "Bearer # ours",
                             "Basic second", "second", "Bearer  second"})
-    EXPECT_FALSE(keys.admit(wrong)) << wrong;
+    EXPECT_FALSE(keys.accepts(wrong)) << wrong;
 }
 
 TEST(ApiKeys, AFileWithoutKeysIsAnError) {

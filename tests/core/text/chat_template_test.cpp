@@ -163,7 +163,7 @@ TEST(ChatTemplate, BothEndsAreSavedAndReadAgain) {
   const Tokenizer tokenizer =
       ChatTokenizer{.chat_template = std::string(kQuestion) + "{{ m.content }}<|im_end|>{% endif %}{% endfor %}"}
           .make();
-  const Json config = generation_config(tokenizer);
+  const Json config = generation_config_json(tokenizer);
   EXPECT_EQ(config.dump(), R"({"eos_token_id": [256, 258]})");
   tokenizer.save(folder.path());
   EXPECT_EQ(Tokenizer::load(folder.path()).stop_ids(), tokenizer.stop_ids());

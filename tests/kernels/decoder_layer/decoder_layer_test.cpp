@@ -32,8 +32,9 @@ namespace {
   const Ids positions = random_ids(3, 8, 7);
   Ids slots({3});
   for (int64_t t = 0; t < 3; ++t) slots[t] = static_cast<int32_t>(4 - t);
-  expect_bodies_agree(qkv_rope_cache, {&q, &k, &v}, {}, x,
-                      Heads{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
+  expect_bodies_agree(
+      qkv_rope_cache, {&q, &k, &v}, {}, x,
+      QkvProjection{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, q_norm, k_norm, shape, {k, v, slots}});
 }) && op_cases().add("decoder_layer_tail", [] {
   const QkvShape shape{.num_heads = 2, .num_kv_heads = 1, .head_dim = 6, .rotary_dim = 6, .norm_eps = 1e-6f};
   const Floats mixed = normals({3, 12}, 1), w_out = normals({10, 12}, 2), w_up = normals({14, 10}, 3),
@@ -44,9 +45,9 @@ namespace {
   const Ids positions = random_ids(3, 8, 8);
   Ids places({3});
   for (int64_t t = 0; t < 3; ++t) places[t] = static_cast<int32_t>(t);
-  expect_bodies_agree(decoder_layer_tail, {&x, &q, &k, &v}, {}, x, mixed, Product{w_out, {}},
+  expect_bodies_agree(decoder_layer_tail, {&x, &q, &k, &v}, {}, x, mixed, GemmWeights{w_out, {}},
                       GatedMlpWeights{{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
-                      Heads{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
+                      QkvProjection{q, {norm, 1e-6f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, places}});
 });
 
 }  // namespace
@@ -93,7 +94,7 @@ TEST(ProjectHeads, IsTheNormThenTheProductThenTheTurnIntoTheCache) {
   rmsnorm_forward(cpu(), in, {}, x, weight, 1e-6f);
   gemm_forward(cpu(), qkv, in, w, bias, {});
   qkv_forward(cpu(), q_expected, k, {}, qkv, positions, cos_sin, {}, {}, shape, {k_expected, v_expected, slots});
-  Heads to{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots}};
+  QkvProjection to{q, {weight, 1e-6f}, {w, bias}, positions, cos_sin, {}, {}, shape, {k_cache, v_cache, slots}};
   qkv_rope_cache(cpu(), x, to);
   EXPECT_TRUE(close(q, q_expected, {0, 0}));
   EXPECT_TRUE(close(k_cache, k_expected, {0, 0}));
@@ -117,7 +118,7 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
     Ids slots({M});
     for (int64_t t = 0; t < M; ++t) slots[t] = static_cast<int32_t>(t);
     const auto heads = [&](const Floats& q, const Floats& k, const Floats& v) {
-      return Heads{q, {norm_next, 1e-5f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, slots}};
+      return QkvProjection{q, {norm_next, 1e-5f}, {w_qkv, {}}, positions, cos_sin, {}, {}, shape, {k, v, slots}};
     };
     const Floats like_q = poisoned({M, 3, 4}), like_k = poisoned({M, 1, 4});
     Floats mid({M, C}), activated({M, F}), x_expected({M, C}), q_expected = like_q, k_expected = like_k,
@@ -129,7 +130,7 @@ TEST(ProjectBetween, IsWhatABlockDoesAfterItsAttentionThenTheHeadsOfTheNext) {
     for (const bool last : {false, true}) {
       Floats x = before, q = like_q, k = like_k, v = like_k;
       decoder_layer_tail(cpu(), x, mixed, {w_out, b_out}, {{norm, 1e-6f}, {w_up, {}}, {w_down, {}}},
-                         last ? Heads{} : heads(q, k, v));
+                         last ? QkvProjection{} : heads(q, k, v));
       EXPECT_TRUE(close(x, x_expected, {0, 0}));
       EXPECT_TRUE(close(q, last ? like_q : q_expected, {0, 0}));
       EXPECT_TRUE(close(k, last ? like_k : k_expected, {0, 0}));

@@ -154,7 +154,7 @@ TEST_F(ModelIoTest, OtherPrecisionsAreCast) {
     std::vector<float> expected(12);
     cast(context_, host_view(std::span(expected)), view(store["model.norm.weight"]));
     const std::vector<Param*> params = model->params();
-    ASSERT_EQ(params[params.size() - 2]->blocks[0].name, "model.norm.weight");
+    ASSERT_EQ(params[params.size() - 2]->slices[0].name, "model.norm.weight");
     EXPECT_EQ(download(context_, params[params.size() - 2]->value), expected) << name_of(dtype);
     EXPECT_EQ(model->dtype(), DType::f32);
   }

@@ -49,9 +49,9 @@ TEST(GroupAdvantages, ScaleByGroupBatchOrNothing) {
 TEST(GroupAdvantages, LeaveOutWhatIsNotJudged) {
   const double rewards[] = {1, 3, 100, 5};
   std::vector<Group> groups = make_groups(rewards, 4);
-  groups[0].samples[2].judged = false;
-  EXPECT_EQ(judged(groups[0]).rewards, (std::vector<double>{1, 3, 5}));
-  EXPECT_EQ(judged(groups),
+  groups[0].samples[2].scored = false;
+  EXPECT_EQ(scored(groups[0]).rewards, (std::vector<double>{1, 3, 5}));
+  EXPECT_EQ(scored(groups),
             (std::vector<Sample*>{&groups[0].samples[0], &groups[0].samples[1], &groups[0].samples[3]}));
   group_advantages(groups, {.scale = RewardScale::batch, .eps = 1});
   EXPECT_EQ(groups[0].samples[0].advantage[0], static_cast<float>(-2 / 3.0));

@@ -24,7 +24,7 @@ std::vector<Group> groups() {
     sample.behavior_logp.assign(tokens + 1, -1), sample.reference_logp.assign(tokens + 1, -1.5);
     sample.reward = static_cast<double>(tokens) + 1;
   }
-  out[0].samples.back().judged = false;
+  out[0].samples.back().scored = false;
   return out;
 }
 

@@ -244,15 +244,15 @@ TEST(PolicyLoss, SettingsThatMeanNothingAreRefused) {
 TEST(PolicyLoss, IdleIsWhatHasNoAdvantageAndNoOtherTerm) {
   Sample sample;
   sample.tokens = {1, 2, 3}, sample.mask = {0, 1, 1}, sample.advantage = {7, 0, 0};
-  EXPECT_TRUE(PolicyLoss().idle(sample));
-  EXPECT_FALSE(PolicyLoss{.beta = 0.1}.idle(sample));
-  EXPECT_FALSE(PolicyLoss{.entropy_coef = 0.1}.idle(sample));
+  EXPECT_TRUE(PolicyLoss().has_no_gradient(sample));
+  EXPECT_FALSE(PolicyLoss{.beta = 0.1}.has_no_gradient(sample));
+  EXPECT_FALSE(PolicyLoss{.entropy_coef = 0.1}.has_no_gradient(sample));
   sample.advantage[2] = 1e-6f;
-  EXPECT_FALSE(PolicyLoss().idle(sample));
+  EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
   sample.advantage.clear();
-  EXPECT_FALSE(PolicyLoss().idle(sample));
+  EXPECT_FALSE(PolicyLoss().has_no_gradient(sample));
   sample.mask = {0, 0, 0};
-  EXPECT_TRUE(PolicyLoss{.beta = 0.1}.idle(sample));
+  EXPECT_TRUE(PolicyLoss{.beta = 0.1}.has_no_gradient(sample));
 }
 
 // They are judged, and count in baselines.

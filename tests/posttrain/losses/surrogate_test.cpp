@@ -52,17 +52,17 @@ TEST(Cispo, HoldsItsWeightAndKeepsTheGradient) {
 TEST(Kl, EstimatesAsSchulmanDoes) {
   const Term k1 = kl_k1(-1, -1.5), k2 = kl_k2(-1, -1.5);
   EXPECT_EQ(k1.loss, 0.5);
-  EXPECT_EQ(k1.slope, 1);
+  EXPECT_EQ(k1.dlogp, 1);
   EXPECT_EQ(k2.loss, 0.125);
-  EXPECT_EQ(k2.slope, 0.5);
+  EXPECT_EQ(k2.dlogp, 0.5);
   EXPECT_EQ(kl_estimators().names(), (std::vector<std::string>{"k1", "k2", "k3"}));
 }
 
 TEST(KlK3, IsZeroAtTheReferenceAndPositiveElsewhere) {
   EXPECT_EQ(kl_k3(-1.25, -1.25).loss, 0);
-  EXPECT_EQ(kl_k3(-1.25, -1.25).slope, 0);
+  EXPECT_EQ(kl_k3(-1.25, -1.25).dlogp, 0);
   EXPECT_NEAR(kl_k3(-1, -1.5).loss, std::exp(-0.5) + 0.5 - 1, 1e-15);
-  EXPECT_NEAR(kl_k3(-1, -1.5).slope, 1 - std::exp(-0.5), 1e-15);
+  EXPECT_NEAR(kl_k3(-1, -1.5).dlogp, 1 - std::exp(-0.5), 1e-15);
   EXPECT_GT(kl_k3(-2, -1.5).loss, 0);
 }
 

@@ -127,7 +127,7 @@ struct Columns {
       offsets.push_back(offsets.back() + length);
     }
   }
-  double count(Per per) const {
+  double count(LossUnit per) const {
     double sum = 0;
     for (size_t s = 0; s + 1 < offsets.size(); ++s)
       sum += count_of(per, std::span(mask).subspan(static_cast<size_t>(offsets[s]),
@@ -221,7 +221,8 @@ TEST_P(ObjectiveContract, SaysTrulyWhetherItsGradientIsConstant) {
   const bool constant = before.logp == evaluate(*objective_, columns).logp;
   const bool reads_values_alone = std::ranges::all_of(before.logp, [](float g) { return g == 0; });
   // A loss of straight pieces (a hinge) may have the same slope here and there.
-  EXPECT_TRUE(constant == objective_->needs().linear || reads_values_alone || GetParam().setting.name == "hinge");
+  EXPECT_TRUE(constant == objective_->needs().loss_linear_in_logp || reads_values_alone ||
+              GetParam().setting.name == "hinge");
 }
 
 TEST_P(ObjectiveContract, MaskedOutTokensDoNotCount) {
@@ -267,7 +268,7 @@ TEST_P(ObjectiveContract, AnEmptyMaskIsALossOfZeroOverTokens) {
   std::fill(columns.mask.begin(), columns.mask.end(), 0.f);
   const Evaluated at = evaluate(*objective_, columns);
   EXPECT_TRUE(std::isfinite(at.loss));
-  if (objective_->needs().per != Per::pair) {
+  if (objective_->needs().per != LossUnit::pair) {
     EXPECT_EQ(at.loss, 0);
   }
   for (const float g : at.logp) EXPECT_EQ(g, 0);
@@ -308,7 +309,7 @@ std::vector<Group> make_groups(std::span<const int> completion_lengths, double r
       sample.behavior_logp = column(), sample.reference_logp = column(), sample.value = column();
       sample.reward = 0.5 + reward_step * static_cast<double>(i);
       sample.completion.finish_reason = i == 1 ? "length" : "stop";
-      sample.judged = i != 2;
+      sample.scored = i != 2;
     }
   return groups;
 }
@@ -319,7 +320,7 @@ TEST_P(ObjectiveContract, CreditIsFiniteForEqualRewardsAndOneTokenCompletions) {
          {std::vector<int>{1, 1, 1}, std::vector<int>{4, 1, 0}, std::vector<int>{3}}) {
       std::vector<Group> groups = make_groups(completions, reward_step);
       MetricSums metrics;
-      objective_->credit(groups, metrics);
+      objective_->compute_advantages(groups, metrics);
       for (const Group& group : groups)
         for (const Sample& sample : group.samples) {
           EXPECT_TRUE(sample.advantage.empty() || sample.advantage.size() == sample.tokens.size());
@@ -335,10 +336,10 @@ TEST_P(ObjectiveContract, IdleSamplesAddNothing) {
   for (const double reward_step : {0.0, 0.25}) {
     std::vector<Group> groups = make_groups(std::vector<int>{4, 1, 3, 0}, reward_step);
     MetricSums unused;
-    objective_->credit(groups, unused);
+    objective_->compute_advantages(groups, unused);
     for (const Group& group : groups)
       for (const Sample& sample : group.samples) {
-        if (!objective_->idle(sample)) continue;
+        if (!objective_->has_no_gradient(sample)) continue;
         const auto n = sample.tokens.size();
         const int32_t offsets[] = {0, static_cast<int32_t>(n)};
         const std::vector<float> logp(n, -1.5f), entropy(n, 0.5f);
@@ -367,7 +368,7 @@ TEST_P(ObjectiveContract, StateIsSavedWhole) {
   const auto credit = [&](Objective& objective) {
     std::vector<Group> groups = make_groups(completions, 0.25);
     MetricSums metrics;
-    objective.credit(groups, metrics);
+    objective.compute_advantages(groups, metrics);
     return metrics.means();
   };
   credit(*objective_);

@@ -233,7 +233,7 @@ TEST(KtoCredit, TheKlEstimateIsTheStepsMeanOverMismatchedRepliesAndNotBelowZero)
     groups[0].samples = {scored({-9, -9}, {-1, -1}, 1), scored({0, first}, {5, -1}, 0)};
     groups[1].samples = {scored({-9, -9, -9}, {-1, -1, -1}, 0), scored({0, second, -2}, {5, -1, -1}, 0)};
     MetricSums metrics;
-    objectives().at("kto")()->credit(groups, metrics);
+    objectives().at("kto")()->compute_advantages(groups, metrics);
     EXPECT_EQ(groups[0].samples[0].advantage, (std::vector<float>{1, 1}));
     EXPECT_EQ(groups[1].samples[0].advantage, (std::vector<float>{-1, -1, -1}));
     EXPECT_EQ(groups[0].samples[0].value[1], groups[1].samples[0].value[1]);

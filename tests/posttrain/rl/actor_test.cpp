@@ -16,13 +16,13 @@ namespace {
 // Its score is the length of the reply; a part says whether the reply was given to it.
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     return {.score = static_cast<double>(completion.ids.size()), .parts = {{"seen", 1}}};
   }
 };
 class NotANumber : public Reward {
  public:
-  Score score(const Task&, const Completion&) const override { return {.score = std::nan("")}; }
+  RewardScore score(const Task&, const Completion&) const override { return {.score = std::nan("")}; }
 };
 
 class ActorTest : public ::testing::Test {
@@ -38,7 +38,7 @@ class ActorTest : public ::testing::Test {
     config.sampling.temperature = 0.7;
     config.reward.reward = std::make_shared<Length>();
   }
-  Actor actor() { return Actor(sampler, tokenizer, config); }
+  Collector actor() { return Collector(sampler, tokenizer, config); }
 
   TemporaryFolder folder;
   Tokenizer tokenizer = character_tokenizer(folder.path());
@@ -52,7 +52,7 @@ class ActorTest : public ::testing::Test {
 };
 
 TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
-  sampler.publish(4);
+  sampler.set_policy_version(4);
   const std::vector<Group> groups = actor().gather(asked, 0);
   ASSERT_EQ(groups.size(), 3u);
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -77,7 +77,7 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
 }
 
 TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
-  const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<Sampling>(); };
+  const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<SamplingParams>(); };
   // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more
   // to what is left.
   config.sampling = settings("top_k = 1\nmax_tokens = 5");
@@ -101,7 +101,8 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
       }
     EXPECT_GT(above, 0.1) << text;
   }
-  Reply reply{.ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
+  CompletionOutput reply{
+      .ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
   EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp,
             (std::vector<float>{0, -0.5f, 0}));
   EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp,
@@ -126,7 +127,7 @@ TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
   Task& messages = tasks[1];
   messages.prompt = "";
   messages.messages = {{"user", "hi", {}}};
-  const std::vector<Group> groups = Actor(own, chat, config).gather(asked, 0);
+  const std::vector<Group> groups = Collector(own, chat, config).gather(asked, 0);
   EXPECT_EQ(groups[1].task.rendered, "<|im_start|>user:hi<|im_end|><|im_start|>assistant:");
   int ended = 0;
   for (const Group& group : groups) {
@@ -144,7 +145,7 @@ TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
 TEST_F(ActorTest, APromptThatATemplateRefusesIsNamed) {
   const Tokenizer chat = ChatTokenizer{.chat_template = "{{ raise_exception('no system role') }}"}.make();
   config.format.chat = "template";
-  const std::string error = error_of([&] { Actor(sampler, chat, config).gather(asked, 0); });
+  const std::string error = error_of([&] { Collector(sampler, chat, config).gather(asked, 0); });
   EXPECT_TRUE(error.find("ab: ") != std::string::npos && error.ends_with("template line 1: no system role")) << error;
 }
 
@@ -168,12 +169,12 @@ TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
 
 TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   tasks[1].prompt = std::string(50, 'a');
-  Actor one = actor();
+  Collector one = actor();
   const std::vector<Group> groups = one.gather(asked, 0);
   EXPECT_EQ(one.failed_replies(), 3);
   for (const Sample& sample : groups[1].samples) {
     EXPECT_EQ(sample.tokens.size(), sample.mask.size());
-    EXPECT_FALSE(sample.judged);
+    EXPECT_FALSE(sample.scored);
     for (const float mask : sample.mask) EXPECT_EQ(mask, 0);
   }
   EXPECT_GT(groups[2].samples[0].completion.ids.size(), 0u);
@@ -193,9 +194,10 @@ TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
   tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a block of the cache
   actor().gather(asked, 0);
   model->initialize(context, 99);
-  sampler.publish(1);
+  sampler.set_policy_version(1);
   LocalBackend other(context, *model, tokenizer, {});
-  const std::vector<Group> groups = actor().gather(asked, 0), fresh = Actor(other, tokenizer, config).gather(asked, 0);
+  const std::vector<Group> groups = actor().gather(asked, 0),
+                           fresh = Collector(other, tokenizer, config).gather(asked, 0);
   for (size_t g = 0; g < groups.size(); ++g)
     for (size_t i = 0; i < groups[g].samples.size(); ++i)
       EXPECT_EQ(groups[g].samples[i].behavior_logp, fresh[g].samples[i].behavior_logp);

@@ -16,7 +16,7 @@ class CurriculumTest : public ::testing::Test {
   std::string epoch() {
     std::string out;
     do out += std::to_string(curriculum.next(order));
-    while (order.drawn() % 4 != 0);
+    while (order.num_given() % 4 != 0);
     return out;
   }
   void record(int64_t task, double rate) { curriculum.record(task, order.epoch(), rate); }

@@ -14,7 +14,7 @@ namespace hone::test {
 namespace {
 
 // Groups of `sizes` samples; the reward of sample i of group g is 10 g + i.
-Experience make(const std::vector<int>& sizes) {
+RolloutBatch make(const std::vector<int>& sizes) {
   std::vector<Group> groups;
   for (size_t g = 0; g < sizes.size(); ++g) {
     Group& group = groups.emplace_back();
@@ -26,7 +26,7 @@ Experience make(const std::vector<int>& sizes) {
       sample.completion.finish_reason = i == 0 ? "length" : "stop";
     }
   }
-  return Experience(std::move(groups));
+  return RolloutBatch(std::move(groups));
 }
 
 std::vector<double> rewards(const std::vector<const Sample*>& samples) {
@@ -36,12 +36,12 @@ std::vector<double> rewards(const std::vector<const Sample*>& samples) {
 }
 
 TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
-  Experience experience = make({2, 3});
+  RolloutBatch experience = make({2, 3});
   experience.groups[0].task.prompt = experience.groups[0].task.rendered = "1+1?";
   Task& chat = experience.groups[1].task;
   chat.messages = {{"user", "2+2?", {}}};
   chat.rendered = "<user>2+2?<assistant>";
-  experience.groups[1].samples[2].judged = false;
+  experience.groups[1].samples[2].scored = false;
   const auto rows_of = [&](int64_t count) {
     const TemporaryFolder folder;
     MetricsLog log(folder.path());
@@ -66,38 +66,40 @@ TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
 }
 
 TEST(Experience, OneUpdateKeepsTheSamplesOrder) {
-  const Experience experience = make({2, 3});
-  EXPECT_EQ(rewards(experience.mini_batches(1, Per::sequence, 1, 0).at(0)), (std::vector<double>{0, 1, 10, 11, 12}));
+  const RolloutBatch experience = make({2, 3});
+  EXPECT_EQ(rewards(experience.mini_batches(1, LossUnit::sequence, 1, 0).at(0)),
+            (std::vector<double>{0, 1, 10, 11, 12}));
 }
 
 TEST(Experience, UpdatesShareTheSamplesOutAndEachPassHasItsOrder) {
-  const Experience experience = make({4, 4, 4});
+  const RolloutBatch experience = make({4, 4, 4});
   std::set<std::vector<double>> orders;
   for (uint64_t pass = 0; pass < 3; ++pass) {
     std::multiset<double> seen;
     std::vector<double> order;
-    for (const auto& mini : experience.mini_batches(5, Per::token, 9, pass)) {
+    for (const auto& mini : experience.mini_batches(5, LossUnit::token, 9, pass)) {
       EXPECT_GE(mini.size(), 2u);
       EXPECT_LE(mini.size(), 3u);
       for (const double reward : rewards(mini)) seen.insert(reward), order.push_back(reward);
     }
     EXPECT_EQ(seen, (std::multiset<double>{0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23}));
     orders.insert(order);
-    EXPECT_EQ(experience.mini_batches(5, Per::token, 9, pass), experience.mini_batches(5, Per::token, 9, pass));
+    EXPECT_EQ(experience.mini_batches(5, LossUnit::token, 9, pass),
+              experience.mini_batches(5, LossUnit::token, 9, pass));
   }
   EXPECT_EQ(orders.size(), 3u);
 }
 
 TEST(Experience, PairsStayWholeAndInOrder) {
-  const Experience experience = make({2, 2, 2, 2});
-  for (const auto& mini : experience.mini_batches(3, Per::pair, 4, 0)) {
+  const RolloutBatch experience = make({2, 2, 2, 2});
+  for (const auto& mini : experience.mini_batches(3, LossUnit::pair, 4, 0)) {
     ASSERT_EQ(mini.size() % 2, 0u);
     for (size_t i = 0; i < mini.size(); i += 2) EXPECT_EQ(mini[i]->reward + 1, mini[i + 1]->reward);
   }
 }
 
 TEST(Experience, MoreUpdatesThanSamplesLeavesNoneEmpty) {
-  for (const auto& mini : make({2}).mini_batches(7, Per::sequence, 1, 0)) EXPECT_FALSE(mini.empty());
+  for (const auto& mini : make({2}).mini_batches(7, LossUnit::sequence, 1, 0)) EXPECT_FALSE(mini.empty());
 }
 
 TEST(Experience, MetricsAreOverRepliesAndGroups) {
@@ -131,23 +133,23 @@ TEST(Experience, RepliesThatCouldNotBeSampledAreLeftOut) {
   std::vector<Group> groups = make({2, 1}).groups;
   groups[0].samples[1].completion.ids.clear();
   groups[1].samples[0].completion.ids.clear();
-  const Experience experience(groups);
+  const RolloutBatch experience(groups);
   ASSERT_EQ(experience.groups.size(), 1u);
   EXPECT_EQ(rewards(experience.samples()), std::vector<double>{0});
   groups[0].samples[0].completion.ids.clear();
-  EXPECT_THROW(Experience{groups}, Error);
+  EXPECT_THROW(RolloutBatch{groups}, Error);
 }
 
 TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
   std::vector<Group> groups = make({3, 2}).groups;
   for (const auto& [g, i] : {std::pair{0, 1}, {1, 0}, {1, 1}}) {
     Sample& sample = groups[static_cast<size_t>(g)].samples[static_cast<size_t>(i)];
-    sample.judged = false;
+    sample.scored = false;
     sample.reward = 0;
     sample.reward_parts.clear();
     sample.counts = {{"rewards/part/failed", 1}};
   }
-  const Metrics metrics = Experience(std::move(groups)).metrics();
+  const Metrics metrics = RolloutBatch(std::move(groups)).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 1);  // of {0, 2}
   EXPECT_DOUBLE_EQ(metrics.at("reward_std"), std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(metrics.at("frac_reward_zero_std"), 0);
@@ -157,7 +159,7 @@ TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
 }
 
 TEST(Experience, ValuesGoToTheirSamples) {
-  Experience experience = make({1, 2});
+  RolloutBatch experience = make({1, 2});
   experience.set_values({{1}, {2}, {3}});
   EXPECT_EQ(experience.groups[0].samples[0].value, std::vector<float>{1});
   EXPECT_EQ(experience.groups[1].samples[1].value, std::vector<float>{3});
@@ -199,7 +201,7 @@ class OldLogp : public ::testing::Test {
 
 // The recorded log-probs are no model's: that they come back shows that nothing was computed.
 TEST_F(OldLogp, OfTheseWeightsIsWhatTheSamplerRecorded) {
-  Experience experience(groups);
+  RolloutBatch experience(groups);
   experience.set_old_logp(context, *model, temperature, 5);
   const std::vector<Sample>& samples = experience.groups[0].samples;
   EXPECT_EQ(samples[1].old_logp, groups[0].samples[1].behavior_logp);
@@ -211,7 +213,7 @@ TEST_F(OldLogp, OfTheseWeightsIsWhatTheSamplerRecorded) {
 
 TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
   for (const bool exact_sampler : {false, true}) {
-    Experience experience(groups);
+    RolloutBatch experience(groups);
     context.set_numerics(exact_sampler ? Numerics::fast : Numerics::exact);
     experience.set_old_logp(context, *model, temperature, 5, exact_sampler);
     for (const Sample& sample : experience.groups[0].samples) EXPECT_EQ(sample.old_logp, learners(sample));
@@ -228,10 +230,10 @@ TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
   config.sampling.max_tokens = 12;
   config.reward = reward();
   LocalBackend sampler(context, *model, tokenizer, {});
-  sampler.publish(3);
-  Actor actor(sampler, tokenizer, config);
+  sampler.set_policy_version(3);
+  Collector actor(sampler, tokenizer, config);
   const Task* asked[] = {&task};
-  Experience experience(actor.gather(asked, 0)), stale = experience;
+  RolloutBatch experience(actor.gather(asked, 0)), stale = experience;
   experience.set_old_logp(context, *model, temperature, 3);
   stale.set_old_logp(context, *model, temperature, 4);
   for (size_t i = 0; i < 4; ++i) {

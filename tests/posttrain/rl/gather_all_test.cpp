@@ -9,7 +9,7 @@ namespace {
 
 class Length : public Reward {
  public:
-  Score score(const Task&, const Completion& completion) const override {
+  RewardScore score(const Task&, const Completion& completion) const override {
     return {.score = static_cast<double>(completion.ids.size())};
   }
 };
@@ -27,7 +27,7 @@ class GatherAll : public ::testing::Test {
   // The replies, task by task.
   std::vector<std::vector<std::string>> replies(std::span<const Task> asked, std::span<const uint64_t> ids) {
     LocalBackend sampler(context, *model, tokenizer, {});
-    Actor actor(sampler, tokenizer, config);
+    Collector actor(sampler, tokenizer, config);
     std::vector<std::vector<std::string>> out;
     collect_all(actor, asked, ids, "test", [&](size_t i, const Group& group) {
       EXPECT_EQ(i, out.size());

@@ -26,7 +26,7 @@ Group example() {
   failed.tokens = {5, 6};
   failed.mask = {0, 0};
   failed.behavior_logp = {0, 0};
-  failed.judged = false;
+  failed.scored = false;
   failed.completion.finish_reason = "the prompt is too long";
   failed.counts = {{"rewards/number/failed", 1}};
   return group;
@@ -68,7 +68,7 @@ TEST_F(SavedGroups, AreWhatTheyWere) {
       EXPECT_EQ(a.completion.ids, b.completion.ids);
       EXPECT_EQ(a.completion.text, b.completion.text);
       EXPECT_EQ(a.completion.finish_reason, b.completion.finish_reason);
-      EXPECT_EQ(a.judged, b.judged);
+      EXPECT_EQ(a.scored, b.scored);
       EXPECT_EQ(a.reward, b.reward);
       EXPECT_EQ(a.reward_parts, b.reward_parts);
       EXPECT_EQ(a.counts, b.counts);

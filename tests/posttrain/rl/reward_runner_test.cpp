@@ -13,14 +13,14 @@ namespace {
 // Says what its test asks for.
 class Scripted : public Reward {
  public:
-  std::function<Score(const Task&, const Completion&)> say;
+  std::function<RewardScore(const Task&, const Completion&)> say;
   bool host = true;
   int64_t at_once = 4;
   mutable std::atomic<int> now{0}, most{0};
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     const int running = ++now;
     for (int seen = most; seen < running && !most.compare_exchange_weak(seen, running);) {}
-    const Score out = say(task, completion);
+    const RewardScore out = say(task, completion);
     --now;
     return out;
   }
@@ -46,14 +46,14 @@ class JudgeTest : public ::testing::Test {
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
-    Judge all(spec, max_failure_rate);
-    Judge::Round round(all, groups);
+    RewardRunner all(spec, max_failure_rate);
+    RewardRunner::ScoringRound round(all, groups);
     for (const size_t i : order) round.submit(i);
     round.finish();
   }
   std::string error_of(double max_failure_rate) {
     for (Group& group : groups)
-      for (Sample& one : group.samples) one.judged = true;
+      for (Sample& one : group.samples) one.scored = true;
     try {
       judge(max_failure_rate);
     } catch (const StepAborted& error) {
@@ -68,7 +68,7 @@ class JudgeTest : public ::testing::Test {
   RewardSpec spec;
 };
 
-Score number_of(const Completion& completion) { return {.score = std::stod(completion.text)}; }
+RewardScore number_of(const Completion& completion) { return {.score = std::stod(completion.text)}; }
 
 TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
   reward->say = [](const Task&, const Completion& c) {
@@ -82,7 +82,7 @@ TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
     for (size_t i = 0; i < 4; ++i) {
       EXPECT_EQ(sample(g, i).reward, static_cast<double>(10 * g + i));
       EXPECT_EQ(sample(g, i).reward_parts, (Metrics{{"scripted", static_cast<double>(10 * g + i)}}));
-      EXPECT_TRUE(sample(g, i).judged);
+      EXPECT_TRUE(sample(g, i).scored);
       EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 1, 1}));
       EXPECT_TRUE(sample(g, i).counts.empty());
     }
@@ -94,14 +94,14 @@ TEST_F(JudgeTest, SaysWhenNothingIsLeftToWaitFor) {
     while (!open) std::this_thread::yield();
     return number_of(c);
   };
-  Judge all(spec, 0);
-  Judge::Round round(all, groups);
-  EXPECT_TRUE(round.judged({}));
+  RewardRunner all(spec, 0);
+  RewardRunner::ScoringRound round(all, groups);
+  EXPECT_TRUE(round.scored({}));
   round.submit(2);
-  EXPECT_FALSE(round.judged({}));
-  EXPECT_FALSE(round.judged(std::chrono::milliseconds(2)));
+  EXPECT_FALSE(round.scored({}));
+  EXPECT_FALSE(round.scored(std::chrono::milliseconds(2)));
   open = true;
-  EXPECT_TRUE(round.judged(std::chrono::seconds(20)));
+  EXPECT_TRUE(round.scored(std::chrono::seconds(20)));
   round.finish();
   EXPECT_EQ(sample(2, 3).reward, 23);
 }
@@ -109,8 +109,8 @@ TEST_F(JudgeTest, SaysWhenNothingIsLeftToWaitFor) {
 TEST_F(JudgeTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
   std::atomic<int> done{0};
   reward->say = [&](const Task&, const Completion& c) { return ++done, number_of(c); };
-  Judge all(spec, 0);
-  Judge::Round round(all, groups);
+  RewardRunner all(spec, 0);
+  RewardRunner::ScoringRound round(all, groups);
   round.submit(3);
   for (int i = 0; i < 20000 && done < 4; ++i) std::this_thread::sleep_for(std::chrono::microseconds(500));
   EXPECT_EQ(done, 4);
@@ -123,16 +123,16 @@ TEST_F(JudgeTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
 TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   spec.name = "outside";
   reward->say = [](const Task&, const Completion& c) {
-    if (c.text == "1") return Score{.score = 5, .skipped = true};
-    if (c.text == "22") return Score{.score = 7, .note = "no answer", .failed = true};
+    if (c.text == "1") return RewardScore{.score = 5, .skipped = true};
+    if (c.text == "22") return RewardScore{.score = 7, .note = "no answer", .failed = true};
     if (c.text == "23")
-      return Score{
+      return RewardScore{
           .score = 7, .note = "x: no answer", .failed = true, .parts = {{"y", 2}}, .failed_parts = {"x", "x/z"}};
     return number_of(c);
   };
   judge(0.1);
   for (const auto& [g, i] : {std::pair{0, 1}, {2, 2}, {2, 3}}) {
-    EXPECT_FALSE(sample(g, i).judged);
+    EXPECT_FALSE(sample(g, i).scored);
     EXPECT_EQ(sample(g, i).reward, 0);
     EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 0, 0}));
   }
@@ -141,12 +141,12 @@ TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   EXPECT_EQ(sample(2, 3).counts, (Metrics{{"rewards/x/failed", 1}, {"rewards/x/z/failed", 1}}));
   EXPECT_EQ(sample(2, 3).reward_parts, (Metrics{{"y", 2}}));
   EXPECT_EQ(sample(2, 1).reward, 21);
-  EXPECT_TRUE(sample(2, 1).judged);
+  EXPECT_TRUE(sample(2, 1).scored);
 }
 
 TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
   reward->say = [](const Task&, const Completion& c) {
-    return std::stoi(c.text) % 4 == 3 ? Score{.note = "the service is down", .failed = true} : number_of(c);
+    return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
   EXPECT_EQ(error_of(0.2),
@@ -155,15 +155,15 @@ TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
 }
 
 TEST_F(JudgeTest, SkippedRepliesAreNoFailures) {
-  reward->say = [](const Task&, const Completion&) { return Score{.skipped = true}; };
+  reward->say = [](const Task&, const Completion&) { return RewardScore{.skipped = true}; };
   judge(0);
   for (const Group& group : groups)
-    for (const Sample& one : group.samples) EXPECT_FALSE(one.judged);
+    for (const Sample& one : group.samples) EXPECT_FALSE(one.scored);
 }
 
 TEST_F(JudgeTest, RepliesThatWereNotSampledAreNotJudged) {
-  for (Sample& one : groups[1].samples) one.judged = false;
-  groups[2].samples[0].judged = false;
+  for (Sample& one : groups[1].samples) one.scored = false;
+  groups[2].samples[0].scored = false;
   std::atomic<int> asked{0};
   reward->say = [&](const Task&, const Completion& c) { return ++asked, number_of(c); };
   judge();
@@ -174,7 +174,7 @@ TEST_F(JudgeTest, RepliesThatWereNotSampledAreNotJudged) {
 }
 
 TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
-  reward->say = [](const Task& task, const Completion& c) -> Score {
+  reward->say = [](const Task& task, const Completion& c) -> RewardScore {
     if (task.id == "t4") throw Error("t4 is no task");
     if (task.id == "t2") {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -193,7 +193,7 @@ TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
 TEST_F(JudgeTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     reward->say = [wrong](const Task& task, const Completion& c) {
-      return task.id == "t3" ? Score{.score = wrong} : number_of(c);
+      return task.id == "t3" ? RewardScore{.score = wrong} : number_of(c);
     };
     try {
       judge();
@@ -221,8 +221,8 @@ TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     return number_of(c);
   };
   spec.reward = on_device;
-  Judge all(spec, 0);
-  Judge::Round round(all, groups);
+  RewardRunner all(spec, 0);
+  RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);
   finishing = true;
   round.finish();
@@ -239,8 +239,8 @@ TEST_F(JudgeTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
     return number_of(c);
   };
   {
-    Judge all(spec, 0);
-    Judge::Round round(all, groups);
+    RewardRunner all(spec, 0);
+    RewardRunner::ScoringRound round(all, groups);
     for (size_t i = 0; i < groups.size(); ++i) round.submit(i);
     while (begun == 0) std::this_thread::yield();
   }

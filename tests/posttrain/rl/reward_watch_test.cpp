@@ -60,7 +60,7 @@ TEST(RewardWatch, IsSilentWhereRewardsTellCompletionsApart) {
 TEST(RewardWatch, UnjudgedCompletionsCountForNothing) {
   std::vector<Group> groups = groups_of({{1, 1}, {0, 0}}, 0);
   groups[0].samples.emplace_back().reward = 7;
-  groups[0].samples.back().judged = false;
+  groups[0].samples.back().scored = false;
   EXPECT_EQ(count_of(log_of(std::vector(3, groups)), "every group had zero variance"), 1u);
 }
 

@@ -36,8 +36,8 @@ class Scripted final : public GenerationBackend {
  public:
   explicit Scripted(Script& script) : script_(script) {}
 
-  uint64_t submit(Request request, Engine::OnFinish on_finish) override {
-    std::vector<Reply> replies(static_cast<size_t>(request.n));
+  uint64_t submit(GenerationRequest request, Engine::OnFinish on_finish) override {
+    std::vector<CompletionOutput> replies(static_cast<size_t>(request.n));
     const uint64_t ticket = next_++;
     open_[ticket] = {.request = std::move(request), .on_finish = std::move(on_finish), .replies = std::move(replies)};
     script_.most_requests = std::max<int64_t>(script_.most_requests, std::ssize(open_));
@@ -70,9 +70,9 @@ class Scripted final : public GenerationBackend {
 
  private:
   struct Open {
-    Request request;
+    GenerationRequest request;
     Engine::OnFinish on_finish;
-    std::vector<Reply> replies;
+    std::vector<CompletionOutput> replies;
   };
   Script& script_;
   std::map<uint64_t, Open> open_;
@@ -85,7 +85,7 @@ class LastToken : public Reward {
  public:
   std::string broken;
   uint64_t delays = 0;
-  Score score(const Task& task, const Completion& completion) const override {
+  RewardScore score(const Task& task, const Completion& completion) const override {
     pause(delays, static_cast<uint64_t>(completion.ids.back()));
     return {.score = static_cast<double>(completion.ids.back()), .note = "broken", .failed = task.id == broken};
   }
@@ -116,8 +116,8 @@ class RolloutsTest : public ::testing::Test {
                           return std::make_unique<Scripted>(test.script);
                         },
                     .keep = [this](int64_t version) { kept.push_back(version); }}) {}
-    Rollouts::Next next(int64_t step) {
-      Rollouts::Next out = rollouts.next(step);
+    RolloutQueue::NextBatch next(int64_t step) {
+      RolloutQueue::NextBatch out = rollouts.next(step);
       pause(delays, static_cast<uint64_t>(step));
       return out;
     }
@@ -125,8 +125,8 @@ class RolloutsTest : public ::testing::Test {
     uint64_t delays;
     std::thread::id learner = std::this_thread::get_id();
     std::vector<int64_t> kept;
-    Rounds rounds;
-    Rollouts rollouts;
+    TaskSchedule rounds;
+    RolloutQueue rollouts;
   };
 
   // What a learner sees of a group.
@@ -138,7 +138,7 @@ class RolloutsTest : public ::testing::Test {
         for (const int32_t id : sample.tokens) out += concat(id, " ");
         for (size_t t = 0; t < sample.tokens.size(); ++t)
           out += concat(sample.mask[t], sample.behavior_logp[t], "@", sample.versions[t], " ");
-        out += concat(sample.reward, sample.judged, sample.weight_version, sample.completion.ids.size(),
+        out += concat(sample.reward, sample.scored, sample.weight_version, sample.completion.ids.size(),
                       sample.completion.text, ";");
       }
     }
@@ -147,7 +147,7 @@ class RolloutsTest : public ::testing::Test {
   std::vector<std::string> steps_of(Run& run, int64_t first, int64_t end) {
     std::vector<std::string> out;
     for (int64_t step = first; step < end; ++step) {
-      const Rollouts::Next next = run.next(step);
+      const RolloutQueue::NextBatch next = run.next(step);
       last = next.metrics;
       for (const Group& group : next.groups)
         for (const Sample& sample : group.samples)
@@ -180,7 +180,7 @@ constexpr const char* changing =
 TEST_F(RolloutsTest, WithoutStalenessTheCallerMakesEachRoundByItsOwnWeights) {
   Run one(*this, with(0));
   for (int64_t step = 0; step < Run::num_steps; ++step) {
-    const Rollouts::Next next = one.next(step);
+    const RolloutQueue::NextBatch next = one.next(step);
     ASSERT_EQ(next.groups.size(), 3u);
     for (const Group& group : next.groups)
       for (const Sample& sample : group.samples) EXPECT_EQ(sample.weight_version, step);
@@ -267,7 +267,7 @@ TEST_F(RolloutsTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
         StateSection section;
         Run before(*this, with(k), 5, settings);
         steps_of(before, 0, at);
-        Rollouts::Next next = before.next(at);
+        RolloutQueue::NextBatch next = before.next(at);
         for (Group& group : next.groups) group.samples.clear();  // the learner has changed its own
         before.rollouts.return_batch();
         EXPECT_THROW(before.rollouts.return_batch(), Error);
@@ -345,7 +345,7 @@ TEST_F(RolloutsTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   double dropped = 0;
   std::vector<std::string> got;
   for (int64_t step = 0; step < Run::num_steps; ++step) {
-    Rollouts::Next next = one.next(step);
+    RolloutQueue::NextBatch next = one.next(step);
     dropped += next.metrics.at("staleness/dropped");
     got.push_back(seen(next.groups));
   }
@@ -376,8 +376,8 @@ TEST_F(RolloutsTest, ASamplerThatFailsIsTheLearnersErrorOnceItsRoundIsDue) {
 
 TEST_F(RolloutsTest, ASamplerThatCannotBeMadeIsTheLearnersError) {
   for (const int64_t k : {0, 1}) {
-    Rounds rounds({}, tasks, 7);
-    Rollouts rollouts(
+    TaskSchedule rounds({}, tasks, 7);
+    RolloutQueue rollouts(
         with(k), actor, tokenizer, rounds, 3,
         {.make = []() -> std::unique_ptr<GenerationBackend> { fail("no memory"); }, .keep = [](int64_t) {}});
     EXPECT_THROW(rollouts.next(0), Error);

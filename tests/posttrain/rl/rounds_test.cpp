@@ -15,16 +15,16 @@ class RoundsTest : public ::testing::Test {
   RoundsTest() : tasks(10) {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i);
   }
-  Rounds make(const std::string& settings = "") const {
-    return Rounds(Config::from_text(settings, "test").as<TaskScheduleConfig>(), tasks, 7);
+  TaskSchedule make(const std::string& settings = "") const {
+    return TaskSchedule(Config::from_text(settings, "test").as<TaskScheduleConfig>(), tasks, 7);
   }
 
   // Groups of two replies; those of the tasks in `solved` are both right, of the others one is.
-  std::vector<Group> judge(const Rounds& rounds, const std::vector<Asked>& asked) {
+  std::vector<Group> judge(const TaskSchedule& rounds, const std::vector<ScheduledTask>& asked) {
     std::vector<Group> out;
     batches.emplace_back();
     ids.emplace_back();
-    for (const Asked& one : asked) {
+    for (const ScheduledTask& one : asked) {
       const Task& task = rounds.task(one);
       batches.back().push_back(task.id);
       ids.back().push_back(one.id);
@@ -37,10 +37,10 @@ class RoundsTest : public ::testing::Test {
     }
     return out;
   }
-  std::vector<std::string> next(Rounds& rounds) {
+  std::vector<std::string> next(TaskSchedule& rounds) {
     metrics.clear();
-    Round round;
-    for (std::vector<Asked> asked = rounds.ask(round); !asked.empty(); asked = rounds.ask(round))
+    PendingTasks round;
+    for (std::vector<ScheduledTask> asked = rounds.next_tasks(round); !asked.empty(); asked = rounds.next_tasks(round))
       rounds.take(round, judge(rounds, asked));
     std::vector<std::string> out;
     for (const Group& group : rounds.finish(std::move(round), metrics)) out.push_back(group.task.id);
@@ -65,7 +65,7 @@ std::vector<std::string> slice(const std::vector<std::string>& of, std::ptrdiff_
 }
 
 TEST_F(RoundsTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
-  Rounds rounds = make("prompts_per_step = 4");
+  TaskSchedule rounds = make("prompts_per_step = 4");
   solved = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};  // equal rewards are no matter here
   for (std::ptrdiff_t round = 0; round < 5; ++round) EXPECT_EQ(next(rounds), slice(order(), 4 * round, 4 * round + 4));
   for (uint64_t round = 0; round < 5; ++round)
@@ -76,7 +76,7 @@ TEST_F(RoundsTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
 TEST_F(RoundsTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
   const std::vector<std::string> in_order = order();
   solved = {in_order[1], in_order[2], in_order[4]};
-  Rounds rounds = make("prompts_per_step = 4\nfilter_groups = { enable = true }");
+  TaskSchedule rounds = make("prompts_per_step = 4\nfilter_groups = { enable = true }");
   EXPECT_EQ(next(rounds), (std::vector<std::string>{in_order[0], in_order[3], in_order[5], in_order[6]}));
   EXPECT_EQ(batches, (std::vector<std::vector<std::string>>{slice(in_order, 0, 4), slice(in_order, 4, 6),
                                                             slice(in_order, 6, 7)}));
@@ -91,7 +91,7 @@ TEST_F(RoundsTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
   const std::vector<std::string> in_order = order();
   for (size_t i = 0; i < 10; ++i)
     if (i != 1) solved.insert(in_order[i]);
-  Rounds rounds = make("prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }");
+  TaskSchedule rounds = make("prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }");
   EXPECT_EQ(next(rounds), (std::vector<std::string>{in_order[1], in_order[0], in_order[2]}));
   EXPECT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches.back(), slice(in_order, 3, 5));
@@ -100,7 +100,7 @@ TEST_F(RoundsTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
 }
 
 TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
-  Rounds rounds =
+  TaskSchedule rounds =
       make("prompts_per_step = 2\nfilter_groups = { enable = true, metric = 'format', max_num_gen_batches = 3 }");
   next(rounds);
   EXPECT_EQ(batches.size(), 3u);
@@ -108,7 +108,7 @@ TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
 }
 
 TEST_F(RoundsTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
-  Rounds rounds = make("filter_groups = { enable = true, metric = 'fromat' }");
+  TaskSchedule rounds = make("filter_groups = { enable = true, metric = 'fromat' }");
   try {
     next(rounds);
     FAIL() << "no error";
@@ -119,19 +119,19 @@ TEST_F(RoundsTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
 
 TEST_F(RoundsTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
   Group group;
-  EXPECT_FALSE(differs(group, ""));
+  EXPECT_FALSE(has_reward_spread(group, ""));
   group.samples.resize(3);
-  group.samples[0].reward = 1, group.samples[1].reward = 1, group.samples[2].judged = false;
-  EXPECT_FALSE(differs(group, ""));
+  group.samples[0].reward = 1, group.samples[1].reward = 1, group.samples[2].scored = false;
+  EXPECT_FALSE(has_reward_spread(group, ""));
   group.samples[1].reward = 0.5;
-  EXPECT_TRUE(differs(group, ""));
-  EXPECT_FALSE(differs(group, "a part that no reply has"));
+  EXPECT_TRUE(has_reward_spread(group, ""));
+  EXPECT_FALSE(has_reward_spread(group, "a part that no reply has"));
 }
 
 TEST_F(RoundsTest, WhatTheCurriculumSetsAsideIsNotAsked) {
   const std::vector<std::string> in_order = order();
   solved = {in_order[0], in_order[3]};
-  Rounds rounds = make("prompts_per_step = 10\ncurriculum = { revisit_epochs = 2 }");
+  TaskSchedule rounds = make("prompts_per_step = 10\ncurriculum = { revisit_epochs = 2 }");
   next(rounds);
   EXPECT_EQ(metrics.at("curriculum/easy"), 2);
   EXPECT_EQ(metrics.at("curriculum/active"), 8);
@@ -146,16 +146,16 @@ TEST_F(RoundsTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
   const std::string settings =
       "prompts_per_step = 3\nfilter_groups = { enable = true }\ncurriculum = { revisit_epochs = 2 }";
   solved = {order()[0]};
-  Rounds rounds = make(settings), fresh = make(settings);
-  Round late, behind;  // of the first, the second batch fails; the second is on its way by then
-  rounds.take(late, judge(rounds, rounds.ask(late)));
-  rounds.ask(behind);
-  rounds.ask(late);
-  rounds.abandon(std::vector<Round>{late, behind});
+  TaskSchedule rounds = make(settings), fresh = make(settings);
+  PendingTasks late, behind;  // of the first, the second batch fails; the second is on its way by then
+  rounds.take(late, judge(rounds, rounds.next_tasks(late)));
+  rounds.next_tasks(behind);
+  rounds.next_tasks(late);
+  rounds.abandon(std::vector<PendingTasks>{late, behind});
   batches.clear(), ids.clear();
   StateSection section;
   rounds.save_state(section);
-  Rounds resumed = make(settings);
+  TaskSchedule resumed = make(settings);
   resumed.load_state(section);
   std::vector<std::string> asked;
   for (int i = 0; i < 3; ++i) {
@@ -174,17 +174,17 @@ TEST_F(RoundsTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
 TEST_F(RoundsTest, ARoundThatFailsAloneIsAskedAsIfItHadNot) {
   const std::string settings = "prompts_per_step = 3\nfilter_groups = { enable = true }";
   solved = {order()[0], order()[4]};
-  Rounds rounds = make(settings), fresh = make(settings);
-  Round failed;
-  rounds.take(failed, judge(rounds, rounds.ask(failed)));
-  rounds.ask(failed);
+  TaskSchedule rounds = make(settings), fresh = make(settings);
+  PendingTasks failed;
+  rounds.take(failed, judge(rounds, rounds.next_tasks(failed)));
+  rounds.next_tasks(failed);
   rounds.abandon(std::span(&failed, 1));
   ids.clear();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(next(rounds), next(fresh));
 }
 
 TEST_F(RoundsTest, AStateThatAsksForATaskThatIsNotThereIsRefused) {
-  Rounds rounds = make("prompts_per_step = 3");
+  TaskSchedule rounds = make("prompts_per_step = 3");
   StateSection section;
   rounds.save_state(section);
   section.values.set("asked_again", JsonArray{JsonArray{int64_t{10}, int64_t{0}, int64_t{0}}});
@@ -199,7 +199,7 @@ TEST_F(RoundsTest, GoOnFromTheirState) {
       "prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }\ncurriculum = { revisit_epochs "
       "= 2 }";
   solved = {"2", "5", "6"};
-  Rounds whole = make(settings), resumed = make(settings);
+  TaskSchedule whole = make(settings), resumed = make(settings);
   for (int i = 0; i < 5; ++i) next(whole);
   StateSection section;
   whole.save_state(section);

@@ -106,32 +106,32 @@ TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
     kept->allocate(context, learner->dtype(), false);
     context.copy(kept->flat_values(), learner->flat_values());
   }
-  Replica replica(context, *learner, queue, "", [&](Context& own, Model& model) {
+  ReplicaBackend replica(context, *learner, queue, "", [&](Context& own, Model& model) {
     EXPECT_NE(&own, &context);
     EXPECT_NE(model.flat_values().data, learner->flat_values().data);
     return std::make_unique<LocalBackend>(own, model, tokenizer, EngineConfig{.max_batch_tokens = 4});
   });
   learner->initialize(context, 99);
-  replica.publish(0);
+  replica.set_policy_version(0);
   const std::vector<int32_t> prompt = {3, 4, 5};
-  std::vector<Reply> replies;
-  Request request{.prompt = prompt,
-                  .n = 3,
-                  .id = 1,
-                  .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
-  replica.submit(request, [&](uint64_t, std::vector<Reply> done) { replies = std::move(done); });
+  std::vector<CompletionOutput> replies;
+  GenerationRequest request{.prompt = prompt,
+                            .n = 3,
+                            .id = 1,
+                            .sampling = {.max_tokens = 30, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+  replica.submit(request, [&](uint64_t, std::vector<CompletionOutput> done) { replies = std::move(done); });
   // While this prompt is computed, a token at a time, a step is a pass.
   replica.submit({.prompt = std::vector<int32_t>(38, 3),
                   .n = 1,
                   .id = 2,
                   .sampling = {.max_tokens = 1, .stop = {}, .stop_ids = {}}},
-                 [](uint64_t, std::vector<Reply>) {});
+                 [](uint64_t, std::vector<CompletionOutput>) {});
   for (int i = 0; i < 8; ++i) replica.step();
-  replica.publish(1);
+  replica.set_policy_version(1);
   EXPECT_EQ(replica.version(), 1);
   while (replica.step()) {}
   ASSERT_EQ(replies.size(), 3u);
-  for (const Reply& reply : replies) {
+  for (const CompletionOutput& reply : replies) {
     std::vector<int32_t> tokens = prompt;
     tokens.insert(tokens.end(), reply.ids.begin(), reply.ids.end());
     int64_t of_version[2] = {0, 0};

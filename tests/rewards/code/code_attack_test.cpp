@@ -21,7 +21,7 @@ class CodeAttack : public ::testing::TestWithParam<bool> {
                   GetParam() ? "" : ", processes = 1024, allow_missing = ['user', 'pid', 'mount', 'net', 'ipc']", "}");
   }
   void expect_no_pass(const Task& task, const std::string& program, double wall_seconds = 10) const {
-    const Score got = judge_program(task, program, keys(wall_seconds));
+    const RewardScore got = judge_program(task, program, keys(wall_seconds));
     EXPECT_EQ(got.score, 0) << program;
     EXPECT_FALSE(got.failed) << got.note << "\n" << program;
     EXPECT_FALSE(got.note.empty()) << program;

@@ -41,7 +41,7 @@ TEST_F(CodeReward, AnExceptionsTextGivesZeroWhateverItsCharacters) {
       tasks.push_back(task_of(R"({"inputs": ["3\n"], "outputs": ["7\n"]})"));
       tasks.push_back(asserts({"got = f(3)\nassert got == 7, got"}));
       for (const Task& task : tasks) {
-        const Score got = judge(task, program + "\nf(3)", ", sandbox = {wall_seconds = 0.7}");
+        const RewardScore got = judge(task, program + "\nf(3)", ", sandbox = {wall_seconds = 0.7}");
         EXPECT_EQ(got.score, 0) << program;
         EXPECT_FALSE(got.failed) << got.note << "\n" << program;
         EXPECT_FALSE(got.note.empty()) << program;
@@ -58,7 +58,7 @@ TEST_F(CodeReward, AnExceptionsTextGivesZeroWhateverItsCharacters) {
 TEST_F(CodeReward, WhatAProgramReturnsIsShownWhateverItsCharacters) {
   for (const char* value : {"'\\ud800'", "'\\0'", "b'\\xff'", "{'\\ud800': float('inf')}", "'\\u202e\\x1b[2J'"})
     for (const Task& task : in_all_styles("7")) {
-      const Score got = judge(task, concat("def f(x): return ", value));
+      const RewardScore got = judge(task, concat("def f(x): return ", value));
       EXPECT_EQ(got.score, 0) << value;
       EXPECT_FALSE(got.failed) << got.note;
       EXPECT_EQ(valid_utf8_prefix(got.note), got.note.size()) << got.note;
@@ -67,7 +67,7 @@ TEST_F(CodeReward, WhatAProgramReturnsIsShownWhateverItsCharacters) {
 }
 
 TEST_F(CodeReward, TheJudgesOwnTroubleIsAFailedScoreThatNamesTheTask) {
-  const auto expect_failed = [](const Score& got, const std::string& words) {
+  const auto expect_failed = [](const RewardScore& got, const std::string& words) {
     EXPECT_TRUE(got.failed) << got.note;
     EXPECT_EQ(got.score, 0);
     EXPECT_TRUE(got.note.starts_with("rows.jsonl:1: ")) << got.note;

@@ -19,7 +19,7 @@ inline Task asserts(const std::vector<std::string>& tests) {
   return task_of(JsonObject{{"test_list", Json::array(tests)}});
 }
 
-inline Score judge_program(const Task& task, const std::string& program, const std::string& keys = "") {
+inline RewardScore judge_program(const Task& task, const std::string& program, const std::string& keys = "") {
   return make_reward("{kind = 'code'" + keys + "}")->score(task, {.ids = {}, .text = program, .finish_reason = "stop"});
 }
 
@@ -40,11 +40,11 @@ class CodeReward : public ::testing::Test {
     if (const std::string refusal = Sandbox({}).refusal(); !refusal.empty()) GTEST_SKIP() << refusal;
     if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "no /usr/bin/python3";
   }
-  static Score judge(const Task& task, const std::string& program, const std::string& keys = "") {
+  static RewardScore judge(const Task& task, const std::string& program, const std::string& keys = "") {
     return judge_program(task, program, keys);
   }
   static void expect(const Task& task, const std::string& program, double score, const std::string& note) {
-    const Score got = judge(task, program);
+    const RewardScore got = judge(task, program);
     EXPECT_EQ(got.score, score) << program << "\n" << got.note;
     EXPECT_FALSE(got.failed) << program << "\n" << got.note;
     EXPECT_NE(got.note.find(note), std::string::npos) << got.note << "\n" << program;

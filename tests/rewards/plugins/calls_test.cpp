@@ -14,12 +14,12 @@ using Calls = std::vector<std::pair<size_t, size_t>>;  // begin, count
 struct Rig {
   PluginCalls calls;
   Calls made;
-  std::vector<Score> scores;
+  std::vector<RewardScore> scores;
 
   // Item `poison` makes its call fail; every other gets its number.
   void score(size_t count, std::function<bool(size_t item)> poison) {
     scores.assign(count, {});
-    calls.score(scores, [&](size_t begin, std::span<Score> some) {
+    calls.score(scores, [&](size_t begin, std::span<RewardScore> some) {
       made.emplace_back(begin, some.size());
       for (size_t i = 0; i < some.size(); ++i) HONE_CHECK(!poison(begin + i), "item ", begin + i);
       for (size_t i = 0; i < some.size(); ++i) some[i].score = static_cast<double>(begin + i);
@@ -58,14 +58,14 @@ TEST(PluginCalls, WithoutRetriesACallThatFailsIsFinal) {
   rig.calls.retries = 0;
   rig.score(2, [](size_t item) { return item == 1; });
   EXPECT_EQ(rig.made, (Calls{{0, 2}}));
-  for (const Score& score : rig.scores) EXPECT_EQ(score.note, "item 1");
+  for (const RewardScore& score : rig.scores) EXPECT_EQ(score.note, "item 1");
 }
 
 TEST(PluginCalls, OneThatAnswersNothingIsNotAskedAgainAndAgain) {
   Rig rig;
   rig.score(8, [](size_t) { return true; });
   EXPECT_EQ(rig.made.size(), 1 + 4 * 2u);  // the call, and two attempts for each of four
-  for (const Score& score : rig.scores) EXPECT_TRUE(score.failed);
+  for (const RewardScore& score : rig.scores) EXPECT_TRUE(score.failed);
   rig.made.clear();
   rig.score(8, [](size_t) { return true; });
   EXPECT_EQ(rig.made.size(), 1u);

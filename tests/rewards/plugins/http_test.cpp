@@ -16,10 +16,10 @@ std::shared_ptr<const Reward> reward(const std::string& url, const std::string& 
   return make_reward("{kind = 'http', url = '" + url + "', " + keys + "}");
 }
 
-std::vector<Score> score(const Reward& reward, const std::vector<std::string>& texts, const Task& task = {}) {
+std::vector<RewardScore> score(const Reward& reward, const std::vector<std::string>& texts, const Task& task = {}) {
   std::vector<Completion> completions;
   for (const std::string& text : texts) completions.push_back({.ids = {}, .text = text, .finish_reason = "stop"});
-  std::vector<Score> scores(texts.size());
+  std::vector<RewardScore> scores(texts.size());
   reward.score_group(task, completions, scores);
   return scores;
 }
@@ -27,7 +27,7 @@ std::vector<Score> score(const Reward& reward, const std::vector<std::string>& t
 // Why a completion could not be judged where the server answers with these bytes.
 std::string failure(const std::string& bytes) {
   HttpServer server([&](const ReceivedRequest&) { return bytes; });
-  const Score out = score(*reward(server.url()), {"x"})[0];
+  const RewardScore out = score(*reward(server.url()), {"x"})[0];
   EXPECT_TRUE(out.failed) << bytes;
   return out.note;
 }
@@ -43,7 +43,7 @@ TEST(PluginHttp, PostsOpenRlhfsPayload) {
   ::setenv("HONE_TEST_TOKEN", "secret", 1);
   const auto plugin = reward(server.url(), "headers = ['Authorization: Bearer ${HONE_TEST_TOKEN}']");
   Task task{.id = "t", .prompt = "p?", .messages = {}, .answer = "l", .columns = {}};
-  const std::vector<Score> scores = score(*plugin, {"a", "b", "c"}, task);
+  const std::vector<RewardScore> scores = score(*plugin, {"a", "b", "c"}, task);
   EXPECT_EQ(got,
             parse_json(R"({"query": ["p?a", "p?b", "p?c"], "prompts": ["p?", "p?", "p?"], "labels": ["l", "l", "l"]})",
                        "expected"));
@@ -91,7 +91,7 @@ TEST(PluginHttp, ASlowServerIsGivenUpAndAskedAgain) {
 
 TEST(PluginHttp, ACertificateThatNobodyVouchesForIsRefused) {
   HttpServer server([](const ReceivedRequest&) { return http_response("{\"rewards\": [4]}"); }, "localhost");
-  const Score refused = score(*reward(server.url("localhost")), {"x"})[0];
+  const RewardScore refused = score(*reward(server.url("localhost")), {"x"})[0];
   EXPECT_TRUE(refused.failed);
   EXPECT_NE(refused.note.find("certificate verify failed"), std::string::npos) << refused.note;
   ::setenv("SSL_CERT_FILE", server.certificate_file().c_str(), 1);

@@ -28,7 +28,7 @@ std::string error_of(const std::string& spec, const char* what = nullptr) {
   return out;
 }
 
-Score score_of(const std::string& options, const Task& task = {}, const Completion& completion = {}) {
+RewardScore score_of(const std::string& options, const Task& task = {}, const Completion& completion = {}) {
   return make_reward(library("broken_reward", options))->score(task, completion);
 }
 
@@ -39,7 +39,7 @@ TEST(PluginLibrary, TheExampleScoresByCloseness) {
   const std::vector<Completion> completions{{.ids = {}, .text = "it is 11.", .finish_reason = "stop"},
                                             {.ids = {}, .text = "none", .finish_reason = "stop"},
                                             {.ids = {}, .text = "12", .finish_reason = "stop"}};
-  std::vector<Score> scores(3);
+  std::vector<RewardScore> scores(3);
   reward->score_group(task, completions, scores);
   EXPECT_EQ(scores[0].score, 0.75);
   EXPECT_EQ(scores[0].note, "expected 12, got 11");
@@ -75,11 +75,11 @@ TEST(PluginLibrary, WhatBreaksHasFailedAndSaysWhy) {
                                  {"nan", "its score is nan"},
                                  {"infinite", "its score is inf"},
                                  {"huge", "its score is 1e+300"}}) {
-    const Score score = score_of("\"" + std::string(how) + "\"");
+    const RewardScore score = score_of("\"" + std::string(how) + "\"");
     EXPECT_TRUE(score.failed) << how;
     EXPECT_EQ(score.note, why);
   }
-  const Score full = score_of("\"fills the note\"");
+  const RewardScore full = score_of("\"fills the note\"");
   EXPECT_EQ(full.score, 1);
   EXPECT_EQ(full.note, std::string(255, 'n'));
 }

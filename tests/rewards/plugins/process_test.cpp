@@ -27,16 +27,16 @@ class PluginProcess : public ::testing::Test {
     std::ofstream(path) << "cd " << folder.path().string() << "\n" << (greets ? greeting : "") << script;
     return make_reward("{kind = 'process', command = ['sh', '" + path + "']" + (keys.empty() ? "" : ", " + keys) + "}");
   }
-  static std::vector<Score> score(const Reward& reward, const std::vector<std::string>& texts) {
+  static std::vector<RewardScore> score(const Reward& reward, const std::vector<std::string>& texts) {
     std::vector<Completion> completions;
     for (const std::string& text : texts) completions.push_back({.ids = {1}, .text = text, .finish_reason = "stop"});
-    std::vector<Score> scores(texts.size());
+    std::vector<RewardScore> scores(texts.size());
     reward.score_group({.id = "t", .prompt = "p", .messages = {}, .answer = "a", .columns = {}}, completions, scores);
     return scores;
   }
   // Why one completion could not be judged.
   static std::string failure(const Reward& reward, const std::string& text = "x") {
-    const Score out = score(reward, {text})[0];
+    const RewardScore out = score(reward, {text})[0];
     EXPECT_TRUE(out.failed) << out.score;
     return out.note;
   }
@@ -75,7 +75,7 @@ TEST_F(PluginProcess, NumbersNullsNotesPartsAndErrorsAreRead) {
 echo '{"id": 1, "scores": [0.5, null, {"score": 2, "note": "so", "parts": {"a": 1}}, {"error": "odd"}, {"score": null}, "good", 1e300, {"note": "x"}]}'
 read -r line
 )");
-  const std::vector<Score> scores = score(*plugin, {"a", "b", "c", "d", "e", "f", "g", "h"});
+  const std::vector<RewardScore> scores = score(*plugin, {"a", "b", "c", "d", "e", "f", "g", "h"});
   EXPECT_EQ(scores[0].score, 0.5);
   EXPECT_TRUE(scores[1].skipped);
   EXPECT_EQ(scores[2].score, 2);
@@ -201,7 +201,7 @@ while read -r line; do
 done
 )",
                              "retries = 1");
-  const std::vector<Score> scores = score(*plugin, {"a", "poison", "b"});
+  const std::vector<RewardScore> scores = score(*plugin, {"a", "poison", "b"});
   EXPECT_EQ(scores[0].score, 5);
   EXPECT_TRUE(scores[1].failed);
   EXPECT_EQ(scores[1].note, "it ended with exit code 1");
@@ -252,11 +252,11 @@ TEST_F(PluginProcess, APartThatFailsFailsTheSumAndOneThatSkipsIsLeftOut) {
                        {.ids = {}, .text = "a", .finish_reason = "stop"});
   };
   EXPECT_EQ(sum_with("0.5").score, 2.5);
-  const Score skipped = sum_with("null");
+  const RewardScore skipped = sum_with("null");
   EXPECT_EQ(skipped.score, 2);
   EXPECT_FALSE(skipped.skipped);
   EXPECT_EQ(skipped.parts, (Metrics{{"exact", 1}}));
-  const Score failed = sum_with("{\"error\": \"odd\"}");
+  const RewardScore failed = sum_with("{\"error\": \"odd\"}");
   EXPECT_TRUE(failed.failed);
   EXPECT_EQ(failed.failed_parts, (std::vector<std::string>{"outside"}));
   EXPECT_EQ(failed.parts, (Metrics{{"exact", 1}}));

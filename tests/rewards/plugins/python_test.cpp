@@ -68,15 +68,15 @@ class PluginPython : public ::testing::Test {
     return make_reward("{kind = 'python', retries = 0, workers = 1, file = '" + (folder.path() / file).string() +
                        "', function = '" + function + "'}");
   }
-  std::vector<Score> score(const Reward& reward, const std::vector<std::string>& texts) const {
+  std::vector<RewardScore> score(const Reward& reward, const std::vector<std::string>& texts) const {
     std::vector<Completion> completions;
     for (const std::string& text : texts) completions.push_back({.ids = {1, 2}, .text = text, .finish_reason = "stop"});
-    std::vector<Score> scores(texts.size());
+    std::vector<RewardScore> scores(texts.size());
     reward.score_group(task, completions, scores);
     return scores;
   }
   std::string failure(const std::string& function, const std::string& file = "rewards.py") const {
-    const Score out = score(*reward(function, file), {"1", "2"})[0];
+    const RewardScore out = score(*reward(function, file), {"1", "2"})[0];
     EXPECT_TRUE(out.failed) << function;
     return out.note;
   }
@@ -120,7 +120,7 @@ TEST_F(PluginPython, PrintsDoNotReachTheAnswersAndRequestsAreNotTheFunctionsToRe
 TEST_F(PluginPython, CoroutinesAreAwaited) { EXPECT_EQ(score(*reward("waits"), {"x", "four"})[1].score, 4); }
 
 TEST_F(PluginPython, NoneSkipsAndWhatIsNoFiniteNumberFails) {
-  const std::vector<Score> scores = score(*reward("some"), {"0.5", "skip", "nan", "-inf"});
+  const std::vector<RewardScore> scores = score(*reward("some"), {"0.5", "skip", "nan", "-inf"});
   EXPECT_EQ(scores[0].score, 0.5);
   EXPECT_TRUE(scores[1].skipped);
   EXPECT_TRUE(scores[2].failed);
@@ -129,7 +129,7 @@ TEST_F(PluginPython, NoneSkipsAndWhatIsNoFiniteNumberFails) {
 }
 
 TEST_F(PluginPython, WithoutKeywordArgumentsAFunctionGetsThoseItNames) {
-  const std::vector<Score> scores = score(*reward("picks"), {"1", "2"});
+  const std::vector<RewardScore> scores = score(*reward("picks"), {"1", "2"});
   EXPECT_EQ(scores[0].score, 0);
   EXPECT_EQ(scores[1].score, 1);
 }

@@ -7,8 +7,8 @@
 
 namespace hone {
 
-static Score judge(const std::string& text, const std::string& row = R"({"nums": [44, 19, 35], "target": 98})",
-                   const std::string& spec = "countdown") {
+static RewardScore judge(const std::string& text, const std::string& row = R"({"nums": [44, 19, 35], "target": 98})",
+                         const std::string& spec = "countdown") {
   const Task task{.id = "t", .prompt = "", .messages = {}, .answer = "", .columns = parse_json(row, "row")};
   return make_reward(spec)->score(task, {.ids = {}, .text = text, .finish_reason = "stop"});
 }
@@ -36,7 +36,7 @@ TEST(Countdown, WhatIsNoExpressionScoresNothing) {
        {"", "44 +", "44 ** 2", "44 // 2", "(44 + 19 + 35", "44 19 35", "4.4", "x = 44", "44 + 19 + 35 = 99",
         "44 = 44 = 44 + 0", "__import__('os')", "44 + 19 / (35 - 35)", "()", "9999999999999999999999", "))))"})
     EXPECT_EQ(judge(text).parts.at("format"), 0) << text;
-  const Score missed =
+  const RewardScore missed =
       judge("44 + 19", R"({"nums": [44, 19, 35], "target": 98})", "{kind = 'countdown', format_score = 0.1}");
   EXPECT_EQ(missed.score, 0.1);
   EXPECT_EQ(missed.note, "expected 98, got 63");

@@ -12,7 +12,7 @@ static std::vector<double> grade(const Reward& reward, const std::string& respon
     task.answer = truth.as_string();
   else
     task.columns.set("answer", truth);
-  const Score score = reward.score(task, {.ids = {}, .text = response, .finish_reason = "stop"});
+  const RewardScore score = reward.score(task, {.ids = {}, .text = response, .finish_reason = "stop"});
   return {score.parts.at("format"), score.parts.at("answer"), score.score};
 }
 

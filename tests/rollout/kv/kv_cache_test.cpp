@@ -12,7 +12,7 @@ class KvCacheTest : public ::testing::Test {
  protected:
   static ModelShape shape() {
     ModelShape out;
-    out.num_blocks = 2, out.num_kv_heads = 1, out.head_dim = 3;
+    out.num_layers = 2, out.num_kv_heads = 1, out.head_dim = 3;
     return out;
   }
   std::unique_ptr<Device> device = devices().at("cpu")(0);
@@ -22,29 +22,29 @@ class KvCacheTest : public ::testing::Test {
 
 TEST_F(KvCacheTest, HandsOutEachBlockOnce) {
   EXPECT_EQ(cache.num_blocks(), 3);
-  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  std::set<int32_t> blocks{cache.allocate(), cache.allocate(), cache.allocate()};
   EXPECT_EQ(blocks.size(), 3u);
   EXPECT_EQ(cache.free_blocks(), 0);
-  EXPECT_THROW(cache.take(), Error);
-  cache.release(*blocks.begin());
-  EXPECT_EQ(cache.take(), *blocks.begin());
+  EXPECT_THROW(cache.allocate(), Error);
+  cache.unref(*blocks.begin());
+  EXPECT_EQ(cache.allocate(), *blocks.begin());
 }
 
 TEST_F(KvCacheTest, ASharedBlockIsFreeOnceItsLastHolderLetsGo) {
-  const int32_t block = cache.take();
-  cache.share(block);
-  cache.release(block);
+  const int32_t block = cache.allocate();
+  cache.ref(block);
+  cache.unref(block);
   EXPECT_EQ(cache.free_blocks(), 2);
-  cache.release(block);
+  cache.unref(block);
   EXPECT_EQ(cache.free_blocks(), 3);
 }
 
 TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlaneOfEveryModelAndNoMore) {
   ModelShape small = shape();
-  small.num_blocks = 1, small.head_dim = 2;
+  small.num_layers = 1, small.head_dim = 2;
   KvStorage others(context, small, DType::f32, cache.block_size(), cache.num_blocks());
-  cache.join(others);
-  const int32_t block = cache.take();
+  cache.attach_storage(others);
+  const int32_t block = cache.allocate();
   std::vector<Tensor> planes;
   for (const KvView& view : {cache.planes().view(), others.view()})
     for (const auto* of : {&view.k, &view.v}) planes.insert(planes.end(), of->begin(), of->end());
@@ -52,8 +52,8 @@ TEST_F(KvCacheTest, ACopyHoldsTheSameKeysAndValuesInEveryPlaneOfEveryModelAndNoM
   float next = 1;
   for (const Tensor& plane : planes)
     for (float& x : plane.rows(block * 4, 4).as<float>()) x = next++;
-  const int32_t fresh = cache.take();
-  cache.release(fresh);  // what is taken next
+  const int32_t fresh = cache.allocate();
+  cache.unref(fresh);  // what is taken next
   for (const Tensor& plane : planes) std::ranges::fill(plane.rows(fresh * 4, 4).as<float>(), -1);
   const int32_t copy = cache.copy(block, 3);
   ASSERT_EQ(copy, fresh);
@@ -71,37 +71,37 @@ TEST_F(KvCacheTest, TheSpareBlockIsGivenToNobodyAndHasMemory) {
 TEST_F(KvCacheTest, ANamedBlockIsKeptUntilItsMemoryIsWantedTheLongestUnusedFirst) {
   const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
   const uint64_t root = cache.prefixes().root();
-  const int32_t first = cache.take(), second = cache.take();
-  cache.name(first, root, a);
-  cache.name(second, root, b);
-  cache.release(second);
-  cache.release(first);
+  const int32_t first = cache.allocate(), second = cache.allocate();
+  cache.cache_block(first, root, a);
+  cache.cache_block(second, root, b);
+  cache.unref(second);
+  cache.unref(first);
   EXPECT_EQ(cache.free_blocks(), 3);
-  cache.share(second);  // used again: the first one is the longest unused
+  cache.ref(second);  // used again: the first one is the longest unused
   EXPECT_EQ(cache.free_blocks(), 2);
-  cache.release(second);
-  cache.take();  // the one that has no name
+  cache.unref(second);
+  cache.allocate();  // the one that has no name
   EXPECT_TRUE(cache.prefixes().has(first) && cache.prefixes().has(second));
-  EXPECT_EQ(cache.take(), first);
+  EXPECT_EQ(cache.allocate(), first);
   EXPECT_FALSE(cache.prefixes().has(first));
   EXPECT_EQ(cache.prefixes().find(root, b)->block, second);
-  EXPECT_EQ(cache.take(), second);
-  EXPECT_THROW(cache.take(), Error);
+  EXPECT_EQ(cache.allocate(), second);
+  EXPECT_THROW(cache.allocate(), Error);
 }
 
 TEST_F(KvCacheTest, ForgottenNamesLeaveTheBlocksFree) {
   const std::vector<int32_t> a{1, 1, 1, 1}, b{2, 2, 2, 2};
   const uint64_t root = cache.prefixes().root();
-  const int32_t idle = cache.take(), held = cache.take();
-  cache.name(idle, root, a);
-  cache.name(held, root, b);
-  cache.release(idle);
+  const int32_t idle = cache.allocate(), held = cache.allocate();
+  cache.cache_block(idle, root, a);
+  cache.cache_block(held, root, b);
+  cache.unref(idle);
   cache.invalidate_prefix_cache();
   EXPECT_EQ(cache.free_blocks(), 2);
-  cache.release(held);
+  cache.unref(held);
   EXPECT_EQ(cache.free_blocks(), 3);
   EXPECT_FALSE(cache.prefixes().find(cache.prefixes().root(), a) || cache.prefixes().find(cache.prefixes().root(), b));
-  std::set<int32_t> blocks{cache.take(), cache.take(), cache.take()};
+  std::set<int32_t> blocks{cache.allocate(), cache.allocate(), cache.allocate()};
   EXPECT_EQ(blocks.size(), 3u);
 }
 
@@ -116,10 +116,10 @@ TEST_F(KvCacheTest, CountsBlocksUpward) {
 TEST_F(KvCacheTest, PlanesInFp8HaveScales) {
   KvStorage planes(context, shape(), DType::u8, 4, 3);
   const int64_t slots = (3 + 1) * 4, heads = shape().num_kv_heads, dim = shape().head_dim;
-  EXPECT_EQ(planes.bytes(), static_cast<size_t>(2 * shape().num_blocks * slots * heads * (dim + 4)));
+  EXPECT_EQ(planes.bytes(), static_cast<size_t>(2 * shape().num_layers * slots * heads * (dim + 4)));
   const KvView view = planes.view();
   for (const auto* all : {&view.k, &view.v, &view.k_scale, &view.v_scale})
-    ASSERT_EQ(std::ssize(*all), shape().num_blocks);
+    ASSERT_EQ(std::ssize(*all), shape().num_layers);
   for (size_t i = 0; i < view.k.size(); ++i)
     for (int64_t at = 0; at < 3 * heads; ++at) {
       view.k[i].row<uint8_t>(4)[at * dim] = static_cast<uint8_t>(at + 1),

@@ -56,14 +56,14 @@ class Learner {
     for (const int64_t block : commit(image)) send(image, block);
     EXPECT_TRUE(commit(image).empty());
   }
-  static WorkerPoll turn(int64_t number, int64_t version, const std::vector<Request>& asked = {}) {
+  static WorkerPoll turn(int64_t number, int64_t version, const std::vector<GenerationRequest>& asked = {}) {
     WorkerPoll out{.number = number, .wait = 0, .version = version, .submit = {}, .cancel = {}};
     for (size_t i = 0; i < asked.size(); ++i) out.submit.push_back({.ticket = i + 1, .request = asked[i]});
     return out;
   }
   WorkerPollResult take(const WorkerPoll& turn) { return WorkerPollResult::parse(ask("turn", turn.to_json().dump())); }
   // Turns from this one on, until all that was asked is whole.
-  Replies take_all(int64_t number, int64_t version, const std::vector<Request>& asked) {
+  Replies take_all(int64_t number, int64_t version, const std::vector<GenerationRequest>& asked) {
     Replies out(asked.size());
     WorkerPoll next = turn(number, version, asked);
     for (size_t whole = 0; whole < asked.size();) {

@@ -20,11 +20,11 @@ class DispatcherFixture : public ::testing::Test {
   }
   // So many tokens in all.
   uint64_t ask(int64_t tokens, int64_t n = 1) {
-    Request request{.prompt = {1}, .n = n, .id = 7, .sampling = {}};
+    GenerationRequest request{.prompt = {1}, .n = n, .id = 7, .sampling = {}};
     request.sampling.max_tokens = (tokens - 1) / n;
     const size_t place = answers.size();
     answers.emplace_back();
-    return dispatcher->submit(std::move(request), [this, place](uint64_t id, std::vector<Reply> replies) {
+    return dispatcher->submit(std::move(request), [this, place](uint64_t id, std::vector<CompletionOutput> replies) {
       EXPECT_EQ(id, 7u);
       EXPECT_TRUE(answers[place].empty()) << "answered twice";
       answers[place] = std::move(replies);
@@ -38,12 +38,12 @@ class DispatcherFixture : public ::testing::Test {
     return work;
   }
   // Replies that say who wrote them.
-  static std::vector<Reply> replies_of(size_t worker, int64_t n = 1, int64_t version = 0) {
-    Reply reply;
+  static std::vector<CompletionOutput> replies_of(size_t worker, int64_t n = 1, int64_t version = 0) {
+    CompletionOutput reply;
     reply.ids = {static_cast<int32_t>(worker)};
     reply.logp = reply.truncated_logp = reply.raw_logp = {-1};
     reply.versions = {version};
-    return std::vector<Reply>(static_cast<size_t>(n), reply);
+    return std::vector<CompletionOutput>(static_cast<size_t>(n), reply);
   }
   void finish(size_t worker, uint64_t ticket, int64_t n = 1, int64_t version = 0) {
     dispatcher->finished(worker, {ticket, replies_of(worker, n, version)});
@@ -55,8 +55,8 @@ class DispatcherFixture : public ::testing::Test {
   std::shared_ptr<const WeightChunks> frozen =
       std::make_shared<const WeightChunks>(*device, Tensor(bytes->data(), DType::u8, DeviceKind::cpu, {int64_t{0}}));
   std::unique_ptr<Dispatcher> dispatcher;
-  std::vector<std::vector<Reply>> answers;           // by request
-  std::vector<std::vector<uint64_t>> told, dropped;  // by worker
+  std::vector<std::vector<CompletionOutput>> answers;  // by request
+  std::vector<std::vector<uint64_t>> told, dropped;    // by worker
 };
 
 }  // namespace hone::test

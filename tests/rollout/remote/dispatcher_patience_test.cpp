@@ -97,7 +97,7 @@ TEST_F(DispatcherTest, OneThatIsLostInTheMiddleOfALongReplyIsWaitedFor) {
   dispatcher->joined(0);
   look(0);
   ASSERT_EQ(failure_of(*dispatcher, 0.4), "");
-  dispatcher->moved(0);
+  dispatcher->record_progress(0);
   dispatcher->lost(0, "it broke");
   const Stopwatch since;
   EXPECT_NE(failure_of(*dispatcher, 10), "");
@@ -116,7 +116,7 @@ TEST_F(DispatcherTest, SettlesOnceEachWorkerHasJoinedOrFailedTo) {
   make(2);
   std::atomic<bool> settled = false;
   std::jthread asker([&] {
-    dispatcher->settle(20);
+    dispatcher->wait_until_joined(20);
     settled = true;
   });
   dispatcher->joined(0);

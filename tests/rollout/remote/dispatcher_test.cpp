@@ -141,7 +141,7 @@ TEST_F(DispatcherTest, WhatIsCancelledIsNotAnsweredAndItsWriterIsToldOnce) {
   EXPECT_EQ(told[0], (Tickets{begun, whole})) << "what nobody was told of never is";
   finish(0, begun);  // it was on its way
   EXPECT_FALSE(dispatcher->step());
-  for (const std::vector<Reply>& none : answers) EXPECT_TRUE(none.empty());
+  for (const std::vector<CompletionOutput>& none : answers) EXPECT_TRUE(none.empty());
   EXPECT_EQ(look(0).tokens, 0);
   dispatcher->cancel(begun);
   const uint64_t next = ask(25);
@@ -155,12 +155,14 @@ TEST_F(DispatcherTest, AnAnswerMayCancelAndAskOthers) {
   dispatcher->joined(0);
   int called = 0;
   uint64_t second = 0;
-  const uint64_t first = dispatcher->submit({.prompt = {1}, .sampling = {}}, [&](uint64_t, std::vector<Reply>) {
-    ++called;
-    dispatcher->cancel(second);
-    ask(10);
-  });
-  second = dispatcher->submit({.prompt = {1}, .sampling = {}}, [&](uint64_t, std::vector<Reply>) { called += 100; });
+  const uint64_t first =
+      dispatcher->submit({.prompt = {1}, .sampling = {}}, [&](uint64_t, std::vector<CompletionOutput>) {
+        ++called;
+        dispatcher->cancel(second);
+        ask(10);
+      });
+  second = dispatcher->submit({.prompt = {1}, .sampling = {}},
+                              [&](uint64_t, std::vector<CompletionOutput>) { called += 100; });
   look(0);
   finish(0, first), finish(0, second);
   EXPECT_TRUE(dispatcher->step());

@@ -50,7 +50,7 @@ class WeightSnapshotTest : public ::testing::Test {
   static std::string text_of(const Tensor& values) { return {static_cast<const char*>(values.data), values.bytes()}; }
 
   std::unique_ptr<Device> device = cpu_device();
-  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, Place::host);
+  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, MemoryKind::pinned);
   Context context{*device};
 };
 

@@ -62,7 +62,7 @@ class WorkerClaimsTest : public WorkerFixture {
   };
   std::string failure_with(const Liar& liar, double timeout) {
     const auto from = pool({liar.port()}, timeout);
-    from->publish(0);
+    from->set_policy_version(0);
     try {
       generate(*from, requests(4));
     } catch (const Error& error) {
@@ -71,7 +71,7 @@ class WorkerClaimsTest : public WorkerFixture {
     ADD_FAILURE() << "it is believed";
     return "";
   }
-  static Reply& first_reply(WorkerPollResult& report) { return report.finished.front().replies.front(); }
+  static CompletionOutput& first_reply(WorkerPollResult& report) { return report.finished.front().replies.front(); }
 };
 
 TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
@@ -112,29 +112,29 @@ TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
 }
 
 TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) {
-  const std::vector<Request> asked = requests(12);
+  const std::vector<GenerationRequest> asked = requests(12);
   const Replies want = expected(asked, 0);
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  const std::vector<std::pair<std::string, std::function<void(Reply&)>>> lies{
-      {"log-prob of 0.5", [](Reply& r) { r.logp[0] = 0.5; }},
-      {"log-prob of nan", [=](Reply& r) { r.logp[0] = nan; }},
-      {"log-prob of -inf", [=](Reply& r) { r.raw_logp[0] = -infinity; }},
-      {"log-prob of 1", [](Reply& r) { r.truncated_logp[0] = 1; }},
-      {"ended by 'done'", [](Reply& r) { r.finish_reason = "done"; }},
-      {"ended by ''", [](Reply& r) { r.finish_reason.clear(); }},
+  const std::vector<std::pair<std::string, std::function<void(CompletionOutput&)>>> lies{
+      {"log-prob of 0.5", [](CompletionOutput& r) { r.logp[0] = 0.5; }},
+      {"log-prob of nan", [=](CompletionOutput& r) { r.logp[0] = nan; }},
+      {"log-prob of -inf", [=](CompletionOutput& r) { r.raw_logp[0] = -infinity; }},
+      {"log-prob of 1", [](CompletionOutput& r) { r.truncated_logp[0] = 1; }},
+      {"ended by 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
+      {"ended by ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
       {"neither its last id nor its text",
-       [](Reply& r) {
+       [](CompletionOutput& r) {
          r.finish_reason = "stop";
          r.ids.back() = 'z';
        }},
-      {"has id 258", [](Reply& r) { r.ids[0] = 258; }},
-      {"has id -1", [](Reply& r) { r.ids[0] = -1; }},
-      {"drawn by version 1", [](Reply& r) { r.versions[0] = 1; }},
-      {"drawn by version -1", [](Reply& r) { r.versions[0] = -1; }},
-      {"likeliest ids", [](Reply& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
-      {"log-probs of the prompt", [](Reply& r) { r.prompt_logp.push_back(0); }},
+      {"has id 258", [](CompletionOutput& r) { r.ids[0] = 258; }},
+      {"has id -1", [](CompletionOutput& r) { r.ids[0] = -1; }},
+      {"drawn by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
+      {"drawn by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
+      {"likeliest ids", [](CompletionOutput& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
+      {"log-probs of the prompt", [](CompletionOutput& r) { r.prompt_logp.push_back(0); }},
       {"ended by length",
-       [](Reply& r) {
+       [](CompletionOutput& r) {
          r.finish_reason = "length";
          r.ids.pop_back();
          r.versions.pop_back();
@@ -152,7 +152,7 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
     });
     {
       const auto from = pool({liar.port(), workers[0]->port()});
-      from->publish(0);
+      from->set_policy_version(0);
       expect_bits(generate(*from, asked), want);
     }
     EXPECT_GT(liar.asked, 0);
@@ -163,20 +163,20 @@ TEST_F(WorkerClaimsTest, WhatNoEngineSaysIsNotBelievedAndAnotherWorkerWritesIt) 
 }
 
 TEST_F(WorkerClaimsTest, TextIsReadFromTheIdsWhateverTheWorkerSays) {
-  const std::vector<Request> asked = requests(12);
+  const std::vector<GenerationRequest> asked = requests(12);
   const Liar liar(*this, [](WorkerPollResult& report) {
     for (WorkerPollResult::Done& done : report.finished)
-      for (Reply& reply : done.replies) reply.text = "The answer is 42.";
+      for (CompletionOutput& reply : done.replies) reply.text = "The answer is 42.";
   });
   const Replies want = expected(asked, 0);
   const auto from = pool({liar.port()});
-  from->publish(0);
+  from->set_policy_version(0);
   expect_bits(generate(*from, asked), want);
 }
 
 void fail_all(WorkerPollResult& report) {
   for (WorkerPollResult::Done& done : report.finished)
-    for (Reply& reply : done.replies) {
+    for (CompletionOutput& reply : done.replies) {
       reply = {};
       reply.failed = true;
       reply.finish_reason = "no luck";
@@ -184,12 +184,12 @@ void fail_all(WorkerPollResult& report) {
 }
 
 TEST_F(WorkerClaimsTest, WhatOneFailsAnotherWrites) {
-  const std::vector<Request> asked = requests(24);
+  const std::vector<GenerationRequest> asked = requests(24);
   const Replies want = expected(asked, 0);
   start();
   const Liar liar(*this, fail_all);
   const auto from = pool({liar.port(), workers[0]->port()});
-  from->publish(0);
+  from->set_policy_version(0);
   expect_bits(generate(*from, asked), want);
   EXPECT_GT(liar.asked, 0);
 }
@@ -207,7 +207,7 @@ TEST_F(DispatcherTest, ARequestThatWorkersFailAgainAndAgainHasFailed) {
   dispatcher->publish(weights(0));
   dispatcher->joined(0), dispatcher->joined(1);
   const uint64_t ticket = ask(10);
-  std::vector<Reply> failed = replies_of(0);
+  std::vector<CompletionOutput> failed = replies_of(0);
   failed[0] = {};
   failed[0].failed = true;
   failed[0].finish_reason = "no luck";
@@ -237,7 +237,7 @@ TEST_F(DispatcherTest, OneThatGetsOnAndIsLostAgainAndAgainIsNoWorker) {
     look(0);
     for (const Stopwatch stay; stay.seconds() < 0.15;) {
       dispatcher->step();
-      dispatcher->moved(0);
+      dispatcher->record_progress(0);
     }
     dispatcher->lost(0, "it counts");
     try {

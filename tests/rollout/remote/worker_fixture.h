@@ -15,7 +15,7 @@
 
 namespace hone::test {
 
-using Replies = std::vector<std::vector<Reply>>;
+using Replies = std::vector<std::vector<CompletionOutput>>;
 
 class WorkerFixture : public ::testing::Test {
  protected:
@@ -76,14 +76,14 @@ class WorkerFixture : public ::testing::Test {
   }
 
   // Of all kinds.
-  static std::vector<Request> requests(uint64_t count = 12) {
-    std::vector<Request> out;
+  static std::vector<GenerationRequest> requests(uint64_t count = 12) {
+    std::vector<GenerationRequest> out;
     for (uint64_t i = 0; i < count; ++i) {
-      Request& request = out.emplace_back();
+      GenerationRequest& request = out.emplace_back();
       request.prompt = byte_ids(std::string(2 + i * 5 % 23, static_cast<char>('a' + i % 3)));
       request.n = 1 + static_cast<int64_t>(i % 3);
       request.id = i | (i % 2 << 63);
-      Sampling& sampling = request.sampling;
+      SamplingParams& sampling = request.sampling;
       sampling.temperature = i % 5 == 4 ? 0 : 1.1;
       sampling.max_tokens = 3 + static_cast<int64_t>(i * 7 % 30);
       sampling.seed = 9;
@@ -94,15 +94,15 @@ class WorkerFixture : public ::testing::Test {
     }
     return out;
   }
-  Replies expected(const std::vector<Request>& asked, int64_t version) {
+  Replies expected(const std::vector<GenerationRequest>& asked, int64_t version) {
     Engine own(context, *model, &tiny.tokenizer, engine);
     own.set_policy_version(version);
     return own.generate(asked);
   }
-  static Replies generate(WorkerPool& from, const std::vector<Request>& asked) {
+  static Replies generate(WorkerPool& from, const std::vector<GenerationRequest>& asked) {
     Replies out(asked.size());
     for (size_t i = 0; i < asked.size(); ++i)
-      from.submit(asked[i], [&, i](uint64_t id, std::vector<Reply> replies) {
+      from.submit(asked[i], [&, i](uint64_t id, std::vector<CompletionOutput> replies) {
         EXPECT_EQ(id, asked[i].id);
         EXPECT_TRUE(out[i].empty()) << "answered twice";
         out[i] = std::move(replies);
@@ -118,7 +118,7 @@ class WorkerFixture : public ::testing::Test {
 
   TinyModel tiny;
   std::unique_ptr<Device> device = devices().at("cpu")(0);
-  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, Place::host);
+  std::shared_ptr<BufferPool> host = std::make_shared<BufferPool>(*device, MemoryKind::pinned);
   Context context{*device};
   std::unique_ptr<Model> model = [this] {
     std::unique_ptr<Model> out = make_model(tiny.model->config(), "test");

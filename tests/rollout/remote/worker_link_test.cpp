@@ -38,13 +38,13 @@ class WorkerLinkTest : public WorkerFixture {
     cable.set(TcpProxy::Mode::pass);
   }
   Replies generate_at(int64_t version, WorkerPool& from) {
-    from.publish(version);
+    from.set_policy_version(version);
     return generate(from, requests(4));
   }
   // Three versions, each with the bits of the engine itself.
   void expect_three_versions(WorkerPool& from, int64_t first = 0) {
     for (int64_t version = first; version < first + 3; ++version) {
-      from.publish(version);
+      from.set_policy_version(version);
       expect_bits(generate(from, requests()), expected(requests(), version));
       change(static_cast<uint64_t>(version));
     }
@@ -83,7 +83,7 @@ TEST_F(WorkerLinkTest, WhereItBreaksWeightsAreStreamedUntilTheWorkerJoinsAgain) 
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 4);
-  from->publish(0);
+  from->set_policy_version(0);
   expect_bits(generate(*from, requests()), expected(requests(), 0));
   LocalLinks::fault = LinkFault::breaks;
   change(7);
@@ -101,12 +101,12 @@ TEST_F(WorkerLinkTest, ATransferIsGivenUpByBothSidesOnceTheirConnectionBreaks) {
   start();
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, patient);
-  from->publish(0);
+  from->set_policy_version(0);
   expect_bits(generate(*from, requests()), expected(requests(), 0));
   LocalLinks::fault = LinkFault::stalls;
   change(7);
   const Stopwatch since;
-  from->publish(1);
+  from->set_policy_version(1);
   break_off(cable);
   expect_bits(generate(*from, requests()), expected(requests(), 1));
   EXPECT_LT(since.seconds(), 5);
@@ -130,7 +130,7 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsDuringATransferLeavesTheWorkerFree) {
   start();
   auto from = pool({workers[0]->port()}, patient);
   LocalLinks::fault = LinkFault::stalls;
-  from->publish(0);
+  from->set_policy_version(0);
   ASSERT_TRUE(both_wait());
   const Stopwatch since;
   from.reset();
@@ -142,7 +142,7 @@ TEST_F(WorkerLinkTest, ALearnerThatEndsWhileTheWorkerAloneStillWaitsLeavesItFree
   start();
   auto from = pool({workers[0]->port()}, patient);
   LocalLinks::fault = LinkFault::loses;
-  from->publish(0);
+  from->set_policy_version(0);
   ASSERT_TRUE(soon([] { return LocalLinks::waiting == 1; }));
   std::this_thread::sleep_for(
       std::chrono::milliseconds(200));  // it is asked on the same connection whether it has them
@@ -169,7 +169,7 @@ TEST_F(WorkerLinkTest, AWorkerThatEndsDuringATransferEndsAtOnce) {
   start();
   const auto from = pool({workers[0]->port()}, patient);
   LocalLinks::fault = LinkFault::stalls;
-  from->publish(0);
+  from->set_policy_version(0);
   ASSERT_TRUE(both_wait());
   const Stopwatch since;
   workers.clear();
@@ -183,7 +183,7 @@ TEST_F(WorkerLinkTest, OneThatNeverOpensIsTriedThreeTimes) {
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 2);
   for (int64_t life = 0; life < 4; ++life) {
-    from->publish(life);
+    from->set_policy_version(life);
     expect_bits(generate(*from, requests(3)), expected(requests(3), life));
     cable.set(TcpProxy::Mode::refuse);
     ASSERT_TRUE(soon([&] { return from->metrics()["workers/alive"] == 0; }));
@@ -213,7 +213,7 @@ TEST_F(WorkerLinkTest, OneThatWasAskedForByNameIsTheOnlyWay) {
   transport = "local";
   start();
   const auto from = pool({workers[0]->port()}, 0.5);
-  from->publish(0);
+  from->set_policy_version(0);
   try {
     generate(*from, requests(1));
     ADD_FAILURE() << "there is a reply";
@@ -230,7 +230,7 @@ TEST_F(WorkerLinkTest, OfBlocksThatTravelAtOnceNoneIsLostWhereTheNetworkBreaks) 
   const auto from = pool({proxy.port()}, 10);
   proxy.set_bytes_per_second(100'000'000);  // slow enough that eight meet
   for (int64_t version = 0; version < 4; ++version) {
-    from->publish(version);
+    from->set_policy_version(version);
     std::jthread network([&] {
       for (int turn = 0; turn < 2 * static_cast<int>(version); ++turn) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10 + 7 * turn));
@@ -268,7 +268,7 @@ TEST_F(WorkerLinkTest, ABlockThatWasLongOnItsWayIsSentAgain) {
   TcpProxy cable(workers[0]->port());
   const auto from = pool({cable.port()}, 20);
   cable.set_bytes_per_second(1'000'000);
-  from->publish(0);
+  from->set_policy_version(0);
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   cable.set(TcpProxy::Mode::refuse);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -38,7 +38,7 @@ void expect_bits(const std::vector<std::vector<TokenLogp>>& a, const std::vector
   }
 }
 
-void expect_bits(const Reply& a, const Reply& b) {
+void expect_bits(const CompletionOutput& a, const CompletionOutput& b) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_EQ(bits(a.logp), bits(b.logp));
   EXPECT_EQ(bits(a.truncated_logp), bits(b.truncated_logp));
@@ -53,8 +53,8 @@ void expect_bits(const Reply& a, const Reply& b) {
   EXPECT_EQ(a.failed, b.failed);
 }
 
-Reply odd_reply() {
-  Reply out;
+CompletionOutput odd_reply() {
+  CompletionOutput out;
   out.ids = {0, std::numeric_limits<int32_t>::max(), 7};
   out.logp = {-0.0f, denormal, -infinite};
   out.truncated_logp = {std::nanf("5"), -denormal, std::numeric_limits<float>::max()};
@@ -71,7 +71,7 @@ Reply odd_reply() {
 
 WorkerPollResult report() {
   WorkerPollResult out{.number = 12, .version = 3, .computed_tokens = int64_t{1} << 60, .finished = {}};
-  Reply failed;
+  CompletionOutput failed;
   failed.finish_reason = "the prompt has 9 tokens, 4 fit";
   failed.failed = true;
   out.finished = {{.ticket = 1, .replies = {odd_reply(), failed}},
@@ -81,13 +81,13 @@ WorkerPollResult report() {
 
 WorkerPoll turn() {
   WorkerPoll out{.number = 5, .wait = 0.05, .version = 9, .submit = {}, .cancel = {4, 1}};
-  Request request{.prompt = {5, 0, 61},
-                  .n = 3,
-                  .id = 0xfedcba9876543210,
-                  .sampling = {},
-                  .top_logprobs = 4,
-                  .prompt_logprobs = true};
-  Sampling& sampling = request.sampling;
+  GenerationRequest request{.prompt = {5, 0, 61},
+                            .n = 3,
+                            .id = 0xfedcba9876543210,
+                            .sampling = {},
+                            .top_logprobs = 4,
+                            .prompt_logprobs = true};
+  SamplingParams& sampling = request.sampling;
   sampling.temperature = 0.1 + 0.2;
   sampling.top_p = 0.7, sampling.min_p = 1e-3, sampling.top_k = 12;
   sampling.max_tokens = 99, sampling.min_tokens = 2, sampling.seed = -5;
@@ -139,7 +139,7 @@ TEST(WorkerMessagesTest, ATurnArrivesAsItWasAsked) {
   EXPECT_EQ(back.cancel, there.cancel);
   ASSERT_EQ(back.submit.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
-    const Request &a = there.submit[i].request, &b = back.submit[i].request;
+    const GenerationRequest &a = there.submit[i].request, &b = back.submit[i].request;
     EXPECT_EQ(back.submit[i].ticket, there.submit[i].ticket);
     EXPECT_EQ(b.prompt, a.prompt);
     EXPECT_EQ(b.n, a.n);
@@ -216,20 +216,20 @@ TEST(WorkerMessagesTest, AMissingMemberIsAnErrorThatNamesIt) {
 }
 
 TEST(WorkerMessagesTest, ColumnsThatDoNotBelongTogetherAreRefused) {
-  const auto refused = [](const std::function<void(Reply&)>& spoil, const char* what) {
+  const auto refused = [](const std::function<void(CompletionOutput&)>& spoil, const char* what) {
     WorkerPollResult spoilt = report();
     spoil(spoilt.finished[0].replies[0]);
     const std::string error = error_of([&] { WorkerPollResult::parse(sent(spoilt.to_json())); });
     EXPECT_NE(error.find(what), std::string::npos) << error;
   };
-  refused([](Reply& of) { of.logp.pop_back(); }, "a reply of 3 ids has 2 numbers in logp");
-  refused([](Reply& of) { of.logp.clear(); }, "0 numbers in logp");
-  refused([](Reply& of) { of.truncated_logp.push_back(0); }, "4 numbers in truncated_logp");
-  refused([](Reply& of) { of.raw_logp.pop_back(); }, "raw_logp");
-  refused([](Reply& of) { of.versions.pop_back(); }, "versions");
-  refused([](Reply& of) { of.forced.pop_back(); }, "forced");
-  refused([](Reply& of) { of.top_logprobs.pop_back(); }, "top_logprobs");
-  refused([](Reply& of) { of.ids.push_back(1); }, "a reply of 4 ids");
+  refused([](CompletionOutput& of) { of.logp.pop_back(); }, "a reply of 3 ids has 2 numbers in logp");
+  refused([](CompletionOutput& of) { of.logp.clear(); }, "0 numbers in logp");
+  refused([](CompletionOutput& of) { of.truncated_logp.push_back(0); }, "4 numbers in truncated_logp");
+  refused([](CompletionOutput& of) { of.raw_logp.pop_back(); }, "raw_logp");
+  refused([](CompletionOutput& of) { of.versions.pop_back(); }, "versions");
+  refused([](CompletionOutput& of) { of.forced.pop_back(); }, "forced");
+  refused([](CompletionOutput& of) { of.top_logprobs.pop_back(); }, "top_logprobs");
+  refused([](CompletionOutput& of) { of.ids.push_back(1); }, "a reply of 4 ids");
 }
 
 TEST(WorkerMessagesTest, AColumnOfHalfANumberIsRefused) {

@@ -74,11 +74,11 @@ TEST_F(WorkerTest, WithoutAKeyNothingIsSaid) {
   EXPECT_EQ(other.get("/metrics").status, 401);
   {
     const auto from = pool({workers[0]->port()}, 20, keys);
-    from->publish(0);
+    from->set_policy_version(0);
     expect_bits(generate(*from, requests(2)), expected(requests(2), 0));
   }
   const auto from = pool({workers[0]->port()}, 0.5, wrong);
-  from->publish(0);
+  from->set_policy_version(0);
   try {
     generate(*from, requests(1));
     ADD_FAILURE() << "a wrong key opens it";

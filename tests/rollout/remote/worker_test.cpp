@@ -22,7 +22,7 @@ TEST_F(WorkerTest, RepliesAreTheEnginesBitForBitWithOneWorkerAndWithThree) {
   for (const std::vector<int64_t>& ports :
        {std::vector<int64_t>{workers[0]->port()}, {workers[0]->port(), workers[1]->port(), workers[2]->port()}}) {
     const auto from = pool(ports);
-    from->publish(4);
+    from->set_policy_version(4);
     EXPECT_EQ(from->version(), 4);
     expect_bits(generate(*from, requests()), want);
     EXPECT_EQ(from->metrics().at("workers/alive"), static_cast<double>(ports.size()));
@@ -34,7 +34,7 @@ TEST_F(WorkerTest, NewWeightsChangeReplies) {
   const auto from = pool({workers[0]->port()});
   Replies before;
   for (int64_t version = 0; version < 3; ++version) {
-    from->publish(version);
+    from->set_policy_version(version);
     const Replies now = generate(*from, requests(5));
     expect_bits(now, expected(requests(5), version));
     EXPECT_TRUE(version == 0 || now[0][0].logp != before[0][0].logp);
@@ -49,7 +49,7 @@ TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItN
   Learner learner(workers[0]->port());
   learner.join(setup());
   learner.bring(*image(0));
-  std::vector<Request> asked = requests(1);
+  std::vector<GenerationRequest> asked = requests(1);
   asked[0].n = 16;
   asked[0].sampling = {.max_tokens = 480, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   WorkerPoll next = Learner::turn(1, 0, asked);
@@ -70,7 +70,7 @@ TEST_F(WorkerTest, ATokenOfAReplyThatGoesOnUnderNewWeightsIsDrawnByTheVersionItN
     report = learner.take(next);
   }
   int64_t of_both = 0;
-  for (const Reply& reply : report.finished.at(0).replies) {
+  for (const CompletionOutput& reply : report.finished.at(0).replies) {
     std::vector<std::vector<int32_t>> text{asked[0].prompt};
     text[0].insert(text[0].end(), reply.ids.begin(), reply.ids.end());
     for (const int64_t version : {0, 1}) {
@@ -135,7 +135,7 @@ TEST_F(WorkerTest, UnderAdaptersTheBaseIsSentOnce) {
   change(2);
   EXPECT_EQ(learner.commit(*image(1)), std::vector<int64_t>{1}) << "the adapters' block alone";
   const auto from = pool({workers[0]->port()});  // of the same run: it takes over
-  from->publish(1);
+  from->set_policy_version(1);
   expect_bits(generate(*from, requests()), expected(requests(), 1));
   learner.refused("turn", Learner::turn(learner.last_turn + 1, 0).to_json().dump(), 409, "unknown_session");
 }
@@ -170,7 +170,7 @@ TEST_F(WorkerTest, WhatIsCancelledIsNotReported) {
   Learner learner(workers[0]->port());
   learner.join(setup());
   learner.bring(*image(0));
-  std::vector<Request> asked = requests(2);
+  std::vector<GenerationRequest> asked = requests(2);
   asked[0].sampling = {.max_tokens = 400, .ignore_eos = true, .stop = {}, .stop_ids = {}};
   asked[0].n = 3;
   std::vector<uint64_t> reported;
@@ -188,10 +188,10 @@ TEST_F(WorkerTest, WhatIsCancelledIsNotReported) {
 
 TEST_F(WorkerTest, ARequestThatNeverFitsIsAFailedReplyAsTheEngineSays) {
   start();
-  std::vector<Request> asked = requests(3);
+  std::vector<GenerationRequest> asked = requests(3);
   asked[1].prompt.assign(600, 65);
   const auto from = pool({workers[0]->port()});
-  from->publish(0);
+  from->set_policy_version(0);
   const Replies got = generate(*from, asked);
   expect_bits(got, expected(asked, 0));
   EXPECT_TRUE(got[1][0].failed);
@@ -199,9 +199,9 @@ TEST_F(WorkerTest, ARequestThatNeverFitsIsAFailedReplyAsTheEngineSays) {
 
 TEST_F(WorkerTest, WhereItsEngineFailsItSaysWhyAndIsLost) {
   start();
-  std::ranges::fill(model->head().value.as<float>(), std::numeric_limits<float>::quiet_NaN());
+  std::ranges::fill(model->lm_head().value.as<float>(), std::numeric_limits<float>::quiet_NaN());
   const auto from = pool({workers[0]->port()}, 0.5);
-  from->publish(0);
+  from->set_policy_version(0);
   try {
     generate(*from, requests(1));
     ADD_FAILURE() << "there is a reply of NaN";
@@ -214,12 +214,12 @@ TEST_F(WorkerTest, OneThatEndsInTheMiddleLosesNothing) {
   for (int i = 0; i < 2; ++i) start();
   const Replies want = expected(requests(24), 0);
   const auto from = pool({workers[0]->port(), workers[1]->port()}, 5);
-  from->publish(0);
+  from->set_policy_version(0);
   Replies got(want.size());
-  const std::vector<Request> asked = requests(24);
+  const std::vector<GenerationRequest> asked = requests(24);
   int64_t whole = 0;
   for (size_t i = 0; i < asked.size(); ++i)
-    from->submit(asked[i], [&, i](uint64_t, std::vector<Reply> replies) {
+    from->submit(asked[i], [&, i](uint64_t, std::vector<CompletionOutput> replies) {
       EXPECT_TRUE(got[i].empty());
       got[i] = std::move(replies);
       ++whole;
@@ -241,7 +241,7 @@ TEST_F(WorkerTest, ANetworkThatDamagesAndBreaksMessagesLosesNothing) {
     }
   });
   for (int64_t version = 0; version < 1000 && proxy.connections() < 6; ++version) {  // until it has broken often enough
-    from->publish(version);
+    from->set_policy_version(version);
     expect_bits(generate(*from, requests(12)), expected(requests(12), version));
     change(static_cast<uint64_t>(version));
   }

@@ -18,7 +18,7 @@ struct Problem {
   explicit Problem(std::vector<float> start, std::vector<int64_t> shape = {})
       : values(std::move(start)), grads(values.size()) {
     if (shape.empty()) shape = {static_cast<int64_t>(values.size())};
-    param.blocks = {{"w", shape[0]}};
+    param.slices = {{"w", shape[0]}};
     param.shape = shape;
     param.value = Tensor(values.data(), DType::f32, DeviceKind::cpu, shape);
     param.grad = Tensor(grads.data(), DType::f32, DeviceKind::cpu, shape);
@@ -135,7 +135,7 @@ TEST_P(OptimizerContract, MultipliesGradientsByTheClip) {
 
 TEST_P(OptimizerContract, GoesOnFromASavedStateBitForBit) {
   Problem whole({1, 2, 3}), resumed({0, 0, 0});
-  const auto a = make(GetParam().c_str()), b = a->fresh();
+  const auto a = make(GetParam().c_str()), b = a->with_same_settings();
   a->attach(whole.context, {&whole.param}), b->attach(resumed.context, {&resumed.param});
   const auto step = [](Problem& problem, Optimizer& optimizer, int64_t count) {
     for (size_t i = 0; i < 3; ++i) problem.grads[i] = std::sin(static_cast<float>(count) + problem.values[i]);
@@ -153,7 +153,7 @@ TEST_P(OptimizerContract, GoesOnFromASavedStateBitForBit) {
 
 TEST_P(OptimizerContract, AStateOfAnotherShapeIsNamed) {
   Problem saved({1, 2, 3}), other({1, 2});
-  const auto a = make(GetParam().c_str()), b = a->fresh();
+  const auto a = make(GetParam().c_str()), b = a->with_same_settings();
   a->attach(saved.context, {&saved.param}), b->attach(other.context, {&other.param});
   StateSection section;
   a->save_state(section);
@@ -186,7 +186,7 @@ struct Laid {
       const std::vector<int64_t> shape = {count};
       params.push_back(std::make_unique<Param>());
       Param& param = *params.back();
-      param.blocks = {{name, count}}, param.shape = shape, param.decay = decay;
+      param.slices = {{name, count}}, param.shape = shape, param.decay = decay;
       param.value = Tensor(values.data() + at, DType::f32, DeviceKind::cpu, shape);
       if (dtype == DType::bf16) param.value = Tensor(bf16_values.data() + at, dtype, DeviceKind::cpu, shape);
       param.grad = Tensor(grads.data() + at, DType::f32, DeviceKind::cpu, shape);
@@ -272,7 +272,7 @@ TEST_P(OptimizerContract, Bf16ParametersAreTheNearestOfAnF32MasterThatMovesLikeA
   size_t masters = 0;
   for (const NamedTensor& named : section.tensors)
     for (size_t p = 0; p < fine.params.size(); ++p)
-      if (named.name == "master." + fine.params[p]->blocks.front().name) {
+      if (named.name == "master." + fine.params[p]->slices.front().name) {
         ++masters;
         const std::span<const float> master = named.tensor.as<float>(), value = fine.params[p]->value.as<float>();
         EXPECT_TRUE(std::ranges::equal(master, value)) << named.name;
@@ -286,7 +286,7 @@ TEST_P(OptimizerContract, Bf16ParametersGoOnFromASavedStateBitForBit) {
   for (const char* settings : {"", "moments = \"bf16\""}) {
     if (*settings && GetParam() != "adamw") continue;
     Laid whole(DType::bf16), resumed(DType::bf16);
-    const auto a = make(GetParam().c_str(), settings), b = a->fresh();
+    const auto a = make(GetParam().c_str(), settings), b = a->with_same_settings();
     a->attach(whole.context, whole.pointers()), b->attach(resumed.context, resumed.pointers());
     for (int64_t step = 1; step <= 3; ++step) whole.step(*a, step, 1e-3);
     StateSection section, ends[2];
