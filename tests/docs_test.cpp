@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "core/io/file.h"
+#include "tests/docs_pages.h"
 #include "tests/support/support.h"
 
 namespace hone::test {
@@ -30,51 +31,12 @@ namespace fs = std::filesystem;
 
 // Pages that quote the words that a page must not use.
 constexpr std::array<std::string_view, 2> kQuotesWords{"docs/dev/glossary.md", "docs/dev/style.md"};
-// Made by the program from help texts, whose words and lines are the program's.
-constexpr std::string_view kGenerated = "docs/reference/recipes/";
 // Folders whose comments still have such words. Take a folder out once its comments are rewritten.
 const std::set<std::string> kWordsToDo{"cli",     "core",    "data",  "eval", "kernels", "posttrain", "pretrain",
                                        "rewards", "rollout", "serve", "run",  "tests",   "train"};
 
-std::string shown(const fs::path& path) { return path.lexically_relative(source_folder()).generic_string(); }
-
-// README.md and every page of docs/.
-std::vector<fs::path> pages() {
-  std::vector<fs::path> out{source_folder() / "README.md"};
-  for (const auto& entry : fs::recursive_directory_iterator(source_folder() / "docs")) {
-    if (entry.path().extension() == ".md") out.push_back(entry.path());
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-struct Line {
-  std::string text;
-  int number = 0;
-  bool fenced = false;  // in a fenced block, or its fence
-};
-
-std::vector<Line> lines_of(const fs::path& page) {
-  std::vector<Line> out;
-  std::ifstream file(page);
-  bool inside = false;
-  for (std::string text; std::getline(file, text);) {
-    const size_t begin = text.find_first_not_of(' ');
-    const bool fence = begin != std::string::npos && text.compare(begin, 3, "```") == 0;
-    out.push_back({text, static_cast<int>(out.size()) + 1, inside || fence});
-    if (fence) inside = !inside;
-  }
-  return out;
-}
-
 size_t code_points(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::vector<std::string> matches(const std::string& text, const std::regex& pattern) {
-  std::vector<std::string> out;
-  for (std::sregex_iterator i(text.begin(), text.end(), pattern), end; i != end; ++i) out.push_back((*i)[1]);
-  return out;
 }
 
 // ---- Blocks
@@ -88,7 +50,7 @@ struct Block {
 std::vector<Block> blocks_of(const fs::path& page) {
   std::vector<Block> out;
   bool runs = false;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced && line.text.starts_with("```")) {
       runs = line.text == "```sh run";
       if (runs) out.emplace_back().line = line.number;
@@ -174,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()
 // GitHub's name of a heading: lower case, without punctuation, dashes for spaces.
 std::set<std::string> anchors_of(const fs::path& page) {
   std::set<std::string> out;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced || !line.text.starts_with("#")) continue;
     std::string name;
     for (const char c : line.text.substr(std::min(line.text.find(' '), line.text.size() - 1) + 1)) {
@@ -191,7 +153,7 @@ std::set<std::string> anchors_of(const fs::path& page) {
 std::vector<std::string> links_of(const fs::path& page) {
   static const std::regex link(R"(\]\(([^)\s]+)\))");
   std::vector<std::string> out;
-  for (const Line& line : lines_of(page)) {
+  for (const PageLine& line : lines_of(page)) {
     if (line.fenced) continue;
     for (const std::string& target : matches(line.text, link))
       if (target.find("://") == std::string::npos && !target.starts_with("mailto:")) out.push_back(target);
@@ -218,8 +180,8 @@ TEST(Docs, PathsAreThoseOfTheTree) {
   static const std::regex quoted("`([^`]+)`");
   static const std::regex path_form(R"(([a-z]+/[A-Za-z0-9_./-]*(/|\.(h|cpp|cu|cuh|c|py|toml|md|txt|sh|html|jsonl))))");
   for (const fs::path& page : pages()) {
-    if (shown(page).starts_with(kGenerated)) continue;
-    for (const Line& line : lines_of(page)) {
+    if (shown(page).starts_with(kGeneratedPages)) continue;
+    for (const PageLine& line : lines_of(page)) {
       if (line.fenced) continue;
       for (const std::string& text : matches(line.text, quoted)) {
         std::smatch match;
@@ -263,8 +225,8 @@ TEST(Docs, EveryPageIsInAnIndex) {
 
 TEST(Docs, LinesAreShort) {
   for (const fs::path& page : pages()) {
-    if (shown(page).starts_with(kGenerated)) continue;
-    for (const Line& line : lines_of(page)) {
+    if (shown(page).starts_with(kGeneratedPages)) continue;
+    for (const PageLine& line : lines_of(page)) {
       const bool counts = !line.fenced && !line.text.starts_with("|") && line.text.find("](") == std::string::npos &&
                           line.text.find("://") == std::string::npos;
       if (!counts) continue;
@@ -290,9 +252,10 @@ std::string joined(const std::vector<std::string>& words) {
 
 TEST(Docs, WordsSayWhoActs) {
   for (const fs::path& page : pages()) {
-    if (shown(page).starts_with(kGenerated) || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end()) continue;
+    if (shown(page).starts_with(kGeneratedPages) || std::ranges::find(kQuotesWords, shown(page)) != kQuotesWords.end())
+      continue;
     std::string text;
-    for (const Line& line : lines_of(page))
+    for (const PageLine& line : lines_of(page))
       if (!line.fenced) text += line.text + " ";
     EXPECT_EQ(joined(words_in(text)), "") << shown(page);
   }
