@@ -131,6 +131,30 @@ INSTANTIATE_TEST_SUITE_P(Docs, DocsPage, ::testing::ValuesIn(pages_with_blocks()
   return name;
 });
 
+// A block of commands that no test runs says why, in a line near it.
+TEST(Docs, BlocksThatDoNotRunSayWhy) {
+  static const std::regex command(R"((^|\n|\| |&& )(hone|\./dev|curl|lm_eval|cc|docker) )");
+  constexpr size_t before = 3, after = 16;  // lines near a block
+  for (const fs::path& page : pages()) {
+    const std::vector<PageLine> lines = lines_of(page);
+    for (size_t begin = 0; begin < lines.size(); ++begin) {
+      if (!lines[begin].fence) continue;
+      size_t end = begin + 1;
+      std::string text;
+      for (; end < lines.size() && !lines[end].fence; ++end) text += "\n" + lines[end].text;
+      const bool commands =
+          (lines[begin].language.empty() || lines[begin].language == "sh") && std::regex_search(text, command);
+      std::string near;
+      for (size_t i = begin - std::min(begin, before); i < std::min(end + after, lines.size()); ++i)
+        near += lines[i].text + " ";
+      if (commands) {
+        EXPECT_NE(near.find("not run"), std::string::npos) << shown(page) << ":" << lines[begin].number;
+      }
+      begin = end;
+    }
+  }
+}
+
 // ---- Links and paths
 
 // GitHub's name of a heading: lower case, without punctuation, dashes for spaces.
