@@ -74,7 +74,7 @@ std::vector<std::string> keys_set_by(const std::string& toml) {
 }
 
 TEST(DocsNames, RecipeKeysExist) {
-  static const std::regex setting(R"(^([a-z0-9_]+\.)*[a-z0-9_]+ ?= ?[^=].*)");
+  static const std::regex setting(R"(^([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]* ?= ?[^=].*)");
   ASSERT_GT(recipe_keys().size(), 200U);
   for (const fs::path& page : pages()) {
     if (!has_prose(page)) continue;
