@@ -259,6 +259,15 @@ TEST(Docs, LinesAreShort) {
   }
 }
 
+// The README fits one or two screens, and has the two commands to begin with.
+TEST(Docs, TheReadmeIsShort) {
+  const fs::path readme = source_folder() / "README.md";
+  EXPECT_LE(lines_of(readme).size(), 90U);
+  const std::string text = read_file(readme);
+  for (const char* command : {"./dev quickstart", "./dev test"})
+    EXPECT_NE(text.find(command), std::string::npos) << command;
+}
+
 // ---- Words
 
 // Words that leave a reader to guess who acts (docs/dev/glossary.md).
