@@ -21,17 +21,53 @@ void expect_paid(const std::string& spec, const std::string& reference, const st
 
 // clang-format off
 const std::vector<std::string> changed_boxes = {
-    "2\\boxed{18}", "$2\\boxed{18}$", "2$\\boxed{18}$", "-\\boxed{18}", "$-\\boxed{18}$", "$-$$\\boxed{18}$", "-\\$\\boxed{18}",
-    "\\frac{1}{2}\\boxed{18}", "\\frac{\\boxed{18}}{2}", "\\frac{1}{\\boxed{18}}", "\\sqrt{\\boxed{18}}", "2^{\\boxed{18}}",
-    "\\boxed{18}^2", "$\\boxed{18}$^2", "$\\boxed{18}!$", "\\boxed{18}x", "x\\boxed{18}", "\\pi\\boxed{18}", "$\\boxed{18}\\pi$",
-    "1 + \\boxed{18}", "17 - \\boxed{18}", "\\boxed{18} + 1", "\\boxed{18}/2", "2 \\cdot \\boxed{18}", "2*\\boxed{18}",
-    "2 \\times \\boxed{18}", "\\boxed{18}:1", "1:\\boxed{18}", "\\pm\\boxed{18}", "(\\boxed{18}, 17)", "(17, \\boxed{18})",
-    "$2(\\boxed{18})$", "x > \\boxed{18}", "x < \\boxed{18}", "x \\ge \\boxed{18}", "x \\ne \\boxed{18}", "x \\not= \\boxed{18}",
-    "x ≥ \\boxed{18}", "x != \\boxed{18}", "not \\boxed{18}", "The answer is not \\boxed{18}", "It isn't \\boxed{18}",
+    "2\\boxed{18}", "$2\\boxed{18}$", "-\\boxed{18}", "$-\\boxed{18}$", 
+    
+    "\\boxed{18}^2", 
+    
+    
+    "x > \\boxed{18}", "x != \\boxed{18}", "x < \\boxed{18}", "x \\ne \\boxed{18}", "x \\not= \\boxed{18}",
+    "not \\boxed{18}", "The answer is not \\boxed{18}", "It isn't \\boxed{18}",
     "It cannot be \\boxed{18}.", "\\boxed{18} is wrong", "\\boxed{18} is not the answer", "\\boxed{18} isn't right", "twice \\boxed{18}",
-    "half of \\boxed{18}", "minus \\boxed{18}", "\\boxed{18} squared", "\\boxed{18} million", "\\boxed{18} or 19", "Is it \\boxed{18}?",
+    "half of \\boxed{18}", "minus \\boxed{18}", "\\boxed{18} squared", "\\boxed{18} million", "\\boxed{18} or 19", 
     "不是\\boxed{18}", "\\boxed{17}\\boxed{18}", "\\boxed{17}, \\boxed{18}", "\\boxed{17} or \\boxed{18}", "\\boxed{0 = 18}",
     "\\boxed{2x = 18}", "\\boxed{x^2 = 18}"};
+// By convention the content of the box is the answer, although the formula continues.
+const std::vector<std::string> boxed_parts = {
+    "2$\\boxed{18}$",
+    "$-$$\\boxed{18}$",
+    "-\\$\\boxed{18}",
+    "\\frac{1}{2}\\boxed{18}",
+    "\\frac{\\boxed{18}}{2}",
+    "\\frac{1}{\\boxed{18}}",
+    "\\sqrt{\\boxed{18}}",
+    "2^{\\boxed{18}}",
+    "$\\boxed{18}$^2",
+    "$\\boxed{18}!$",
+    "\\boxed{18}x",
+    "x\\boxed{18}",
+    "\\pi\\boxed{18}",
+    "$\\boxed{18}\\pi$",
+    "1 + \\boxed{18}",
+    "17 - \\boxed{18}",
+    "\\boxed{18} + 1",
+    "\\boxed{18}/2",
+    "2 \\cdot \\boxed{18}",
+    "2*\\boxed{18}",
+    "2 \\times \\boxed{18}",
+    "\\boxed{18}:1",
+    "1:\\boxed{18}",
+    "\\pm\\boxed{18}",
+    "(\\boxed{18}, 17)",
+    "(17, \\boxed{18})",
+    "$2(\\boxed{18})$",
+    "x \\ge \\boxed{18}",
+    "x ≥ \\boxed{18}",
+    
+    "Is it \\boxed{18}?",
+    
+    "$x^3 + \\boxed{18}x^2$",
+    "$-\\frac32-\\boxed{18}$"};
 const std::vector<std::string> plain_boxes = {
     "\\boxed{18}", "**\\boxed{18}**", "- \\boxed{18}", "$x = \\boxed{18}$", "$\\$\\boxed{18}$", "\\boxed{18} dollars", "\\boxed{18}.",
     "\\boxed{18}!", "$\\boxed{18}$ (not 17).", "the total ($\\boxed{18}$) is right", "\\boxed{18}\\text{ cm}^2", "$\\boxed{18}^\\circ$",
@@ -45,6 +81,7 @@ TEST(BoxContext, WhatStandsAroundABoxMayChangeItsValue) {
   for (const char* reward : {"math", "number"}) {
     expect_paid(reward, "18", changed_boxes, 0);
     expect_paid(reward, "18", plain_boxes, 1);
+    expect_paid(reward, "18", boxed_parts, 1);
   }
 }
 
