@@ -2,6 +2,7 @@
 // Recipes and task files: TOML through core/config/fields.h. toml++ is included by config.cpp alone.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class Config {
   ~Config();
   Config(Config&&) noexcept;
 
+  // A string of the document before it is read, by its place: "stage[0].kind". None if no string is there.
+  std::optional<std::string> text_at(std::string_view place) const;
   // Reads the document into settings. A key nobody asked for, a wrong type, a failed require() is an Error
   // "file:line:column: what", with the nearest known name for an unknown key.
   void read(const std::function<void(Fields&)>& fields) const;
