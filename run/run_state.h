@@ -24,8 +24,8 @@ struct RunState {
 };
 
 // Compares the recipe of a run that goes on with the one that made what is there. A key that decides what the run
-// already holds may not change: an Error names it. Other changes are allowed and logged (docs/reference/recipes.md says
-// which).
+// already holds may not change: an Error names it. Other changes are allowed and logged (docs/howto/resume-a-run.md
+// says which).
 void check_same_recipe(const RunState& state, const std::filesystem::path& folder, const Recipe& recipe);
 
 // The recipe of a run folder with overrides. Keys that choose a kind (kind, objective, optimizer, reward.kind) decide

@@ -50,7 +50,7 @@ Json to_json(const std::function<void(Fields&)>& fields);
 // And from it: what is missing keeps its value; an unknown member, a wrong kind, a failed require() is an Error
 // "source.key: what".
 void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields);
-// A Markdown table of every key, its type, default and meaning (docs/reference/recipes.md is made of these).
+// A Markdown table of every key, its type, default and meaning (docs/reference/recipes/ is made of these).
 std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields);
 
 }  // namespace hone

@@ -45,7 +45,7 @@ class Dispatcher {
   void publish(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined, or was lost, once.
   void wait_until_joined(double seconds);
-  // Since the last call: docs/howto/workers.md.
+  // Since the last call: docs/reference/metrics.md.
   Metrics metrics();
 
   // A worker's thread.
