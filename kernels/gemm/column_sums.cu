@@ -1,5 +1,5 @@
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {

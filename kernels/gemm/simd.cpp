@@ -9,7 +9,7 @@
 
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hone {
@@ -245,11 +245,9 @@ void forward(const Call& call) {
 }
 
 }  // namespace
-void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  forward({y, x, w, bias, residual});
-}
+void gemm_forward_simd(const GemmForward& args) { forward({args.y, args.x, args.w, args.bias, args.residual}); }
 #else
-void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
+void gemm_forward_simd(const GemmForward&) {}  // supports() says no
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace hone
@@ -261,15 +259,13 @@ namespace {
 
 HWY_EXPORT(gemm_forward_simd);
 
-void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward(y, x, w, bias, residual);
-  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
+void run(Context&, const GemmForward& args) {
+  check_gemm_forward(args);
+  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(args);
 }
 
 // K = 0 has no chunk to sum.
-bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add() && x.dim(1) > 0;
-}
+bool supports(const GemmForward& args) { return has_fused_multiply_add() && args.x.dim(1) > 0; }
 
 [[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
 

@@ -1,6 +1,6 @@
 #pragma once
 // A block of rows of the head as its kernels see it. .cu files alone include it.
-#include "kernels/lm_head/logprob_cuda.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.cuh"
 
 namespace hone {

@@ -153,34 +153,34 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   check_launch(rmsnorm_forward);
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(rmsnorm_backward, "x", x, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dx", dx, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dy", dy, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "w", w, {dim}, x.dtype);
-  check_optional(rmsnorm_backward, "dw", dw, {dim});
-  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
+void backward(Context& context, const RmsnormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(rmsnorm_backward, "x", args.x, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dx", args.dx, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dy", args.dy, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "w", args.w, {dim}, args.x.dtype);
+  check_optional(rmsnorm_backward, "dw", args.dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", args.rstd, {rows});
   if (rows == 0 || dim == 0) return;
   const ScratchScope scope(context);
-  with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
+  with_storage(rmsnorm_backward, args.x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
     const RowBlocks blocks(rows, shape);
-    const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
-    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+    const Tensor partial = args.dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
+    const Backward s{rows,        args.dx.row_stride, args.dy.row_stride, args.x.row_stride, static_cast<int>(dim),
                      shape.warps, blocks.rows_a_block};
-    const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
+    const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
-      const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
-      const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
+      const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
+      const size_t shared = static_cast<size_t>(2 * (args.accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
       kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
-          numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy), numbers<const T>(x),
-          numbers<const float>(rstd), numbers<const T>(w), s);
+          numbers<T>(args.dx), numbers<float>(partial), numbers<const T>(args.dy), numbers<const T>(args.x),
+          numbers<const float>(args.rstd), numbers<const T>(args.w), s);
     });
     check_launch(rmsnorm_backward);
-    add_column_sums(context, rmsnorm_backward, {{dw, partial}});
+    add_column_sums(context, rmsnorm_backward, {{args.dw, partial}});
   });
 }
 

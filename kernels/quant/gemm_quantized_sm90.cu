@@ -1,7 +1,7 @@
 // gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be
 // chosen by the number of rows (tests/gpu/gemm_quantized_test.cpp holds them to it).
-#include "kernels/quant/gemm_quantized_cuda.h"
 #include "kernels/quant/gemm_quantized_sm90.cuh"
+#include "kernels/quant/internal.h"
 
 namespace hone::quantized {
 namespace {
@@ -62,15 +62,17 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
   plan.run(context, x, w, epilogue, pairs, plan.splits);
 }
 
-void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bias, Tensor residual) {
-  check_gemm_quantized_cuda(y, x, w, bias, residual);
-  if (y.size() == 0) return;
-  with_pairs(w.format, [&]<class Format>(Format) { run<Format>(context, y, x, w, GemmEpilogue(y, bias, residual)); });
+void forward(Context& context, const GemmQuantized& args) {
+  check_gemm_quantized_cuda(args);
+  if (args.y.size() == 0) return;
+  with_pairs(args.w.format, [&]<class Format>(Format) {
+    run<Format>(context, args.y, args.x, args.w, GemmEpilogue(args.y, args.bias, args.residual));
+  });
   check_launch(gemm_quantized);
 }
 
-bool supports(const Tensor&, const Tensor& x, const QuantizedMatrix& w, const Tensor&, const Tensor&) {
-  return tma_compatible(x) && tma_compatible_u8(w.values) && x.dim(1) > 0;
+bool supports(const GemmQuantized& args) {
+  return tma_compatible(args.x) && tma_compatible_u8(args.w.values) && args.x.dim(1) > 0;
 }
 
 [[maybe_unused]] const bool added = gemm_quantized.add({"sm90", DeviceKind::cuda, forward, 10, supports});

@@ -1,6 +1,6 @@
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.cuh"
-#include "kernels/quant/quantize_check.h"
 
 namespace hone {
 namespace {

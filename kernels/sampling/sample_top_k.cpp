@@ -150,29 +150,28 @@ Drawn draw(Row& row, const RowSamplingParams& params) {
   return out;
 }
 
-void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
-  check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
+void run(Context&, const SampleRows& args) {
+  check_sample_rows(args);
   constexpr int64_t worth_sharing = 16384;
-  parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
-    Row& row = this_threads<Row>();
-    for (int64_t r = begin; r < end; ++r) {
-      const RowSamplingParams how = params_of(params, r);
-      row.logits = logits.row<float>(r), row.V = logits.dim(1),
-      row.inv_temperature = inverse_temperature(how.temperature);
-      row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
-      check_row_sums(r, row.sums);
-      const Drawn out = draw(row, how);
-      ids.ptr<int32_t>()[r] = out.id;
-      logp.ptr<float>()[r] = out.logp;
-      truncated_logp.ptr<float>()[r] = out.truncated_logp;
-      raw_logp.ptr<float>()[r] = out.raw_logp;
-    }
-  });
+  parallel_for(args.logits.dim(0), std::max<int64_t>(1, worth_sharing / args.logits.dim(1)),
+               [&](int64_t begin, int64_t end) {
+                 Row& row = this_threads<Row>();
+                 for (int64_t r = begin; r < end; ++r) {
+                   const RowSamplingParams how = params_of(args.params, r);
+                   row.logits = args.logits.row<float>(r), row.V = args.logits.dim(1),
+                   row.inv_temperature = inverse_temperature(how.temperature);
+                   row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
+                   check_row_sums(r, row.sums);
+                   const Drawn out = draw(row, how);
+                   args.ids.ptr<int32_t>()[r] = out.id;
+                   args.logp.ptr<float>()[r] = out.logp;
+                   args.truncated_logp.ptr<float>()[r] = out.truncated_logp;
+                   args.raw_logp.ptr<float>()[r] = out.raw_logp;
+                 }
+               });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add();
-}
+bool supports(const SampleRows&) { return has_fused_multiply_add(); }
 
 [[maybe_unused]] const bool added = sample_rows.add({"selected", DeviceKind::cpu, run, 10, supports});
 

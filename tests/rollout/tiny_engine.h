@@ -43,7 +43,7 @@ class TinyEngineTest : public ::testing::Test {
     const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts),
                                 upload(context, context.scratch(), last), nullptr);
     const Tensor logits = context.scratch().take(DType::f32, {1, model->shape().vocab_size});
-    gemm_forward(context, logits, hidden, model->lm_head().value, {}, {});
+    gemm_forward(context, {.y = logits, .x = hidden, .w = model->lm_head().value});
     return {logits.as<float>().begin(), logits.as<float>().end()};
   }
   std::unique_ptr<Device> device;

@@ -227,11 +227,10 @@ void launch(Context& context, const BackwardCall<Bf16>& call) {
   backward_kernel<D, of_keys><<<grid, threads, P::bytes, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
-  for (const Tensor& x : {dq, dk, dv, dout, out, q, k, v})
+  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, args);
+  for (const Tensor& x : {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v})
     HONE_CHECK(reads_in_units(x), "attention_backward: rows are not multiples of 16 bytes apart");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
@@ -243,9 +242,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added = attention_backward.add(
-    {"mma", DeviceKind::cuda, backward, 10,
-     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
-        const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+    {"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -87,11 +87,9 @@ void launch(Context& context, const BackwardCall<float>& call) {
   plain_kernel<of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<float> call =
-      backward_call_of<float>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  const BackwardCall<float> call = backward_call_of<float>(context, args);
   if (call.forward.tokens == 0) return;
   launch_delta<1>(context, call);
   launch<true>(context, call);
@@ -100,10 +98,9 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added =
-    attention_backward.add({"plain", DeviceKind::cuda, backward, 0,
-                            [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                               const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
-                               const AttentionShape&) { return q.dtype == DType::f32 && q.dim(2) <= 256; }});
+    attention_backward.add({"plain", DeviceKind::cuda, backward, 0, [](const AttentionBackward& args) {
+                              return args.q.dtype == DType::f32 && args.q.dim(2) <= 256;
+                            }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -283,26 +283,27 @@ __global__ void __launch_bounds__(32 * rows)
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
-  check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
-  check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
-  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: rows of k_scale are ",
-             kv.k_scale.row_stride, " apart, of v_scale ", kv.v_scale.row_stride);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
+void paged(Context& context, const AttentionPaged& args) {
+  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
+  check_shape(attention_paged, "k_scale", args.cache.k_scale, {args.cache.k.dim(0), call.kv_heads});
+  check_shape(attention_paged, "v_scale", args.cache.v_scale, {args.cache.k.dim(0), call.kv_heads});
+  HONE_CHECK(args.cache.k_scale.row_stride == args.cache.v_scale.row_stride, "attention_paged: rows of k_scale are ",
+             args.cache.k_scale.row_stride, " apart, of v_scale ", args.cache.v_scale.row_stride);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.out) && args.cache.k.row_stride % 16 == 0 &&
+                 args.cache.v.row_stride % 16 == 0,
              "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
   if (call.tokens == 0) return;
-  const Cache cache{numbers<const uint8_t>(kv.k),
-                    numbers<const uint8_t>(kv.v),
-                    numbers<const float>(kv.k_scale),
-                    numbers<const float>(kv.v_scale),
-                    kv.k.row_stride,
-                    kv.v.row_stride,
-                    kv.k_scale.row_stride};
+  const Cache cache{numbers<const uint8_t>(args.cache.k),
+                    numbers<const uint8_t>(args.cache.v),
+                    numbers<const float>(args.cache.k_scale),
+                    numbers<const float>(args.cache.v_scale),
+                    args.cache.k.row_stride,
+                    args.cache.v.row_stride,
+                    args.cache.k_scale.row_stride};
   const int tiles = tile_bound(call.tokens, call.sequences, call.group, rows);
   HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences,
              " sequences in one call with an fp8 cache");
-  const int64_t keys = kv.block_table.dim(1) * kv.block_size;
+  const int64_t keys = args.cache.block_table.dim(1) * args.cache.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
   const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_sms();
   const ScratchScope scope(context);
@@ -326,9 +327,10 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   check_launch(attention_paged);
 }
 
-bool supports(const Tensor&, const Tensor& q, const PagedKv& cache, const Tensor&, const AttentionShape&) {
-  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // numbers that a group of lanes reads
-  return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % unit == 0 && q.dim(2) <= 256;
+bool supports(const AttentionPaged& args) {
+  const int64_t unit = args.q.dim(2) > 128 ? 32 : 16;  // numbers that a group of lanes reads
+  return args.cache.k.dtype == DType::u8 && args.q.dtype == DType::bf16 && args.q.dim(2) % unit == 0 &&
+         args.q.dim(2) <= 256;
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});

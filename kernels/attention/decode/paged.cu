@@ -62,23 +62,21 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, cache, offsets, shape);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(cache.k) && reads_in_units(cache.v) && reads_in_units(out),
+void paged(Context& context, const AttentionPaged& args) {
+  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.cache.k) && reads_in_units(args.cache.v) &&
+                 reads_in_units(args.out),
              "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");
   HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences, " sequences in one call");
   if (call.tokens == 0) return;
-  const int tokens = most_tokens(call, shape);
-  decode(context, call, cache, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size);
+  const int tokens = most_tokens(call, args.shape);
+  decode(context, call, args.cache, tokens, static_cast<int>(args.cache.block_table.dim(1)) * call.block_size);
   if (!decodes(tokens, call.group)) launch_tiles(context, call);
   check_launch(attention_paged);
 }
 
-[[maybe_unused]] const bool added =
-    attention_paged.add({"mma", DeviceKind::cuda, paged, 10,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-                           return has_units(q);
-                         }});
+[[maybe_unused]] const bool added = attention_paged.add(
+    {"mma", DeviceKind::cuda, paged, 10, [](const AttentionPaged& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -317,16 +317,15 @@ bool copyable(const Tensor& x) {
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-              const AttentionShape&) {
-  return out.rank == 3 && q.rank == 3 && k.rank == 3 && v.rank == 3 && copyable(out) && copyable(q) && copyable(k) &&
-         copyable(v);
+bool supports(const AttentionForward& args) {
+  return args.out.rank == 3 && args.q.rank == 3 && args.k.rank == 3 && args.v.rank == 3 && copyable(args.out) &&
+         copyable(args.q) && copyable(args.k) && copyable(args.v);
 }
 
-void run(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  const auto call = call_of<__nv_bfloat16>(attention_forward, out, lse, q, k, v, offsets, shape);
+void run(Context& context, const AttentionForward& args) {
+  const auto call = call_of<__nv_bfloat16>(attention_forward, args);
   if (call.tokens == 0) return;
-  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, q, k, v);
+  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, args.q, args.k, args.v);
   check_launch(attention_forward);
 }
 

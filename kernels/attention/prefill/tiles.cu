@@ -264,20 +264,17 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   }
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  const Call<Bf16> call = call_of<Bf16>(attention_forward, out, lse, q, k, v, offsets, shape);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(k) && reads_in_units(v) && reads_in_units(out),
+void forward(Context& context, const AttentionForward& args) {
+  const Call<Bf16> call = call_of<Bf16>(attention_forward, args);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.k) && reads_in_units(args.v) && reads_in_units(args.out),
              "attention_forward: rows of q, k, v and out are not multiples of 16 bytes apart");
   if (call.tokens == 0) return;
   launch_tiles(context, call);
   check_launch(attention_forward);
 }
 
-[[maybe_unused]] const bool added =
-    attention_forward.add({"mma", DeviceKind::cuda, forward, 10,
-                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-                              const Tensor&, const AttentionShape&) { return has_units(q); }});
+[[maybe_unused]] const bool added = attention_forward.add(
+    {"mma", DeviceKind::cuda, forward, 10, [](const AttentionForward& args) { return has_units(args.q); }});
 
 }  // namespace
 

@@ -7,7 +7,7 @@
 // order: the bits of kernels/gemm/sm90/wgmma.cuh. x may be normed on its way in.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 #include "kernels/gemm/sm90/output.cuh"
 #include "kernels/norm/rmsnorm_row.cuh"
 

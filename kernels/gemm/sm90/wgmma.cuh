@@ -20,7 +20,7 @@
 // % 2.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 

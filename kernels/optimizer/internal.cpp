@@ -1,4 +1,4 @@
-#include "kernels/optimizer/optimizer_range.h"
+#include "kernels/optimizer/internal.h"
 
 #include "kernels/check_shape.h"
 
