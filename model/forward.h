@@ -2,11 +2,12 @@
 // Drives a model's layers: the one place that knows recomputation.
 #include <span>
 
-#include "kernels/elementwise/noise.h"
 #include "model/lora.h"
 #include "model/model.h"
 
 namespace hone {
+
+struct EmbeddingNoise;  // kernels/elementwise/noise.h
 
 // What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each layer's input
 // alone (the layer's forward then runs twice).
@@ -20,8 +21,9 @@ class TrainingPass {
   // hidden [R, D] of the token rows `rows` ([R] i32 on the device; rows that no loss reads are never multiplied by the
   // head). Valid until backward. `noise` is added to the embeddings; their gradient is that of the sum. Adapters drop
   // inputs as `draws` says, in the backward pass, too; without it they do not.
-  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {},
-                 const std::optional<DropoutStream>& draws = {});
+  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
+                 const std::optional<DropoutStream>& draws);
+  Tensor forward(const Batch& batch, Tensor rows);  // without noise and dropout
   // Adds to the parameters' gradients (the head's own are the caller's, kernels/lm_head/logprob.h).
   void backward(Tensor dhidden);
   // Room for a forward pass that keeps so much, in one piece; between passes.

@@ -13,7 +13,7 @@
 namespace hone::attention {
 
 template <class T>
-struct Call {
+struct AttentionCall {
   T* out;
   float* lse;  // or nullptr
   const T *q, *k, *v;
@@ -28,7 +28,7 @@ struct Sequence {
   int begin, tokens, position, length;
 };
 template <class T>
-__device__ Sequence sequence_of(const Call<T>& call, int s) {
+__device__ Sequence sequence_of(const AttentionCall<T>& call, int s) {
   const int begin = call.offsets[s], tokens = call.offsets[s + 1] - begin,
             length = call.lengths ? call.lengths[s] : tokens;
   return {begin, tokens, length - tokens, length};
@@ -36,7 +36,7 @@ __device__ Sequence sequence_of(const Call<T>& call, int s) {
 
 // Where key j of sequence s lies in k and v.
 template <class T>
-__device__ int64_t slot_of(const Call<T>& call, const Sequence& sequence, int s, int j) {
+__device__ int64_t slot_of(const AttentionCall<T>& call, const Sequence& sequence, int s, int j) {
   if (!call.table) return sequence.begin + j;
   const int block = call.block_shift >= 0 ? j >> call.block_shift : j / call.block_size;
   return int64_t{call.table[s * call.table_stride + block]} * call.block_size + (j - block * call.block_size);
@@ -70,7 +70,7 @@ inline int window_of(const AttentionShape& shape) {
 
 // keys: what k and v hold, where it is not what q does: their pointers are then of no use.
 template <class T>
-Call<T> call_of(const OpBase& op, const AttentionForward& args, std::optional<DType> keys = {}) {
+AttentionCall<T> call_of(const OpBase& op, const AttentionForward& args, std::optional<DType> keys = {}) {
   const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), dim = args.q.dim(2), kv_heads = args.k.dim(1);
   HONE_CHECK(args.q.rank == 3 && args.k.rank == 3 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ",
              heads, " heads of ", dim, " over ", kv_heads, " kv heads");
@@ -84,7 +84,7 @@ Call<T> call_of(const OpBase& op, const AttentionForward& args, std::optional<DT
   HONE_CHECK(args.offsets.dim(0) > 0 && tokens * heads < int64_t{1} << 30 && args.k.dim(0) < int64_t{1} << 31,
              op.name(), ": ", tokens, " tokens of ", heads, " heads, ", args.k.dim(0), " keys, ", args.offsets.dim(0),
              " offsets");
-  Call<T> call{};
+  AttentionCall<T> call{};
   call.out = numbers<T>(args.out), call.lse = args.lse ? numbers<float>(args.lse) : nullptr;
   call.q = numbers<const T>(args.q), call.k = numbers<const T>(args.k), call.v = numbers<const T>(args.v);
   call.offsets = numbers<const int32_t>(args.offsets);
@@ -98,7 +98,7 @@ Call<T> call_of(const OpBase& op, const AttentionForward& args, std::optional<DT
 }
 
 template <class T>
-Call<T> paged_call_of(const OpBase& op, const AttentionPaged& args, std::optional<DType> keys = {}) {
+AttentionCall<T> paged_call_of(const OpBase& op, const AttentionPaged& args, std::optional<DType> keys = {}) {
   const PagedKv& cache = args.cache;
   AttentionForward packed{};
   packed.out = args.out;
@@ -107,7 +107,7 @@ Call<T> paged_call_of(const OpBase& op, const AttentionPaged& args, std::optiona
   packed.v = cache.v;
   packed.offsets = args.offsets;
   packed.shape = args.shape;
-  Call<T> call = call_of<T>(op, packed, keys);
+  AttentionCall<T> call = call_of<T>(op, packed, keys);
   check_shape(op, "block_table", cache.block_table, {call.sequences, cache.block_table.dim(1)}, DType::i32);
   check_shape(op, "lengths", cache.lengths, {call.sequences}, DType::i32);
   HONE_CHECK(cache.block_size > 0 && cache.block_size * cache.block_table.dim(1) < int64_t{1} << 30, op.name(), ": ",
@@ -122,7 +122,7 @@ Call<T> paged_call_of(const OpBase& op, const AttentionPaged& args, std::optiona
 
 // The most tokens that a sequence of the call can have.
 template <class T>
-int most_tokens(const Call<T>& call, const AttentionShape& shape) {
+int most_tokens(const AttentionCall<T>& call, const AttentionShape& shape) {
   return shape.max_length > 0 ? static_cast<int>(std::min<int64_t>(shape.max_length, call.tokens)) : call.tokens;
 }
 

@@ -22,7 +22,7 @@ __device__ float row_max(const float* s, int lane) {
 }
 
 template <int D>  // dim rounded up
-__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ AttentionCall<float> call) {
   constexpr int sums =
       rows * D / threads;  // a thread's; i is row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
@@ -132,7 +132,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
 }
 
-void launch(Context& context, const OpBase& op, const Call<float>& call) {
+void launch(Context& context, const OpBase& op, const AttentionCall<float>& call) {
   if (call.tokens == 0) return;
   const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                   static_cast<unsigned>(call.kv_heads));

@@ -1,9 +1,10 @@
 #pragma once
 // The ops of kernels/decoder_layer/decoder_layer.h as sequences of other ops, on any device.
 #include "kernels/decoder_layer/decoder_layer.h"
-#include "kernels/gemm/gemm.h"
 
 namespace hone {
+
+struct GemmForward;  // kernels/gemm/gemm.h
 
 void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args);
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args);

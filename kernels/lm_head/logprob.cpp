@@ -9,7 +9,7 @@
 namespace hone {
 namespace {
 
-struct Row {
+struct LogitRow {
   int64_t V = 0, target = 0;
   const float* logits = nullptr;
   float inv_temperature = 1;
@@ -22,11 +22,11 @@ void for_each_row(Context& context, Tensor hidden, Tensor w, Tensor targets, flo
   const Tensor logits = context.scratch().take(DType::f32, {1, w.dim(0)});
   for (int64_t r = 0; r < hidden.dim(0); ++r) {
     gemm_forward(context, {.y = logits, .x = hidden.rows(r, 1), .w = w});
-    visit(r, Row{w.dim(0), targets.ptr<int32_t>()[r], logits.ptr<float>(), inv_temperature});
+    visit(r, LogitRow{w.dim(0), targets.ptr<int32_t>()[r], logits.ptr<float>(), inv_temperature});
   }
 }
 
-void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss, float lse, float entropy,
+void add_row_gradient(const LogitRow& row, float dlogp, float dentropy, float z_loss, float lse, float entropy,
                       float* dhidden, const float* hidden, Tensor w, Tensor dw) {
   const float dlse = 2 * z_loss * std::fabs(dlogp) * lse;
   for (int64_t v = 0; v < row.V; ++v) {
@@ -43,7 +43,7 @@ void add_row_gradient(const Row& row, float dlogp, float dentropy, float z_loss,
 
 void forward(Context& context, const LogprobForward& args) {
   check_logprob_forward(args);
-  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const Row& row) {
+  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const LogitRow& row) {
     const LogSumExp sums = log_sum_exp(row.logits, row.V, args.inv_temperature);
     args.lse.ptr<float>()[r] = sums.value();
     args.logp.ptr<float>()[r] = row.z(row.target) - sums.value();
@@ -54,7 +54,7 @@ void forward(Context& context, const LogprobForward& args) {
 void backward(Context& context, const LogprobBackward& args) {
   check_logprob_backward(args);
   context.zero(args.dhidden);
-  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const Row& row) {
+  for_each_row(context, args.hidden, args.w, args.targets, args.inv_temperature, [&](int64_t r, const LogitRow& row) {
     const float dentropy = args.grad.entropy ? args.grad.entropy.ptr<float>()[r] : 0;
     add_row_gradient(row, args.grad.logp.ptr<float>()[r], dentropy, args.grad.z_loss, args.lse.ptr<float>()[r],
                      args.entropy ? args.entropy.ptr<float>()[r] : 0, args.dhidden.row<float>(r),

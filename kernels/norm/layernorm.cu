@@ -28,12 +28,12 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
   if (row >= s.rows) return;
   Tile weight, bias = {}, next;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-  weight.load(Row<const T, whole>{w, s.dim}, at);
-  if (b) bias.load(Row<const T, whole>{b, s.dim}, at);
+  next.load(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
+  if (b) bias.load(NormRow<const T, whole>{b, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
-    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    if (row + step < s.rows) next.load(NormRow<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
     float sum[2] = {}, squares[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
       in.get(p, v), weight.get(p, factor), bias.get(p, more);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = fmaf((v[j] - center) * scale, factor[j], more[j]);
-      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+      NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (at.thread > 0) continue;
     if (mean) mean[row] = center;
@@ -93,16 +93,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
-      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+      tile(stage, of_x).fetch(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(NormRow<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(NormRow<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   float dw[P][N] = {}, db[P][N] = {};
   int stage = 0;
   int64_t row = begin + at.row;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
         dw[p][j] = fmaf(g[j], n, dw[p][j]);
         db[p][j] += g[j];
       }
-      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
+      NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);

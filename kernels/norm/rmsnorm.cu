@@ -29,13 +29,13 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
   hopper::griddep_launch_dependents();
   Tile weight, next;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   hopper::griddep_wait();
   if (row >= s.rows) return;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  next.load(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
-    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    if (row + step < s.rows) next.load(NormRow<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       in.get(p, v), weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
-      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+      NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (rstd && at.thread == 0) rstd[row] = scale;
   }
@@ -80,16 +80,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
-      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+      tile(stage, of_x).fetch(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(NormRow<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(NormRow<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   const auto scale_of = [&](int64_t row) { return row < end ? rstd[row] : 0.0f; };
   float next_scale = scale_of(begin + at.row);
   float dw[P][N] = {};
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
         value[j] += scale * fmaf(-pull, v[j], g[j] * factor[j]);
         dw[p][j] = fmaf(g[j], v[j] * scale, dw[p][j]);
       }
-      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
+      NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);

@@ -9,7 +9,7 @@ namespace {
 int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // A way to run a call and the microseconds that it is expected to take.
-struct Plan {
+struct QuantizedPlan {
   double time = 1e30;
   void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs,
               int splits) = nullptr;
@@ -19,7 +19,7 @@ struct Plan {
 // With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
 // in and multiplies, and how long a stage takes to arrive.
 template <class Format, class T>
-void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
+void consider(QuantizedPlan& best, int64_t M, int64_t N, int64_t K) {
   const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),
                 processors = num_sms();
   const auto square = [](int64_t a, int64_t b) { return static_cast<double>(a) * static_cast<double>(b); };
@@ -46,7 +46,7 @@ void run(Context& context, const Tensor& y, const Tensor& x, const QuantizedMatr
                                numbers<const __nv_bfloat16>(x), w.values.row_stride, x.row_stride, static_cast<int>(M),
                                static_cast<int>(N), static_cast<int>(K), static_cast<int>(pieces(K, gemm_cuda_chunk))},
                               epilogue);
-  Plan plan;
+  QuantizedPlan plan;
   if (M <= 16) {
     consider<Format, Tile<1, 16, 8>>(plan, M, N, K);
     consider<Format, Tile<2, 16, 5>>(plan, M, N, K);

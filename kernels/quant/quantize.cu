@@ -7,7 +7,7 @@ namespace {
 
 constexpr int threads = 256;
 
-struct Rows {
+struct QuantizeRows {
   uint8_t* values;
   float* scales;
   int64_t values_stride, w_stride;
@@ -27,7 +27,7 @@ __device__ uint32_t block_most(uint32_t x, uint32_t* shared) {
 
 // A block has a row, N neighbouring numbers a thread at a time.
 template <class Format, class T, int N>
-__global__ void __launch_bounds__(threads) kernel(Rows rows, const T* w) {
+__global__ void __launch_bounds__(threads) kernel(QuantizeRows rows, const T* w) {
   __shared__ uint32_t shared[threads / 32];
   const T* const from = w + int64_t{blockIdx.x} * rows.w_stride;
   uint8_t* const to = rows.values + int64_t{blockIdx.x} * rows.values_stride;
@@ -57,8 +57,8 @@ void run(Context& context, QuantizedMatrix to, Tensor w) {
   check_quantized(quantize_rows, "to", to, N, K);
   HONE_CHECK(N < int64_t{1} << 31 && K < int64_t{1} << 30, "quantize_rows: ", N, " rows of ", K);
   if (N == 0) return;
-  const Rows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
-                  static_cast<int>(K)};
+  const QuantizeRows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
+                          static_cast<int>(K)};
   with_storage(quantize_rows, w.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int pack = vec_size<T>;

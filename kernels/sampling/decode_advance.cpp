@@ -15,7 +15,7 @@ void run(Context&, const DecodeAdvance& args) {
                                      {"positions", args.state.positions},
                                      {"slots", args.state.slots},
                                      {"lengths", args.state.lengths},
-                                     {"live", args.state.active},
+                                     {"active", args.state.active},
                                      {"ids", args.ids}})
     check_shape(decode_advance, name, column, {S}, DType::i32);
   check_shape(decode_advance, "params", args.state.params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))},

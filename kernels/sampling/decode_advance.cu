@@ -8,7 +8,7 @@ namespace {
 constexpr int threads = 512;  // of the one block: what comes next is one pass's, and turn is everybody's
 
 __global__ void __launch_bounds__(threads)
-    advance(int32_t* tokens, int32_t* positions, int32_t* slots, int32_t* lengths, const int32_t* live,
+    advance(int32_t* tokens, int32_t* positions, int32_t* slots, int32_t* lengths, const int32_t* active,
             RowSamplingParams* params, const int32_t* ids, const int32_t* block_table, int64_t table_stride,
             int64_t table_width, int64_t block_size, int64_t count, const int32_t* drawn, int64_t num_drawn,
             int32_t* ring, int64_t ring_stride, int ring_rows, int32_t* turn) {
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(threads)
   int32_t* const to = ring + now % ring_rows * ring_stride;
   for (int64_t i = threadIdx.x; i < num_drawn; i += threads) to[i] = drawn[i];
   for (int64_t s = threadIdx.x; s < count; s += threads) {
-    if (!live[s]) continue;
+    if (!active[s]) continue;
     tokens[s] = max(ids[s], 0);
     const int64_t position = ++positions[s];
     ++lengths[s];

@@ -8,7 +8,7 @@
 namespace hone {
 namespace {
 
-struct Rows : SumRows {
+struct LogprobRows : SumRows {
   const int32_t* ids;
   float *logp, *raw_logp;
   int32_t* top_ids;
@@ -17,7 +17,7 @@ struct Rows : SumRows {
   int n;
 };
 
-__device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
+__device__ void write_top(const LogprobRows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
   RowSamplingParams first;
   first.top_k = rows.n;
   uint64_t last = key_bound(row, first, memory);
@@ -42,7 +42,7 @@ __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, flo
   rows.top_logp[r * rows.top_logp_stride + place] = row.logits[id] - lse;
 }
 
-__global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
+__global__ void __launch_bounds__(draw_threads) score_kernel(LogprobRows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   RowLogits row;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
 void run(Context& context, const LogitsLogprob& args) {
   check_score_rows(args);
   const ScratchScope scope(context);
-  Rows rows{};
+  LogprobRows rows{};
   sum_rows(context, logits_logprob, rows, args.logits, args.params);
   if (args.logits.dim(0) == 0) return;
   rows.ids = numbers<const int32_t>(args.ids), rows.logp = numbers<float>(args.logp),

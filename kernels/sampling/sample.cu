@@ -9,13 +9,13 @@
 namespace hone {
 namespace {
 
-struct Rows : SumRows {
+struct SampledRows : SumRows {
   uint64_t* masses;  // [S, chunks], where tokens are truncated
   int32_t* ids;
   float *logp, *truncated_logp, *raw_logp;
 };
 
-__global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
+__global__ void __launch_bounds__(draw_threads) draw_kernel(SampledRows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   const RowSamplingParams params = rows.params[r];
@@ -62,7 +62,7 @@ void run(Context& context, const SampleRows& args) {
   check_shape(sample_rows, "raw_logp", args.raw_logp, {S});
   if (S == 0) return;
   const ScratchScope scope(context);
-  Rows rows{};
+  SampledRows rows{};
   sum_rows(context, sample_rows, rows, args.logits, args.params);
   rows.masses = numbers<uint64_t>(context.scratch().take(DType::f32, {S, 2 * chunks}));
   rows.ids = numbers<int32_t>(args.ids), rows.logp = numbers<float>(args.logp);

@@ -18,7 +18,7 @@ struct Candidate {
 };
 
 // One row's logits, and buffers that a thread keeps from row to row.
-struct Row {
+struct CandidateRow {
   const float* logits = nullptr;
   int64_t V = 0;
   float inv_temperature = 1;
@@ -56,14 +56,14 @@ size_t pick(const Items& items, double mass, const RowSamplingParams& params, We
 }
 
 template <class Wanted>
-void gather(Row& row, Wanted wanted) {
+void gather(CandidateRow& row, Wanted wanted) {
   row.candidates.clear();
   for (int32_t v = 0; v < row.V; ++v)
     if (wanted(v)) row.candidates.push_back({v, row.z(v), row.weights[static_cast<size_t>(v)]});
 }
 
 // The k most likely tokens: those whose distance from the maximum, in whole steps, is not beyond that of the kth.
-void gather_top_k(Row& row, int64_t k) {
+void gather_top_k(CandidateRow& row, int64_t k) {
   constexpr int steps = 64;
   const auto step = [&](int64_t v) {
     return static_cast<int>(std::min(row.sums.max - row.z(v), static_cast<float>(steps - 1)));
@@ -92,7 +92,7 @@ void keep_mass(std::vector<Candidate>& candidates, double wanted, size_t ordered
 }
 
 // Leaves in row.candidates the tokens that may be drawn, by ascending id.
-void truncate(Row& row, const RowSamplingParams& params) {
+void truncate(CandidateRow& row, const RowSamplingParams& params) {
   const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
   auto& kept = row.candidates;
   if (params.top_k > 0 && params.top_k < row.V) {
@@ -122,7 +122,7 @@ struct Drawn {
   float logp = 0, truncated_logp = 0, raw_logp = 0;
 };
 
-Drawn draw(Row& row, const RowSamplingParams& params) {
+Drawn draw(CandidateRow& row, const RowSamplingParams& params) {
   Drawn out;
   double mass = 1;
   bool truncated = row.V > 1;
@@ -155,7 +155,7 @@ void run(Context&, const SampleRows& args) {
   constexpr int64_t worth_sharing = 16384;
   parallel_for(args.logits.dim(0), std::max<int64_t>(1, worth_sharing / args.logits.dim(1)),
                [&](int64_t begin, int64_t end) {
-                 Row& row = this_threads<Row>();
+                 CandidateRow& row = this_threads<CandidateRow>();
                  for (int64_t r = begin; r < end; ++r) {
                    const RowSamplingParams how = params_of(args.params, r);
                    row.logits = args.logits.row<float>(r), row.V = args.logits.dim(1),

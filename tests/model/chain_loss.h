@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/elementwise/noise.h"
 #include "kernels/lm_head/logprob.h"
 #include "model/lora.h"
 #include "tests/model/tiny_model.h"

@@ -5,10 +5,10 @@
 #include "core/io/file.h"
 #include "core/io/json.h"
 #include "core/io/safetensors.h"
-#include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob.h"
 #include "kernels/optimizer/optimizer.h"
 #include "tests/model/tiny_model.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 namespace {
@@ -161,7 +161,7 @@ TEST_F(StaffLm, FirstLogitsAndGradients) {
   const Step first = step(arena, 0);
   const Tensor hidden = infer(context_, *model_, first.batch, first.rows, nullptr),
                logits = arena.take(DType::f32, {hidden.dim(0), 96});
-  gemm_forward(context_, {.y = logits, .x = hidden, .w = model_->lm_head().value});
+  lm_head_logits(context_, *model_, logits, hidden);
   const SafetensorsReader file(folder / "step0_logits.safetensors");
   std::vector<float> expected(static_cast<size_t>(logits.size()));
   ASSERT_EQ(file.at("logits").size(), logits.size());
@@ -222,9 +222,8 @@ TEST_F(StaffLm, GreedyDecodingFromTheCache) {
     const std::vector<int32_t> token{static_cast<int32_t>(tokens[t].as_int())};
     const std::vector<BatchPart> parts{{token, static_cast<int32_t>(t)}};
     std::vector<float> hidden = hidden_of(context_, *model_, parts, &cache.view(parts, std::vector<int64_t>{0}));
-    gemm_forward(context_, {.y = host_view(std::span(logits)).view({1, 96}),
-                            .x = host_view(std::span(hidden)).view({1, 64}),
-                            .w = model_->lm_head().value});
+    lm_head_logits(context_, *model_, host_view(std::span(logits)).view({1, 96}),
+                   host_view(std::span(hidden)).view({1, 64}));
     const auto best = std::ranges::max_element(logits);
     ASSERT_EQ(best - logits.begin(), tokens[t + 1].as_int()) << "token " << t + 1;
     double sum = 0;

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace hone {

@@ -1,3 +1,4 @@
+#include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace hone {

@@ -11,7 +11,7 @@ namespace hone::attention {
 
 template <class T>
 struct BackwardCall {
-  Call<T> forward;
+  AttentionCall<T> forward;
   T *dq, *dk, *dv;
   const T* dout;
   const float* lse;
@@ -106,11 +106,11 @@ struct Range {
   int begin, end;
 };
 template <class T>
-__device__ Range rows_seeing(const Call<T>& call, int tokens, int begin, int end) {
+__device__ Range rows_seeing(const AttentionCall<T>& call, int tokens, int begin, int end) {
   return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
 }
 template <class T>
-__device__ Range keys_seen(const Call<T>& call, int begin, int end) {
+__device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
   return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
 }
 

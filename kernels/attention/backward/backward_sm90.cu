@@ -133,7 +133,7 @@ __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* f
 // A block has a tile of a head of dq or, where heads were split, of dk or dv; the first tiles first. It may start while
 // walks go on, and waits for those that it needs: of dq for the turns of its queries, of dk and dv for all.
 template <int dim>
-__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ GradientCall call) {
   constexpr int queries = Memory<dim>::queries;
   const bool last = blockIdx.y + 1 == gridDim.y;
   const Tile tile = call.tiles[gridDim.y - 1 - blockIdx.y];
@@ -226,7 +226,7 @@ void run_heads(Context& context, const AttentionBackward& args) {
   check_launch(attention_backward);
 
   const Tensor dq_sums = context.scratch().take(DType::f32, {heads, padded, dim});
-  const Call call{
+  const GradientCall call{
       .tiles = tiles,
       .lse = preparation.lse_rows,
       .delta = preparation.delta_rows,

@@ -24,7 +24,7 @@ struct Tile {
   int row;  // of the sequence's first token among padded rows
 };
 
-struct Call {
+struct GradientCall {
   const Tile* tiles;         // by descending rank
   const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 behind a sequence's end, up
                              // to a multiple of 128

@@ -9,7 +9,7 @@ namespace {
 constexpr int rows = 64, threads = 128;
 
 template <int D, bool of_keys>
-struct Plan {
+struct TilePlan {
   static constexpr int units = D / 8,
                        columns = of_keys && D > 128 ? 128 : D;  // columns of the gradients that a block of threads sums
   static constexpr uint32_t tile = 2 * rows * D,
@@ -64,12 +64,12 @@ __device__ inline void copy_number_async(uint32_t to, const float* from, bool re
 }
 
 template <int D, bool of_keys>
-__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(
+__global__ __launch_bounds__(threads, TilePlan<D, of_keys>::ctas) void backward_kernel(
     const __grid_constant__ BackwardCall<Bf16> call) {
-  using P = Plan<D, of_keys>;
+  using P = TilePlan<D, of_keys>;
   constexpr int units = P::units, columns = P::columns;
   extern __shared__ __align__(128) unsigned char shared[];
-  const Call<Bf16>& forward = call.forward;
+  const AttentionCall<Bf16>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, heads = forward.kv_heads * group,
             kv_head = static_cast<int>(blockIdx.y);
   // The first keys and the last queries of a sequence have most to do: they go first.
@@ -218,8 +218,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
 
 template <int D, bool of_keys>
 void launch(Context& context, const BackwardCall<Bf16>& call) {
-  using P = Plan<D, of_keys>;
-  const Call<Bf16>& forward = call.forward;
+  using P = TilePlan<D, of_keys>;
+  const AttentionCall<Bf16>& forward = call.forward;
   allow_shared_memory(backward_kernel<D, of_keys>, P::bytes);
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),

@@ -17,7 +17,7 @@ template <bool of_keys>
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<float> call) {
   constexpr int most_columns = 2;  // of 256, a thread's
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),
             thread = static_cast<int>(threadIdx.x);
   const Tile tile =
@@ -80,7 +80,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 
 template <bool of_keys>
 void launch(Context& context, const BackwardCall<float>& call) {
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
       static_cast<unsigned>(forward.kv_heads));

@@ -34,7 +34,7 @@ __device__ inline int prefetchable_end(const SplitPartials& partials, const Deco
   return partials.prefetchable && tile.low < own ? own : 0;  // keys that no row sees stand for `low`
 }
 // false: there is nothing to do.
-__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const SplitPartials& partials,
+__device__ inline bool find_tile(DecodeTile& tile, const AttentionCall<Bf16>& call, const SplitPartials& partials,
                                  const Sequence& sequence, int kv_head, int s, int z, int rows) {
   tile.sequence = sequence, tile.kv_head = kv_head, tile.s = s, tile.split = split_of(partials, z, rows);
   tile.first = (z - tile.split * ((partials.rows + rows - 1) / rows)) * rows,
@@ -52,8 +52,8 @@ __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const
 
 // Row lane / 4 (and 8 more) as the right factor of k . q.
 template <int D, int N>
-__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const Call<Bf16>& call, const DecodeTile& tile,
-                                    uint32_t lane) {
+__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const AttentionCall<Bf16>& call,
+                                    const DecodeTile& tile, uint32_t lane) {
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     const int row = tile.first + 8 * e + static_cast<int>(lane / 4), token = tile.token_of(row, call.group);
@@ -86,7 +86,7 @@ __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
 }
 // -inf where a lane's row does not see the key; score[n] is of keys 16 n from `key_begin` on, in the sequence.
 template <int n_keys, int N>
-__device__ inline void mask_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call,
+__device__ inline void mask_keys(float (&score)[n_keys][N][4], int key_begin, const AttentionCall<Bf16>& call,
                                  const DecodeTile& tile, uint32_t lane) {
   if (key_begin >= first_seen(tile.last_position, call.window) && key_begin + 16 * n_keys - 1 <= tile.first_position)
     return;
@@ -129,7 +129,7 @@ __device__ inline void rescale(float (&o)[columns / 16][N][4], const float* alph
 // What rows leave: the output, or the split's partial result. m_of(row) and l_of(row) are of the split; `column` is the
 // warp's first.
 template <int columns, int N, class M, class L>
-__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Call<Bf16>& call,
+__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const AttentionCall<Bf16>& call,
                                   const SplitPartials& partials, const DecodeTile& tile, int column, uint32_t lane,
                                   M m_of, L l_of) {
 #pragma unroll
@@ -160,11 +160,12 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
 
 // How many eights of rows a block of threads takes: with 16, few warps fit a multiprocessor. A call that also prefills
 // has mostly sequences of one token beside it.
-inline int num_key_octets(const SplitPartials& partials, const Call<Bf16>& call, int most_tokens) {
+inline int num_key_octets(const SplitPartials& partials, const AttentionCall<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
-                         const Tensor& v, int eights);
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights);
+void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                         const Tensor& k, const Tensor& v, int eights);
+void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                           int eights);
 
 }  // namespace hone::attention

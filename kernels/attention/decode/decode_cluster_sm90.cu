@@ -14,7 +14,7 @@ constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
 template <int D, int N>  // head dim rounded up; eights of rows
-struct Plan {
+struct ClusterPlan {
   static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32,
                             mixers = D / columns;  // ranks that sum columns of v
   static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns,
@@ -25,7 +25,8 @@ struct Plan {
 // Where the keys of a split lie, found by a block of threads in two steps with a barrier after each. The first reads
 // the table before it is known how much of it counts; the second lets what no row sees lie where the first seen key
 // does: its weight is zero.
-__device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
+__device__ inline void find_slots(uint32_t* slots, const AttentionCall<Bf16>& call, int s, int split_begin,
+                                  int table_keys) {
   const int32_t* const table = call.table + s * call.table_stride;
   const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
   if (call.block_shift >= 0) {
@@ -81,9 +82,9 @@ __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32
 
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
-    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call,
+    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ AttentionCall<Bf16> call,
                                                    const SplitPartials partials) {
-  using P = Plan<D, N>;
+  using P = ClusterPlan<D, N>;
   constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(16) uint32_t slots[split_keys];
@@ -271,10 +272,11 @@ __global__ __cluster_dims__(ranks, 1, 1)
 
 }  // namespace
 
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights) {
+void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                           int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run = [&](auto n) {
-      constexpr size_t bytes = Plan<width(), n()>::bytes;
+      constexpr size_t bytes = ClusterPlan<width(), n()>::bytes;
       allow_shared_memory(cluster_kernel<width(), n()>, bytes);
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),

@@ -70,8 +70,8 @@ struct Words {
 };
 
 // The rows' numbers 64 * part and on as left factors: 16 t + 4 i and on of them are those of product i.
-__device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g,
-                                    int t) {
+__device__ inline void load_queries(uint32_t (&q)[4][4], const AttentionCall<Bf16>& call, const RowTile& tile, int part,
+                                    int g, int t) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = tile.first + g + 8 * r, token = row / call.group, column = 64 * part + 16 * t;
@@ -88,8 +88,8 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
 
 // One warp, one block of keys: `key` is its first, `own` that one's place in the split.
 template <int D>
-__device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile,
-                             int key, int own) {
+__device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call, const Cache& cache,
+                             const RowTile& tile, int key, int own) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
             t = lane % 4;
   const uint32_t* const slots = shared.slots + own;
@@ -193,7 +193,7 @@ struct Total {
 
 template <int D>
 __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
-    fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const SplitPartials partials) {
+    fp8_kernel(const __grid_constant__ AttentionCall<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
   Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
   hopper::griddep_launch_dependents(), hopper::griddep_wait();
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
 
 // The splits of each row, in ascending order; a warp has a row.
 __global__ void __launch_bounds__(32 * rows)
-    merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
+    merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials, int splits) {
   hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
   const Tile place = tile_at(call.offsets, call.sequences, call.group, rows, static_cast<int>(blockIdx.y));
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(32 * rows)
 }
 
 void paged(Context& context, const AttentionPaged& args) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
   check_shape(attention_paged, "k_scale", args.cache.k_scale, {args.cache.k.dim(0), call.kv_heads});
   check_shape(attention_paged, "v_scale", args.cache.v_scale, {args.cache.k.dim(0), call.kv_heads});
   HONE_CHECK(args.cache.k_scale.row_stride == args.cache.v_scale.row_stride, "attention_paged: rows of k_scale are ",

@@ -6,7 +6,7 @@ namespace hone::attention {
 namespace {
 
 // The splits of each row, in ascending order.
-__global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials) {
+__global__ void merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials) {
   hopper::griddep_launch_dependents(), hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
             row = static_cast<int>(blockIdx.z);
@@ -34,7 +34,7 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Spli
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
-void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
+void decode(Context& context, const AttentionCall<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
   const int rows = std::min(decoded_rows(call.group), most_tokens * call.group),
             splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
@@ -63,7 +63,7 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
 }
 
 void paged(Context& context, const AttentionPaged& args) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
   HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.cache.k) && reads_in_units(args.cache.v) &&
                  reads_in_units(args.out),
              "attention_paged: rows of q, k, v and out are not multiples of 16 bytes apart");

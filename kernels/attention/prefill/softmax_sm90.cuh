@@ -8,7 +8,7 @@
 namespace hone::attention {
 
 // Two rows' running maximum and sum, in the lanes of a quad alike.
-struct Rows {
+struct SoftmaxRows {
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
 };
 
@@ -26,7 +26,7 @@ __device__ inline void mask_earlier(float (&s)[64], int row, int key, int window
 }
 
 // Scores become weights; rows and alpha are updated for the block.
-__device__ inline void weigh(float (&s)[64], Rows& rows, float (&alpha)[2], float c) {
+__device__ inline void weigh(float (&s)[64], SoftmaxRows& rows, float (&alpha)[2], float c) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float m = rows.m[r];
@@ -57,12 +57,12 @@ __device__ inline void pack(uint32_t (&p)[32], const float (&s)[64]) {
 // The splits merged so far: maxima and sums here, outputs in shared memory, one column of it a thread's.
 template <int N>
 struct Total {
-  Rows rows;
+  SoftmaxRows rows;
   bool any = false;
   float4 (*outputs)[128];
 
   // rows and o become those of all splits so far.
-  __device__ void merge(const Rows& split, float (&o)[N], float c) {
+  __device__ void merge(const SoftmaxRows& split, float (&o)[N], float c) {
     if (!any) {
       rows = split;
       return;

@@ -22,7 +22,8 @@ struct ListedTile {
 // The tile at a place of the list x heads. Some heads at a time, so that their keys and values stay in the L2 cache; of
 // these all tiles.
 template <class T>
-__device__ ListedTile listed_tile(const TileList& list, const Call<T>& call, int count, int heads_together, int place) {
+__device__ ListedTile listed_tile(const TileList& list, const AttentionCall<T>& call, int count, int heads_together,
+                                  int place) {
   const int heads = call.kv_heads * call.group;
   if (place >= count * heads) return {-1, 0, 0, 0};
   const int first_head = place / (count * heads_together) * heads_together;
@@ -47,7 +48,7 @@ __device__ inline int sum_up_to(int x, int* shared) {
 
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
-__global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, int levels, int rows) {
+__global__ void __launch_bounds__(1024) list_tiles(TileList list, AttentionCall<T> call, int levels, int rows) {
   sm90::griddep_wait();
   sm90::griddep_launch_dependents();
   __shared__ int sums[32], last[2];
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
 
 // Room for it, until the caller's ScratchScope ends, and the kernel that makes it.
 template <class T>
-TileList make_list(Context& context, const Call<T>& call, int rows) {
+TileList make_list(Context& context, const AttentionCall<T>& call, int rows) {
   const int levels = (call.tokens + rows - 1) / rows;
   int* counters = static_cast<int*>(context.scratch().take(DType::i32, {2 + levels}).data);
   const TileList list{
