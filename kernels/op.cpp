@@ -1,3 +1,4 @@
+// The registry of ops and their bodies.
 #include "kernels/op.h"
 
 namespace hone {

@@ -1,3 +1,5 @@
+// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, with f64 dot
+// products.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -14,8 +16,8 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and
-// sums are scratch.
+// Attends one query at `position` to keys [first_key, position]. Writes out [d] and returns the log-sum-exp. weights
+// and sums are scratch.
 double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
               const AttentionShape& shape, double* weights, double* sums) {
   const int64_t first = first_key(position, shape.window);
@@ -67,7 +69,7 @@ void backward(Context& context, const AttentionBackward& args) {
   const int64_t heads = args.q.dim(1), dim = args.q.dim(2), group = heads / std::max<int64_t>(args.k.dim(1), 1);
   packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
   check_gradients(args.dq, args.dk, args.dv, args.dout, args.q, args.k);
-  HONE_CHECK(args.lse, "attention_backward: lse is empty");
+  HONE_CHECK(args.lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   context.zero(args.dq);
   context.zero(args.dk);
   context.zero(args.dv);

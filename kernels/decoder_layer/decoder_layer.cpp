@@ -1,4 +1,4 @@
-// The specification on the CPU, and on a GPU what runs where nothing is fused.
+// The fused ops as their steps: the CPU specification, and the GPU body for what no fused kernel supports.
 #include <algorithm>
 
 #include "kernels/decoder_layer/internal.h"
@@ -30,7 +30,8 @@ void gate_up_swiglu_steps(Context& context, const GateUpSwiglu& args) {
 }
 
 void qkv_rope_cache_steps(Context& context, const QkvRopeCache& args) {
-  HONE_CHECK(args.to.cache.k && args.to.cache.v && args.to.cache.slots, "qkv_rope_cache: no cache");
+  HONE_CHECK(args.to.cache.k && args.to.cache.v && args.to.cache.slots,
+             "qkv_rope_cache: cache.k, cache.v and cache.slots must be set");
   const ScratchScope scope(context);
   const int64_t T = args.x.dim(0);
   const Tensor qkv = context.scratch().take(args.x.dtype, {T, args.to.qkv.w.dim(0)}),

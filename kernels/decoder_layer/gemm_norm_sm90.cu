@@ -1,5 +1,5 @@
-// gemm_rmsnorm on Hopper: gemm_forward, then the RMS norm of y's rows, fused where split-K partial sums are added
-// anyway.
+// gemm_rmsnorm on Hopper: gemm_forward and rmsnorm_forward. The norm is fused with the reduction if the GEMM uses
+// split-K.
 #include "kernels/check_shape.h"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/join_norm.cuh"
@@ -15,7 +15,7 @@ struct NormedCall : GemmForwardCall {
   }
 };
 
-// A row is normed where its partial sums are joined, if they are.
+// Fuses the norm with the split-K reduction if there is one; else runs the two steps.
 void forward(Context& context, const GemmRmsnorm& args) {
   const GemmForward gemm = gemm_of(args);
   check_gemm_forward_cuda(gemm);

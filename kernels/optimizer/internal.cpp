@@ -1,3 +1,4 @@
+// Argument checks that the CPU and CUDA optimizer updates share.
 #include "kernels/optimizer/internal.h"
 
 #include "kernels/check_shape.h"

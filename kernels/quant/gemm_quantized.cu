@@ -1,5 +1,5 @@
-// gemm_quantized for every shape, alignment and dtype, by gemm_forward: a panel of w's rows at a time becomes numbers
-// of x's dtype, which is exact. Where rows are aligned another body has its bits and reads w once.
+// gemm_quantized for every shape, alignment and dtype: dequantizes 4096 rows of w at a time to x's dtype, which is
+// exact, and runs gemm_forward. gemm_quantized_sm90.cu has the same bits and reads w once, but needs aligned rows.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
@@ -15,13 +15,13 @@ void check_gemm_quantized_cuda(const GemmQuantized& args) {
   check_shape(gemm_quantized, "y", args.y, {M, N}, args.y.dtype);
   check_optional(gemm_quantized, "bias", args.bias, {N}, args.bias.dtype);
   check_optional(gemm_quantized, "residual", args.residual, {M, N}, args.residual.dtype);
-  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N,
-             " x ", K);
+  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: M = ", M,
+             ", N = ", N, ", K = ", K, "; each must be below 2^30");
 }
 
 namespace {
 
-constexpr int64_t panel = 4096;  // rows
+constexpr int64_t panel = 4096;  // rows of w per panel
 
 template <class Format, class T>
 struct Unpack {
@@ -41,7 +41,7 @@ struct Unpack {
 struct Finish {
   GemmEpilogue epilogue;
   const float *sums, *scales;
-  int64_t sums_stride, first;  // first: column of y
+  int64_t sums_stride, first;  // first: column of y at which the panel starts
   template <int N>
   __device__ void run(int64_t row, int64_t column) const {
 #pragma unroll
@@ -74,7 +74,7 @@ void forward(Context& context, const GemmQuantized& args) {
     const Tensor numbers_of_panel = unpacked.rows(0, count), sums_of_panel = sums.columns(0, count);
     with_storage(gemm_quantized, args.x.dtype,
                  [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, args.w, first); });
-    context.zero(sums.rows(0, 1));  // gemm_forward reads its weights ahead of what is queued right before it
+    context.zero(sums.rows(0, 1));  // gemm_forward may read its weights before the kernel queued last has ended
     GemmForward product{};
     product.y = sums_of_panel;
     product.x = args.x;

@@ -1,3 +1,4 @@
+// CPU specification of decode_advance.
 #include "kernels/sampling/decode_advance.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ void run(Context&, const DecodeAdvance& args) {
     const int64_t position = ++args.state.positions.ptr<int32_t>()[s];
     ++args.state.lengths.ptr<int32_t>()[s];
     HONE_CHECK(position / args.block_size < args.block_table.dim(1), "decode_advance: row ", s, " is at position ",
-               position, ", its blocks end at ", args.block_table.dim(1) * args.block_size);
+               position, "; its block table holds ", args.block_table.dim(1) * args.block_size, " tokens");
     args.state.slots.ptr<int32_t>()[s] = static_cast<int32_t>(
         args.block_table.row<int32_t>(s)[position / args.block_size] * args.block_size + position % args.block_size);
     uint8_t* const params = args.state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +

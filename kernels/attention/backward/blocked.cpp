@@ -1,6 +1,6 @@
-// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in
-// ascending order, its queries ascending within them, so that every gradient is one sum in one order whichever thread
-// has it.
+// Backward pass of flash attention (Dao et al. 2022) on the CPU. A unit of work is one KV head of one sequence. It
+// visits key blocks in ascending order and queries in ascending order within them. Each gradient is therefore one sum
+// in one order, whichever thread computes it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/backward/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -11,7 +11,7 @@
 #define HONE_ATTENTION_GRADIENT_UNIT
 namespace hone {
 
-// dq is zero when a unit starts; delta [T, H]: dout . out.
+// dq is zero when a unit starts. delta [T, H] holds dout . out.
 struct AttentionGradientUnit {
   Tensor dq, dk, dv, dout, lse, delta, q, k, v;
   int64_t begin, length, kv_head, group, queries_per_tile;
@@ -36,7 +36,7 @@ void attention_delta(Tensor delta, Tensor dout, Tensor out, int64_t begin, int64
     }
 }
 
-// Of one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
+// For one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
 // delta).
 HWY_INLINE void soften_gradient(float* weights, float* score_grads, Span span, float log_sum, float delta) {
   const Lanes d;
@@ -121,7 +121,7 @@ HWY_EXPORT(attention_gradient_unit);
 void backward(Context& context, const AttentionBackward& args) {
   packed_keys(attention_backward, args.out, args.lse, args.q, args.k, args.v, args.offsets);
   check_gradients(args.dq, args.dk, args.dv, args.dout, args.q, args.k);
-  HONE_CHECK(args.lse, "attention_backward: lse is empty");
+  HONE_CHECK(args.lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), dim = args.q.dim(2), kv_heads = args.k.dim(1),
                 group = heads / kv_heads, sequences = args.offsets.dim(0) - 1;
   const int64_t queries = std::max<int64_t>(1, 64 / group), rows = queries * group, columns = (dim + 15) / 16 * 16;
