@@ -16,7 +16,7 @@ namespace hone {
 struct WorkerPoolConfig {
   std::vector<std::string> workers;  // URLs; none = the engine is this process's own
   std::string worker_key_file;       // its first key is shown to workers
-  double worker_timeout = 60;
+  double worker_timeout = 60, worker_request_timeout = 3600;
   std::string weight_transport = "auto";  // auto | stream | a kind of DeviceLink
   void fields(Fields& f);
 };
