@@ -39,8 +39,9 @@ void RewardModel::score_pack(std::span<const std::span<const int32_t>> sequences
     cast(context_, wide, hidden);
     hidden = wide;
   }
-  gemm_forward(context_, value, hidden, upload(context_, scratch, std::span<const float>(head_)).view({1, width}),
-               Tensor(), Tensor());
+  gemm_forward(
+      context_,
+      {.y = value, .x = hidden, .w = upload(context_, scratch, std::span<const float>(head_)).view({1, width})});
   for (const float score : download(context_, value.view({count}))) scores.push_back(score);
 }
 

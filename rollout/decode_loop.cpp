@@ -171,7 +171,11 @@ void DecodeLoop::pass(const Shape& shape) {
   const Tensor hidden = infer(context_, model_, batch, {}, &view);
   sample_tokens(context_, model_, shape.drawn, hidden, {shape.state.params, shape.edits});
   if (shape.edits) count_sampled_tokens(context_, shape.edits, shape.drawn.ids());
-  decode_advance(context_, shape.state, shape.drawn.ids(), shape.table, planes_.block_size(), shape.results);
+  decode_advance(context_, {.state = shape.state,
+                            .ids = shape.drawn.ids(),
+                            .block_table = shape.table,
+                            .block_size = planes_.block_size(),
+                            .results = shape.results});
 }
 
 void DecodeLoop::queue() {

@@ -19,7 +19,7 @@ void for_each_block(Context& context, Model& model, Tensor hidden, int64_t rows_
     const int64_t rows = std::min(rows_at_once, hidden.dim(0) - first);
     ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, hidden.rows(first, rows), model.lm_head().value, Tensor(), Tensor());
+    gemm_forward(context, {.y = logits, .x = hidden.rows(first, rows), .w = model.lm_head().value});
     visit(first, logits);
   }
 }
@@ -90,12 +90,21 @@ void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out
     const Tensor params = tables.params.rows(first * param_size, S * param_size);
     const LogitAdjustments edits = edited ? tables.edits.of(first, S, hidden.dim(0)) : LogitAdjustments();
     if (edited) apply_logit_processors(context, logits, edits);
-    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()),
-                logits, params);
+    sample_rows(context, {.ids = slice(out.ids()),
+                          .logp = slice(out.logp()),
+                          .truncated_logp = slice(out.truncated_logp()),
+                          .raw_logp = slice(out.raw_logp()),
+                          .logits = logits,
+                          .params = params});
     if (edited) restore_logits(context, logits, edits);
     if (edited || out.top() > 0)
-      logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                     logits, slice(out.ids()), params);
+      logits_logprob(context, {.logp = slice(out.logp()),
+                               .raw_logp = slice(out.raw_logp()),
+                               .top_ids = slice(out.top_ids()),
+                               .top_logp = slice(out.top_logp()),
+                               .logits = logits,
+                               .ids = slice(out.ids()),
+                               .params = params});
   });
 }
 
@@ -127,8 +136,13 @@ PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, st
   for_each_block(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
-    logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                   logits, slice(out.ids()), params.rows(0, S * param_size));
+    logits_logprob(context, {.logp = slice(out.logp()),
+                             .raw_logp = slice(out.raw_logp()),
+                             .top_ids = slice(out.top_ids()),
+                             .top_logp = slice(out.top_logp()),
+                             .logits = logits,
+                             .ids = slice(out.ids()),
+                             .params = params.rows(0, S * param_size)});
   });
   SampledTokens scored = download_rows(context, out, count);
   return {std::move(scored.logp), std::move(scored.top_logprobs)};

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace hone {
@@ -33,15 +34,17 @@ class Adamw : public Optimizer {
   void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t stream,
                     int64_t step, double learning_rate) const override {
     const auto steps = static_cast<double>(step);
-    adamw_update(context, range, states[0], states[1],
-                 {.learning_rate = static_cast<float>(learning_rate),
-                  .beta1 = static_cast<float>(beta1_),
-                  .beta2 = static_cast<float>(beta2_),
-                  .eps = static_cast<float>(epsilon_),
-                  .weight_decay = static_cast<float>(weight_decay_),
-                  .correction1 = static_cast<float>(1 - std::pow(beta1_, steps)),
-                  .correction2 = static_cast<float>(1 - std::pow(beta2_, steps)),
-                  .stream = stream});
+    adamw_update(context, {.range = range,
+                           .m = states[0],
+                           .v = states[1],
+                           .step = {.learning_rate = static_cast<float>(learning_rate),
+                                    .beta1 = static_cast<float>(beta1_),
+                                    .beta2 = static_cast<float>(beta2_),
+                                    .eps = static_cast<float>(epsilon_),
+                                    .weight_decay = static_cast<float>(weight_decay_),
+                                    .correction1 = static_cast<float>(1 - std::pow(beta1_, steps)),
+                                    .correction2 = static_cast<float>(1 - std::pow(beta2_, steps)),
+                                    .stream = stream}});
   }
 
  private:

@@ -11,10 +11,11 @@
 #include "core/base/registry.h"
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
-#include "kernels/optimizer/optimizer.h"
 #include "model/model.h"
 
 namespace hone {
+
+struct ParamRange;  // kernels/optimizer/optimizer.h
 
 // An optimizer is what it keeps for each parameter and how it updates a range; the rest is shared. It joins with one
 // line:
@@ -59,7 +60,7 @@ class Optimizer : public Stateful {
     std::vector<Tensor> states;  // of the same size; the master, where there is one, comes first
     Tensor decays;
     bool has_master() const { return value.dtype == DType::bf16; }
-    int64_t padded_size() const { return (value.size() + param_granule - 1) / param_granule * param_granule; }
+    int64_t padded_size() const;  // a multiple of param_granule
   };
   void append(const Param& param);
   std::string state_name(const Segment& run, const Param& param, size_t state) const;

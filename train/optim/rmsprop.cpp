@@ -1,3 +1,4 @@
+#include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace hone {
@@ -23,11 +24,12 @@ class Rmsprop : public Optimizer {
   std::vector<std::string> state_names() const override { return {"square_avg"}; }
   void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t,
                     double learning_rate) const override {
-    rmsprop_update(context, range, states[0],
-                   {.learning_rate = static_cast<float>(learning_rate),
-                    .alpha = static_cast<float>(alpha_),
-                    .eps = static_cast<float>(eps_),
-                    .weight_decay = static_cast<float>(weight_decay_)});
+    rmsprop_update(context, {.range = range,
+                             .square = states[0],
+                             .step = {.learning_rate = static_cast<float>(learning_rate),
+                                      .alpha = static_cast<float>(alpha_),
+                                      .eps = static_cast<float>(eps_),
+                                      .weight_decay = static_cast<float>(weight_decay_)}});
   }
 
  private:

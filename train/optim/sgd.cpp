@@ -1,3 +1,4 @@
+#include "kernels/optimizer/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace hone {
@@ -26,13 +27,14 @@ class Sgd : public Optimizer {
   std::vector<std::string> state_names() const override { return {"momentum_buffer"}; }
   void update_range(Context& context, const ParamRange& range, std::span<const Tensor> states, uint64_t, int64_t step,
                     double learning_rate) const override {
-    sgd_update(context, range, states[0],
-               {.learning_rate = static_cast<float>(learning_rate),
-                .momentum = static_cast<float>(momentum_),
-                .dampening = static_cast<float>(dampening_),
-                .weight_decay = static_cast<float>(weight_decay_),
-                .nesterov = nesterov_,
-                .first = step == 1});
+    sgd_update(context, {.range = range,
+                         .buffer = states[0],
+                         .step = {.learning_rate = static_cast<float>(learning_rate),
+                                  .momentum = static_cast<float>(momentum_),
+                                  .dampening = static_cast<float>(dampening_),
+                                  .weight_decay = static_cast<float>(weight_decay_),
+                                  .nesterov = nesterov_,
+                                  .first = step == 1}});
   }
 
  private:
