@@ -1,3 +1,4 @@
+// hone list: the registered names, and the reference of recipe keys.
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -27,7 +28,7 @@ std::vector<std::string> op_names() {
 
 class ListCommand : public Command {
  public:
-  std::string summary() const override { return "names that recipes and commands know"; }
+  std::string summary() const override { return "list the registered objectives, rewards, tasks, ops and other names"; }
   std::string example() const override {
     return "hone list objectives\n  hone list recipe-keys > docs/reference/recipes.md";
   }
