@@ -11,8 +11,12 @@ struct RunState {
   int64_t stages_done = 0;
   bool evaluated = false;  // before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
-  Json recipe;  // the resolved recipe that made what is there; null in a run folder of an older version
+  Json inputs =
+      JsonObject{};  // digests of what it starts from (run/input_digests.h); none in an older version's folder
+  Json recipe;       // the resolved recipe that made what is there; null in a run folder of an older version
 
+  // A stage is done, or the first training stage has begun.
+  bool has_results() const;
   // Writes run.json with this recipe.
   void save(const std::filesystem::path& folder, const Recipe& recipe);
   // An Error names run.json and the member that does not fit the file's form or the recipe's stages.
@@ -20,8 +24,12 @@ struct RunState {
 };
 
 // Compares the recipe of a run that goes on with the one that made what is there. A key that decides what the run
-// already holds may not change: an Error names it. Other changes are allowed and logged (docs/reference/recipes.md says
-// which).
+// already holds may not change: an Error names it. Other changes are allowed and logged (docs/howto/resume-a-run.md
+// says which).
 void check_same_recipe(const RunState& state, const std::filesystem::path& folder, const Recipe& recipe);
+
+// The recipe of a run folder with overrides. Keys that choose a kind (kind, objective, optimizer, reward.kind) decide
+// which other keys there are, so they are compared with those of the run before the recipe is read.
+Recipe read_run_recipe(const std::filesystem::path& folder, std::span<const std::string> overrides);
 
 }  // namespace hone

@@ -46,7 +46,7 @@ int32_t token_id(const Json& id, const ServedModel& model, const std::string& na
   const bool is_int = id.is_int();
   if (!is_int || id.as_int() < 0 || id.as_int() >= model.vocab_size)
     throw HttpError(400,
-                    concat(name, ": ", id.dump().substr(0, 100), " is not a token id; token ids are integers in [0, ",
+                    concat(name, ": ", short_echo(id.dump()), " is not a token id; token ids are integers in [0, ",
                            model.vocab_size, ")"),
                     name);
   return static_cast<int32_t>(id.as_int());
@@ -57,9 +57,10 @@ void read_model(RequestFields& fields, const ServedModel& model) {
   if (!name) return;
   if (!name->is_string()) throw HttpError(400, concat("model must be a string, not ", name->kind_name()), "model");
   if (std::find(model.names.begin(), model.names.end(), name->as_string()) == model.names.end())
-    throw HttpError(404,
-                    concat("this server has no model '", name->as_string(), "'; it serves '", model.names.front(), "'"),
-                    "model", "model_not_found");
+    throw HttpError(
+        404,
+        concat("this server has no model '", short_echo(name->as_string()), "'; it serves '", model.names.front(), "'"),
+        "model", "model_not_found");
 }
 
 void read_stop(RequestFields& fields, const ServedModel& model, SamplingParams& sampling) {
@@ -99,10 +100,10 @@ void read_logit_bias(RequestFields& fields, const ServedModel& model, SamplingPa
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!number || !bias.is_number())
-      throw HttpError(
-          400,
-          concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is not a token id with a number as bias"),
-          "logit_bias");
+      throw HttpError(400,
+                      concat("logit_bias: '", short_echo(key), "': ", short_echo(bias.dump()),
+                             " is not a token id with a number as bias"),
+                      "logit_bias");
     const int32_t id = token_id(Json(static_cast<int64_t>(std::stoll(key))), model, "logit_bias");
     if (!seen.insert(id).second) throw HttpError(400, concat("logit_bias has token ", id, " twice"), "logit_bias");
     sampling.logit_bias.push_back({id, bias.as_double()});

@@ -147,6 +147,7 @@ void Server::Impl::generate(std::shared_ptr<HttpTransaction> transaction,
   } catch (const Error& problem) {
     return reject_with({.status = 400, .body = error_json(400, problem.what()).dump()});
   }
+  transaction->drop_body();
   const std::shared_ptr<const PendingBytes> reservation = reserve(request.max_response_bytes(model));
   if (!reservation)
     return reject_with(busy(concat("responses of ", max_pending_bytes >> 20, " MB pending (--max-pending-bytes)")));

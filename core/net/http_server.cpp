@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -24,6 +25,10 @@ void HttpServerConfig::fields(Fields& f) {
   f("tls_key", tls_key, "PEM file of the certificate's private key; needed with tls_cert");
   f("max_header_bytes", max_header_bytes, "maximum header of a request in bytes");
   f("max_body_bytes", max_body_bytes, "maximum body of a request in bytes");
+  f("max_total_body_bytes", max_total_body_bytes,
+    "maximum bytes of all request bodies that are in memory, not counting bodies of up to 64 KiB; requests beyond it "
+    "get "
+    "status 503");
   f("max_unsent_bytes", max_unsent_bytes,
     "maximum bytes of a response that wait for a slow client; beyond it the connection is closed");
   f("max_connections", max_connections, "maximum number of open connections; further ones wait");
@@ -39,6 +44,8 @@ void HttpServerConfig::fields(Fields& f) {
             "max_header_bytes must be in [1024, 2^24]");
   f.require("max_body_bytes", max_body_bytes > 0 && max_body_bytes <= int64_t{1} << 32,
             "max_body_bytes must be in [1, 2^32]");
+  f.require("max_total_body_bytes", max_total_body_bytes >= max_body_bytes,
+            "max_total_body_bytes must be at least max_body_bytes");
   f.require("max_unsent_bytes", max_unsent_bytes > 0, "max_unsent_bytes must be positive");
   f.require("max_connections", max_connections > 0, "max_connections must be positive");
   for (const auto& [key, seconds] : {std::pair{"request_timeout", request_timeout},
@@ -63,6 +70,7 @@ struct HttpServer::Impl {
 
   const HttpServerConfig config;
   HttpApp& app;
+  const std::shared_ptr<std::atomic<int64_t>> body_bytes = std::make_shared<std::atomic<int64_t>>(0);  // BodyShare's
   int64_t port = 0;
   std::mutex mutex;  // guards the members up to `closed`
   std::condition_variable changed;
@@ -114,7 +122,7 @@ void HttpServer::Impl::listen() {
 
 template <class Stream>
 void HttpServer::Impl::begin(Stream stream) {
-  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app);
+  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app, body_bytes);
   const std::weak_ptr<HttpConnection> entry = session;
   {
     const std::lock_guard lock(mutex);

@@ -17,8 +17,9 @@ struct HttpServerConfig {
   std::string tls_cert = {}, tls_key = {};  // PEM files of the chain and its key; "" = no TLS
   int64_t max_header_bytes = 16384;         // of a request
   int64_t max_body_bytes = int64_t{8} << 20;
-  int64_t max_unsent_bytes = int64_t{4} << 20;  // of a response, waiting for a slow reader
-  int64_t max_connections = 4096;               // further connections wait to be accepted
+  int64_t max_total_body_bytes = int64_t{256} << 20;  // of the bodies of all connections; 64 KiB of each are free
+  int64_t max_unsent_bytes = int64_t{4} << 20;        // of a response, waiting for a slow reader
+  int64_t max_connections = 4096;                     // further connections wait to be accepted
   double request_timeout = 30;  // seconds for the TLS handshake, and for a request's header after its first byte
   double body_timeout = 30;     // seconds for the body after the header
   double idle_timeout = 120;    // seconds without a request before a connection is closed
@@ -38,7 +39,7 @@ class HttpApp {
   // Called on a network thread, which serves other requests as well: do not do more than read the body once here, and
   // respond later from another thread. An exception becomes error(500).
   virtual void handle(std::shared_ptr<HttpTransaction> transaction) = 0;
-  // The response to a request that the server itself rejects: status 400, 413, 431 or 500.
+  // The response to a request that the server itself rejects: status 400, 413, 431, 500 or 503.
   virtual HttpServerResponse error(int status, const std::string& message) = 0;
 };
 

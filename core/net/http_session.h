@@ -26,6 +26,54 @@ inline std::chrono::steady_clock::duration seconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+// A body whose memory grows with the bytes that have arrived. Beast's string_body reserves the length that a client
+// announces.
+struct ArrivedBody {
+  using value_type = std::string;
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(boost::beast::http::header<is_request, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>&, boost::system::error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::system::error_code& error) {
+      error = {};
+      const size_t size = body_.size(), more = boost::beast::buffer_bytes(buffers);
+      body_.resize(size + more);
+      return boost::asio::buffer_copy(boost::asio::buffer(body_.data() + size, more), buffers);
+    }
+    void finish(boost::system::error_code& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+
+// The bytes of one body in the bound that all bodies share. One thread at a time.
+class BodyShare {
+ public:
+  BodyShare(std::shared_ptr<std::atomic<int64_t>> total, int64_t limit) : total_(std::move(total)), limit_(limit) {}
+  ~BodyShare() { release(); }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  void release() { *total_ -= std::exchange(held_, 0); }
+  // Returns false and changes nothing if the total would exceed the limit.
+  bool grow_to(int64_t bytes) {
+    const int64_t more = bytes - held_;
+    int64_t total = total_->load();
+    do {
+      if (total + more > limit_) return false;
+    } while (!total_->compare_exchange_weak(total, total + more));
+    held_ = bytes;
+    return true;
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<int64_t>> total_;
+  const int64_t limit_;
+  int64_t held_ = 0;
+};
+
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
@@ -38,8 +86,14 @@ class HttpConnection {
 template <class Stream>
 class HttpSession final : public HttpConnection, public std::enable_shared_from_this<HttpSession<Stream>> {
  public:
-  HttpSession(Stream stream, const HttpServerConfig& config, HttpApp& app)
-      : stream_(std::move(stream)), wake_(stream_.get_executor()), config_(config), app_(app) {}
+  // body_bytes: the bodies of all sessions.
+  HttpSession(Stream stream, const HttpServerConfig& config, HttpApp& app,
+              std::shared_ptr<std::atomic<int64_t>> body_bytes)
+      : stream_(std::move(stream)),
+        wake_(stream_.get_executor()),
+        config_(config),
+        app_(app),
+        body_bytes_(std::move(body_bytes)) {}
 
   void start(std::function<void()> on_end) {
     boost::asio::co_spawn(
@@ -57,7 +111,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   template <class T = void>
   using awaitable = boost::asio::awaitable<T>;
   using Error = boost::system::error_code;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<ArrivedBody>;
   static constexpr boost::asio::use_awaitable_t<> use_awaitable{};
   static constexpr size_t kReadAheadBytes = 4096;  // of the next request, during a response
   static constexpr size_t kBodyReadBytes =
@@ -153,16 +207,16 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
       http::response<http::empty_body> continue_response(http::status::continue_, version);
       co_await http::async_write(stream_, continue_response, use_awaitable);
     }
-    if (parser.content_length_remaining().value_or(0) > kBodyReadBytes) buffer_.reserve(kBodyReadBytes);
-    socket().expires_after(seconds_of(config_.body_timeout));
-    co_await http::async_read(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
-    if (error) co_return co_await send_parse_error(error);
+    auto share = std::make_shared<BodyShare>(body_bytes_, config_.max_total_body_bytes);
+    const bool complete = co_await read_body(parser, *share);
+    if (!complete) co_return false;
     const bool keep = parser.keep_alive();
     const auto wake = [weak = this->weak_from_this()] {
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
     transaction_ = std::make_shared<HttpTransaction>(info, std::move(parser.get().body()),
-                                                     static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
+                                                     static_cast<size_t>(config_.max_unsent_bytes), wake, ended_,
+                                                     std::move(share));
     start_read_ahead();
     std::string failure;
     try {
@@ -178,6 +232,28 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     co_return kept;
   }
 
+  // Reads the body. Returns false if it was rejected or broke off. Short bodies are not counted, so that they never
+  // wait for long ones.
+  awaitable<bool> read_body(Parser& parser, BodyShare& share) {
+    namespace http = boost::beast::http;
+    if (parser.content_length_remaining().value_or(0) > kBodyReadBytes) buffer_.reserve(kBodyReadBytes);
+    socket().expires_after(seconds_of(config_.body_timeout));
+    while (!parser.is_done()) {
+      Error error;
+      co_await http::async_read_some(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
+      if (error) co_return co_await send_parse_error(error);
+      const size_t bytes = parser.get().body().size();
+      if (bytes <= kBodyReadBytes || share.grow_to(static_cast<int64_t>(bytes))) continue;
+      parser.get().body() = {};
+      share.release();  // before the response is sent, so that other requests can continue
+      HttpServerResponse busy = app_.error(503, "other requests' bodies fill the memory for bodies; try again");
+      busy.headers.emplace_back("Retry-After", "1");
+      co_await send(std::move(busy), 11, false, false);
+      co_return false;
+    }
+    co_return true;
+  }
+
   // Sends the response as the app produces it.
   awaitable<bool> send_response(unsigned version, bool keep) {
     namespace http = boost::beast::http;
@@ -185,6 +261,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     for (;;) {
       if (transaction_->disconnected()) co_return false;
       HttpTransaction::Outgoing out = transaction_->take_outgoing();
+      if (out.ended) transaction_->drop_body();
       if (out.start && !out.streamed) {
         out.start->body = std::move(out.bytes);
         keep = keep && !draining_;
@@ -288,6 +365,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   boost::asio::steady_timer wake_;
   const HttpServerConfig& config_;
   HttpApp& app_;
+  const std::shared_ptr<std::atomic<int64_t>> body_bytes_;
   boost::beast::flat_buffer buffer_;
   HttpHeaders headers_;                           // of every response to the current request
   std::shared_ptr<HttpTransaction> transaction_;  // the current request

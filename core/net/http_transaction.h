@@ -31,11 +31,17 @@ struct HttpServerResponse {
 class HttpTransaction {
  public:
   // max_unsent: bytes that may wait for a slow client. wake: tells the connection that there is something to send.
-  // ended: set when the connection has ended.
+  // ended: set when the connection has ended. body_share: lives as long as the body.
   HttpTransaction(HttpRequestInfo info, std::string body, size_t max_unsent, std::function<void()> wake,
-                  std::shared_ptr<const std::atomic<bool>> ended);
+                  std::shared_ptr<const std::atomic<bool>> ended, std::shared_ptr<void> body_share = nullptr);
   const HttpRequestInfo& info() const { return info_; }
+  // Valid until the complete response is given, or drop_body().
   const std::string& body() const { return body_; }
+  // Frees the body, so that a long response does not keep it. No other thread may read it at the same time.
+  void drop_body() {
+    body_ = {};
+    body_share_.reset();
+  }
 
   void respond(HttpServerResponse response);
   // Responds in pieces: first.body, then what `next` appends to its argument each time the previous piece is sent; it
@@ -66,10 +72,11 @@ class HttpTransaction {
 
  private:
   const HttpRequestInfo info_;
-  const std::string body_;
+  std::string body_;
   const size_t max_unsent_;
   const std::function<void()> wake_;
   const std::shared_ptr<const std::atomic<bool>> ended_;
+  std::shared_ptr<void> body_share_;
   mutable std::mutex mutex_;
   Outgoing outgoing_;
   NextPiece next_;

@@ -70,13 +70,10 @@ class Rl : public Stage {
       "completions of a step that go to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
     objective_.fields(f);
+    objective_.require_data(f, TrainingData::rewarded);
     f("critic", loop_.trainer.critic,
       "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
     const Objective& objective = *objective_.made;
-    f.require("objective", objective.needs().per != LossUnit::pair,
-              concat(objective_.objective,
-                     " learns from pairs of a chosen and a rejected completion, and sampled completions are none; "
-                     "hone pairs makes them, a stage of kind preference or reward_model trains on them"));
     if (f.reading() && objective.needs().critic) loop_.schedule.learning_rate = ppo_learning_rate;
     loop_.fields(f, "rounds of experience, each of which makes num_iterations * mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");

@@ -235,11 +235,15 @@ void Dispatcher::mark_lost(size_t worker_index, const std::string& reason) {
   worker.to_cancel.clear();
   int64_t requests = 0;
   for (auto& [ticket, pending] : pending_) {
-    if (!pending.unassign(worker_index) || !pending.assignments.empty()) continue;
+    const bool late = pending.seconds_with(worker_index) > limits_.request_timeout;
+    if (!pending.unassign(worker_index)) continue;
+    if (late) pending.failed_by.push_back(worker_index);
+    if (!pending.assignments.empty()) continue;
     ++requests;
-    queue_.push_back(ticket);
+    queue_or_fail(ticket, pending,
+                  rejected_completions(pending.request, concat("no worker finished it within ", limits_.request_timeout,
+                                                               " seconds (rollout.worker_request_timeout)")));
   }
-  std::ranges::sort(queue_);
   worker.tokens = 0;
   update_idle(worker);
   if (requests > 0) counts_["workers/asked_again"] += static_cast<double>(requests);
@@ -310,13 +314,23 @@ void Dispatcher::retry_failed(size_t worker_index, uint64_t ticket, PendingReque
   worker.tokens -= pending.tokens;
   update_idle(worker);
   if (!pending.assignments.empty()) return;  // another worker has it as well
+  queue_or_fail(ticket, pending, std::move(completions));
+  assign();
+}
+
+// Queues a request that no worker has. After several failures it finishes with these completions instead.
+void Dispatcher::queue_or_fail(uint64_t ticket, PendingRequest& pending, std::vector<CompletionOutput> completions) {
   if (pending.failed_by.size() >= kMaxTries) {
     finished_.push_back({ticket, std::move(completions)});
-  } else {
-    queue_.push_back(ticket);
-    std::ranges::sort(queue_);
+    return;
   }
-  assign();
+  queue_.insert(std::ranges::lower_bound(queue_, ticket), ticket);
+}
+
+bool Dispatcher::overdue(size_t worker_index) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      pending_, [&](const auto& entry) { return entry.second.seconds_with(worker_index) > limits_.request_timeout; });
 }
 
 void Dispatcher::record_weight_sync(double seconds) {

@@ -2,6 +2,7 @@
 // Dispatcher: assigns requests to workers. A request goes to the worker with the fewest assigned tokens. Requests of a
 // lost worker go to other workers. A request that takes far longer than is typical goes to an idle worker as well. The
 // first result counts and others are dropped, so that no request is lost or counted twice.
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -26,6 +27,7 @@ class Dispatcher {
     // Maximum tokens (prompts and longest completions) of a worker's requests; further requests wait here.
     int64_t max_tokens_per_worker = 65536;
     double timeout = 60;             // seconds without a live worker and without progress before step() throws
+    double request_timeout = 3600;   // seconds that one worker may take for a request (overdue())
     double min_typical_seconds = 2;  // lower bound of the typical request time that duplication compares with
     // The limits of every worker's engine, if known. A request outside them is sent to no worker, and completions must
     // end as their ids say.
@@ -44,7 +46,7 @@ class Dispatcher {
   void set_weights(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined or failed to, at most `seconds`.
   void wait_until_joined(double seconds);
-  // Metrics since the last call (docs/howto/workers.md).
+  // Metrics since the last call (docs/reference/metrics.md).
   Metrics metrics();
 
   // ---- Called by a worker's thread.
@@ -59,7 +61,9 @@ class Dispatcher {
   // Returns work for the worker, whose weights are `version` (-1: none). Waits for work at most max_wait seconds.
   Work next_work(size_t worker, int64_t version, double max_wait);
   void mark_joined(size_t worker);
-  // Reassigns the worker's requests.
+  // True if the worker has had a request for longer than Limits::request_timeout, whatever progress it reports.
+  bool overdue(size_t worker) const;
+  // Reassigns the worker's requests. A request that was overdue with several workers has failed.
   void mark_lost(size_t worker, const std::string& reason);
   // Returns true if the completions count: the request is assigned to this worker, and no other result came first.
   // Throws if they are not possible completions of the request (rollout/remote/completion_check.h). A failed completion
@@ -88,6 +92,11 @@ class Dispatcher {
       Stopwatch since;
     };
     std::vector<Assignment> assignments;
+    // Seconds since the request was assigned to the worker; 0 if it is not.
+    double seconds_with(size_t worker) const {
+      const auto found = std::ranges::find(assignments, worker, &Assignment::worker);
+      return found == assignments.end() ? 0 : found->since.seconds();
+    }
     bool unassign(size_t worker) {
       return std::erase_if(assignments, [&](const Assignment& assignment) { return assignment.worker == worker; }) > 0;
     }
@@ -115,6 +124,7 @@ class Dispatcher {
   };
   void assign();
   void assign(uint64_t ticket, size_t worker);
+  void queue_or_fail(uint64_t ticket, PendingRequest& pending, std::vector<CompletionOutput> completions);
   void cancel_on_workers(uint64_t ticket, PendingRequest& pending);
   void duplicate_slow_requests(size_t worker);
   void check(const PendingRequest& pending, std::vector<CompletionOutput>& completions) const;

@@ -1,8 +1,8 @@
 #pragma once
 // Worker: an engine that generates completions for a remote learner. It is an HTTP server with endpoints for a model,
-// its weights, and requests in token ids; docs/howto/workers.md has the protocol. It serves one learner at a time and
-// keeps its weights from one session to the next. If its engine stops (weights of NaN, say), the session ends, and the
-// next session gets a new engine.
+// its weights, and requests in token ids; docs/reference/worker-protocol.md has the messages. It serves one learner at
+// a time and keeps its weights from one session to the next. If its engine stops (weights of NaN, say), the session
+// ends, and the next session gets a new engine.
 #include <memory>
 #include <string>
 

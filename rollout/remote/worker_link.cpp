@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <future>
 
@@ -55,6 +56,12 @@ std::string after(std::string problem, const std::string& target) {
   return at == std::string::npos ? problem : problem.substr(at + target.size());
 }
 
+// The session's name is sent back in a header.
+bool is_session_name(const std::string& name) {
+  return !name.empty() && name.size() <= 128 &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
+}
+
 bool is_damaged(const HttpResponse& response) { return code_in(response) == "damaged"; }
 
 }  // namespace
@@ -81,7 +88,7 @@ void WorkerLink::leave() {
     Url url = parse_url(peer_.name);
     url.target = "/v1/worker/leave";
     http_post(url, {.body = "{}", .headers = headers_for(sha256("{}")), .timeout = seconds});
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // the worker is then free after its lease
     log::debug("rollout: worker ", peer_.name, " did not get the leave message: ", error.what());
   }
 }
@@ -134,7 +141,10 @@ void WorkerLink::join() {
   device_link_.reset();
   version_ = -1;
   const Json response = request("join", peer_.setup);
-  session_ = response.at("session", "join").as_string("session");
+  const std::string& session = response.at("session", "join").as_string("session");
+  HONE_CHECK(is_session_name(session), "its session has ", session.size(),
+             " bytes; it must be 1 to 128 letters, digits, '-' or '_'");
+  session_ = session;
   const std::string& device = response.at("device", "join").as_string("device");
   log::info("rollout: worker ", peer_.name, " has joined: ", device_model(device));
   if (device_model(device) != device_model(device_.description()))
@@ -182,10 +192,14 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightC
       "commit",
       Json(JsonObject{{"version", version}, {"landed", sent_directly}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
+  std::vector<bool> is_listed(chunks.size());
   for (const Json& chunk : response.at("missing", "commit").as_array("missing")) {
     missing.push_back(chunk.as_int("missing"));
     HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(chunks), "it misses chunk ", missing.back(), " of ",
                chunks.size());
+    const auto i = static_cast<size_t>(missing.back());
+    HONE_CHECK(!is_listed[i], "it lists chunk ", i, " as missing twice");
+    is_listed[i] = true;
   }
   return missing;
 }
@@ -323,6 +337,8 @@ void WorkerLink::serve() {
         next_pause_ = kFirstJoinPause;
         since_progress = {};
       }
+    HONE_CHECK(!dispatcher_.overdue(worker_index_),
+               "it has had a request for too long (rollout.worker_request_timeout)");
     HONE_CHECK(since_progress.seconds() < peer_.timeout, "it has made no progress for ", peer_.timeout,
                " seconds (rollout.worker_timeout)");
     busy = work.tokens > 0;

@@ -1,7 +1,7 @@
 #pragma once
-// The messages between a learner and its workers as JSON (docs/howto/workers.md). Columns of numbers are base64 of
-// their little-endian bytes, and so is text: a log-prob must arrive bit for bit, and a completion may end within a
-// character.
+// The messages between a learner and its workers as JSON (docs/reference/worker-protocol.md). Columns of numbers are
+// base64 of their little-endian bytes, and so is text: a log-prob must arrive bit for bit, and a completion may end
+// within a character.
 #include <cstdint>
 #include <map>
 #include <string>

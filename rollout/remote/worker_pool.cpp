@@ -19,12 +19,17 @@ void WorkerPoolConfig::fields(Fields& f) {
   f("worker_timeout", worker_timeout,
     "seconds without a response or without progress after which a worker is lost; a run without workers for as long "
     "stops");
+  f("worker_request_timeout", worker_request_timeout,
+    "seconds that one worker may take for a request, waiting included, before it is lost; a request that three tries "
+    "did not finish has failed");
   f("weight_transport", weight_transport,
     "how weights reach workers: stream (changed chunks over HTTP) | nccl (between GPUs) | auto (nccl if both sides "
     "have "
     "it, else stream)");
   f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
             "worker_timeout must be in (0, 1e6] seconds");
+  f.require("worker_request_timeout", worker_request_timeout > 0 && worker_request_timeout <= 1e6,
+            "worker_request_timeout must be in (0, 1e6] seconds");
   f.require("weight_transport",
             weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
             concat(device_links().unknown(weight_transport), ", auto, stream"));
@@ -44,6 +49,7 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
       dispatcher_(config.workers, {.max_tokens_per_worker = setup.engine.kv_cache_tokens,
                                    .timeout = config.worker_timeout,
+                                   .request_timeout = config.worker_request_timeout,
                                    .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(),
                                                                  setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
       weights_(std::move(weights)) {

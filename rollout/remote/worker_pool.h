@@ -14,10 +14,10 @@
 namespace hone {
 
 struct WorkerPoolConfig {
-  std::vector<std::string> workers;       // URLs; empty = an engine of this process
-  std::string worker_key_file;            // its first key is sent to workers; "" = none
-  double worker_timeout = 60;             // seconds
-  std::string weight_transport = "auto";  // auto | stream | a kind of DeviceLink
+  std::vector<std::string> workers;                           // URLs; empty = an engine of this process
+  std::string worker_key_file;                                // its first key is sent to workers; "" = none
+  double worker_timeout = 60, worker_request_timeout = 3600;  // seconds
+  std::string weight_transport = "auto";                      // auto | stream | a kind of DeviceLink
   void fields(Fields& f);
 };
 

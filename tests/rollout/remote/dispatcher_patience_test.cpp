@@ -34,7 +34,7 @@ TEST_F(DispatcherTest, WithoutAnyWorkerItThrowsWithTheReasonOfEach) {
   make(3, {.timeout = 0.3});
   dispatcher->set_weights(weights(0));
   dispatcher->mark_joined(0);
-  EXPECT_FALSE(dispatcher->step()) << "where nothing is asked nobody is missed";
+  EXPECT_FALSE(dispatcher->step()) << "without requests no worker is missed";
   submit(10);
   dispatcher->mark_lost(0, "it broke");
   dispatcher->mark_lost(1, "connection refused");
@@ -68,10 +68,10 @@ TEST_F(DispatcherTest, AWorkerThatIsLostAgainAndAgainDoesNotPreventTheTimeout) {
   while (failure.empty() && since.seconds() < 10) {
     dispatcher->mark_joined(0);
     poll_worker(0);
-    dispatcher->mark_lost(0, "it answers nonsense");
+    dispatcher->mark_lost(0, "it sends nonsense");
     failure = failure_of(*dispatcher, 0);
   }
-  EXPECT_NE(failure.find("it answers nonsense"), std::string::npos);
+  EXPECT_NE(failure.find("it sends nonsense"), std::string::npos);
   EXPECT_LT(since.seconds(), 3);
 }
 
@@ -169,7 +169,7 @@ TEST_F(DispatcherTest, WhateverWorkersDoEachRequestFinishesOnce) {
           return;
         }
         for (const WorkerPoll::Submission& of : work.submit)
-          EXPECT_TRUE(walker.has.insert(of.ticket).second) << "told twice";
+          EXPECT_TRUE(walker.has.insert(of.ticket).second) << "sent twice";
         for (const uint64_t ticket : work.cancel) walker.has.erase(ticket);  // unless it has finished it already
         EXPECT_EQ(work.tokens > 0, !walker.has.empty());
       } else if (choice < 65 && !walker.had.empty()) {

@@ -138,7 +138,7 @@ TEST_F(DispatcherTest, ACancelledRequestHasNoResultAndIsCancelledOnItsWorkerOnce
   for (const uint64_t ticket : {begun, finished, unsent, waiting}) dispatcher->cancel(ticket);
   poll_worker(0), poll_worker(0);
   EXPECT_EQ(cancelled[0], Tickets{begun});
-  EXPECT_EQ(sent[0], (Tickets{begun, finished})) << "what nobody was told of never is";
+  EXPECT_EQ(sent[0], (Tickets{begun, finished})) << "unsent requests are never sent";
   finish(0, begun);  // the result was in transit
   EXPECT_FALSE(dispatcher->step());
   for (const std::vector<CompletionOutput>& none : results) EXPECT_TRUE(none.empty());
@@ -249,7 +249,7 @@ TEST_F(DispatcherTest, TokensOfImpossibleVersionsAreErrors) {
   refused(old, -1, "version -1");
   EXPECT_THROW(finish(0, ticket, 0, 5), Error);
   EXPECT_THROW(finish(0, ticket, 2, 5), Error);
-  finish(0, 12345, 1, 99);  // of no request: dropped
+  finish(0, 12345, 1, 99);  // an unknown request: ignored
   finish(0, old, 1, 4), finish(0, ticket, 1, 5);
   EXPECT_FALSE(dispatcher->step());
   EXPECT_EQ(results[0].size() + results[1].size(), 2u);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "core/base/stopwatch.h"
 #include "core/net/http_client.h"
@@ -25,6 +26,8 @@ class WorkerClaimsTest : public WorkerFixture {
           server_([this](const ReceivedRequest& request) { return answer(request); }) {}
     int64_t port() const { return std::stoll(parse_url(server_.url()).port); }
     std::atomic<int> joined = 0, submitted = 0;
+    std::string session = "s";
+    JsonArray missing = {};
 
    private:
     std::string answer(const ReceivedRequest& request) {
@@ -34,10 +37,10 @@ class WorkerClaimsTest : public WorkerFixture {
       Json body = JsonObject{};
       if (is("join")) {
         body = JsonObject{
-            {"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
+            {"session", concat(session, ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
         computed_ = 0;
       } else if (is("commit")) {
-        body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};
+        body = JsonObject{{"version", 0}, {"missing", missing}};
       } else if (is("turn")) {
         body = turn(WorkerPoll::parse(parse_json(request.body, "turn"))).to_json();
       }
@@ -86,6 +89,35 @@ TEST_F(WorkerClaimsTest, AWorkerThatCountsUpAndFinishesNothingIsLost) {
   EXPECT_LT(since.seconds(), 30);
 }
 
+void count_up_slowly(WorkerPollResult& report) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (report.finished.empty() && report.computed_tokens == 0) return;  // it has no request yet
+  ++report.computed_tokens;
+  report.finished.clear();
+}
+
+// Tokens bound its claims; only time bounds its slowness.
+TEST_F(WorkerClaimsTest, AWorkerThatCountsUpSlowlyAndFinishesNothingIsLost) {
+  const Liar liar(*this, count_up_slowly);
+  const Stopwatch since;
+  request_timeout = 0.5;
+  const std::string failure = failure_with(liar, 1);
+  EXPECT_NE(failure.find("it has had a request for too long"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
+}
+
+TEST_F(WorkerClaimsTest, AWorkerThatCountsUpSlowlyKeepsNoRequestFromOthers) {
+  const std::vector<GenerationRequest> submitted = requests(6);
+  const Completions want = expected(submitted, 0);
+  start();
+  const Liar liar(*this, count_up_slowly);
+  request_timeout = 0.5;
+  const auto from = pool({liar.port(), workers[0]->port()});
+  from->set_policy_version(0);
+  expect_bits(generate(*from, submitted), want);
+  EXPECT_GT(liar.submitted, 0);
+}
+
 TEST_F(WorkerClaimsTest, AWorkerThatStopsCountingAtTheEndIsLost) {
   const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = std::min<int64_t>(report.computed_tokens + 40, 100);
@@ -101,6 +133,27 @@ TEST_F(WorkerClaimsTest, AWorkerThatFinishesUnknownRequestsIsLost) {
   const Liar liar(*this, [](WorkerPollResult& report) { report.finished = {{.ticket = 123456, .completions = {}}}; });
   const std::string failure = failure_with(liar, 0.7);
   EXPECT_NE(failure.find("made no progress"), std::string::npos) << failure;
+}
+
+// The learner sends the name back in a header: a long one ended the learner's process.
+TEST_F(WorkerClaimsTest, AnInvalidSessionNameIsAnError) {
+  for (const std::string& session : {std::string(3000000, 'x'), std::string("a\r\nevil: 1\r\n\r\n"), std::string("a b"),
+                                     std::string("a\0b", 3), std::string("\xc3\xa9")}) {
+    Liar liar(*this, [](WorkerPollResult&) {});
+    liar.session = session;
+    const std::string failure = failure_with(liar, 0.7);
+    EXPECT_NE(failure.find("it must be 1 to 128 letters, digits, '-' or '_'"), std::string::npos) << failure;
+  }
+}
+
+// Each listed chunk would be sent: a short list could cause terabytes.
+TEST_F(WorkerClaimsTest, AChunkListedAsMissingTwiceIsAnError) {
+  Liar liar(*this, [](WorkerPollResult&) {});
+  liar.missing.assign(100000, 0);
+  const Stopwatch since;
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("it lists chunk 0 as missing twice"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
 }
 
 TEST_F(WorkerClaimsTest, AWorkerThatCountsBackwardsIsLost) {
@@ -223,6 +276,26 @@ TEST_F(DispatcherTest, ARequestThatFailsOnSeveralWorkersHasFailed) {
   EXPECT_EQ(tried, (std::vector<size_t>{0, 1, 0}));
   ASSERT_EQ(results[0].size(), 1u);
   EXPECT_TRUE(results[0][0].failed);
+}
+
+// The worker joins again after each loss.
+TEST_F(DispatcherTest, ARequestThatIsNeverFinishedFailsAfterThreeTries) {
+  make(1, {.request_timeout = 0.05});
+  dispatcher->set_weights(weights(0));
+  submit(10);
+  int tries = 0;
+  for (; results[0].empty() && tries < 10; ++tries) {
+    dispatcher->mark_joined(0);
+    poll_worker(0);
+    EXPECT_FALSE(dispatcher->overdue(0));
+    EXPECT_TRUE(soon([&] { return dispatcher->overdue(0); }));
+    dispatcher->mark_lost(0, "it is slow");
+    dispatcher->step();
+  }
+  EXPECT_EQ(tries, 3);
+  ASSERT_EQ(results[0].size(), 1u);
+  EXPECT_TRUE(results[0][0].failed);
+  EXPECT_NE(results[0][0].finish_reason.find("worker_request_timeout"), std::string::npos);
 }
 
 // The worker makes progress forever and finishes nothing: that counts as progress once, and never again.
