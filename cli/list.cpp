@@ -1,3 +1,4 @@
+// hone list: the registered names, and the reference of recipe keys.
 #include <cstdio>
 #include <filesystem>
 #include <functional>
@@ -35,7 +36,7 @@ std::vector<std::string> reference_texts() {
 
 class ListCommand : public Command {
  public:
-  std::string summary() const override { return "names that recipes and commands know"; }
+  std::string summary() const override { return "list the registered objectives, rewards, tasks, ops and other names"; }
   std::string example() const override {
     return "hone list objectives\n  hone list recipe-keys --out docs/reference/recipes";
   }
@@ -46,7 +47,7 @@ class ListCommand : public Command {
     a.option("out", out_, "recipe-keys: folder for its pages; empty = standard output");
   }
   int run() override {
-    require_usage(out_.empty() || what_ == "recipe-keys", "list ", what_, ": --out is for recipe-keys alone");
+    require_usage(out_.empty() || what_ == "recipe-keys", "list ", what_, ": --out needs recipe-keys");
     if (!out_.empty()) return write_reference();
     for (const std::string& line : lists().at(what_)()) std::printf("%s\n", line.c_str());
     return 0;

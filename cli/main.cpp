@@ -1,4 +1,4 @@
-// The program: picks a command, and is the one place that turns an Error into an exit code. 0 done, 1 failed, 2 usage.
+// The program: runs a command, and turns Errors into exit codes. 0 done, 1 failed, 2 wrong usage.
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
@@ -62,17 +62,17 @@ class CliArguments : public Arguments {
 
 int run_program(int argc, char** argv) {
   if (argc > 1 && argv[1][0] != '-') require_usage(commands().contains(argv[1]), commands().unknown(argv[1]));
-  CLI::App app("hone: from raw text to a reasoning policy", "hone");
+  CLI::App app("hone: pretrain, post-train, serve and evaluate language models", "hone");
   app.require_subcommand(1);
   app.set_version_flag("--version", "hone " HONE_VERSION);
-  std::map<CLI::App*, std::unique_ptr<Command>> made;
+  std::map<CLI::App*, std::unique_ptr<Command>> instances;
   for (const std::string& name : commands().names()) {
     std::unique_ptr<Command> command = commands().at(name)();
     CLI::App* sub = app.add_subcommand(name, command->summary());
     sub->footer("Example:\n  " + command->example());
     CliArguments arguments(*sub);
     command->arguments(arguments);
-    made[sub] = std::move(command);
+    instances[sub] = std::move(command);
   }
   try {
     app.parse(argc, argv);
@@ -82,7 +82,7 @@ int run_program(int argc, char** argv) {
     HONE_CHECK(std::cout.good(), "standard output: cannot write");
     return code == 0 ? 0 : 2;
   }
-  const int code = made.at(app.get_subcommands().front())->run();
+  const int code = instances.at(app.get_subcommands().front())->run();
   HONE_CHECK(std::fflush(stdout) == 0 && !std::ferror(stdout), "standard output: cannot write: ", std::strerror(errno));
   return code;
 }
@@ -97,7 +97,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "hone: %s\n", error.what());
     return 2;
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "hone: there is not enough memory\n");
+    std::fprintf(stderr, "hone: out of memory\n");
     return 1;
   } catch (const std::filesystem::filesystem_error& error) {  // a loop of links, a folder that may not be read
     std::fprintf(stderr, "hone: %s: %s\n", error.path1().c_str(), error.code().message().c_str());

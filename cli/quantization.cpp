@@ -1,3 +1,4 @@
+// hone quantization: the error of quantized weights and KV caches on given texts.
 #include <cstdio>
 
 #include "cli/command.h"
@@ -9,7 +10,7 @@
 namespace hone {
 namespace {
 
-// What an engine may compute with instead of the model's own numbers.
+// An engine's arithmetic that differs from the model's own.
 struct Arithmetic {
   const char *quantization, *kv_cache_dtype;
 };
@@ -19,18 +20,19 @@ constexpr Arithmetic arithmetics[] = {
 class QuantizationCommand : public Command {
  public:
   std::string summary() const override {
-    return "how far int8 and fp8 rollouts are from the model itself, on given texts";
+    return "measure the error of int8 and fp8 weights and KV caches on given texts";
   }
   std::string example() const override { return "hone quantization --model DIR --in texts.jsonl"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
-    a.option("in", in_, "JSON Lines of {text} or {ids}; - is standard input", true);
-    a.option("max-length", max_length_, "first tokens of each text that count; 0 = as many as the model has positions");
-    a.flag("json", json_, "a JSON object for each kind of arithmetic");
+    a.option("in", in_, "texts: JSON Lines of {text} or {ids}; - = standard input", true);
+    a.option("max-length", max_length_,
+             "use only this many first tokens of each text; 0 = up to the model's positions");
+    a.flag("json", json_, "print one JSON object per kind of arithmetic");
   }
   int run() override {
     require_usage(max_length_ == 0 || max_length_ > 1, "quantization: --max-length is ", max_length_,
-                  ", it must be 0, or 2 or more");
+                  "; it must be 0, or 2 or more");
     model_.open();
     const int64_t positions = model_.model().shape().max_positions;
     const auto length = static_cast<size_t>(max_length_ == 0 ? positions : std::min(max_length_, positions));
@@ -40,26 +42,27 @@ class QuantizationCommand : public Command {
       const Json* ids = row.find("ids");
       std::vector<int32_t> sequence = ids ? parse_ids(*ids, model_.model().shape().vocab_size, where)
                                           : model_.tokenizer().encode_document(row.at("text", where).as_string(where));
-      HONE_CHECK(!sequence.empty(), where, ": there is nothing to score");
+      HONE_CHECK(!sequence.empty(), where, ": the text has no tokens");
       sequence.resize(std::min(sequence.size(), length));
       sequences.push_back(std::move(sequence));
     });
     if (!json_)
       std::printf("%-12s %-8s %8s %12s %12s %12s %9s %11s %11s\n", "quantization", "kv cache", "tokens", "max |dlogp|",
-                  "mean |dlogp|", "KL", "same top", "perplexity", "its own");
-    for (const Arithmetic& of : arithmetics) {
+                  "mean |dlogp|", "KL", "same top", "perplexity", "quantized");
+    for (const Arithmetic& arithmetic : arithmetics) {
       EngineConfig config;
-      config.quantization = of.quantization, config.kv_cache_dtype = of.kv_cache_dtype;
-      print(of, quantization_error(model_.context(), model_.model(), config, sequences));
+      config.quantization = arithmetic.quantization;
+      config.kv_cache_dtype = arithmetic.kv_cache_dtype;
+      print(arithmetic, quantization_error(model_.context(), model_.model(), config, sequences));
     }
     return 0;
   }
 
  private:
-  void print(const Arithmetic& of, const QuantizationError& error) const {
+  void print(const Arithmetic& arithmetic, const QuantizationError& error) const {
     if (json_)
-      std::printf("%s\n", Json(JsonObject{{"quantization", of.quantization},
-                                          {"kv_cache_dtype", of.kv_cache_dtype},
+      std::printf("%s\n", Json(JsonObject{{"quantization", arithmetic.quantization},
+                                          {"kv_cache_dtype", arithmetic.kv_cache_dtype},
                                           {"tokens", error.tokens},
                                           {"max_difference", error.max_difference},
                                           {"mean_difference", error.mean_difference},
@@ -70,9 +73,9 @@ class QuantizationCommand : public Command {
                               .dump()
                               .c_str());
     else
-      std::printf("%-12s %-8s %8lld %12.3g %12.3g %12.3g %8.2f%% %11.4f %11.4f\n", of.quantization, of.kv_cache_dtype,
-                  static_cast<long long>(error.tokens), error.max_difference, error.mean_difference, error.kl,
-                  100 * error.same_top, error.perplexity, error.engine_perplexity);
+      std::printf("%-12s %-8s %8lld %12.3g %12.3g %12.3g %8.2f%% %11.4f %11.4f\n", arithmetic.quantization,
+                  arithmetic.kv_cache_dtype, static_cast<long long>(error.tokens), error.max_difference,
+                  error.mean_difference, error.kl, 100 * error.same_top, error.perplexity, error.engine_perplexity);
   }
 
   ModelArguments model_;

@@ -24,24 +24,24 @@ const Json* RequestFields::find(const std::string& name) {
   return found && !found->is_null() ? found : nullptr;
 }
 
-void RequestFields::take(const std::string& name, bool& value) {
+void RequestFields::read(const std::string& name, bool& value) {
   const Json* found = find(name);
   if (!found) return;
   if (!found->is_bool()) throw HttpError(400, concat(name, " must be true or false, not ", found->kind_name()), name);
   value = found->as_bool();
 }
 
-void RequestFields::take(const std::string& name, int64_t& value) {
+void RequestFields::read(const std::string& name, int64_t& value) {
   const Json* found = find(name);
   if (!found) return;
   try {
     value = found->as_int(name);
   } catch (const Error&) {
-    throw HttpError(400, concat(name, " must be a whole number, not ", short_echo(found->dump())), name);
+    throw HttpError(400, concat(name, " must be an integer, not ", short_echo(found->dump())), name);
   }
 }
 
-void RequestFields::take(const std::string& name, double& value) {
+void RequestFields::read(const std::string& name, double& value) {
   const Json* found = find(name);
   if (!found) return;
   if (!found->is_number()) throw HttpError(400, concat(name, " must be a number, not ", found->kind_name()), name);
@@ -52,7 +52,7 @@ void RequestFields::ignore(const std::vector<std::string>& names) {
   known_.insert(known_.end(), names.begin(), names.end());
 }
 
-void RequestFields::refuse(const std::string& name, const Json& harmless, const std::string& reason) {
+void RequestFields::reject(const std::string& name, const Json& harmless, const std::string& reason) {
   const Json* found = find(name);
   if (found && *found != harmless) throw HttpError(400, concat(name, ": ", reason), name);
 }

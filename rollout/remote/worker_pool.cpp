@@ -9,21 +9,23 @@
 
 namespace hone {
 
-constexpr double longest_settling =
-    10;  // seconds that a run waits for the last of its workers before it begins with the others
+constexpr double kJoinWaitSeconds = 10;  // a run then starts with the workers that have joined
 
 void WorkerPoolConfig::fields(Fields& f) {
-  f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
+  f("workers", workers,
+    "URLs of `hone worker` processes that generate the completions; empty = an engine of this process does");
   f("worker_key_file", worker_key_file,
-    "file whose first key (lines as in a server's) workers are shown; empty = none");
+    "key file as of hone serve, whose first key is sent to workers; empty = no key");
   f("worker_timeout", worker_timeout,
-    "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
+    "seconds without a response or without progress after which a worker is lost; a run without workers for as long "
+    "stops");
   f("worker_request_timeout", worker_request_timeout,
     "seconds that one worker may take for a request, waiting included, before it is lost; a request that three tries "
     "did not finish has failed");
   f("weight_transport", weight_transport,
-    "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides "
-    "have it)");
+    "how weights reach workers: stream (changed chunks over HTTP) | nccl (between GPUs) | auto (nccl if both sides "
+    "have "
+    "it, else stream)");
   f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
             "worker_timeout must be in (0, 1e6] seconds");
   f.require("worker_request_timeout", worker_request_timeout > 0 && worker_request_timeout <= 1e6,
@@ -37,16 +39,15 @@ void WorkerPoolConfig::fields(Fields& f) {
     } catch (const Error& error) {
       f.require("workers", false, error.what());
     }
-    f.require("workers",
-              std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) ==
-                  workers.begin() + static_cast<std::ptrdiff_t>(i),
-              concat("workers names ", workers[i], " twice"));
+    const auto here = workers.begin() + static_cast<std::ptrdiff_t>(i);
+    f.require("workers", std::find(workers.begin(), here, workers[i]) == here,
+              concat("workers has ", workers[i], " twice; list each URL once"));
   }
 }
 
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
-      dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
+      dispatcher_(config.workers, {.max_tokens_per_worker = setup.engine.kv_cache_tokens,
                                    .timeout = config.worker_timeout,
                                    .request_timeout = config.worker_request_timeout,
                                    .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(),
@@ -62,15 +63,15 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
                                                                    .transport = config.weight_transport,
                                                                    .timeout = config.worker_timeout},
                                                   device));
-  dispatcher_.wait_until_joined(std::min(longest_settling, config.worker_timeout));
+  dispatcher_.wait_until_joined(std::min(kJoinWaitSeconds, config.worker_timeout));
 }
 
 WorkerPool::~WorkerPool() { dispatcher_.stop(); }
 
 void WorkerPool::set_policy_version(int64_t version) {
-  std::shared_ptr<const WeightSnapshot> image = weights_(version);
-  version_ = image->version();
-  dispatcher_.publish(std::move(image));
+  std::shared_ptr<const WeightSnapshot> snapshot = weights_(version);
+  version_ = snapshot->version();
+  dispatcher_.set_weights(std::move(snapshot));
 }
 
 }  // namespace hone

@@ -1,4 +1,4 @@
-// The command line as scripts rely on it: exit codes, outputs, and what bad input is told.
+// The command line as scripts use it: exit codes, outputs and error messages.
 #include <cstdlib>
 
 #include "tests/cli/command_case.h"
@@ -29,7 +29,7 @@ TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
   }
 }
 
-TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
+TEST_F(CliTest, InvalidOptionsAreUsageErrors) {
   const std::string model = model_folder();
   expect_error({"gnerate"}, 2, {"did you mean 'generate'"});
   const std::vector<std::vector<std::string>> odd{{"--max-tokens", "-1"},   {"--max-tokens", "99999999999999999999"},
@@ -39,7 +39,7 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
                                                   {"--top-p", "1e-46"},     {"--temperature", "1e-38"},
                                                   {"--temperature", "1e39"}};
   for (const std::vector<std::string>& option : odd) {
-    // By our name (max_tokens) or, where the parser itself refuses a number, by the option's (--max-tokens).
+    // By the setting's name (max_tokens), or by the option's (--max-tokens) if the parser itself rejects the number.
     std::string name = option[0].substr(2);
     std::replace(name.begin(), name.end(), '-', '_');
     const Finished refused = run_hone({"generate", "--model", model, "--prompt", "a", option[0], option[1]});
@@ -71,7 +71,7 @@ TEST_F(CliTest, AFullStandardOutputIsAnError) {
   }
 }
 
-TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
+TEST_F(CliTest, RecipeErrorsNameTheKey) {
   const std::string misspelt = write("a.toml", "name = \"a\"\n[[stage]]\nkind = \"sft\"\nlearning_rat = 1\n");
   expect_error({"run", misspelt, "--dry-run"}, 1, {"a.toml:4", "learning_rat", "learning_rate"});
   const std::string mistyped = write("b.toml", "seed = \"one\"\n[[stage]]\nkind = \"sft\"\n");
@@ -85,7 +85,7 @@ TEST_F(CliTest, RecipeMistakesNameTheirPlace) {
   expect_error({"run", no_data, "runs=" + folder.path().string()}, 1, {"/nowhere/x.jsonl"});
 }
 
-TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
+TEST_F(CliTest, AFolderWithoutAModelIsNamed) {
   expect_error({"generate", "--model", folder.path().string(), "--prompt", "x"}, 1,
                {folder.path().string(), "config.json"});
   const std::string model = model_folder();
@@ -93,7 +93,7 @@ TEST_F(CliTest, AFolderThatIsNoModelIsNamed) {
   expect_error({"generate", "--model", model, "--prompt", "x"}, 1, {"model.safetensors"});
 }
 
-TEST_F(CliTest, GeneratedLogProbsScoreTheSame) {
+TEST_F(CliTest, GeneratedLogProbsEqualThoseOfTheTexts) {
   const std::string model = model_folder();
   const std::string prompts = write("prompts.jsonl", "{\"prompt\": \"the cat\"}\n\n{\"ids\": [70, 71]}\n");
   const Finished done = run_hone({"generate", "--model", model, "--prompts", prompts, "--max-tokens", "9", "--seed",
@@ -134,7 +134,7 @@ TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
       {"long.jsonl:1", "32"});
 }
 
-TEST_F(CliTest, QuantizationTellsItsError) {
+TEST_F(CliTest, QuantizationReportsItsError) {
   const std::string model = model_folder(),
                     in = write("in.jsonl", "{\"text\": \"the cat sat on the log\"}\n{\"ids\": [1, 2, 3]}\n");
   const Finished done = run_hone({"quantization", "--model", model, "--in", in, "--json"});
@@ -158,7 +158,7 @@ TEST_F(CliTest, QuantizationTellsItsError) {
   EXPECT_EQ(replies("fp8"), replies("fp8"));
 }
 
-TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndRefusesOneThatIsThere) {
+TEST_F(CliTest, ExportsAModelFolderInAnotherDtypeAndKeepsAnExistingOne) {
   const std::string model = model_folder(), out = (folder.path() / "exported").string(),
                     half = (folder.path() / "half").string();
   const Finished done = run_hone({"export", "--model", model, "--out", out});
@@ -191,7 +191,7 @@ TEST_F(CliTest, IdsNeedNoTokenizer) {
   expect_error({"score", "--model", model, "--in", text}, 1, {"no tokenizer"});
 }
 
-TEST_F(CliTest, TokenizerGoesThereAndBack) {
+TEST_F(CliTest, TokenizerRoundTrip) {
   const std::string model = model_folder(), text = "the cat\r\n\tsat <|endoftext|> \xc3\xa9\xf0\x9f\x99\x82 ";
   const Finished ids = run_hone({"tokenizer", "encode", "--tokenizer", model, "--json"}, {}, text);
   ASSERT_EQ(ids.code, 0) << ids.err;
@@ -211,7 +211,7 @@ TEST_F(CliTest, RewardAddsScoreAndNote) {
   expect_error({"reward", "--reward", "nubmer", "--in", in, "--json"}, 1, {"nubmer", "number"});
 }
 
-TEST_F(CliTest, RewardSaysWhichRowsCouldNotBeJudged) {
+TEST_F(CliTest, RewardSaysWhichRowsCouldNotBeScored) {
   std::string lines;
   for (int i = 0; i < 600; ++i) lines += "{\"completion\": \"c" + std::to_string(i) + "\"}\n";
   const std::string in = write("many.jsonl", lines);
@@ -226,7 +226,7 @@ done
   const std::string reward = "{kind = 'process', command = ['sh', '" + plugin + "']}";
   const Finished done = run_hone({"reward", "--reward", reward, "--in", in, "--json"});
   EXPECT_EQ(done.code, 0);
-  EXPECT_NE(done.err.find("1 of 600 rows could not be judged; the first, " + in + ":8: odd"), std::string::npos)
+  EXPECT_NE(done.err.find("1 of 600 rows could not be scored; the first, " + in + ":8: odd"), std::string::npos)
       << done.err;
   ASSERT_EQ(rows(done.out).size(), 600u);
   EXPECT_TRUE(rows(done.out)[7].at("score").is_null());

@@ -1,4 +1,4 @@
-// hone eval and hone data overlap: files of tasks, comparisons, and rows that training files hold.
+// hone eval and hone data overlap: task files, comparisons, and rows that training files contain.
 #include "tests/cli/command_case.h"
 
 namespace hone::test {
@@ -54,7 +54,7 @@ TEST_F(EvalCommandTest, EvaluatesSeveralTasksAndAGroupInOneCall) {
   EXPECT_EQ(sample.at("prompt").as_array().at(1).at("content").as_string(), "the dog sat\n\nthe cat");
 }
 
-TEST_F(EvalCommandTest, EvaluatesInOneByteANumber) {
+TEST_F(EvalCommandTest, EvaluatesQuantizedWeights) {
   const std::string model = model_folder(),
                     data = write("q.jsonl", "{\"q\": \"the cat\", \"choices\": [\"sat\", \"on\"], \"gold\": 0}\n");
   const std::string task =
@@ -80,7 +80,7 @@ TEST_F(EvalCommandTest, EvaluatesInOneByteANumber) {
   }
 }
 
-TEST_F(EvalCommandTest, ComparesTwoEvaluationsOfTheSameRowsAndRefusesOthers) {
+TEST_F(EvalCommandTest, ComparesTwoEvaluationsOfTheSameRowsOnly) {
   const std::string model = model_folder(),
                     data = write("q.jsonl", "{\"q\": \"the cat\"}\n{\"q\": \"the dog\"}\n{\"q\": \"a cat\"}\n");
   const std::string task = write("t.toml", "kind = \"perplexity\"\nfiles = [\"" + data + "\"]\ntext = \"{q}\"\n");

@@ -82,7 +82,7 @@ TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_NE(done.err.find("requests under way were cut off after 0."), std::string::npos) << done.err;
+  EXPECT_NE(done.err.find("pending requests were dropped after 0."), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
@@ -90,7 +90,7 @@ TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
   const Finished second =
       run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
   EXPECT_EQ(second.code, 1);
-  EXPECT_NE(second.err.find(concat("cannot listen at 127.0.0.1 port ", serving.port())), std::string::npos)
+  EXPECT_NE(second.err.find(concat("cannot listen on 127.0.0.1 port ", serving.port())), std::string::npos)
       << second.err;
 }
 

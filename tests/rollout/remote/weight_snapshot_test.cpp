@@ -1,5 +1,5 @@
-// How a model's values are cut into blocks, and what is known of each.
-#include "rollout/remote/weight_image.h"
+// WeightLayout and WeightSnapshot: how a model's values are split into chunks, and their digests.
+#include "rollout/remote/weight_snapshot.h"
 
 #include <gtest/gtest.h>
 
@@ -11,20 +11,20 @@
 namespace hone::test {
 namespace {
 
-constexpr int64_t block = WeightLayout::chunk_bytes;
+constexpr int64_t chunk = WeightLayout::chunk_bytes;
 
-TEST(WeightLayoutTest, BlocksFollowEachOtherAndNoneHasBothParts) {
-  for (const int64_t frozen : {int64_t{0}, int64_t{1}, block - 1, block, block + 1, 3 * block + 7})
-    for (const int64_t trained : {int64_t{1}, int64_t{4}, block - 1, block, block + 1, 2 * block + 5}) {
+TEST(WeightLayoutTest, ChunksAreContiguousAndNeverMixFrozenAndTrained) {
+  for (const int64_t frozen : {int64_t{0}, int64_t{1}, chunk - 1, chunk, chunk + 1, 3 * chunk + 7})
+    for (const int64_t trained : {int64_t{1}, int64_t{4}, chunk - 1, chunk, chunk + 1, 2 * chunk + 5}) {
       const WeightLayout layout{.frozen_bytes = frozen, .trained_bytes = trained};
       int64_t end = 0;
-      for (int64_t i = 0; i < layout.num_blocks(); ++i) {
-        const auto [offset, bytes] = layout.block(i);
+      for (int64_t i = 0; i < layout.num_chunks(); ++i) {
+        const auto [offset, bytes] = layout.chunk(i);
         EXPECT_EQ(offset, end);
         EXPECT_GT(bytes, 0);
-        EXPECT_LE(bytes, block);
+        EXPECT_LE(bytes, chunk);
         end = offset + bytes;
-        EXPECT_EQ(end <= frozen, i < layout.num_frozen())
+        EXPECT_EQ(end <= frozen, i < layout.num_frozen_chunks())
             << "frozen " << frozen << ", trained " << trained << ", block " << i;
         EXPECT_TRUE(end <= frozen || offset >= frozen);
       }
@@ -42,9 +42,9 @@ class WeightSnapshotTest : public ::testing::Test {
     std::memcpy(out->data(), values.data, values.bytes());
     return out;
   }
-  static std::string joined(const std::vector<WeightChunks::Block>& blocks) {
+  static std::string joined(const std::vector<WeightChunks::Chunk>& chunks) {
     std::string out;
-    for (const auto& [bytes, digest] : blocks) out += bytes;
+    for (const auto& [bytes, digest] : chunks) out += bytes;
     return out;
   }
   static std::string text_of(const Tensor& values) { return {static_cast<const char*>(values.data), values.bytes()}; }
@@ -54,33 +54,33 @@ class WeightSnapshotTest : public ::testing::Test {
   Context context{*device};
 };
 
-TEST_F(WeightSnapshotTest, BlocksAreTheValuesWithTheirDigests) {
-  for (const int64_t size : {int64_t{1}, block, block + 1, 2 * block + 4097}) {
+TEST_F(WeightSnapshotTest, ChunksAreTheValuesWithTheirDigests) {
+  for (const int64_t size : {int64_t{1}, chunk, chunk + 1, 2 * chunk + 4097}) {
     Buffer values(*device, static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i)
-      static_cast<unsigned char*>(values.data())[i] = static_cast<unsigned char>(i * 7 + i / block);
+      static_cast<unsigned char*>(values.data())[i] = static_cast<unsigned char>(i * 7 + i / chunk);
     const Tensor tensor(values.data(), DType::u8, DeviceKind::cpu, {size});
-    const WeightChunks blocks(*device, tensor);
-    EXPECT_EQ(std::ssize(blocks.blocks()), (size + block - 1) / block);
-    EXPECT_TRUE(joined(blocks.blocks()) == text_of(tensor));
-    for (const auto& [bytes, digest] : blocks.blocks()) EXPECT_EQ(digest, sha256(bytes));
+    const WeightChunks chunks(*device, tensor);
+    EXPECT_EQ(std::ssize(chunks.chunks()), (size + chunk - 1) / chunk);
+    EXPECT_TRUE(joined(chunks.chunks()) == text_of(tensor));
+    for (const auto& [bytes, digest] : chunks.chunks()) EXPECT_EQ(digest, sha256(bytes));
     static_cast<char*>(values.data())[0] ^= 1;
-    EXPECT_FALSE(joined(blocks.blocks()) == text_of(tensor)) << "they are a copy";
+    EXPECT_FALSE(joined(chunks.chunks()) == text_of(tensor)) << "they are a copy";
   }
 }
 
-TEST_F(WeightSnapshotTest, OfAWholeModelEverythingIsTrained) {
+TEST_F(WeightSnapshotTest, WithoutAdaptersEverythingIsTrained) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
   const WeightLayout layout = WeightLayout::of(*model);
   EXPECT_EQ(layout.frozen_bytes, 0);
   EXPECT_EQ(layout.trained_bytes, static_cast<int64_t>(model->flat_values().bytes()));
   const auto none = std::make_shared<WeightChunks>(
       *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
-  EXPECT_TRUE(none->blocks().empty());
-  const WeightSnapshot image(3, *device, copy_of(model->flat_values()), none, host);
-  EXPECT_EQ(image.version(), 3);
-  EXPECT_EQ(std::ssize(image.blocks()), layout.num_blocks());
-  EXPECT_TRUE(joined(image.blocks()) == text_of(model->flat_values()));
+  EXPECT_TRUE(none->chunks().empty());
+  const WeightSnapshot snapshot(3, *device, copy_of(model->flat_values()), none, host);
+  EXPECT_EQ(snapshot.version(), 3);
+  EXPECT_EQ(std::ssize(snapshot.chunks()), layout.num_chunks());
+  EXPECT_TRUE(joined(snapshot.chunks()) == text_of(model->flat_values()));
 }
 
 TEST_F(WeightSnapshotTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVersion) {
@@ -92,30 +92,30 @@ TEST_F(WeightSnapshotTest, UnderAdaptersTheBaseComesFirstAndIsTheSameForEveryVer
   const auto frozen =
       std::make_shared<WeightChunks>(*device, Tensor(all.data, DType::u8, all.device, {layout.frozen_bytes}));
   const WeightSnapshot before(0, *device, copy_of(model->trainable_values()), frozen, host);
-  const std::vector<WeightChunks::Block> old = before.blocks();
-  ASSERT_EQ(std::ssize(old), layout.num_blocks());
+  const std::vector<WeightChunks::Chunk> old = before.chunks();
+  ASSERT_EQ(std::ssize(old), layout.num_chunks());
   EXPECT_TRUE(joined(old) == text_of(all));
-  for (int64_t i = 0; i < layout.num_blocks(); ++i)
-    EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.block(i).bytes);
+  for (int64_t i = 0; i < layout.num_chunks(); ++i)
+    EXPECT_EQ(std::ssize(old[static_cast<size_t>(i)].bytes), layout.chunk(i).bytes);
   for (float& value : model->trainable_values().as<float>()) value += 1;
   const WeightSnapshot after(1, *device, copy_of(model->trainable_values()), frozen, host);
-  const std::vector<WeightChunks::Block> now = after.blocks();
+  const std::vector<WeightChunks::Chunk> now = after.chunks();
   EXPECT_TRUE(joined(now) == text_of(all));
-  for (int64_t i = 0; i < layout.num_blocks(); ++i) {
+  for (int64_t i = 0; i < layout.num_chunks(); ++i) {
     const auto place = static_cast<size_t>(i);
-    EXPECT_EQ(now[place].digest == old[place].digest, i < layout.num_frozen()) << i;
+    EXPECT_EQ(now[place].digest == old[place].digest, i < layout.num_frozen_chunks()) << i;
   }
 }
 
-TEST_F(WeightSnapshotTest, ThreadsThatAskAtOnceGetTheSameBlocks) {
+TEST_F(WeightSnapshotTest, ConcurrentThreadsGetTheSameChunks) {
   const std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
   const auto none = std::make_shared<WeightChunks>(
       *device, Tensor(model->flat_values().data, DType::u8, DeviceKind::cpu, {int64_t{0}}));
-  const WeightSnapshot image(0, *device, copy_of(model->flat_values()), none, host);
-  std::vector<std::vector<WeightChunks::Block>> got(4);
+  const WeightSnapshot snapshot(0, *device, copy_of(model->flat_values()), none, host);
+  std::vector<std::vector<WeightChunks::Chunk>> got(4);
   {
     std::vector<std::jthread> threads;
-    for (auto& mine : got) threads.emplace_back([&] { mine = image.blocks(); });
+    for (auto& mine : got) threads.emplace_back([&] { mine = snapshot.chunks(); });
   }
   for (const auto& mine : got) {
     ASSERT_EQ(mine.size(), got[0].size());
