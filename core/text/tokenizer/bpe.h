@@ -1,7 +1,7 @@
 #pragma once
-// Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of
-// lowest rank (leftmost among equals) is applied until none is left. Immutable but for a memo of one byte a token; safe
-// from any thread.
+// Byte-pair encoding of single words (Sennrich et al. 2016): a vocabulary of spellings and a ranked list of merges. The
+// merge of lowest rank (leftmost among equals) is applied until none is left. Thread-safe; immutable but for a cache of
+// one byte per token.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string
-      unk_token{};  // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
+  // For characters that no token spells. Empty: they are dropped. Not in the vocabulary: they are Errors.
+  std::string unk_token{};
   bool fuse_unk = false;                    // neighbouring unknown characters are one token
   bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
   bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
@@ -90,7 +90,7 @@ class Bpe {
   int shift_ = 63;
   size_t longest_spelling_ = 0;
   bool space_mark_begins_segment_ = false;
-  // Whether a token's spelling, as a word, is encoded as that token: 0 not yet known, 1 yes, 2 no.
+  // Cache: is a token's spelling, as a word, encoded as that token? 0 unknown, 1 yes, 2 no.
   std::unique_ptr<std::atomic<uint8_t>[]> stands_alone_;
 };
 
