@@ -26,10 +26,9 @@ Registry<RewardFactory>& rewards() {
 static std::shared_ptr<Reward> make_kind(std::string_view kind) { return rewards().at(kind)(); }
 
 void RewardSpec::fields(Fields& f) {
-  f("kind", kind,
-    "which reward: a name that `hone list rewards` prints; the reward's own keys stand in the same table");
-  f("name", name, "what metrics and messages call it; empty = the kind");
-  f("weight", weight, "factor of its score where rewards are added up");
+  f("kind", kind, "kind of reward, one of `hone list rewards`; the reward's own keys stand in the same table");
+  f("name", name, "name in metrics and messages; empty = the kind");
+  f("weight", weight, "factor of the score when rewards are added");
   if (f.reading()) {
     f.require("kind", rewards().contains(kind), rewards().unknown(kind));
     reward = make_kind(kind);
