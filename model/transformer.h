@@ -112,7 +112,7 @@ class Transformer : public Model {
     for (auto& block : blocks_) block.add_linears(out);
     return out;
   }
-  Param& head() override { return head_.shape.empty() ? embedding_ : head_; }
+  Param& lm_head() override { return head_.shape.empty() ? embedding_ : head_; }
 
   void embed(Context& context, const Batch& batch, Tensor x) override {
     embedding_forward(context, x, embedding_.value, batch.tokens, false);
