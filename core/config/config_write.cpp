@@ -1,4 +1,6 @@
 // Settings visited through their fields(): written as TOML, as JSON, as a page of documentation; checked.
+#include <map>
+
 #include "core/config/config.h"
 
 namespace hone {
@@ -117,11 +119,14 @@ class DocWriter : public Writer {
     if (count == 0) resize(0);
     rows += writer.rows;
   }
+  void alias(const char* old_key, const char* key) override { old_keys_[key] = old_key; }
   std::string rows;
 
  private:
   void put(const char* key, const char* type, const Json& v, const char* doc) override {
-    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc);
+    const auto alias = old_keys_.find(key);
+    const std::string formerly = alias == old_keys_.end() ? "" : concat(" (formerly `", alias->second, "`)");
+    row(concat(path_, key), type, "`" + toml_value(v) + "`", doc + formerly);
   }
   void row(const std::string& key, const char* type, const std::string& initial, std::string_view doc) {
     rows += concat("| `", key, "` | ", type, " | ", cell(initial), " | ", cell(doc), " |\n");
@@ -132,6 +137,7 @@ class DocWriter : public Writer {
     return out;
   }
   std::string path_;
+  std::map<std::string, std::string> old_keys_;
 };
 
 class Checker : public Writer {
