@@ -9,8 +9,8 @@ Tensor values_of(Tensor qkv, const QkvShape& heads) {
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});
 }
 
-KvWriteTarget kv_write(const KvView& kv, int64_t block) {
-  const auto plane = static_cast<size_t>(block);
+KvWriteTarget kv_write(const KvView& kv, int64_t layer) {
+  const auto plane = static_cast<size_t>(layer);
   const auto scale = [plane](const std::vector<Tensor>& planes) { return planes.empty() ? Tensor() : planes[plane]; };
   return {kv.k[plane], kv.v[plane], kv.slots, scale(kv.k_scale), scale(kv.v_scale)};
 }
@@ -47,9 +47,9 @@ SelfAttention::Saved SelfAttention::restore(Tape& tape) const {
 }
 
 void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tensor residual,
-                            const Saved& kept, const KvView* kv, int64_t block) const {
+                            const Saved& kept, const KvView* kv, int64_t layer) const {
   qkv.forward(context, kept.qkv, x);
-  const KvWriteTarget write = kv ? kv_write(*kv, block) : KvWriteTarget{};
+  const KvWriteTarget write = kv ? kv_write(*kv, layer) : KvWriteTarget{};
   qkv_forward(context, kept.q, kept.k, kept.norm_rstd, kept.qkv, batch.positions, cos_sin, q_norm.value, k_norm.value,
               heads, write);
   const AttentionShape shape{scale, window, batch.max_length};
@@ -62,14 +62,14 @@ void SelfAttention::forward(Context& context, const Batch& batch, Tensor out, Te
 }
 
 QkvProjection SelfAttention::qkv_projection(const Batch& batch, Tensor q, const RmsNorm& before, const KvView& kv,
-                                            int64_t block) const {
+                                            int64_t layer) const {
   return {q,     before.row_norm(),  qkv.product(), batch.positions, cos_sin, q_norm.value, k_norm.value,
-          heads, kv_write(kv, block)};
+          heads, kv_write(kv, layer)};
 }
 
 void SelfAttention::attention_from_cache(Context& context, const Batch& batch, Tensor mixed, Tensor q, const KvView& kv,
-                                         int64_t block) const {
-  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, block)), batch.offsets,
+                                         int64_t layer) const {
+  attention_paged(context, as_heads(mixed, heads), q, paged(kv, kv_write(kv, layer)), batch.offsets,
                   {scale, window, batch.max_length});
 }
 

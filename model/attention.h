@@ -19,14 +19,14 @@ struct SelfAttention {
 
   Saved save(Context&, Tape*, int64_t num_tokens) const;
   Saved restore(Tape&) const;
-  // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the block's
+  // out = output(attention(qkv(x))) + residual. With a cache the call's keys and values are written to the layer's
   // plane and everything is read from there, with the bits of attention over the packed sequences.
   void forward(Context&, const Batch&, Tensor out, Tensor x, Tensor residual, const Saved&, const KvView*,
-               int64_t block) const;
+               int64_t layer) const;
   // forward() in two halves for passes that keep nothing, around what decoder_layer_tail does: q and the cache's rows
   // from x that `before` norms, then mixed from q and the cache.
-  QkvProjection qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t block) const;
-  void attention_from_cache(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t block) const;
+  QkvProjection qkv_projection(const Batch&, Tensor q, const RmsNorm& before, const KvView&, int64_t layer) const;
+  void attention_from_cache(Context&, const Batch&, Tensor mixed, Tensor q, const KvView&, int64_t layer) const;
   void backward(Context&, const Batch&, Tensor dx, Tensor dout, Tensor x, Saved) const;
   void add_params(std::vector<Param*>& out);
 };

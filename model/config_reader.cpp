@@ -126,15 +126,15 @@ std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int6
   config.require(!types || (types->is_array() && types->as_array().size() == windows.size()),
                  "layer_types wants a list of ", num_blocks, " names");
   const bool given = config.find("sliding_window");
-  for (int64_t block = 0; block < num_blocks; ++block) {
-    bool sliding = given && block >= first_sliding;
+  for (int64_t layer = 0; layer < num_blocks; ++layer) {
+    bool sliding = given && layer >= first_sliding;
     if (types) {
-      const std::string& type = types->as_array()[static_cast<size_t>(block)].as_string("layer_types");
+      const std::string& type = types->as_array()[static_cast<size_t>(layer)].as_string("layer_types");
       config.require(type == "full_attention" || type == "sliding_attention", "layer_types: '", type,
                      "' is not supported; supported: full_attention, sliding_attention");
       sliding = type == "sliding_attention";
     }
-    if (sliding) windows[static_cast<size_t>(block)] = config.count("sliding_window");
+    if (sliding) windows[static_cast<size_t>(layer)] = config.count("sliding_window");
   }
   return windows;
 }

@@ -41,14 +41,14 @@ class ConfigReader {
   Json resolved_;
 };
 
-// The most blocks that a config.json may ask for: each is made before its tensors are compared with the file's.
+// The most layers that a config.json may ask for: each is made before its tensors are compared with the file's.
 constexpr int64_t max_layers = 4096;
 
 // rope_theta and rope_scaling (transformers 4) or rope_parameters (5), for heads of `dim`; both are resolved.
 RopeConfig read_rope(ConfigReader& config, int64_t dim, int64_t max_positions);
 
-// For each block how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says
-// "sliding_attention" or, without layer_types, in the blocks from `first_sliding` on.
+// For each layer how many tokens a query sees, itself included (0 = all): sliding_window where layer_types says
+// "sliding_attention" or, without layer_types, in the layers from `first_sliding` on.
 std::vector<int64_t> read_windows(ConfigReader& config, int64_t num_blocks, int64_t first_sliding);
 
 }  // namespace hone

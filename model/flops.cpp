@@ -18,7 +18,7 @@ ModelFlops count_flops(Model& model, int64_t context_length) {
   const ModelShape& shape = model.shape();
   const auto context = static_cast<double>(context_length), heads = static_cast<double>(shape.num_attention_heads),
              dim = static_cast<double>(shape.head_dim);
-  // Of one block: q . k, softmax and the weighted sum of v, every key counted as seen.
+  // Of one layer: q . k, softmax and the weighted sum of v, every key counted as seen.
   const double attention = 2 * context * heads * dim + 3 * context * heads + 2 * context * heads * dim;
   plan.forward_flops_per_token = 2 * multiplied + static_cast<double>(shape.num_layers) * attention;
   plan.train_flops_per_token = 3 * plan.forward_flops_per_token - 2 * frozen;

@@ -33,9 +33,9 @@ Tensor TrainingPass::forward(const Batch& batch, Tensor rows, const EmbeddingNoi
   inputs_.push_back(push(batch.num_tokens));
   model_.embed(context_, batch, inputs_.back());
   if (noise.alpha > 0) add_embedding_noise(context_, inputs_.back(), batch.offsets, noise);
-  for (int64_t block = 0; block < model_.shape().num_layers; ++block) {
+  for (int64_t layer = 0; layer < model_.shape().num_layers; ++layer) {
     const Tensor in = inputs_.back(), out = push(batch.num_tokens);
-    model_.forward_layer(block, context_, batch, out, in, recompute_ == Recompute::full ? nullptr : &tape_, nullptr);
+    model_.forward_layer(layer, context_, batch, out, in, recompute_ == Recompute::full ? nullptr : &tape_, nullptr);
     inputs_.push_back(out);
   }
   read_ = push(rows.dim(0));
@@ -59,15 +59,15 @@ void TrainingPass::backward(Tensor dhidden) {
   }
   tape_.pop();  // hidden
   tape_.pop();  // read
-  for (int64_t block = model_.shape().num_layers - 1; block >= 0; --block) {
-    const Tensor in = inputs_[static_cast<size_t>(block)];
+  for (int64_t layer = model_.shape().num_layers - 1; layer >= 0; --layer) {
+    const Tensor in = inputs_[static_cast<size_t>(layer)];
     if (recompute_ == Recompute::full) {
       ScratchScope inner(context_);
       const Tensor out = context_.scratch().take(model_.dtype(), {batch_.num_tokens, width});
-      model_.forward_layer(block, context_, batch_, out, in, &tape_, nullptr);
+      model_.forward_layer(layer, context_, batch_, out, in, &tape_, nullptr);
     }
-    model_.backward_layer(block, context_, batch_, dx, in, tape_);
-    tape_.pop();  // the block's output
+    model_.backward_layer(layer, context_, batch_, dx, in, tape_);
+    tape_.pop();  // the layer's output
   }
   model_.embed_backward(context_, batch_, dx);
   tape_.pop();

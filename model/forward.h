@@ -1,5 +1,5 @@
 #pragma once
-// Drives a model's blocks: the one place that knows recomputation.
+// Drives a model's layers: the one place that knows recomputation.
 #include <span>
 
 #include "kernels/elementwise/noise.h"
@@ -8,11 +8,11 @@
 
 namespace hone {
 
-// What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each block's input
-// alone (the block's forward then runs twice).
+// What is kept from forward to backward: everything; what is costly to make again (Keep::costly); or each layer's input
+// alone (the layer's forward then runs twice).
 enum class Recompute : uint8_t { none, selective, full };
 
-// A forward pass for training and its backward. The tape and the blocks' inputs are its own; it may be used again and
+// A forward pass for training and its backward. The tape and the layers' inputs are its own; it may be used again and
 // again, and allocates nothing once it has seen its largest batch.
 class TrainingPass {
  public:
@@ -34,7 +34,7 @@ class TrainingPass {
   Model& model_;
   Recompute recompute_;
   Tape tape_;
-  std::vector<Tensor> inputs_;  // of each block, on the tape; last the output of the last block
+  std::vector<Tensor> inputs_;  // of each layer, on the tape; last the output of the last layer
   Batch batch_;
   Tensor rows_, read_;  // the rows asked for, and the last output there
   std::optional<DropoutStream> draws_;

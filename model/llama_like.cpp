@@ -37,26 +37,27 @@ LlamaLike::LlamaLike(const LlamaLikeConfig& config) : rotary_(config.rotary) {
                 keys = shape_.num_kv_heads * dim;
   make_embedding_and_lm_head("model.embed_tokens", config.tied, config.init_std);
   for (int64_t i = 0; i < shape_.num_layers; ++i) {
-    const std::string layer = concat("model.layers.", i, "."), attention = layer + "self_attn.", mlp = layer + "mlp.";
-    auto& block = blocks_.emplace_back();
-    block.attention_norm = RmsNorm(layer + "input_layernorm", width, config.norm_eps);
-    block.attention.qkv =
+    const std::string prefix = concat("model.layers.", i, "."), attention = prefix + "self_attn.",
+                      mlp = prefix + "mlp.";
+    auto& layer = layers_.emplace_back();
+    layer.attention_norm = RmsNorm(prefix + "input_layernorm", width, config.norm_eps);
+    layer.attention.qkv =
         Linear({{attention + "q_proj", queries}, {attention + "k_proj", keys}, {attention + "v_proj", keys}}, width,
                config.qkv_bias, config.init_std);
-    block.attention.output = Linear({{attention + "o_proj", width}}, queries, config.output_bias, config.init_std);
+    layer.attention.output = Linear({{attention + "o_proj", width}}, queries, config.output_bias, config.init_std);
     if (config.qk_norm) {
-      block.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
-      block.attention.k_norm = RmsNorm(attention + "k_norm", dim, config.norm_eps).weight;
+      layer.attention.q_norm = RmsNorm(attention + "q_norm", dim, config.norm_eps).weight;
+      layer.attention.k_norm = RmsNorm(attention + "k_norm", dim, config.norm_eps).weight;
     }
-    block.attention.heads = {shape_.num_attention_heads, shape_.num_kv_heads, dim, dim,
+    layer.attention.heads = {shape_.num_attention_heads, shape_.num_kv_heads, dim, dim,
                              static_cast<float>(config.norm_eps)};
-    block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
-    block.attention.window = config.windows[static_cast<size_t>(i)];
-    block.mlp_norm = RmsNorm(layer + "post_attention_layernorm", width, config.norm_eps);
-    block.mlp.gate_up =
+    layer.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(dim)));
+    layer.attention.window = config.windows[static_cast<size_t>(i)];
+    layer.mlp_norm = RmsNorm(prefix + "post_attention_layernorm", width, config.norm_eps);
+    layer.mlp.gate_up =
         Linear({{mlp + "gate_proj", shape_.intermediate_size}, {mlp + "up_proj", shape_.intermediate_size}}, width,
                config.mlp_bias, config.init_std);
-    block.mlp.down = Linear({{mlp + "down_proj", width}}, shape_.intermediate_size, config.mlp_bias, config.init_std);
+    layer.mlp.down = Linear({{mlp + "down_proj", width}}, shape_.intermediate_size, config.mlp_bias, config.init_std);
   }
   final_norm_ = RmsNorm("model.norm", width, config.norm_eps);
 }
@@ -71,7 +72,7 @@ void LlamaLike::allocate_tables(Context& context) {
     rope_table(view, rotary_);
     context.copy(table, view);
   }
-  for (auto& block : blocks_) block.attention.cos_sin = table;
+  for (auto& layer : layers_) layer.attention.cos_sin = table;
 }
 
 }  // namespace hone

@@ -11,7 +11,7 @@ struct LlamaLikeConfig {
   bool tied = false, qkv_bias = false, output_bias = false, mlp_bias = false, qk_norm = false;
   double norm_eps = 1e-6, init_std = 0.02;
   RopeConfig rotary;
-  std::vector<int64_t> windows;  // of each block, 0 = all earlier tokens
+  std::vector<int64_t> windows;  // of each layer, 0 = all earlier tokens
   Json resolved;                 // config.json
 };
 

@@ -15,36 +15,36 @@ static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
   for (const Linear* linear : model.linear_modules())
-    for (const Param::Slice& block : linear->weight.slices)
-      out.push_back(block.name.substr(0, block.name.size() - end.size()));
+    for (const Param::Slice& slice : linear->weight.slices)
+      out.push_back(slice.name.substr(0, slice.name.size() - end.size()));
   return out;
 }
 
-LoraLayer::LoraLayer(const Lora& shared, std::vector<Slice> blocks, int64_t inputs)
-    : shared_(&shared), blocks_(std::move(blocks)) {
+LoraLayer::LoraLayer(const Lora& shared, std::vector<Slice> slices, int64_t inputs)
+    : shared_(&shared), slices_(std::move(slices)) {
   const int64_t r = shared.config.r;
   int64_t outputs = 0;
-  for (const Slice& block : blocks_) {
-    const std::string name = "base_model.model." + block.module;
+  for (const Slice& slice : slices_) {
+    const std::string name = "base_model.model." + slice.module;
     a.slices.push_back({name + ".lora_A.weight", r});
-    b.slices.push_back({name + ".lora_B.weight", block.rows});
+    b.slices.push_back({name + ".lora_B.weight", slice.rows});
     b_rows_.push_back(outputs);
-    outputs += block.rows;
+    outputs += slice.rows;
   }
   a.shape = {num_slices() * r, inputs};
   a.init_uniform = 1 / std::sqrt(static_cast<double>(inputs));
   b.shape = {outputs, r};
 }
 
-Tensor LoraLayer::rows_of(Tensor b_like, int64_t block) const {
-  const auto i = static_cast<size_t>(block);
-  return b_like.rows(b_rows_[i], blocks_[i].rows);
+Tensor LoraLayer::rows_of(Tensor b_like, int64_t slice) const {
+  const auto i = static_cast<size_t>(slice);
+  return b_like.rows(b_rows_[i], slices_[i].rows);
 }
 
-void LoraLayer::drop(Context& context, Tensor to, Tensor from, int64_t block) const {
+void LoraLayer::drop(Context& context, Tensor to, Tensor from, int64_t slice) const {
   const double rate = shared_->config.lora_dropout;
   const std::string stream =
-      concat("lora_dropout/", shared_->draws->step, "/", blocks_[static_cast<size_t>(block)].module);
+      concat("lora_dropout/", shared_->draws->step, "/", slices_[static_cast<size_t>(slice)].module);
   dropout(context, to, from, static_cast<float>(1 / (1 - rate)),
           {.rate = static_cast<float>(rate),
            .seed = shared_->seed,
@@ -56,9 +56,9 @@ Tensor LoraLayer::input_memory(Context& context, Tensor x) const {
   return shared_->drops() ? context.scratch().take(x.dtype, x.dims()) : Tensor();
 }
 
-Tensor LoraLayer::input_of(Context& context, Tensor memory, Tensor x, int64_t block) const {
+Tensor LoraLayer::input_of(Context& context, Tensor memory, Tensor x, int64_t slice) const {
   if (!shared_->drops()) return x;
-  drop(context, memory, x, block);
+  drop(context, memory, x, slice);
   return memory;
 }
 
@@ -82,8 +82,8 @@ Tensor LoraLayer::inner_gradient(Context& context, Tensor dy) const {
   const int64_t r = shared_->config.r;
   const Tensor out = context.scratch().take(dy.dtype, {dy.dim(0), num_slices() * r});
   for (int64_t i = 0; i < num_slices(); ++i) {
-    const Slice& block = blocks_[static_cast<size_t>(i)];
-    gemm_backward_input(context, out.columns(i * r, r), dy.columns(block.first_row, block.rows), rows_of(b.value, i));
+    const Slice& slice = slices_[static_cast<size_t>(i)];
+    gemm_backward_input(context, out.columns(i * r, r), dy.columns(slice.first_row, slice.rows), rows_of(b.value, i));
   }
   add_scale(context, out);
   return out;
@@ -95,8 +95,8 @@ void LoraLayer::forward(Context& context, Tensor y, Tensor x) const {
   const int64_t r = shared_->config.r;
   const Tensor hidden = inner(context, x);
   for (int64_t i = 0; i < num_slices(); ++i) {
-    const Slice& block = blocks_[static_cast<size_t>(i)];
-    const Tensor part = y.columns(block.first_row, block.rows);
+    const Slice& slice = slices_[static_cast<size_t>(i)];
+    const Tensor part = y.columns(slice.first_row, slice.rows);
     gemm_forward(context, part, hidden.columns(i * r, r), rows_of(b.value, i), {}, part);
   }
 }
@@ -119,8 +119,8 @@ void LoraLayer::backward_weight(Context& context, Tensor dy, Tensor x) const {
   const int64_t r = shared_->config.r, step = blocks_at_once();
   const Tensor hidden = inner(context, x), dhidden = inner_gradient(context, dy), memory = input_memory(context, x);
   for (int64_t i = 0; i < num_slices(); ++i) {
-    const Slice& block = blocks_[static_cast<size_t>(i)];
-    gemm_backward_weight(context, rows_of(b.grad, i), {}, dy.columns(block.first_row, block.rows),
+    const Slice& slice = slices_[static_cast<size_t>(i)];
+    gemm_backward_weight(context, rows_of(b.grad, i), {}, dy.columns(slice.first_row, slice.rows),
                          hidden.columns(i * r, r));
   }
   for (int64_t i = 0; i < num_slices(); i += step)
@@ -137,8 +137,8 @@ void LoraLayer::merge_into(Context& context, Tensor weight) const {
   };
   for (int64_t i = 0; i < num_slices(); ++i) {
     const ScratchScope scope(context);
-    const Slice& block = blocks_[static_cast<size_t>(i)];
-    const Tensor rows = weight.rows(block.first_row, block.rows), sum = in_f32(rows), up = in_f32(rows_of(b.value, i));
+    const Slice& slice = slices_[static_cast<size_t>(i)];
+    const Tensor rows = weight.rows(slice.first_row, slice.rows), sum = in_f32(rows), up = in_f32(rows_of(b.value, i));
     const Tensor down = in_f32(a.value.rows(i * r, r)), product = context.scratch().take(DType::f32, rows.dims());
     add_scale(context, up);
     gemm_backward_input(context, product, up, down);
@@ -158,13 +158,13 @@ void Model::add_lora(const LoraConfig& config) {
   for (Param* param : base_params()) param->trainable = false;
   size_t next = 0;
   for (Linear* linear : linear_modules()) {
-    std::vector<LoraLayer::Slice> blocks;
+    std::vector<LoraLayer::Slice> slices;
     int64_t row = 0;
-    for (const Param::Slice& block : linear->weight.slices) {
-      if (chosen[next]) blocks.push_back({modules[next], row, block.rows});
-      row += block.rows, ++next;
+    for (const Param::Slice& slice : linear->weight.slices) {
+      if (chosen[next]) slices.push_back({modules[next], row, slice.rows});
+      row += slice.rows, ++next;
     }
-    if (!blocks.empty()) linear->lora.emplace(*lora_, std::move(blocks), linear->weight.shape[1]);
+    if (!slices.empty()) linear->lora.emplace(*lora_, std::move(slices), linear->weight.shape[1]);
   }
 }
 

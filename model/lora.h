@@ -3,7 +3,7 @@
 //
 //   y = W x + scale * B (A dropout(x))
 //
-// A Linear that holds several Hugging Face modules as row blocks has an adapter for each or for some of them. The model
+// A Linear that holds several Hugging Face modules as row slices has an adapter for each or for some of them. The model
 // without its adapters is the reference of DPO, PPO and GRPO: AdapterScope switches them off, and no second model is
 // needed.
 #include <filesystem>
@@ -39,7 +39,7 @@ class LoraLayer {
     int64_t first_row = 0, rows = 0;  // of W
   };
   // shared must outlive it.
-  LoraLayer(const Lora& shared, std::vector<Slice> blocks, int64_t inputs);
+  LoraLayer(const Lora& shared, std::vector<Slice> slices, int64_t inputs);
 
   // y [T, out] is added to.
   void forward(Context&, Tensor y, Tensor x) const;
@@ -50,26 +50,26 @@ class LoraLayer {
   // weight [out, in] += scale * B A, summed in f32 and rounded once.
   void merge_into(Context&, Tensor weight) const;
 
-  Param a;  // [blocks * r, in]; starts as PEFT's: uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5)
-  Param b;  // [the blocks' rows, r]; starts at zero
+  Param a;  // [slices * r, in]; starts as PEFT's: uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5)
+  Param b;  // [the slices' rows, r]; starts at zero
 
  private:
-  int64_t num_slices() const { return static_cast<int64_t>(blocks_.size()); }
-  Tensor rows_of(Tensor b_like, int64_t block) const;
+  int64_t num_slices() const { return static_cast<int64_t>(slices_.size()); }
+  Tensor rows_of(Tensor b_like, int64_t slice) const;
   // Blocks whose inputs are the same: with dropout each has its own.
   int64_t blocks_at_once() const { return shared_->drops() ? 1 : num_slices(); }
-  // x as block i takes it; memory [T, in] is written where there is dropout.
-  Tensor input_of(Context&, Tensor memory, Tensor x, int64_t block) const;
+  // x as slice i takes it; memory [T, in] is written where there is dropout.
+  Tensor input_of(Context&, Tensor memory, Tensor x, int64_t slice) const;
   Tensor input_memory(Context&, Tensor x) const;
-  void drop(Context&, Tensor to, Tensor from, int64_t block) const;
+  void drop(Context&, Tensor to, Tensor from, int64_t slice) const;
   void add_scale(Context&, Tensor x) const;
-  // scale * A x and scale * B^T dy of all blocks, [T, blocks * r], in scratch.
+  // scale * A x and scale * B^T dy of all slices, [T, slices * r], in scratch.
   Tensor inner(Context&, Tensor x) const;
   Tensor inner_gradient(Context&, Tensor dy) const;
 
   const Lora* shared_;
-  std::vector<Slice> blocks_;
-  std::vector<int64_t> b_rows_;  // where each block begins in b
+  std::vector<Slice> slices_;
+  std::vector<int64_t> b_rows_;  // where each slice begins in b
 };
 
 // Adds every adapter to its weight and takes the adapters off: the same model within rounding, as one without. All of

@@ -75,7 +75,7 @@ std::unique_ptr<Model> Model::same_shape() const {
 }
 
 void Model::infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) {
-  for (int64_t block = 0; block < shape().num_layers; ++block) forward_layer(block, context, batch, x, x, nullptr, kv);
+  for (int64_t layer = 0; layer < shape().num_layers; ++layer) forward_layer(layer, context, batch, x, x, nullptr, kv);
 }
 
 void Model::allocate(Context& context, DType dtype, bool gradients) {
@@ -133,9 +133,9 @@ void Model::initialize(Context& context, uint64_t seed) {
 void initialise_param(Context& context, const Param& param, uint64_t seed) {
   std::vector<float> drawn;
   int64_t row = 0;
-  for (const Param::Slice& block : param.slices) {
-    const Tensor rows = param.value.rows(row, block.rows);
-    const uint64_t stream = stream_of(("init/" + block.name).c_str());
+  for (const Param::Slice& slice : param.slices) {
+    const Tensor rows = param.value.rows(row, slice.rows);
+    const uint64_t stream = stream_of(("init/" + slice.name).c_str());
     drawn.assign(static_cast<size_t>(rows.size()), static_cast<float>(param.init_value));
     if (param.init_std > 0) fill_normal(drawn, seed, stream, param.init_std);
     if (param.init_uniform > 0) fill_uniform(drawn, seed, stream, param.init_uniform);
@@ -143,7 +143,7 @@ void initialise_param(Context& context, const Param& param, uint64_t seed) {
     const Tensor staged = context.scratch().take(DType::f32, rows.dims());
     context.copy(staged, host_view(std::span(drawn)));
     cast(context, rows, staged);
-    row += block.rows;
+    row += slice.rows;
   }
 }
 

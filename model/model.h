@@ -20,7 +20,7 @@ class Tokenizer;
 struct Linear;
 struct Lora;
 
-// A parameter: [rows, cols] or [n]. Several names are row blocks, in order (q, k, v in one matrix).
+// A parameter: [rows, cols] or [n]. Several names are row layers, in order (q, k, v in one matrix).
 struct Param {
   struct Slice {
     std::string name;  // Hugging Face's, as in the safetensors file
@@ -57,20 +57,20 @@ class Model {
   std::vector<Param*> params();
   virtual std::vector<Param*> base_params() = 0;  // without adapters
   std::vector<Param*> adapter_params();
-  // The matrices of the blocks, in order.
+  // The matrices of the layers, in order.
   virtual std::vector<Linear*> linear_modules() = 0;
 
   // x [T, D] is written.
   virtual void embed(Context&, const Batch&, Tensor x) = 0;
   virtual void embed_backward(Context&, const Batch&, Tensor dx) = 0;
-  // out [T, D] is written; it may be x when tape is null. x must stay as it is until the block's backward.
-  virtual void forward_layer(int64_t block, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
-  // Every block's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in
+  // out [T, D] is written; it may be x when tape is null. x must stay as it is until the layer's backward.
+  virtual void forward_layer(int64_t layer, Context&, const Batch&, Tensor out, Tensor x, Tape*, const KvView*) = 0;
+  // Every layer's forward in turn without a tape: x [T, D] becomes the last one's output. The same bits, possibly in
   // fewer ops.
   virtual void infer_layers(Context&, const Batch&, Tensor x, const KvView*);
-  // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same block's forward left it.
-  virtual void backward_layer(int64_t block, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
-  // hidden [R, D] from rows x [R, D] of the last block's output; what the head reads. rstd etc. go to the tape.
+  // dx holds dLoss/dout and is overwritten with dLoss/dx. Reads the tape as the same layer's forward left it.
+  virtual void backward_layer(int64_t layer, Context&, const Batch&, Tensor dx, Tensor x, Tape&) = 0;
+  // hidden [R, D] from rows x [R, D] of the last layer's output; what the head reads. rstd etc. go to the tape.
   virtual void final_norm(Context&, Tensor hidden, Tensor x, Tape*) = 0;
   // dx [R, D] is written.
   virtual void final_norm_backward(Context&, Tensor dx, Tensor dhidden, Tensor x, Tape&) = 0;

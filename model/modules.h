@@ -3,7 +3,7 @@
 //
 // Kept is what a layer's forward leaves for its backward. keep() makes room for it (on the tape when training, in
 // scratch otherwise), in the order in which take_back() pops it in reverse. Popped tensors stay valid until the next
-// push, so a block takes everything back first and computes then. Parameter gradients are added to, activation
+// push, so a layer takes everything back first and computes then. Parameter gradients are added to, activation
 // gradients are written unless said otherwise. An MLP's and attention's backward use up what was kept.
 #include <optional>
 #include <string>

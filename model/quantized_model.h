@@ -1,5 +1,5 @@
 #pragma once
-// QuantizedModel: a model's double for rollouts, whose blocks multiply by copies of its matrices in one byte a number.
+// QuantizedModel: a model's double for rollouts, whose layers multiply by copies of its matrices in one byte a number.
 // Everything else (embedding, norms, biases, adapters, head) it reads where the model has it; the model itself, and
 // whoever trains it, sees nothing of this.
 #include <memory>

@@ -1,5 +1,5 @@
 #pragma once
-// Stack: a decoder-only model of equal pre-norm blocks between an embedding and a head. A family fills in the parts.
+// Stack: a decoder-only model of equal pre-norm layers between an embedding and a head. A family fills in the parts.
 #include <algorithm>
 #include <type_traits>
 
@@ -18,69 +18,70 @@ struct DecoderLayer {
 
   struct Saved {
     Tensor attention_in;
-    typename Norm::Kept attention_norm;
+    typename Norm::Saved attention_norm;
     SelfAttention::Saved attention;
     Tensor mid, mlp_in;
-    typename Norm::Kept mlp_norm;
-    typename Mlp::Kept mlp;
+    typename Norm::Saved mlp_norm;
+    typename Mlp::Saved mlp;
   };
 
   Saved save(Context& context, Tape* tape, Tensor x) const {
     const int64_t num_tokens = x.dim(0), width = x.dim(1);
-    Saved kept;
-    kept.attention_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
-    kept.attention_norm = attention_norm.keep(tape, num_tokens);
-    kept.attention = attention.save(context, tape, num_tokens);
-    kept.mid = hone::save(context, tape, x.dtype, {num_tokens, width});
-    kept.mlp_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
-    kept.mlp_norm = mlp_norm.keep(tape, num_tokens);
-    kept.mlp = mlp.keep(context, tape, num_tokens);
-    return kept;
+    Saved saved;
+    saved.attention_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
+    saved.attention_norm = attention_norm.save(tape, num_tokens);
+    saved.attention = attention.save(context, tape, num_tokens);
+    saved.mid = hone::save(context, tape, x.dtype, {num_tokens, width});
+    saved.mlp_in = save_if_all(context, tape, x.dtype, {num_tokens, width});
+    saved.mlp_norm = mlp_norm.save(tape, num_tokens);
+    saved.mlp = mlp.save(context, tape, num_tokens);
+    return saved;
   }
   Saved restore(Tape& tape) const {
-    Saved kept;
-    kept.mlp = mlp.take_back(tape);
-    kept.mlp_norm = mlp_norm.take_back(tape);
-    kept.mlp_in = restore_if_all(tape);
-    kept.mid = tape.pop();
-    kept.attention = attention.restore(tape);
-    kept.attention_norm = attention_norm.take_back(tape);
-    kept.attention_in = restore_if_all(tape);
-    return kept;
+    Saved saved;
+    saved.mlp = mlp.restore(tape);
+    saved.mlp_norm = mlp_norm.restore(tape);
+    saved.mlp_in = restore_if_all(tape);
+    saved.mid = tape.pop();
+    saved.attention = attention.restore(tape);
+    saved.attention_norm = attention_norm.restore(tape);
+    saved.attention_in = restore_if_all(tape);
+    return saved;
   }
   void forward(Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape, const KvView* kv,
-               int64_t block) const {
+               int64_t layer) const {
     ScratchScope scope(context);
-    const Saved kept = save(context, tape, x);
-    attention_norm.forward(context, kept.attention_in, x, kept.attention_norm);
-    attention.forward(context, batch, kept.mid, kept.attention_in, x, kept.attention, kv, block);
-    mlp_norm.forward(context, kept.mlp_in, kept.mid, kept.mlp_norm);
-    mlp.forward(context, out, kept.mlp_in, kept.mid, kept.mlp);
+    const Saved saved = save(context, tape, x);
+    attention_norm.forward(context, saved.attention_in, x, saved.attention_norm);
+    attention.forward(context, batch, saved.mid, saved.attention_in, x, saved.attention, kv, layer);
+    mlp_norm.forward(context, saved.mlp_in, saved.mid, saved.mlp_norm);
+    mlp.forward(context, out, saved.mlp_in, saved.mid, saved.mlp);
   }
-  // Whether decoder_layer_tail and its like do what this block's parts do.
+  // Whether decoder_layer_tail and its like do what this layer's parts do.
   static constexpr bool fuses = std::is_same_v<Norm, RmsNorm> && std::is_same_v<Mlp, GatedMlp>;
   bool can_fuse() const {
-    return attention.qkv.is_plain_gemm() && attention.output.is_plain_gemm() && mlp.gate_up.plain() && mlp.down.plain();
+    return attention.qkv.is_plain_gemm() && attention.output.is_plain_gemm() && mlp.gate_up.is_plain_gemm() &&
+           mlp.down.is_plain_gemm();
   }
   void backward(Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) const {
     ScratchScope scope(context);
-    Saved kept = restore(tape);
+    Saved saved = restore(tape);
     const Tensor dnormed = context.scratch().take(dx.dtype, dx.dims());
-    // What a norm gave, once more where it was not kept.
-    const auto again = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Kept& with) {
+    // What a norm gave, once more where it was not saved.
+    const auto again = [&](Tensor& normed, const Norm& norm, Tensor from, const typename Norm::Saved& with) {
       if (normed) return;
       normed = context.scratch().take(from.dtype, from.dims());
       norm.forward(context, normed, from, with);
     };
     {
       ScratchScope inner(context);
-      again(kept.mlp_in, mlp_norm, kept.mid, kept.mlp_norm);
-      mlp.backward(context, dnormed, dx, kept.mlp_in, kept.mlp);
+      again(saved.mlp_in, mlp_norm, saved.mid, saved.mlp_norm);
+      mlp.backward(context, dnormed, dx, saved.mlp_in, saved.mlp);
     }
-    mlp_norm.backward(context, dx, dnormed, kept.mid, kept.mlp_norm, true);
-    again(kept.attention_in, attention_norm, x, kept.attention_norm);
-    attention.backward(context, batch, dnormed, dx, kept.attention_in, kept.attention);
-    attention_norm.backward(context, dx, dnormed, x, kept.attention_norm, true);
+    mlp_norm.backward(context, dx, dnormed, saved.mid, saved.mlp_norm, true);
+    again(saved.attention_in, attention_norm, x, saved.attention_norm);
+    attention.backward(context, batch, dnormed, dx, saved.attention_in, saved.attention);
+    attention_norm.backward(context, dx, dnormed, x, saved.attention_norm, true);
   }
   void add_params(std::vector<Param*>& out) {
     attention_norm.add_params(out);
@@ -102,14 +103,14 @@ class Transformer : public Model {
   std::vector<Param*> base_params() override {
     std::vector<Param*> out{&embedding_};
     if (!positions_.shape.empty()) out.push_back(&positions_);
-    for (auto& block : blocks_) block.add_params(out);
+    for (auto& layer : layers_) layer.add_params(out);
     final_norm_.add_params(out);
     if (!head_.shape.empty()) out.push_back(&head_);
     return out;
   }
   std::vector<Linear*> linear_modules() override {
     std::vector<Linear*> out;
-    for (auto& block : blocks_) block.add_linears(out);
+    for (auto& layer : layers_) layer.add_linears(out);
     return out;
   }
   Param& lm_head() override { return head_.shape.empty() ? embedding_ : head_; }
@@ -122,45 +123,45 @@ class Transformer : public Model {
     if (embedding_.grad) embedding_backward(context, embedding_.grad, dx, batch.tokens);
     if (positions_.grad) embedding_backward(context, positions_.grad, dx, batch.positions);
   }
-  void forward_layer(int64_t block, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape,
+  void forward_layer(int64_t layer, Context& context, const Batch& batch, Tensor out, Tensor x, Tape* tape,
                      const KvView* kv) override {
-    blocks_[static_cast<size_t>(block)].forward(context, batch, out, x, tape, kv, block);
+    layers_[static_cast<size_t>(layer)].forward(context, batch, out, x, tape, kv, layer);
   }
   void infer_layers(Context& context, const Batch& batch, Tensor x, const KvView* kv) override {
     if constexpr (DecoderLayer<Norm, Mlp>::fuses)
       if (kv && kv->k.front().dtype == x.dtype &&
-          std::ranges::all_of(blocks_, [](const auto& block) { return block.can_fuse(); }))
+          std::ranges::all_of(layers_, [](const auto& layer) { return layer.can_fuse(); }))
         return infer_fused(context, batch, x, *kv);
     Model::infer_layers(context, batch, x, kv);
   }
-  void backward_layer(int64_t block, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
-    blocks_[static_cast<size_t>(block)].backward(context, batch, dx, x, tape);
+  void backward_layer(int64_t layer, Context& context, const Batch& batch, Tensor dx, Tensor x, Tape& tape) override {
+    layers_[static_cast<size_t>(layer)].backward(context, batch, dx, x, tape);
   }
   void final_norm(Context& context, Tensor hidden, Tensor x, Tape* tape) override {
-    final_norm_.forward(context, hidden, x, final_norm_.keep(tape, x.dim(0)));
+    final_norm_.forward(context, hidden, x, final_norm_.save(tape, x.dim(0)));
   }
   void final_norm_backward(Context& context, Tensor dx, Tensor dhidden, Tensor x, Tape& tape) override {
-    final_norm_.backward(context, dx, dhidden, x, final_norm_.take_back(tape), false);
+    final_norm_.backward(context, dx, dhidden, x, final_norm_.restore(tape), false);
   }
 
  protected:
-  // forward_layer() of all blocks with the same bits, from attention to attention.
+  // forward_layer() of all layers with the same bits, from attention to attention.
   void infer_fused(Context& context, const Batch& batch, Tensor x, const KvView& kv) const
       requires(DecoderLayer<Norm, Mlp>::fuses) {
     ScratchScope scope(context);
-    const QkvShape& heads = blocks_[0].attention.heads;
+    const QkvShape& heads = layers_[0].attention.heads;
     const Tensor q = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads, heads.head_dim});
     const Tensor mixed = context.scratch().take(x.dtype, {x.dim(0), heads.num_heads * heads.head_dim});
     const auto qkv_projection = [&](size_t b) {
-      return blocks_[b].attention.qkv_projection(batch, q, blocks_[b].attention_norm, kv, static_cast<int64_t>(b));
+      return layers_[b].attention.qkv_projection(batch, q, layers_[b].attention_norm, kv, static_cast<int64_t>(b));
     };
     qkv_rope_cache(context, x, qkv_projection(0));
-    for (size_t b = 0; b < blocks_.size(); ++b) {
-      const auto& block = blocks_[b];
-      block.attention.attend(context, batch, mixed, q, kv, static_cast<int64_t>(b));
-      decoder_layer_tail(context, x, mixed, block.attention.output.product(),
-                         {block.mlp_norm.row_norm(), block.mlp.gate_up.product(), block.mlp.down.product()},
-                         b + 1 < blocks_.size() ? qkv_projection(b + 1) : QkvProjection{});
+    for (size_t b = 0; b < layers_.size(); ++b) {
+      const auto& layer = layers_[b];
+      layer.attention.attention_from_cache(context, batch, mixed, q, kv, static_cast<int64_t>(b));
+      decoder_layer_tail(context, x, mixed, layer.attention.output.product(),
+                         {layer.mlp_norm.row_norm(), layer.mlp.gate_up.product(), layer.mlp.down.product()},
+                         b + 1 < layers_.size() ? qkv_projection(b + 1) : QkvProjection{});
     }
   }
   // `module` is the embedding's Hugging Face name; a tied head has no parameter of its own.
@@ -176,7 +177,7 @@ class Transformer : public Model {
   ModelShape shape_;
   Json config_;
   Param embedding_, positions_, head_;  // positions_: learned; it and head_ may be without a shape: none
-  std::vector<DecoderLayer<Norm, Mlp>> blocks_;
+  std::vector<DecoderLayer<Norm, Mlp>> layers_;
   Norm final_norm_;
 };
 

@@ -41,18 +41,18 @@ class Gpt2 : public Transformer<LayerNorm, GeluMlp> {
     positions_ = table("transformer.wpe", shape_.max_positions, std);
     positions_.lookup = true;
     for (int64_t i = 0; i < shape_.num_layers; ++i) {
-      const std::string layer = concat("transformer.h.", i, ".");
-      auto& block = blocks_.emplace_back();
-      block.attention_norm = LayerNorm(layer + "ln_1", width, eps);
-      block.attention.qkv = conv1d(layer + "attn.c_attn", 3 * width, width, std);
-      block.attention.output = conv1d(layer + "attn.c_proj", width, width, output_std);
-      block.attention.heads = {.num_heads = shape_.num_attention_heads,
+      const std::string prefix = concat("transformer.h.", i, ".");
+      auto& layer = layers_.emplace_back();
+      layer.attention_norm = LayerNorm(prefix + "ln_1", width, eps);
+      layer.attention.qkv = conv1d(prefix + "attn.c_attn", 3 * width, width, std);
+      layer.attention.output = conv1d(prefix + "attn.c_proj", width, width, output_std);
+      layer.attention.heads = {.num_heads = shape_.num_attention_heads,
                                .num_kv_heads = shape_.num_attention_heads,
                                .head_dim = shape_.head_dim};
-      block.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_dim)));
-      block.mlp_norm = LayerNorm(layer + "ln_2", width, eps);
-      block.mlp.up = conv1d(layer + "mlp.c_fc", shape_.intermediate_size, width, std);
-      block.mlp.down = conv1d(layer + "mlp.c_proj", width, shape_.intermediate_size, output_std);
+      layer.attention.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_dim)));
+      layer.mlp_norm = LayerNorm(prefix + "ln_2", width, eps);
+      layer.mlp.up = conv1d(prefix + "mlp.c_fc", shape_.intermediate_size, width, std);
+      layer.mlp.down = conv1d(prefix + "mlp.c_proj", width, shape_.intermediate_size, output_std);
     }
     final_norm_ = LayerNorm("transformer.ln_f", width, eps);
     config.set("architectures", JsonArray{Json("GPT2LMHeadModel")});

@@ -49,9 +49,9 @@ std::vector<FileSlice> file_slices(std::span<Param* const> params) {
   std::vector<FileSlice> out;
   for (const Param* param : params) {
     int64_t row = 0;
-    for (const Param::Slice& block : param->slices) {
-      out.push_back({param, row, block.rows, block.name});
-      row += block.rows;
+    for (const Param::Slice& slice : param->slices) {
+      out.push_back({param, row, slice.rows, slice.name});
+      row += slice.rows;
     }
   }
   return out;

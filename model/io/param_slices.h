@@ -1,5 +1,5 @@
 #pragma once
-// Parameters as the tensors of a safetensors file: each row block is one.
+// Parameters as the tensors of a safetensors file: each row slice is one.
 #include <filesystem>
 #include <span>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// A row block of a parameter and where the file has it.
+// A row slice of a parameter and where the file has it.
 struct FileSlice {
   const Param* param;
   int64_t first_row, rows;
