@@ -14,10 +14,13 @@ class ChatCommand : public Command {
  public:
   std::string summary() const override { return "talk with a model; an empty line or end of input ends"; }
   std::string example() const override { return "hone chat --model DIR --system 'You are brief.'"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("system", system_, "system message");
-    a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
+    a.option("chat-format", format_, "chat format: auto | template | chatml | llama3 | plain");
     sampling_arguments(a, sampling_);
   }
 

@@ -17,20 +17,24 @@ class DataCommand : public Command {
   std::string example() const override {
     return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
            "problems.jsonl\n  hone data tokenize --in "
-           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl "
+           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
+           "train.jsonl "
            "--out rows.jsonl";
   }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"overlap", "contamination"}};
+  }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize", "overlap"}, "generate | tokenize | overlap");
+    a.choice("action", action_, {"generate", "tokenize", "contamination"}, "generate | tokenize | contamination");
     a.option("generator", generator_, "which generator (hone list generators)");
     a.rest("settings", settings_, "key=value of the generator");
     a.option("split", split_, "train | test");
     a.option("limit", limit_, "problems; 0 = all");
     a.options("in", inputs_, "text: .jsonl, plain, or a token file where overlaps are looked for (may be repeated)");
     a.option("text-key", text_key_,
-             "member of a JSON Lines row that holds the text; overlap takes all strings of a row without it");
-    a.option("tokenizer", tokenizer_, "tokenizer folder or file; overlap needs it for token files");
-    a.option("task", task_, "whose rows are looked for: a task's name or file (overlap)");
+             "member of a JSON Lines row that holds the text; contamination takes all strings of a row without it");
+    a.option("tokenizer", tokenizer_, "tokenizer folder or file; contamination needs it for token files");
+    a.option("task", task_, "whose rows are looked for: a task's name or file (contamination)");
     a.option("ngram", ngram_, "words of an overlap");
     a.option("out", out_, "what is written; - is standard output (generate); the rows that overlap");
   }
@@ -64,8 +68,8 @@ class DataCommand : public Command {
     return 0;
   }
   int overlap() {
-    require_usage(!inputs_.empty() && !task_.empty(), "data overlap: needs --task and --in");
-    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data overlap: --ngram must be in [1, 1024]");
+    require_usage(!inputs_.empty() && !task_.empty(), "data contamination: needs --task and --in");
+    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data contamination: --ngram must be in [1, 1024]");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     std::optional<Tokenizer> tokenizer;

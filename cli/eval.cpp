@@ -34,6 +34,9 @@ class EvalCommand : public Command {
     return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare "
            "evaluation other";
   }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--max-batch-tokens", "--max-num-batched-tokens"}, {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a, false);
     a.option("task,--tasks", tasks_, "names (hone list tasks) or TOML files, separated by commas");
@@ -47,9 +50,9 @@ class EvalCommand : public Command {
     a.option("temperature", options_.temperature, "of those");
     a.option("seed", options_.seed, "of the draws and of the bootstrap");
     a.option("bootstrap-iters", options_.bootstrap_iters, "resamples for intervals; 0 = none");
-    a.option("max-batch-tokens", engine_.max_batch_tokens,
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens,
              "of one pass when replies are drawn; does not change the results");
-    a.option("max-sequences", engine_.max_sequences, "replies written at the same time; does not change the results");
+    a.option("max-num-seqs", engine_.max_sequences, "replies written at the same time; does not change the results");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
     a.option("out", out_, "folder for results.json, samples, report.md and report.html");

@@ -19,6 +19,12 @@ class ServeCommand : public Command {
  public:
   std::string summary() const override { return "answer OpenAI's clients: completions and chat over HTTP"; }
   std::string example() const override { return "hone serve --model DIR --port 8000 --api-key-file keys.txt"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"},
+            {"--max-replies", "--max-pending-completions"},
+            {"--max-batch-tokens", "--max-num-batched-tokens"},
+            {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("host", config_.http.host, "address to listen at; 0.0.0.0 is every one of this machine's");
@@ -27,9 +33,9 @@ class ServeCommand : public Command {
     a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate and its chain");
     a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's key");
     a.option("served-model-name", name_, "what the model is called (default: its folder's name)");
-    a.option("format", format_, "chat format: auto | template | chatml | llama3 | plain");
+    a.option("chat-format", format_, "chat format: auto | template | chatml | llama3 | plain");
     a.option("seed", seed_, "of requests that have none");
-    a.option("max-replies", config_.max_pending_completions,
+    a.option("max-pending-completions", config_.max_pending_completions,
              "waiting or being written; requests that would be more are answered 429");
     a.option("max-answer-bytes", config_.max_answer_bytes, "longest answer that one request may ask for");
     a.option("max-pending-bytes", config_.max_pending_bytes,
@@ -49,8 +55,8 @@ class ServeCommand : public Command {
              "seconds until a client that vanished without a word counts as gone");
     a.option("drain-seconds", drain_seconds_, "that requests under way have to end after SIGTERM");
     a.option("kv-cache-tokens", engine_.kv_cache_tokens, "tokens the KV cache holds");
-    a.option("max-batch-tokens", engine_.max_batch_tokens, "tokens of one forward pass");
-    a.option("max-sequences", engine_.max_sequences, "replies written at the same time");
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens, "tokens of one forward pass");
+    a.option("max-num-seqs", engine_.max_sequences, "sequences that decode at the same time");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
   }

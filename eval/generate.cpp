@@ -49,7 +49,7 @@ class Generate : public EvalTask {
     f("filters", filters_, "how an answer is read out of a reply, for exact_match");
     match_.fields(f);
     f("sampling", sampling_, "how replies are drawn; the greedy ones share its max_tokens and stop strings");
-    f.require("reward", reward_.reward != nullptr || !filters_.empty() || !f.reading(),
+    f.require("reward", reward_.reward || !filters_.empty() || !f.reading(),
               "the task needs a reward ([reward] kind = \"...\") or filters");
   }
   void check() const override { reward_.check(); }
@@ -94,8 +94,7 @@ class Generate : public EvalTask {
   RewardSpec judge() const {
     if (reward_.reward) return reward_;
     RewardSpec out;
-    out.kind = "exact_match";
-    out.reward = std::make_shared<FilterReward>(filters_.front(), match_);
+    out.reward.set("exact_match", std::make_shared<FilterReward>(filters_.front(), match_));
     return out;
   }
 

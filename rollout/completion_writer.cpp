@@ -110,7 +110,8 @@ bool CompletionWriter::ends(Sequence& sequence, int32_t id) const {
 void CompletionWriter::close(const Sequence& sequence, bool by_length) const {
   CompletionOutput& reply = sequence.result();
   reply.finish_reason = by_length ? "length" : "stop";
-  if (tokenizer_) reply.text = reply_text(*tokenizer_, sequence.ticket->request.sampling, reply.ids, by_length);
+  const SamplingParams& sampling = sequence.ticket->request.sampling;
+  if (tokenizer_) reply.text = completion_text(*tokenizer_, sampling.stop, sampling.min_tokens, reply.ids, by_length);
 }
 
 }  // namespace hone

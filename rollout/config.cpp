@@ -29,7 +29,8 @@ void SamplingParams::fields(Fields& f) {
   f("logit_bias", logit_bias, "added to the logits of some tokens");
   f("ignore_eos", ignore_eos, "go on past the end-of-sequence token");
   f("stop", stop, "strings that end a reply");
-  f("stop_ids", stop_ids, "token ids that end a reply, besides the tokenizer's");
+  f.alias("stop_ids", "stop_token_ids");
+  f("stop_token_ids", stop_ids, "token ids that end a completion, besides the tokenizer's");
   f("thinking_budget", thinking_budget,
     "tokens of a reply after which thinking_end follows by force, unless it came before; 0 = no budget");
   f("thinking_end", thinking_end, "text that ends the thinking; forced tokens are not trained on");
@@ -93,9 +94,13 @@ void EngineConfig::fields(Fields& f) {
   f("kv_block_size", kv_block_size, "tokens of one cache block");
   f("kv_cache_tokens", kv_cache_tokens,
     "tokens the KV cache holds; more requests than fit wait, or are computed again");
-  f("max_batch_tokens", max_batch_tokens, "tokens of one forward pass, prompts' chunks and decodes together");
-  f("max_sequences", max_sequences, "replies written at the same time");
-  f("prefix_caching", prefix_caching, "keep the cache of requests before for those that begin with the same tokens");
+  f.alias("max_batch_tokens", "max_num_batched_tokens");
+  f("max_num_batched_tokens", max_batch_tokens, "tokens of one forward pass: prefill chunks and decodes together");
+  f.alias("max_sequences", "max_num_seqs");
+  f("max_num_seqs", max_sequences, "sequences that decode at the same time");
+  f.alias("prefix_caching", "enable_prefix_caching");
+  f("enable_prefix_caching", prefix_caching,
+    "keep the cache of requests before for those that begin with the same tokens");
   f("speculative", speculative, "tokens guessed ahead");
   f("quantization", quantization,
     "none | int8 | fp8: the blocks' matrices in one byte a number. Log-probs are then not the learner's: objectives "
@@ -105,9 +110,9 @@ void EngineConfig::fields(Fields& f) {
   f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
   f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
             concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
-  f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX,
-            concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
-  f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
+  f.require("max_num_batched_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX,
+            concat("max_num_batched_tokens must be in [1, ", INT32_MAX, "]"));
+  f.require("max_num_seqs", max_sequences > 0, "max_num_seqs must be positive");
   f.require("quantization", quantization == "none" || quant_formats().contains(quantization),
             concat(quant_formats().unknown(quantization), ", none"));
   f.require("kv_cache_dtype", kv_cache_dtype == "auto" || kv_cache_dtype == "fp8",

@@ -27,7 +27,7 @@ std::string sampling_problem(const GenerationRequest& request, const RequestLimi
   const int64_t num_stops = limits.tokenizer ? std::ssize(limits.tokenizer->stop_ids()) : 0;
   if (sampling.min_tokens > 0 &&
       std::ssize(std::set(sampling.stop_ids.begin(), sampling.stop_ids.end())) + num_stops >= limits.vocab_size)
-    return "min_tokens leaves no id to draw: all of them are stop_ids";
+    return "min_tokens leaves no id to draw: all of them are stop_token_ids";
   if (sampling.thinking_budget > 0 && (!limits.tokenizer || limits.tokenizer->encode(sampling.thinking_end).empty()))
     return concat("a thinking_budget needs a tokenizer, and a thinking_end with tokens, not '", sampling.thinking_end,
                   "'");

@@ -114,7 +114,7 @@ SampledTokens draw(Context& context, Model& model, Tensor hidden, std::span<cons
   return download_rows(context, out, std::ssize(params));
 }
 
-PromptLogprobs score(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
+PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, std::span<const int32_t> ids,
                      int64_t top_logprobs) {
   ScratchScope scratch(context);
   constexpr int64_t rows_at_once = 64;

@@ -35,7 +35,7 @@ is logged.
 |---|---|
 | the run, once a stage is done or evaluated | `seed`, `dtype`, `model` but for `save_dtype` and `lora.merge` |
 | stages that are done | anything |
-| the stage under way, once it has a checkpoint | its kind, name and objective; its data, templates and order; what makes up a step (`batch_size`, `packing`, `max_length`, `prompts_per_step`, `num_generations`, `num_iterations`, `mini_batches`, `max_staleness`); `optimizer`, `moments`, `critic.trunk` |
+| the stage under way, once it has a checkpoint | its kind, name and objective; its data, templates and order; what makes up a step (`batch_size`, `packing`, `max_length`, `prompts_per_step`, `num_generations`, `num_iterations`, `num_mini_batches`, `max_staleness`); `optimizer`, `moments`, `critic.trunk` |
 
 Free to change: where files lie (`path`, `config`, `files`, ...), which must hold the same; `steps`, learning rates, losses and their weights, sampling, rewards,
 saving and logging of the stage under way; stages that have not begun; `[rollout]`, `[[eval]]`, `device`, `threads`, `numerics`.

@@ -3,8 +3,8 @@
 
 namespace hone {
 
-// docs/reference/recipes.md: every key of a recipe, of every stage, objective, optimizer, reward, generator and task,
-// made from the fields themselves.
+// The text of docs/reference/recipes.md: every key of a recipe and of each stage, objective, optimizer, reward,
+// generator and task, from their fields().
 std::string recipe_reference();
 
 }  // namespace hone

@@ -19,13 +19,13 @@ void ServerConfig::fields(Fields& f) {
   f("api_key_file", api_key_file,
     "file with one key a line, one of which a request must bear; none = everybody may ask");
   access.fields(f);
-  f("max_replies", max_pending_completions,
+  f("max_pending_completions", max_pending_completions,
     "replies waiting or being written; requests that would be more are answered 429");
   f("max_answer_bytes", max_answer_bytes,
     "longest answer that one request may ask for, reckoned from its n, max_tokens, logprobs and echo");
   f("max_pending_bytes", max_pending_bytes,
     "of all answers that are waited for, reckoned so; requests that would be more are answered 429");
-  f.require("max_replies", max_pending_completions > 0, "max_replies must be positive");
+  f.require("max_pending_completions", max_pending_completions > 0, "max_pending_completions must be positive");
   f.require("max_answer_bytes", max_answer_bytes > 0 && max_answer_bytes <= max_pending_bytes,
             "max_answer_bytes must be in [1, max_pending_bytes]");
 }

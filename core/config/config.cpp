@@ -32,7 +32,7 @@ std::string_view kind_of(const toml::node& node) {
   return "a date or time";
 }
 
-// An override's value, under the key "value": TOML if it is, else a string.
+// The value of an override, under the key "value": as TOML if it parses, else as a string.
 toml::table parse_override(std::string_view text, const std::string& source) {
   std::string why;
   for (const std::string& value : {std::string(text), Json(text).dump()}) {
@@ -48,7 +48,7 @@ toml::table parse_override(std::string_view text, const std::string& source) {
   fail(source, ": ", why);
 }
 
-// The element of an array of tables that a segment of an override's key names.
+// The element of an array of tables that is named by a segment of an override's key.
 toml::node& element(toml::array& array, const std::string& segment, const std::string& source) {
   size_t index = 0;
   const auto [end, error] = std::from_chars(segment.data(), segment.data() + segment.size(), index);
@@ -103,7 +103,7 @@ void apply_override(toml::table& root, std::string_view text) {
   });
 }
 
-// Reads one table; finish() complains about the keys nobody asked for.
+// Reads one table. finish() throws an Error for the first key that was not visited.
 class Reader : public Fields {
  public:
   Reader(const toml::table& table, std::string_view source) : table_(table), source_(source) {}
@@ -135,7 +135,7 @@ class Reader : public Fields {
     if (fact) return;
     const toml::node* node = ask(key);
     const std::string name = key;
-    // A required key that is absent is most likely there under a misspelt name.
+    // A missing key is most likely present under a misspelled name.
     if (!node)
       for (const auto& [other, ignored] : table_)
         if (!is_known(other.str()) && !suggestion(other.str(), {&name, 1}).empty()) unknown(other);
@@ -233,7 +233,10 @@ class Reader : public Fields {
     const toml::node* node = ask(key);
     if (!node) return;
     if constexpr (std::is_same_v<T, std::string>)
-      if (node->is_string()) return v.assign(1, {}), convert(key, *node, v[0], expected);  // one is a list of one
+      if (node->is_string()) {  // one string is a list of one
+        v.assign(1, {});
+        return convert(key, *node, v[0], expected);
+      }
     const toml::array* array = node->as_array();
     HONE_CHECK(array, place(node->source(), source_), ": '", key, "' should be an array, it is ", kind_of(*node));
     v.assign(array->size(), T{});

@@ -1,4 +1,4 @@
-// Settings read from JSON through their fields().
+// Reads settings from JSON through fields().
 #include <algorithm>
 #include <map>
 
@@ -99,7 +99,7 @@ class JsonReader : public Fields {
     const Json* found = find(key);
     if (!found) return;
     v.clear();
-    for (const Json& of : found->as_array(name(key))) v.push_back(item(of));
+    for (const Json& one : found->as_array(name(key))) v.push_back(item(one));
   }
 
   const Json& object_;

@@ -1,4 +1,4 @@
-// Settings visited through their fields(): written as TOML, as JSON, as a page of documentation; checked.
+// Visitors that read settings through fields(): TOML, JSON and documentation writers, and the checker.
 #include <map>
 
 #include "core/config/config.h"
@@ -6,7 +6,7 @@
 namespace hone {
 namespace {
 
-// What all share: values arrive as Json, tables as what is in them, and nothing is being read.
+// The common part: passes values on as Json and visits the members of tables.
 class Writer : public Fields {
  public:
   void value(const char* key, bool& v, const char* doc) override { put(key, "boolean", v, doc); }
@@ -51,8 +51,8 @@ std::string toml_value(const Json& v) {
   return text;
 }
 
-// A table's own values come before the tables in it, whatever the order of the fields: TOML has no way back from a
-// header.
+// Writes the values of a table before its sub-tables, whatever the order of the fields: in TOML nothing returns to the
+// outer table after a header.
 class TomlWriter : public Writer {
  public:
   explicit TomlWriter(std::string path) : path_(std::move(path)) {}

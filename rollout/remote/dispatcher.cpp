@@ -101,7 +101,7 @@ void Dispatcher::duplicate_slow_requests(size_t worker) {
         asked.writers.front().since.seconds() > patience) {
       log::warning("rollout: ", workers_[asked.writers.front().worker].name, " is slow; ", workers_[worker].name,
                    " writes a request of it, too");
-      ++counts_["workers/asked_twice"];
+      ++counts_["workers/duplicated"];
       return assign(ticket, worker);
     }
 }
@@ -240,7 +240,7 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   std::ranges::sort(queue_);
   worker.tokens = 0;
   mark_idle(worker);
-  if (requests > 0) counts_["workers/asked_again"] += static_cast<double>(requests);
+  if (requests > 0) counts_["workers/retried"] += static_cast<double>(requests);
   if (news && !stopping_)
     log::warning("rollout: worker ", worker.name, " is lost: ", reason,
                  requests > 0 ? concat("; ", requests, " requests of it are asked again") : std::string());
@@ -258,8 +258,10 @@ void Dispatcher::check(const PendingRequest& asked, std::vector<CompletionOutput
     if (!limits_.requests) continue;
     check_end(reply, asked.request, *limits_.requests);
     const Tokenizer* tokenizer = limits_.requests->tokenizer;
-    reply.text =
-        tokenizer ? reply_text(*tokenizer, asked.request.sampling, reply.ids, reply.finish_reason == "length") : "";
+    const SamplingParams& sampling = asked.request.sampling;
+    reply.text = tokenizer ? completion_text(*tokenizer, sampling.stop, sampling.min_tokens, reply.ids,
+                                             reply.finish_reason == "length")
+                           : "";
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/comm/device_link.h"
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "rollout/remote/worker_link.h"
@@ -11,33 +10,6 @@ namespace hone {
 
 constexpr double longest_settling =
     10;  // seconds that a run waits for the last of its workers before it begins with the others
-
-void WorkerPoolConfig::fields(Fields& f) {
-  f("workers", workers, "URLs of hone workers that write the replies; none = an engine of this process does");
-  f("worker_key_file", worker_key_file,
-    "file whose first key (lines as in a server's) workers are shown; empty = none");
-  f("worker_timeout", worker_timeout,
-    "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
-  f("weight_transport", weight_transport,
-    "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides "
-    "have it)");
-  f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
-            "worker_timeout must be in (0, 1e6] seconds");
-  f.require("weight_transport",
-            weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
-            concat(device_links().unknown(weight_transport), ", auto, stream"));
-  for (size_t i = 0; i < workers.size(); ++i) {
-    try {
-      parse_url(workers[i]);
-    } catch (const Error& error) {
-      f.require("workers", false, error.what());
-    }
-    f.require("workers",
-              std::find(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(i), workers[i]) ==
-                  workers.begin() + static_cast<std::ptrdiff_t>(i),
-              concat("workers names ", workers[i], " twice"));
-  }
-}
 
 WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup, Device& device, Weights weights)
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),

@@ -9,17 +9,10 @@
 #include <vector>
 
 #include "rollout/backend.h"
+#include "rollout/remote/config.h"
 #include "rollout/remote/dispatcher.h"
 
 namespace hone {
-
-struct WorkerPoolConfig {
-  std::vector<std::string> workers;  // URLs; none = the engine is this process's own
-  std::string worker_key_file;       // its first key is shown to workers
-  double worker_timeout = 60;
-  std::string weight_transport = "auto";  // auto | stream | a kind of DeviceLink
-  void fields(Fields& f);
-};
 
 class WorkerLink;
 

@@ -27,7 +27,7 @@ TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
   EXPECT_EQ(count(log, lost(one.url())), 1u) << "its absence is said once: " << log;
   EXPECT_EQ(count(log, lost(two.url())), 0u) << log;
   EXPECT_EQ(sum_of(path("run"), "workers/lost"), 1);
-  EXPECT_GE(sum_of(path("run"), "workers/asked_again"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/retried"), 1);
 }
 
 TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtItsWeights) {
@@ -77,7 +77,7 @@ TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
   one.signal(SIGCONT);
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
-  EXPECT_GE(sum_of(path("run"), "workers/asked_twice"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/duplicated"), 1);
 }
 
 TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {

@@ -1,6 +1,6 @@
 #pragma once
-// Tokens that are recognised in text as a whole (special ones among them), before the words are cut: the `added_tokens`
-// of a tokenizer.json.
+// Tokens that are found in text before it is split into words, special tokens included: the `added_tokens` of a
+// tokenizer.json.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -15,20 +15,20 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool special = false;      // left out of decoded text on request
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
+  bool single_word = false;  // found only between characters that belong to no word
+  bool lstrip = false;       // includes the white space before it
   bool rstrip = false;       // ... after it
-  bool normalized = false;   // looked for in normalised text
+  bool normalized = false;   // searched in normalized text
 };
 
-// Finds tokens in text: leftmost first, the longest where several begin. Matches do not overlap.
+// Finds tokens in text: the leftmost first, the longest of several at one place. Matches do not overlap.
 class AddedTokenMatcher {
  public:
   // Tokens with empty content are never found.
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens = {});
   bool empty() const { return tokens_.empty(); }
 
-  // Calls text(begin, end) for what lies between tokens (never empty) and token(id) in order. Without `special`,
+  // Calls text(begin, end) for the text between tokens (never empty) and token(id), in order. If `special` is false,
   // special tokens are text.
   void each(std::string_view input, bool special, FunctionRef<void(size_t begin, size_t end)> text,
             FunctionRef<void(int32_t id)> token) const;

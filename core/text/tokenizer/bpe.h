@@ -1,7 +1,7 @@
 #pragma once
 // Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of
-// lowest rank (leftmost among equals) is applied until none is left. Immutable but for a memo of one byte a token; safe
-// from any thread.
+// lowest rank (leftmost among equals) is applied until none is left. Immutable except for a memo of one byte per token;
+// safe from any thread.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,13 +15,12 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string
-      unk_token{};  // of characters no token spells; empty: they are dropped; not in the vocabulary: they are Errors
-  bool fuse_unk = false;                    // neighbouring unknown characters are one token
-  bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
-  bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
-  std::string continuing_subword_prefix{};  // of every character but a word's first
-  std::string end_of_word_suffix{};         // of a word's last character
+  std::string unk_token{};  // for characters without a token; empty: drop them; not in the vocabulary: they are Errors
+  bool fuse_unk = false;    // adjacent unknown characters are one token
+  bool byte_fallback = false;               // unknown characters become byte tokens <0x00> ... <0xFF>
+  bool ignore_merges = false;               // a word that is a token is not split by merges
+  std::string continuing_subword_prefix{};  // before every character of a word but the first
+  std::string end_of_word_suffix{};         // after the last character of a word
 };
 
 // Spellings to ids: open addressing, read-only after construction.

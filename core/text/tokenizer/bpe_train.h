@@ -13,8 +13,8 @@ namespace hone {
 
 struct BpeTrainOptions {
   int64_t vocab_size = 0;                     // special tokens and the 256 bytes included
-  std::vector<std::string> special_tokens{};  // take the first ids, split the text, are never merged
-  std::string pattern{};                      // pre-tokenisation regex; empty = GPT-2's
+  std::vector<std::string> special_tokens{};  // have the first ids, split the text, are never merged
+  std::string pattern{};                      // pre-tokenization regex; empty = GPT-2's
   int64_t min_frequency = 1;
 };
 
@@ -23,7 +23,7 @@ struct BpeTrainResult {
   std::vector<std::pair<std::string, std::string>> merges;  // in order
 };
 
-// next(text) gives documents one after another until it returns false.
+// next(text) stores the next document, or returns false at the end.
 BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const BpeTrainOptions& options);
 
 // The result as a Hugging Face tokenizer.json.

@@ -15,12 +15,12 @@ struct ByteAlphabet {
 };
 const ByteAlphabet& byte_alphabet();
 
-// Bytes as characters, and back; characters that spell no byte make it nullopt.
+// Bytes to characters, and back; nullopt if a character spells no byte.
 void append_byte_spelling(std::string& out, std::string_view bytes);
 std::string spell_bytes(std::string_view bytes);
 std::optional<std::string> unspell_bytes(std::string_view spelling);
 
-// GPT-2's pre-tokenisation.
+// The pre-tokenizer of GPT-2.
 inline constexpr std::string_view gpt2_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a tokenizer does to text before splitting it: the `normalizer` of a tokenizer.json. A kind ("NFC", "Replace",
+// Changes of the text before it is split: the `normalizer` of a tokenizer.json. A kind ("NFC", "Replace",
 // ...) is a factory in normalizers(); normalizer.cpp holds those of the supported families.
 #include <memory>
 #include <string>

@@ -13,8 +13,8 @@ struct SentencePieceJson {
   Json config;     // tokenizer_config.json: bos_token, eos_token, pad_token, unk_token as far as the model has them
 };
 
-// bytes is the whole file. Lengths and field types are checked before use; Errors name source and what was found.
-// Unigram models and text normalisation by a character map are Errors that say so.
+// bytes: the content of the file. Lengths and field types are checked before use; Errors name source and what was
+// found. Unigram models and text normalization by a character map are Errors that say so.
 SentencePieceJson read_sentencepiece(std::string_view bytes, const std::string& source);
 
 }  // namespace hone

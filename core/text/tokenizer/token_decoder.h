@@ -1,5 +1,5 @@
 #pragma once
-// How spelled tokens become text again: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is
+// Turns spelled tokens into text: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is
 // a factory in token_decoders().
 #include <memory>
 #include <string>
@@ -13,9 +13,8 @@ namespace hone {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Rewrites the tokens; their join is the text. whole: they are all of a text (false for one token within a text,
-  // where nothing is stripped because it begins or ends there). Bytes are kept as they are, whether or not they make up
-  // valid UTF-8.
+  // Rewrites the tokens; joined they are the text. whole: they are a complete text; false for one token inside a text,
+  // whose ends are then not stripped. Bytes are kept as they are, even if they are not valid UTF-8.
   virtual void decode(std::vector<std::string>& tokens, bool whole) const = 0;
 };
 

@@ -12,9 +12,9 @@ namespace hone {
 bool bool_field(const Json& json, std::string_view key, bool otherwise, const std::string& where);
 int64_t int_field(const Json& json, std::string_view key, int64_t otherwise, const std::string& where);
 std::string string_field(const Json& json, std::string_view key, std::string_view otherwise, const std::string& where);
-// The name of the object's kind, its "type".
+// The "type" of the object.
 std::string type_field(const Json& json, const std::string& where);
-// The registered thing of that kind.
+// The registered factory of that type.
 template <class T>
 const T& at_type(const Registry<T>& registry, const Json& json, const std::string& where) {
   const std::string type = type_field(json, where);
@@ -26,8 +26,8 @@ const T& at_type(const Registry<T>& registry, const Json& json, const std::strin
 }
 // "pattern": {"String": ...} or {"Regex": ...}.
 Regex pattern_field(const Json& json, const std::string& where);
-// What a file may make of a text: its steps one after another could otherwise double it a hundred times. Past it an
-// Error.
+// The longest text that the steps of a file may make; longer is an Error. Otherwise a hundred steps could double it a
+// hundred times.
 void check_growth(size_t before, size_t after);
 // The text with every match replaced by content.
 std::string replace_all(const Regex& pattern, std::string_view text, std::string_view content);

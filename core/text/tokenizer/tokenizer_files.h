@@ -1,5 +1,5 @@
 #pragma once
-// The files of a tokenizer in a model folder, brought to one form: the content of tokenizer.json and
+// The files of a tokenizer in a model folder, converted to one form: the content of tokenizer.json and
 // tokenizer_config.json.
 #include <filesystem>
 #include <string>
@@ -18,9 +18,9 @@ struct TokenizerFiles {
   std::string chat_template, chat_template_source;  // source: the file, and the member of it, for messages
 };
 
-// The file of a folder that holds the vocabulary; empty where there is none.
+// The file of a folder with the vocabulary; empty if there is none.
 std::filesystem::path vocabulary_file(const std::filesystem::path& folder);
-// What Tokenizer::load reads: a folder or one file. A lone file has no config but what it says itself.
+// What Tokenizer::load reads: a folder or one file. A single file is its own config.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 // A vocabulary of single characters {"char_ords": [48, 49, ...]} (tokenizer_config.json) as tokenizer.json: "S"

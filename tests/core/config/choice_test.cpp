@@ -10,7 +10,7 @@ namespace {
 struct Shape {
   virtual ~Shape() = default;
   virtual void fields(Fields&) {}
-  virtual void validate() const {}
+  virtual void prepare() {}
   virtual double area() const = 0;
   using Factory = std::unique_ptr<Shape> (*)();
   static Registry<Factory>& registry() {
@@ -27,7 +27,7 @@ struct Square : Shape {
 struct Ring : Shape {
   double outer = 2, inner = 1;
   void fields(Fields& f) override { f("outer", outer, "outer radius"), f("inner", inner, "inner radius"); }
-  void validate() const override { HONE_CHECK(inner < outer, "inner = ", inner, " must be below outer = ", outer); }
+  void prepare() override { HONE_CHECK(inner < outer, "inner = ", inner, " must be below outer = ", outer); }
   double area() const override { return outer * outer - inner * inner; }
 };
 [[maybe_unused]] const bool added = Shape::registry().add("square", [] {
@@ -71,11 +71,11 @@ TEST(Choice, ErrorsNameThePlace) {
 
 TEST(Choice, WritingAndDocumentingChangeNothing) {
   Drawing drawing = read("kind = 'ring'\nouter = 3");
-  const std::shared_ptr<const Shape> before = drawing.shape.get();
+  const std::shared_ptr<const Shape> before = drawing.shape.shared();
   const std::string text = write(drawing);
   EXPECT_EQ(text, "kind = \"ring\"\nouter = 3.0\ninner = 1.0\ncolor = \"red\"\n");
   EXPECT_NE(document_fields("d", [&](Fields& f) { drawing.fields(f); }).find("outer radius"), std::string::npos);
-  EXPECT_EQ(drawing.shape.get(), before);
+  EXPECT_EQ(drawing.shape.shared(), before);
   EXPECT_EQ(write(drawing), text);
   Drawing again = read(text);
   EXPECT_EQ(write(again), text);
@@ -91,7 +91,10 @@ TEST(Choice, ReadingACopyLeavesTheOriginalAlone) {
 
 TEST(Choice, AnOptionalOneMayBeEmpty) {
   Choice<Shape> none;
-  Config::from_text("kind = ''", "d.toml").read([&](Fields& f) { none.fields(f, "kind", "", true); });
+  Config::from_text("kind = ''", "d.toml").read([&](Fields& f) {
+    none.fields(
+        f, "kind", "", [] {}, true);
+  });
   EXPECT_FALSE(none);
 }
 

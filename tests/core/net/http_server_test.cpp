@@ -24,7 +24,7 @@ using test::soon;
 
 // Echoes a body; some paths do otherwise.
 struct TestApp : HttpApp {
-  std::optional<HttpServerResponse> refuse(const HttpRequestInfo& head) override {
+  std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& head) override {
     if (head.path == "/refused") return HttpServerResponse{.status = 401, .body = "no"};
     return std::nullopt;
   }

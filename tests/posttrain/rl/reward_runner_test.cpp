@@ -42,7 +42,7 @@ class JudgeTest : public ::testing::Test {
       }
     }
     spec.kind = "scripted";
-    spec.reward = reward;
+    spec.reward.set("", reward);
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
@@ -150,7 +150,7 @@ TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
   EXPECT_EQ(error_of(0.2),
-            "reward scripted: 6 of 24 replies could not be judged, max_failure_rate is 0.2; t0: the service is down");
+            "reward scripted: 6 of 24 replies could not be judged, max_reward_failure_rate is 0.2; t0: the service is down");
   EXPECT_NE(error_of(0), "");
 }
 

@@ -87,7 +87,7 @@ TEST_F(DispatcherTest, WhatALostWorkerHadIsWrittenByOthersAndCountsOnce) {
   EXPECT_FALSE(dispatcher->step());
   const Metrics metrics = dispatcher->metrics();
   EXPECT_EQ(metrics.at("workers/lost"), 1);
-  EXPECT_EQ(metrics.at("workers/asked_again"), 1);
+  EXPECT_EQ(metrics.at("workers/retried"), 1);
   EXPECT_EQ(metrics.at("workers/alive"), 1);
   EXPECT_EQ(metrics.at("rollout/generated_tokens"), 3);
   EXPECT_EQ(dispatcher->metrics().count("workers/lost"), 0u);
@@ -190,7 +190,7 @@ TEST_F(DispatcherTest, ASlowWorkerIsHelpedByAnIdleOneOnceAndTheFirstAnswerCounts
   finish(0, slow);
   EXPECT_FALSE(dispatcher->step());
   EXPECT_EQ(writer_of(0), 2u);
-  EXPECT_EQ(dispatcher->metrics().at("workers/asked_twice"), 1);
+  EXPECT_EQ(dispatcher->metrics().at("workers/duplicated"), 1);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(look(i).tokens, 0);
 }
 

@@ -16,12 +16,13 @@ struct Arithmetic {
 constexpr Arithmetic arithmetics[] = {
     {"int8", "auto"}, {"fp8", "auto"}, {"none", "fp8"}, {"int8", "fp8"}, {"fp8", "fp8"}};
 
-class QuantizationCommand : public Command {
+class QuantErrorCommand : public Command {
  public:
   std::string summary() const override {
     return "how far int8 and fp8 rollouts are from the model itself, on given texts";
   }
-  std::string example() const override { return "hone quantization --model DIR --in texts.jsonl"; }
+  std::string example() const override { return "hone quant-error --model DIR --in texts.jsonl"; }
+  std::string old_name() const override { return "quantization"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("in", in_, "JSON Lines of {text} or {ids}; - is standard input", true);
@@ -29,7 +30,7 @@ class QuantizationCommand : public Command {
     a.flag("json", json_, "a JSON object for each kind of arithmetic");
   }
   int run() override {
-    require_usage(max_length_ == 0 || max_length_ > 1, "quantization: --max-length is ", max_length_,
+    require_usage(max_length_ == 0 || max_length_ > 1, "quant-error: --max-length is ", max_length_,
                   ", it must be 0, or 2 or more");
     model_.open();
     const int64_t positions = model_.model().shape().max_positions;
@@ -82,7 +83,7 @@ class QuantizationCommand : public Command {
 };
 
 [[maybe_unused]] const bool added =
-    commands().add("quantization", [] { return std::unique_ptr<Command>(new QuantizationCommand); });
+    commands().add("quant-error", [] { return std::unique_ptr<Command>(new QuantErrorCommand); });
 
 }  // namespace
 }  // namespace hone

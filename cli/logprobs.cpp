@@ -7,10 +7,11 @@
 namespace hone {
 namespace {
 
-class ScoreCommand : public Command {
+class LogprobsCommand : public Command {
  public:
   std::string summary() const override { return "log-probabilities of given texts"; }
-  std::string example() const override { return "hone score --model DIR --in texts.jsonl --out scored.jsonl"; }
+  std::string example() const override { return "hone logprobs --model DIR --in texts.jsonl --out scored.jsonl"; }
+  std::string old_name() const override { return "score"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("in", in_, "JSON Lines of {text}, {prompt, completion} or {ids}; - is standard input", true);
@@ -18,7 +19,8 @@ class ScoreCommand : public Command {
     a.option("temperature", options_.temperature, "of the distribution");
   }
   int run() override {
-    require_usage(options_.temperature > 0, "score: --temperature is ", options_.temperature, ", it must be positive");
+    require_usage(options_.temperature > 0, "logprobs: --temperature is ", options_.temperature,
+                  ", it must be positive");
     model_.open();
     options_.entropy = true;
     JsonlWriter out(expand_path(out_));
@@ -76,7 +78,8 @@ class ScoreCommand : public Command {
   std::string in_, out_ = "-";
 };
 
-[[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("logprobs", [] { return std::unique_ptr<Command>(new LogprobsCommand); });
 
 }  // namespace
 }  // namespace hone
