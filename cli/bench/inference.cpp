@@ -37,7 +37,7 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
       times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(drawn));
   }
   HONE_CHECK(!times.empty(), "bench: no pass gave each of ", B,
-             " sequences a token; max_sequences and kv_cache_tokens must hold them all");
+             " sequences a token; max_num_seqs and kv_cache_tokens must hold them all");
   std::sort(times.begin(), times.end());
   const double seconds = times.at(times.size() / 2), rate = static_cast<double>(B) / seconds;
   const int64_t keys = options.tokens + steps / 2;

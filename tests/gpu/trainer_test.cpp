@@ -93,7 +93,7 @@ TEST(TrainerOnGpu, TrainsAsTheCpuDoes) {
 TEST(TrainerOnGpu, RecomputationHasTheSameBitsAndMicroBatchesTheSameLoss) {
   HONE_GPU_OR_SKIP();
   const Trained whole = train(*gpu(), *fresh(DType::bf16), "sft", in_pieces(), steps);
-  for (const char* recompute : {"selective", "block"}) {
+  for (const char* recompute : {"selective", "full"}) {
     TrainerConfig config = in_pieces();
     config.recompute = recompute;
     EXPECT_EQ(train(*gpu(), *fresh(DType::bf16), "sft", config, steps), whole) << recompute;
@@ -145,7 +145,7 @@ TEST(TrainerOnGpu, NumbersThatAreNotFiniteLeaveTheWeights) {
 // The first steps take the memory that later ones need, and as much as the plan predicts.
 TEST(TrainerOnGpu, TakesTheMemoryThatWasPlannedAndThenNone) {
   HONE_GPU_OR_SKIP();
-  for (const char* recompute : {"none", "selective", "block"}) {
+  for (const char* recompute : {"none", "selective", "full"}) {
     if (!chosen()) continue;
     const std::unique_ptr<Device> device = devices().at("cuda")(0), meta = devices().at("meta")(0);
     Context context(*device), planned(*meta);
