@@ -3,6 +3,7 @@
 #include <map>
 
 #include "cli/command.h"
+#include "data/columns.h"
 #include "data/generator.h"
 #include "eval/task.h"
 #include "kernels/op.h"
@@ -21,6 +22,15 @@ std::vector<std::string> op_names() {
     std::string line(op->name());
     for (const OpBase::BodyInfo& body : op->bodies()) line += concat("  ", body.name, " (", name_of(body.device), ")");
     out.push_back(line);
+  }
+  return out;
+}
+
+std::vector<std::string> column_lines() {
+  std::vector<std::string> out;
+  for (const Column column : all_columns()) {
+    const ColumnInfo& info = column.info();
+    out.push_back(concat(column.name(), "  (", info.per_sequence ? "per sequence" : "per token", ") ", info.doc));
   }
   return out;
 }
@@ -53,6 +63,7 @@ class ListCommand : public Command {
         {"generators", [] { return generators().names(); }},
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
+        {"columns", [] { return column_lines(); }},
         {"recipe-keys", [] { return std::vector<std::string>{recipe_reference()}; }}};
     return all;
   }

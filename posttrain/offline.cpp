@@ -15,8 +15,8 @@ namespace hone {
 namespace {
 
 std::string material_of(const Needs& needs) {
-  if (needs.behavior) return "completions that the stage itself samples and rewards (kind = \"rl\")";
-  if (needs.per != LossUnit::pair) return "single completions (kind = \"sft\" or \"labelled\")";
+  if (needs.has(columns::behavior_logp)) return "completions that the stage itself samples and rewards (kind = \"rl\")";
+  if (needs.unit != LossUnit::pair) return "single completions (kind = \"sft\" or \"labelled\")";
   return needs.critic ? "the scores of a pair (kind = \"reward_model\")"
                       : "pairs of a chosen and a rejected completion (kind = \"preference\")";
 }
@@ -68,7 +68,7 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
           .length = max_length,
           .objective = objective_.made.get(),
           .trainer = &loop_.trainer,
-          .reference = objective_.made->needs().reference && !precompute_ref_log_probs_};
+          .reference = objective_.made->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
 }
 
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
@@ -144,7 +144,7 @@ void OfflineTraining::run(Run& run, const RowSource& rows, const Load& load, con
   log::info(run.stage_name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
 
   std::unique_ptr<Reference> reference;
-  if (needs.reference) {
+  if (needs.has(columns::reference_logp)) {
     reference = std::make_unique<Reference>(run, loop_.trainer.temperature);
     if (precompute_ref_log_probs_) {
       reference->score_into(train);

@@ -69,15 +69,13 @@ std::optional<Tokenizer> present_tokenizer(const Recipe& recipe) {
 // less.
 constexpr double expected_mfu = 0.4;
 
-// A sample with every column an objective may read; the numbers do not matter on the meta device.
+// A sample with every column that an objective may read. The meta device reads no numbers.
 Sample longest_sample(int64_t length) {
   const size_t n = static_cast<size_t>(length);
   Sample out;
   out.tokens.assign(n, 0);
-  out.mask.assign(n, 1.0f);
-  out.mask[0] = 0;
-  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns =
-      std::vector<float>(n, 0.0f);
+  for (const Column column : all_columns()) out.columns.assign(column, column.size(1, n), 0);
+  set_mask(out);
   return out;
 }
 

@@ -10,7 +10,8 @@ Metrics measure_loss(Context& context, Model& model, Trainer& trainer, double te
   const Needs needs = objective.needs();
   std::vector<std::vector<int32_t>> sequences;
   double count = 0;
-  for (const Sample* sample : samples) sequences.push_back(sample->tokens), count += count_of(needs.per, sample->mask);
+  for (const Sample* sample : samples)
+    sequences.push_back(sample->tokens), count += count_of(needs.unit, sample->columns.find(columns::mask));
   const std::vector<TokenLogprobs> scores =
       compute_logprobs(context, model, sequences, {.temperature = temperature, .entropy = needs.entropy});
   MicroBatchData staging;

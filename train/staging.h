@@ -13,7 +13,7 @@ namespace hone {
 
 class MicroBatchData {
  public:
-  // A column that some samples have and others do not is an Error. The samples must outlive what parts() gives.
+  // Joins the samples' columns (join_columns). The samples must outlive what parts() gives.
   void fill(std::span<const Sample* const> samples);
 
   std::span<const BatchPart> parts() const { return parts_; }
@@ -26,7 +26,7 @@ class MicroBatchData {
   void to_tokens(std::span<const float> rows, std::vector<float>& tokens) const;
   void to_rows(std::span<const float> tokens, std::vector<float>& rows) const;
 
-  // Views of the columns; `entropy` and `value` are left out when empty.
+  // Views of all columns; logp, entropy and value are those below.
   TokenBatch batch(double scale) const;
   // Gradients set to zero, as an objective expects them.
   TokenGrad zeroed_grad();
@@ -35,12 +35,9 @@ class MicroBatchData {
   std::vector<float> grad_logp, grad_entropy, grad_value;  // [T]
 
  private:
-  void append(std::vector<float>& column, const std::vector<float>& part, const char* name, const Sample& sample,
-              bool first);
-
   std::vector<BatchPart> parts_;
   std::vector<int32_t> offsets_, rows_, targets_;
-  std::vector<float> mask_, old_logp_, behavior_logp_, reference_logp_, advantage_, old_value_, returns_;
+  Columns columns_;
 };
 
 }  // namespace hone

@@ -9,7 +9,7 @@ class KlInRewardPolicyGradient : public PolicyGradient {
  public:
   Needs needs() const override {
     Needs out = PolicyGradient::needs();
-    out.reference = out.reference || penalty_.on();
+    if (penalty_.on() && !out.has(columns::reference_logp)) out.columns.push_back(columns::reference_logp);
     return out;
   }
   void save_state(StateSection& section) const override { penalty_.save_state(section); }

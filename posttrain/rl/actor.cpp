@@ -36,14 +36,15 @@ Sample to_training_sample(const GenerationRequest& request, CompletionOutput rep
   Sample out;
   out.tokens = prompt;
   out.tokens.insert(out.tokens.end(), reply.ids.begin(), reply.ids.end());
-  out.mask.assign(out.tokens.size(), 0.0f);
-  out.behavior_logp.assign(out.tokens.size(), 0.0f);
+  std::vector<float> mask(out.tokens.size(), 0), behavior_logp(out.tokens.size(), 0);
   out.scored = !reply.failed;
   for (size_t t = 0; t < reply.ids.size() && !reply.failed; ++t) {
     if (!reply.forced.empty() && reply.forced[t]) continue;  // not the policy's choice
-    out.mask[prompt.size() + t] = 1;
-    out.behavior_logp[prompt.size() + t] = logp[t];
+    mask[prompt.size() + t] = 1;
+    behavior_logp[prompt.size() + t] = logp[t];
   }
+  out.columns.set(columns::mask, std::move(mask));
+  out.columns.set(columns::behavior_logp, std::move(behavior_logp));
   out.completion = {std::move(reply.ids), std::move(reply.text), std::move(reply.finish_reason)};
   if (!reply.versions.empty()) {
     out.weight_version = *std::ranges::min_element(reply.versions);

@@ -26,7 +26,7 @@ std::vector<const Sample*> RolloutBatch::samples() const {
 void RolloutBatch::set_values(std::vector<std::vector<float>> values) {
   size_t next = 0;
   for (Group& group : groups)
-    for (Sample& sample : group.samples) sample.value = std::move(values[next++]);
+    for (Sample& sample : group.samples) sample.columns.set(columns::old_value, std::move(values[next++]));
 }
 
 void RolloutBatch::set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
@@ -37,7 +37,8 @@ void RolloutBatch::set_old_logp(Context& context, Model& model, double temperatu
   for (Group& group : groups)
     for (Sample& sample : group.samples) {
       if (exact && sample.weight_version == weight_version) {
-        sample.old_logp = sample.behavior_logp;
+        const std::span<const float> logp = sample.columns.find(columns::behavior_logp);
+        sample.columns.set(columns::old_logp, std::vector<float>(logp.begin(), logp.end()));
       } else {
         foreign.push_back(&sample);
         sequences.push_back(sample.tokens);
@@ -45,17 +46,17 @@ void RolloutBatch::set_old_logp(Context& context, Model& model, double temperatu
     }
   if (foreign.empty()) return;
   std::vector<TokenLogprobs> scores = compute_logprobs(context, model, sequences, {.temperature = temperature});
-  for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->old_logp = std::move(scores[i].logp);
+  for (size_t i = 0; i < foreign.size(); ++i) foreign[i]->columns.set(columns::old_logp, std::move(scores[i].logp));
 }
 
-std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit per, uint64_t seed,
+std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count, LossUnit unit, uint64_t seed,
                                                                    uint64_t pass) const {
   if (count == 1) return {samples()};
   std::vector<std::vector<const Sample*>> units;
   for (const Group& group : groups) {
-    if (per == LossUnit::pair) units.emplace_back();
+    if (unit == LossUnit::pair) units.emplace_back();
     for (const Sample& sample : group.samples) {
-      if (per != LossUnit::pair) units.emplace_back();
+      if (unit != LossUnit::pair) units.emplace_back();
       units.back().push_back(&sample);
     }
   }
@@ -63,8 +64,8 @@ std::vector<std::vector<const Sample*>> RolloutBatch::mini_batches(int64_t count
   std::vector<std::vector<const Sample*>> out(static_cast<size_t>(count));
   for (size_t i = 0; i < units.size(); ++i) {
     auto& mini = out[i * static_cast<size_t>(count) / units.size()];
-    const auto& unit = units[order(i)];
-    mini.insert(mini.end(), unit.begin(), unit.end());
+    const auto& members = units[order(i)];
+    mini.insert(mini.end(), members.begin(), members.end());
   }
   std::erase_if(out, [](const auto& mini) { return mini.empty(); });
   return out;

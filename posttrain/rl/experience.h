@@ -26,8 +26,9 @@ struct RolloutBatch {
   void set_old_logp(Context& context, Model& model, double temperature, int64_t weight_version,
                     bool exact_sampler = true);
   // One pass: the samples in an order drawn from (seed, pass), cut into `count` updates; groups stay whole and in order
-  // where `per` is pair. A single update keeps the samples' own order.
-  std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit per, uint64_t seed, uint64_t pass) const;
+  // where `unit` is pair. A single update keeps the samples' own order.
+  std::vector<std::vector<const Sample*>> mini_batches(int64_t count, LossUnit unit, uint64_t seed,
+                                                       uint64_t pass) const;
 
   // TRL's: reward and reward_std over all samples, frac_reward_zero_std over groups, rewards/<name>/{mean, std},
   // completions/{mean, min, max}_length, the same of the replies that ended by themselves as completions/{mean, min,

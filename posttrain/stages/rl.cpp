@@ -73,7 +73,7 @@ class Rl : public Stage {
     f("critic", loop_.trainer.critic,
       "of objectives that need values (ppo); their learning_rate is 3e-6 unless it is given");
     const Objective& objective = *objective_.made;
-    f.require("objective", objective.needs().per != LossUnit::pair,
+    f.require("objective", objective.needs().unit != LossUnit::pair,
               concat(objective_.objective,
                      " learns from pairs of a chosen and a rejected completion, and sampled completions are none; "
                      "hone pairs makes them, a stage of kind preference or reward_model trains on them"));
@@ -110,7 +110,7 @@ class Rl : public Stage {
             .updates = num_iterations_ * mini_batches_,
             .objective = objective_.made.get(),
             .trainer = &loop_.trainer,
-            .reference = objective_.made->needs().reference,
+            .reference = objective_.made->needs().has(columns::reference_logp),
             .rollout = true,
             .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
@@ -152,7 +152,8 @@ class Rl : public Stage {
     loop.steps = steps_of(tasks);
     Trainer trainer(run.context, *run.model, loop.trainer);
     std::unique_ptr<Reference> reference;
-    if (objective.needs().reference) reference = std::make_unique<Reference>(run, loop.trainer.temperature);
+    if (objective.needs().has(columns::reference_logp))
+      reference = std::make_unique<Reference>(run, loop.trainer.temperature);
     TaskSchedule rounds(rounds_, tasks, seed);
     WeightQueue weights(run.context, *run.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
@@ -176,10 +177,10 @@ class Rl : public Stage {
   // Says once what the log-probs of the completions are of, if that is not the learner's distribution.
   void tell_distribution(const Needs& needs) const {
     const std::vector<std::string> changes = actor_.sampling.distribution_changes();
-    if (changes.empty() || !needs.behavior) return;
+    if (changes.empty() || !needs.has(columns::behavior_logp)) return;
     log::info("rl: completions are drawn off policy, from the distribution that sampling's ", join(changes),
               " makes: behavior log-probs are of it, ", "and the importance correction (importance_sampling_mode) is ",
-              needs.old ? "on" : "off");
+              needs.has(columns::old_logp) ? "on" : "off");
   }
 
   // A round is drawn and learned from. If that fails before the weights have changed, everything is as it was before
@@ -205,7 +206,7 @@ class Rl : public Stage {
     Run& run = of.run;
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
-    if (needs.behavior || needs.old)
+    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       experience.set_old_logp(run.context, *run.model, loop_.trainer.temperature, step, of.exact);
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
@@ -213,7 +214,7 @@ class Rl : public Stage {
     of.objective.compute_advantages(experience.groups, credit);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : experience.mini_batches(mini_batches_, needs.per, run.stage_seed(),
+      for (const auto& mini : experience.mini_batches(mini_batches_, needs.unit, run.stage_seed(),
                                                       static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
     StepReport report = combine(updates);

@@ -63,7 +63,7 @@ TEST(MicroBatchRunner, NothingToTrainOnHasNoLossAndNoGradient) {
   PhaseTimer phases(rig.context);
   MicroBatchRunner pass(rig.context, *rig.model, {}, phases);
   std::vector<Sample> samples = make_samples(lengths);
-  for (Sample& sample : samples) sample.mask.assign(sample.mask.size(), 0);
+  for (Sample& sample : samples) sample.columns.assign(columns::mask, sample.columns.find(columns::mask).size(), 0);
   MicroBatchData staging;
   staging.fill(pointers(samples));
   MetricSums metrics;

@@ -40,8 +40,8 @@ TEST(Packing, ASampleLongerThanAMicroBatchIsOneOfItsOwn) {
 
 TEST(Staging, RowsPredictTheTokensThatAreTrainedOn) {
   std::vector<Sample> samples(2);
-  samples[0].tokens = {5, 6, 7}, samples[0].mask = {0, 1, 0};
-  samples[1].tokens = {8, 9, 1, 2}, samples[1].mask = {0, 0, 1, 1};
+  samples[0].tokens = {5, 6, 7}, samples[0].columns.set(columns::mask, {0, 1, 0});
+  samples[1].tokens = {8, 9, 1, 2}, samples[1].columns.set(columns::mask, {0, 0, 1, 1});
   MicroBatchData staging;
   staging.fill(pointers(samples));
   EXPECT_EQ(std::vector(staging.rows().begin(), staging.rows().end()), (std::vector<int32_t>{0, 4, 5}));
@@ -52,7 +52,7 @@ TEST(Staging, RowsPredictTheTokensThatAreTrainedOn) {
   staging.to_rows(column, rows);
   EXPECT_EQ(rows, (std::vector<float>{10, 20, 30}));
   EXPECT_EQ(staging.batch(1).num_sequences(), 2u);
-  EXPECT_TRUE(staging.batch(1).advantage.empty());
+  EXPECT_TRUE(staging.batch(1).columns.find(columns::advantage).empty());
 }
 
 }  // namespace

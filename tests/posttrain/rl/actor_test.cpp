@@ -7,6 +7,7 @@
 #include "core/config/config.h"
 #include "model/token_logprobs.h"
 #include "tests/core/text/chat_tokenizer.h"
+#include "tests/data/entries.h"
 #include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
@@ -69,8 +70,8 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
           compute_logprobs(context, *model, std::vector<std::vector<int32_t>>{sample.tokens}, {.temperature = 0.7})
               .front();
       for (size_t t = 0; t < sample.tokens.size(); ++t) {
-        EXPECT_EQ(sample.mask[t], t < prompt ? 0 : 1);
-        EXPECT_EQ(sample.behavior_logp[t], t < prompt ? 0 : scores.logp[t]);
+        EXPECT_EQ(sample.columns[columns::mask][t], t < prompt ? 0 : 1);
+        EXPECT_EQ(sample.columns[columns::behavior_logp][t], t < prompt ? 0 : scores.logp[t]);
       }
     }
   }
@@ -83,7 +84,7 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
   config.sampling = settings("top_k = 1\nmax_tokens = 5");
   for (const Group& group : actor().gather(asked, 0))
     for (const Sample& sample : group.samples)
-      for (const float logp : sample.behavior_logp) EXPECT_EQ(logp, 0);
+      for (const float logp : sample.columns.find(columns::behavior_logp)) EXPECT_EQ(logp, 0);
   for (const char* text : {"top_k = 3\nmax_tokens = 5\ntemperature = 0.7", "top_p = 0.5\nmax_tokens = 5",
                            "min_p = 0.5\nmax_tokens = 5", "min_tokens = 5\nmax_tokens = 5"}) {
     config.sampling = settings(text);
@@ -94,18 +95,20 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
         const TokenLogprobs own =
             compute_logprobs(context, *model, sequences, {.temperature = config.sampling.temperature})[0];
         for (size_t t = 0; t < sample.tokens.size(); ++t) {
-          if (sample.mask[t] == 0) continue;
-          EXPECT_GE(sample.behavior_logp[t], own.logp[t] - 1e-5f) << text;
-          above += static_cast<double>(sample.behavior_logp[t] - own.logp[t]);
+          if (sample.columns[columns::mask][t] == 0) continue;
+          EXPECT_GE(sample.columns[columns::behavior_logp][t], own.logp[t] - 1e-5f) << text;
+          above += static_cast<double>(sample.columns[columns::behavior_logp][t] - own.logp[t]);
         }
       }
     EXPECT_GT(above, 0.1) << text;
   }
   CompletionOutput reply{
       .ids = {1, 2}, .logp = {-1, -2}, .truncated_logp = {-0.5f, 0}, .raw_logp = {}, .top_logprobs = {}};
-  EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply).behavior_logp,
-            (std::vector<float>{0, -0.5f, 0}));
-  EXPECT_EQ(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply).behavior_logp,
+  EXPECT_EQ(
+      entries(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), columns::behavior_logp),
+      (std::vector<float>{0, -0.5f, 0}));
+  EXPECT_EQ(entries(to_training_sample({.prompt = {0}, .sampling = settings("temperature = 0.9")}, reply),
+                    columns::behavior_logp),
             (std::vector<float>{0, -1, -2}));
   reply.truncated_logp.clear();
   EXPECT_THROW(to_training_sample({.prompt = {0}, .sampling = settings("top_p = 0.9")}, reply), Error)
@@ -173,9 +176,9 @@ TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   const std::vector<Group> groups = one.gather(asked, 0);
   EXPECT_EQ(one.failed_replies(), 3);
   for (const Sample& sample : groups[1].samples) {
-    EXPECT_EQ(sample.tokens.size(), sample.mask.size());
+    EXPECT_EQ(sample.tokens.size(), sample.columns.find(columns::mask).size());
     EXPECT_FALSE(sample.scored);
-    for (const float mask : sample.mask) EXPECT_EQ(mask, 0);
+    for (const float mask : sample.columns.find(columns::mask)) EXPECT_EQ(mask, 0);
   }
   EXPECT_GT(groups[2].samples[0].completion.ids.size(), 0u);
 }
@@ -200,7 +203,8 @@ TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
                            fresh = Collector(other, tokenizer, config).gather(asked, 0);
   for (size_t g = 0; g < groups.size(); ++g)
     for (size_t i = 0; i < groups[g].samples.size(); ++i)
-      EXPECT_EQ(groups[g].samples[i].behavior_logp, fresh[g].samples[i].behavior_logp);
+      EXPECT_EQ(entries(groups[g].samples[i], columns::behavior_logp),
+                entries(fresh[g].samples[i], columns::behavior_logp));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/io/jsonl.h"
 #include "model/token_logprobs.h"
 #include "posttrain/rl/actor.h"
+#include "tests/data/entries.h"
 #include "tests/model/characters.h"
 
 namespace hone::test {
@@ -161,8 +162,8 @@ TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
 TEST(Experience, ValuesGoToTheirSamples) {
   RolloutBatch experience = make({1, 2});
   experience.set_values({{1}, {2}, {3}});
-  EXPECT_EQ(experience.groups[0].samples[0].value, std::vector<float>{1});
-  EXPECT_EQ(experience.groups[1].samples[1].value, std::vector<float>{3});
+  EXPECT_EQ(entries(experience.groups[0].samples[0], columns::old_value), std::vector<float>{1});
+  EXPECT_EQ(entries(experience.groups[1].samples[1], columns::old_value), std::vector<float>{3});
 }
 
 RewardSpec reward() {
@@ -180,7 +181,7 @@ class OldLogp : public ::testing::Test {
       Sample& sample = group.samples.emplace_back();
       sample.tokens = tokenizer.encode(std::string("ab 12. c0").substr(0, 5 + 2 * static_cast<size_t>(i)));
       sample.completion.ids = {sample.tokens.back()};
-      sample.behavior_logp.assign(sample.tokens.size(), -0.25f * static_cast<float>(i + 1));
+      sample.columns.assign(columns::behavior_logp, sample.tokens.size(), -0.25f * static_cast<float>(i + 1));
       sample.weight_version = 4 + i;
     }
   }
@@ -204,10 +205,12 @@ TEST_F(OldLogp, OfTheseWeightsIsWhatTheSamplerRecorded) {
   RolloutBatch experience(groups);
   experience.set_old_logp(context, *model, temperature, 5);
   const std::vector<Sample>& samples = experience.groups[0].samples;
-  EXPECT_EQ(samples[1].old_logp, groups[0].samples[1].behavior_logp);
+  EXPECT_EQ(entries(samples[1], columns::old_logp), entries(groups[0].samples[1], columns::behavior_logp));
   for (const size_t stale : {0u, 2u}) {
-    EXPECT_EQ(samples[stale].old_logp, learners(samples[stale])) << stale;
-    EXPECT_EQ(samples[stale].behavior_logp, groups[0].samples[stale].behavior_logp) << stale;
+    EXPECT_EQ(entries(samples[stale], columns::old_logp), learners(samples[stale])) << stale;
+    EXPECT_EQ(entries(samples[stale], columns::behavior_logp),
+              entries(groups[0].samples[stale], columns::behavior_logp))
+        << stale;
   }
 }
 
@@ -216,7 +219,8 @@ TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
     RolloutBatch experience(groups);
     context.set_numerics(exact_sampler ? Numerics::fast : Numerics::exact);
     experience.set_old_logp(context, *model, temperature, 5, exact_sampler);
-    for (const Sample& sample : experience.groups[0].samples) EXPECT_EQ(sample.old_logp, learners(sample));
+    for (const Sample& sample : experience.groups[0].samples)
+      EXPECT_EQ(entries(sample, columns::old_logp), learners(sample));
   }
 }
 
@@ -239,9 +243,9 @@ TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
   for (size_t i = 0; i < 4; ++i) {
     const Sample &one = experience.groups[0].samples[i], &other = stale.groups[0].samples[i];
     for (size_t t = 0; t < one.tokens.size(); ++t)
-      if (one.mask[t] != 0) {
-        ASSERT_EQ(one.old_logp[t], other.old_logp[t]) << i << " token " << t;
-        ASSERT_EQ(one.old_logp[t], one.behavior_logp[t]) << i << " token " << t;
+      if (one.columns[columns::mask][t] != 0) {
+        ASSERT_EQ(one.columns[columns::old_logp][t], other.columns[columns::old_logp][t]) << i << " token " << t;
+        ASSERT_EQ(one.columns[columns::old_logp][t], one.columns[columns::behavior_logp][t]) << i << " token " << t;
       }
   }
 }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <thread>
 
+#include "tests/data/entries.h"
+
 namespace hone::test {
 namespace {
 
@@ -37,7 +39,7 @@ class JudgeTest : public ::testing::Test {
       for (int i = 0; i < 4; ++i) {
         Sample& sample = group.samples.emplace_back();
         sample.tokens = {1, 2, 3};
-        sample.mask = {0, 1, 1};
+        sample.columns.set(columns::mask, {0, 1, 1});
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
@@ -83,7 +85,7 @@ TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
       EXPECT_EQ(sample(g, i).reward, static_cast<double>(10 * g + i));
       EXPECT_EQ(sample(g, i).reward_parts, (Metrics{{"scripted", static_cast<double>(10 * g + i)}}));
       EXPECT_TRUE(sample(g, i).scored);
-      EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 1, 1}));
+      EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 1, 1}));
       EXPECT_TRUE(sample(g, i).counts.empty());
     }
 }
@@ -134,7 +136,7 @@ TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   for (const auto& [g, i] : {std::pair{0, 1}, {2, 2}, {2, 3}}) {
     EXPECT_FALSE(sample(g, i).scored);
     EXPECT_EQ(sample(g, i).reward, 0);
-    EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 0, 0}));
+    EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 0, 0}));
   }
   EXPECT_EQ(sample(0, 1).counts, (Metrics{{"rewards/skipped", 1}}));
   EXPECT_EQ(sample(2, 2).counts, (Metrics{{"rewards/outside/failed", 1}}));

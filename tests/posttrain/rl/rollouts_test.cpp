@@ -64,7 +64,7 @@ class Scripted final : public GenerationBackend {
     }
     return !open_.empty();
   }
-  void publish(int64_t version) override { version_ = version; }
+  void set_policy_version(int64_t version) override { version_ = version; }
   int64_t version() const override { return version_; }
   Metrics metrics() override { return {{"rollout/generated_tokens", static_cast<double>(steps_)}}; }
 
@@ -137,7 +137,8 @@ class RolloutsTest : public ::testing::Test {
       for (const Sample& sample : group.samples) {
         for (const int32_t id : sample.tokens) out += concat(id, " ");
         for (size_t t = 0; t < sample.tokens.size(); ++t)
-          out += concat(sample.mask[t], sample.behavior_logp[t], "@", sample.versions[t], " ");
+          out += concat(sample.columns[columns::mask][t], sample.columns[columns::behavior_logp][t], "@",
+                        sample.versions[t], " ");
         out += concat(sample.reward, sample.scored, sample.weight_version, sample.completion.ids.size(),
                       sample.completion.text, ";");
       }
