@@ -7,7 +7,7 @@
 #include "eval/extraction.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
-#include "posttrain/rl/gather_all.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 namespace {
@@ -66,7 +66,7 @@ class Generate : public EvalTask {
     const PromptRenderer renderer(source_, options);
     EvalRun out;
     std::vector<Task> tasks = fitting_tasks(on, docs, renderer, out);
-    ActorConfig greedy{.num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = judge()};
+    CollectorConfig greedy{.num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = judge()};
     greedy.sampling.temperature = 0;
     for (size_t i = 0; i < docs.size(); ++i) {
       if (!answer_.empty()) tasks[i].answer = fill_template(answer_, docs[i].row, docs[i].where);
@@ -77,7 +77,7 @@ class Generate : public EvalTask {
     ask(on, docs, tasks, greedy, "greedy", out,
         [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
     if (options.samples > 0) {
-      ActorConfig drawn = greedy;
+      CollectorConfig drawn = greedy;
       drawn.num_generations = options.samples;
       drawn.sampling.temperature = options.temperature;
       drawn.sampling.seed = options.seed;
@@ -124,7 +124,7 @@ class Generate : public EvalTask {
   // Replies to all tasks, drawn by the rows' hashes, so that the order of rows does not matter; take(sample, group) for
   // each.
   static void ask(EvalTarget& on, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
-                  const ActorConfig& config, const std::string& how, EvalRun& out,
+                  const CollectorConfig& config, const std::string& how, EvalRun& out,
                   const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend sampler(on.context, on.model, on.tokenizer, on.engine);
     Collector actor(sampler, on.tokenizer, config);

@@ -10,7 +10,7 @@
 #include "model/flops.h"
 #include "model/io/adapter.h"
 #include "model/quantized_model.h"
-#include "posttrain/rl/weight_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "rollout/kv/kv_storage.h"
 #include "train/stage.h"
 #include "train/trainer.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "run/run.h"
-#include "train/early_stop.h"
+#include "train/held_out.h"
 #include "train/optim/schedule.h"
 #include "train/trainer.h"
 

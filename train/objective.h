@@ -125,4 +125,20 @@ class Objective : public Stateful {
 using ObjectiveFactory = std::unique_ptr<Objective> (*)();
 Registry<ObjectiveFactory>& objectives();
 
+// How a stage names its objective: `objective`, and the objective's own keys in the same table.
+struct ObjectiveSpec {
+  std::string objective;
+  std::shared_ptr<Objective> made;  // while fields() reads
+  void fields(Fields& f) {
+    f("objective", objective, "what is optimised (hone list objectives)");
+    if (f.reading()) {
+      f.require("objective", objectives().contains(objective), objectives().unknown(objective));
+      made = objectives().at(objective)();
+    }
+    if (!made) made = objectives().at(objective)();
+    made->fields(f);
+    if (f.reading()) made->prepare();
+  }
+};
+
 }  // namespace hone

@@ -6,8 +6,8 @@
 #include "core/base/stopwatch.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
-#include "train/loss_pass.h"
-#include "train/packing.h"
+#include "train/micro_batch.h"
+#include "train/micro_batch_runner.h"
 
 namespace hone {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "posttrain/losses/advantage.h"
-#include "posttrain/losses/penalised_policy.h"
+#include "posttrain/losses/kl_penalty.h"
 
 namespace hone {
 namespace {

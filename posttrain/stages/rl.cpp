@@ -6,13 +6,13 @@
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "posttrain/reference.h"
-#include "posttrain/rl/experience.h"
-#include "posttrain/rl/replica.h"
 #include "posttrain/rl/reward_watch.h"
-#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/rollout_batch.h"
+#include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -146,7 +146,7 @@ class Rl : public Stage {
     Objective& objective = *objective_.made;
     tell_distribution(objective.needs());
     const uint64_t seed = run.stage_seed();
-    ActorConfig actor_config = actor_;
+    CollectorConfig actor_config = actor_;
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
@@ -245,7 +245,7 @@ class Rl : public Stage {
   TaskSource tasks_;
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
-  ActorConfig actor_;
+  CollectorConfig actor_;
   ObjectiveSpec objective_{.objective = "grpo", .made = {}};
   LoopConfig loop_;
   int64_t num_iterations_ = 1, mini_batches_ = 1, log_samples_ = 64;

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/config/config.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 
 namespace hone {
 namespace {

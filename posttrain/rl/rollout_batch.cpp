@@ -1,4 +1,4 @@
-#include "posttrain/rl/experience.h"
+#include "posttrain/rl/rollout_batch.h"
 
 #include <algorithm>
 

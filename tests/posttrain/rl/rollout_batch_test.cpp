@@ -1,4 +1,4 @@
-#include "posttrain/rl/experience.h"
+#include "posttrain/rl/rollout_batch.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/io/jsonl.h"
 #include "model/token_logprobs.h"
-#include "posttrain/rl/actor.h"
+#include "posttrain/rl/collector.h"
 #include "tests/data/entries.h"
 #include "tests/model/characters.h"
 
@@ -36,7 +36,7 @@ std::vector<double> rewards(const std::vector<const Sample*>& samples) {
   return out;
 }
 
-TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
+TEST(RolloutBatch, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
   RolloutBatch experience = make({2, 3});
   experience.groups[0].task.prompt = experience.groups[0].task.rendered = "1+1?";
   Task& chat = experience.groups[1].task;
@@ -66,13 +66,13 @@ TEST(Experience, EveryCompletionIsLoggedWithThePromptAsItWasRead) {
   EXPECT_EQ(rows_of(0).size(), 0u);
 }
 
-TEST(Experience, OneUpdateKeepsTheSamplesOrder) {
+TEST(RolloutBatch, OneUpdateKeepsTheSamplesOrder) {
   const RolloutBatch experience = make({2, 3});
   EXPECT_EQ(rewards(experience.mini_batches(1, LossUnit::sequence, 1, 0).at(0)),
             (std::vector<double>{0, 1, 10, 11, 12}));
 }
 
-TEST(Experience, UpdatesShareTheSamplesOutAndEachPassHasItsOrder) {
+TEST(RolloutBatch, UpdatesShareTheSamplesOutAndEachPassHasItsOrder) {
   const RolloutBatch experience = make({4, 4, 4});
   std::set<std::vector<double>> orders;
   for (uint64_t pass = 0; pass < 3; ++pass) {
@@ -91,7 +91,7 @@ TEST(Experience, UpdatesShareTheSamplesOutAndEachPassHasItsOrder) {
   EXPECT_EQ(orders.size(), 3u);
 }
 
-TEST(Experience, PairsStayWholeAndInOrder) {
+TEST(RolloutBatch, PairsStayWholeAndInOrder) {
   const RolloutBatch experience = make({2, 2, 2, 2});
   for (const auto& mini : experience.mini_batches(3, LossUnit::pair, 4, 0)) {
     ASSERT_EQ(mini.size() % 2, 0u);
@@ -99,11 +99,11 @@ TEST(Experience, PairsStayWholeAndInOrder) {
   }
 }
 
-TEST(Experience, MoreUpdatesThanSamplesLeavesNoneEmpty) {
+TEST(RolloutBatch, MoreUpdatesThanSamplesLeavesNoneEmpty) {
   for (const auto& mini : make({2}).mini_batches(7, LossUnit::sequence, 1, 0)) EXPECT_FALSE(mini.empty());
 }
 
-TEST(Experience, MetricsAreOverRepliesAndGroups) {
+TEST(RolloutBatch, MetricsAreOverRepliesAndGroups) {
   const Metrics metrics = make({2, 1}).metrics();
   EXPECT_DOUBLE_EQ(metrics.at("reward"), 11.0 / 3);
   EXPECT_NEAR(metrics.at("reward_std"), std::sqrt((121 + 64 + 361) / 18.0),
@@ -122,7 +122,7 @@ TEST(Experience, MetricsAreOverRepliesAndGroups) {
               std::sqrt((std::pow(11.0 / 6, 2) + std::pow(8.0 / 6, 2) + std::pow(19.0 / 6, 2)) / 2), 1e-12);
 }
 
-TEST(Experience, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
+TEST(RolloutBatch, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
   const Metrics metrics = make({1, 1}).metrics();
   for (const char* name : {"mean", "min", "max"})
     EXPECT_EQ(metrics.at(concat("completions/", name, "_terminated_length")), 0) << name;
@@ -130,7 +130,7 @@ TEST(Experience, WhereNoReplyEndsByItselfTerminatedLengthsAreZero) {
   EXPECT_EQ(metrics.at("frac_reward_zero_std"), 1);
 }
 
-TEST(Experience, RepliesThatCouldNotBeSampledAreLeftOut) {
+TEST(RolloutBatch, RepliesThatCouldNotBeSampledAreLeftOut) {
   std::vector<Group> groups = make({2, 1}).groups;
   groups[0].samples[1].completion.ids.clear();
   groups[1].samples[0].completion.ids.clear();
@@ -141,7 +141,7 @@ TEST(Experience, RepliesThatCouldNotBeSampledAreLeftOut) {
   EXPECT_THROW(RolloutBatch{groups}, Error);
 }
 
-TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
+TEST(RolloutBatch, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
   std::vector<Group> groups = make({3, 2}).groups;
   for (const auto& [g, i] : {std::pair{0, 1}, {1, 0}, {1, 1}}) {
     Sample& sample = groups[static_cast<size_t>(g)].samples[static_cast<size_t>(i)];
@@ -159,7 +159,7 @@ TEST(Experience, UnjudgedSamplesAreNoPartOfTheRewardAndAreCounted) {
   EXPECT_DOUBLE_EQ(metrics.at("completions/mean_length"), 9.0 / 5);
 }
 
-TEST(Experience, ValuesGoToTheirSamples) {
+TEST(RolloutBatch, ValuesGoToTheirSamples) {
   RolloutBatch experience = make({1, 2});
   experience.set_values({{1}, {2}, {3}});
   EXPECT_EQ(entries(experience.groups[0].samples[0], columns::old_value), std::vector<float>{1});
@@ -228,7 +228,7 @@ TEST_F(OldLogp, OfAnotherArithmeticIsComputed) {
 TEST_F(OldLogp, OnPolicyBothWaysAgreeBitForBit) {
   Task task;
   task.prompt = "ab 1";
-  ActorConfig config;
+  CollectorConfig config;
   config.num_generations = 4;
   config.sampling.temperature = temperature;
   config.sampling.max_tokens = 12;

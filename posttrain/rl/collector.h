@@ -1,7 +1,8 @@
 #pragma once
-// Actor: prompts in, judged groups out. It samples with the weights that its sampler has; a group is judged while the
-// next ones are sampled.
+// Collector: tasks in, scored groups out. Completions come from a generation backend; complete groups are scored while
+// others are still being sampled.
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,7 +15,7 @@
 
 namespace hone {
 
-struct ActorConfig {
+struct CollectorConfig {
   int64_t num_generations = 8;  // replies of a prompt
   SamplingParams sampling;
   PromptFormat format;
@@ -31,8 +32,8 @@ Sample to_training_sample(const GenerationRequest& request, CompletionOutput rep
 // One thread.
 class Collector {
  public:
-  // Everything is the caller's and must outlive the actor. An Error if the reward refuses to judge on this machine.
-  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config);
+  // Everything is the caller's and must outlive the collector. An Error if the reward cannot run on this machine.
+  Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config);
 
   // The groups of some tasks on their way, one a task, in order.
   class PendingGroups {
@@ -79,11 +80,16 @@ class Collector {
 
  private:
   GenerationBackend& sampler_;
-  const ActorConfig& config_;
+  const CollectorConfig& config_;
   const Tokenizer& tokenizer_;
   PromptEncoder encoder_;
   RewardRunner judge_;
   int64_t failed_ = 0;
 };
+
+// Calls take(i, group) for each task, in order. At most 256 groups are in memory at once. ids: a number for each
+// request (Collector::gather); empty: the task's index. `what` names the progress bar.
+void collect_all(Collector& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
+                 const std::function<void(size_t i, const Group& group)>& take);
 
 }  // namespace hone

@@ -1,14 +1,14 @@
 #pragma once
-// Rollouts: rounds of judged experience for the learner, made up to max_staleness rounds ahead of it.
+// RolloutQueue: rollout batches for the learner, generated up to max_staleness batches ahead of it.
 //
-// The clock counts steps: step r learns from round r, and version r of the weights is what step r begins with. Round r
-// is begun once version r - max_staleness is there, and not before: none of its tokens is older, and no more than
-// max_staleness rounds are ahead of the learner.
+// Step r trains on batch r and begins with policy version r. Batch r starts once version r - max_staleness exists, and
+// not earlier: none of its tokens is older, and at most max_staleness batches are ahead of the learner.
 //
-//   max_staleness = 0   round r is made in next(r), by its caller: the synchronous run.
-//   deterministic       rounds are made one after another, round r by version max(0, r - max_staleness) alone: a run
-//   repeats bit for bit. otherwise           rounds overlap, new weights are taken as soon as they are there, and
-//   replies that are being written go on under them.
+//   max_staleness = 0   next(r) generates batch r on its caller's thread: the synchronous run.
+//   deterministic       batches are generated one after another, batch r by version max(0, r - max_staleness) alone. A
+//                       run repeats bit for bit.
+//   otherwise           batches overlap. New weights are taken as soon as they exist; running completions continue with
+//                       them.
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -18,7 +18,7 @@
 
 #include "core/base/stopwatch.h"
 #include "posttrain/rl/group_state.h"
-#include "posttrain/rl/round_maker.h"
+#include "posttrain/rl/rollout_producer.h"
 
 namespace hone {
 
@@ -44,7 +44,7 @@ struct RolloutSource {
 class RolloutQueue : public Stateful {
  public:
   // Everything is the caller's and must outlive it. num_steps: of the whole stage.
-  RolloutQueue(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
+  RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& actor, const Tokenizer& tokenizer,
                TaskSchedule& rounds, int64_t num_steps, RolloutSource source);
   ~RolloutQueue() override;
 
@@ -73,7 +73,7 @@ class RolloutQueue : public Stateful {
   NextBatch take_ready(int64_t step);
 
   const RolloutQueueConfig config_;
-  const ActorConfig& actor_config_;
+  const CollectorConfig& actor_config_;
   const Tokenizer& tokenizer_;
   TaskSchedule& rounds_;
   const int64_t num_steps_;

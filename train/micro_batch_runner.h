@@ -1,16 +1,34 @@
 #pragma once
-// MicroBatchRunner: a micro-batch through the model and its head to the objective, and back. Gradients are added to
-// those of the model and of the critic.
+// MicroBatchRunner: the forward pass, the objective and the backward pass of one micro-batch. It adds to the gradients
+// of the model and of the critic.
+#include "core/device/device.h"
 #include "model/forward.h"
 #include "train/critic.h"
-#include "train/host_copies.h"
 #include "train/memory_plan.h"
+#include "train/micro_batch.h"
 #include "train/objective.h"
-#include "train/phases.h"
-#include "train/staging.h"
+#include "train/phase_timer.h"
 #include "train/trainer.h"
 
 namespace hone {
+
+// Copies numbers to the host without waiting.
+class HostFetch {
+ public:
+  explicit HostFetch(Context& context)
+      : context_(context), arena_(context.device(), size_t{1} << 16, MemoryKind::pinned) {}
+  // Queues a copy, flat: there after the next synchronize(), until clear().
+  Tensor fetch(Tensor values) {
+    const Tensor out = arena_.take(values.dtype, {values.size()});
+    context_.copy_without_wait(out, values.view({values.size()}));
+    return out;
+  }
+  void clear() { arena_.release({}); }
+
+ private:
+  Context& context_;
+  Arena arena_;
+};
 
 // Where a micro-batch lies in a run: with the seeds it decides what noise and dropout draw.
 struct MicroBatchPosition {

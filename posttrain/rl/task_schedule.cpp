@@ -1,4 +1,4 @@
-#include "posttrain/rl/rounds.h"
+#include "posttrain/rl/task_schedule.h"
 
 #include <algorithm>
 #include <iterator>

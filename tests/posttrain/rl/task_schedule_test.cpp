@@ -1,4 +1,4 @@
-#include "posttrain/rl/rounds.h"
+#include "posttrain/rl/task_schedule.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 namespace hone {
 namespace {
 
-class RoundsTest : public ::testing::Test {
+class TaskScheduleTest : public ::testing::Test {
  protected:
-  RoundsTest() : tasks(10) {
+  TaskScheduleTest() : tasks(10) {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i);
   }
   TaskSchedule make(const std::string& settings = "") const {
@@ -64,7 +64,7 @@ std::vector<std::string> slice(const std::vector<std::string>& of, std::ptrdiff_
   return {of.begin() + begin, of.begin() + end};
 }
 
-TEST_F(RoundsTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
+TEST_F(TaskScheduleTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
   TaskSchedule rounds = make("prompts_per_step = 4");
   solved = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};  // equal rewards are no matter here
   for (std::ptrdiff_t round = 0; round < 5; ++round) EXPECT_EQ(next(rounds), slice(order(), 4 * round, 4 * round + 4));
@@ -73,7 +73,7 @@ TEST_F(RoundsTest, AskTheTasksInTheirOrderAndNumberTheRequestsThroughout) {
   EXPECT_TRUE(metrics.empty());
 }
 
-TEST_F(RoundsTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
+TEST_F(TaskScheduleTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
   const std::vector<std::string> in_order = order();
   solved = {in_order[1], in_order[2], in_order[4]};
   TaskSchedule rounds = make("prompts_per_step = 4\nfilter_groups = { enable = true }");
@@ -87,7 +87,7 @@ TEST_F(RoundsTest, GroupsOfEqualRewardAreReplacedByAsManyOthers) {
   EXPECT_EQ(metrics.at("rewards/skipped"), 6);  // of the three dropped groups: the others carry their own
 }
 
-TEST_F(RoundsTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
+TEST_F(TaskScheduleTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
   const std::vector<std::string> in_order = order();
   for (size_t i = 0; i < 10; ++i)
     if (i != 1) solved.insert(in_order[i]);
@@ -99,7 +99,7 @@ TEST_F(RoundsTest, AtTheBoundTheFirstDroppedFillTheRoundUp) {
   EXPECT_EQ(batches[2], slice(in_order, 5, 8));
 }
 
-TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
+TEST_F(TaskScheduleTest, WhatDiffersMayBeAPartOfTheReward) {
   TaskSchedule rounds =
       make("prompts_per_step = 2\nfilter_groups = { enable = true, metric = 'format', max_num_gen_batches = 3 }");
   next(rounds);
@@ -107,7 +107,7 @@ TEST_F(RoundsTest, WhatDiffersMayBeAPartOfTheReward) {
   EXPECT_EQ(metrics.at("filter_groups/kept_ratio"), 0);
 }
 
-TEST_F(RoundsTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
+TEST_F(TaskScheduleTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
   TaskSchedule rounds = make("filter_groups = { enable = true, metric = 'fromat' }");
   try {
     next(rounds);
@@ -117,7 +117,7 @@ TEST_F(RoundsTest, APartThatTheRewardDoesNotHaveIsAnErrorThatListsThem) {
   }
 }
 
-TEST_F(RoundsTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
+TEST_F(TaskScheduleTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
   Group group;
   EXPECT_FALSE(has_reward_spread(group, ""));
   group.samples.resize(3);
@@ -128,7 +128,7 @@ TEST_F(RoundsTest, UnjudgedRepliesDoNotMakeAGroupDiffer) {
   EXPECT_FALSE(has_reward_spread(group, "a part that no reply has"));
 }
 
-TEST_F(RoundsTest, WhatTheCurriculumSetsAsideIsNotAsked) {
+TEST_F(TaskScheduleTest, WhatTheCurriculumSetsAsideIsNotAsked) {
   const std::vector<std::string> in_order = order();
   solved = {in_order[0], in_order[3]};
   TaskSchedule rounds = make("prompts_per_step = 10\ncurriculum = { revisit_epochs = 2 }");
@@ -142,7 +142,7 @@ TEST_F(RoundsTest, WhatTheCurriculumSetsAsideIsNotAsked) {
   EXPECT_EQ(slice(second, 0, 8), expected);  // and two of the third epoch
 }
 
-TEST_F(RoundsTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
+TEST_F(TaskScheduleTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
   const std::string settings =
       "prompts_per_step = 3\nfilter_groups = { enable = true }\ncurriculum = { revisit_epochs = 2 }";
   solved = {order()[0]};
@@ -171,7 +171,7 @@ TEST_F(RoundsTest, WhatIsAbandonedIsAskedAgainByTheSameNumbers) {
   EXPECT_EQ(ids[0], again[0]);
 }
 
-TEST_F(RoundsTest, ARoundThatFailsAloneIsAskedAsIfItHadNot) {
+TEST_F(TaskScheduleTest, ARoundThatFailsAloneIsAskedAsIfItHadNot) {
   const std::string settings = "prompts_per_step = 3\nfilter_groups = { enable = true }";
   solved = {order()[0], order()[4]};
   TaskSchedule rounds = make(settings), fresh = make(settings);
@@ -183,7 +183,7 @@ TEST_F(RoundsTest, ARoundThatFailsAloneIsAskedAsIfItHadNot) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(next(rounds), next(fresh));
 }
 
-TEST_F(RoundsTest, AStateThatAsksForATaskThatIsNotThereIsRefused) {
+TEST_F(TaskScheduleTest, AStateThatAsksForATaskThatIsNotThereIsRefused) {
   TaskSchedule rounds = make("prompts_per_step = 3");
   StateSection section;
   rounds.save_state(section);
@@ -194,7 +194,7 @@ TEST_F(RoundsTest, AStateThatAsksForATaskThatIsNotThereIsRefused) {
   EXPECT_THROW(rounds.task(std::string("no such task")), Error);
 }
 
-TEST_F(RoundsTest, GoOnFromTheirState) {
+TEST_F(TaskScheduleTest, GoOnFromTheirState) {
   const std::string settings =
       "prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 2 }\ncurriculum = { revisit_epochs "
       "= 2 }";

@@ -1,9 +1,8 @@
-#include "train/packing.h"
+#include "train/micro_batch.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/train/rig.h"
-#include "train/staging.h"
 
 namespace hone {
 namespace {
@@ -19,7 +18,7 @@ std::vector<std::pair<size_t, size_t>> cut(std::span<const size_t> lengths, size
   return out;
 }
 
-TEST(Packing, FillsInOrderAndNeverPartsAPair) {
+TEST(MakeMicroBatches, FillsInOrderAndNeverPartsAPair) {
   constexpr size_t lengths[] = {4, 4, 3, 5, 2, 2};
   using Cuts = std::vector<std::pair<size_t, size_t>>;
   EXPECT_EQ(cut(lengths, 1, 100), (Cuts{{0, 6}}));
@@ -29,7 +28,7 @@ TEST(Packing, FillsInOrderAndNeverPartsAPair) {
   EXPECT_EQ(cut({}, 1, 8), Cuts{});
 }
 
-TEST(Packing, ASampleLongerThanAMicroBatchIsOneOfItsOwn) {
+TEST(MakeMicroBatches, ASampleLongerThanAMicroBatchIsOneOfItsOwn) {
   constexpr size_t lengths[] = {4, 4, 3, 6, 1, 1};
   using Cuts = std::vector<std::pair<size_t, size_t>>;
   EXPECT_EQ(cut(lengths, 1, 5), (Cuts{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 6}}));
@@ -38,7 +37,7 @@ TEST(Packing, ASampleLongerThanAMicroBatchIsOneOfItsOwn) {
   EXPECT_THROW(cut(std::span(lengths).first(3), 2, 100), Error) << "three samples are no pairs";
 }
 
-TEST(Staging, RowsPredictTheTokensThatAreTrainedOn) {
+TEST(MicroBatchData, RowsPredictTheTokensThatAreTrainedOn) {
   std::vector<Sample> samples(2);
   samples[0].tokens = {5, 6, 7}, samples[0].columns.set(columns::mask, {0, 1, 0});
   samples[1].tokens = {8, 9, 1, 2}, samples[1].columns.set(columns::mask, {0, 0, 1, 1});

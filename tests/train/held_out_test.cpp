@@ -1,4 +1,4 @@
-#include "train/early_stop.h"
+#include "train/held_out.h"
 
 #include <gtest/gtest.h>
 

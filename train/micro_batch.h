@@ -1,6 +1,6 @@
 #pragma once
-// A micro-batch on the host: what the model is fed, and the columns that the objective sees. Its memory is kept from
-// one micro-batch to the next.
+// Micro-batches: the samples of one forward and backward pass. make_micro_batches() cuts a step into them;
+// MicroBatchData packs the samples of one.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -11,6 +11,8 @@
 
 namespace hone {
 
+// A micro-batch on the host: the model's input, and the columns that the objective sees. Its memory is kept from one
+// micro-batch to the next.
 class MicroBatchData {
  public:
   // Joins the samples' columns (join_columns). The samples must outlive what parts() gives.
@@ -39,5 +41,15 @@ class MicroBatchData {
   std::vector<int32_t> offsets_, rows_, targets_;
   Columns columns_;
 };
+
+// Samples [begin, end) of a step.
+struct MicroBatch {
+  size_t begin = 0, end = 0;
+};
+// Cuts samples, in order, into micro-batches of at most max_tokens tokens. `unit` neighbors (1, or 2 for pairs) stay
+// together. A sample or pair of more than max_tokens tokens is a micro-batch of its own: the data decides its length,
+// and it must not end a run. out is written.
+void make_micro_batches(std::span<const Sample* const> samples, size_t unit, int64_t max_tokens,
+                        std::vector<MicroBatch>& out);
 
 }  // namespace hone

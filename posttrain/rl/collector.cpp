@@ -1,4 +1,4 @@
-#include "posttrain/rl/actor.h"
+#include "posttrain/rl/collector.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 
 namespace hone {
 
-void ActorConfig::fields(Fields& f) {
+void CollectorConfig::fields(Fields& f) {
   f("num_generations", num_generations, "replies of a prompt, judged against each other");
   f("sampling", sampling, "how replies are drawn");
   f("reward", reward, "judges the replies");
@@ -19,7 +19,7 @@ void ActorConfig::fields(Fields& f) {
   f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
 }
 
-Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config)
+Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const CollectorConfig& config)
     : sampler_(sampler),
       config_(config),
       tokenizer_(tokenizer),
@@ -124,6 +124,23 @@ std::vector<Group> Collector::gather(std::span<const Task* const> tasks, std::sp
   const std::unique_ptr<PendingGroups> batch = start(tasks, ids);
   while (step()) {}
   return batch->take();
+}
+
+void collect_all(Collector& actor, std::span<const Task> tasks, std::span<const uint64_t> ids, const std::string& what,
+                 const std::function<void(size_t i, const Group& group)>& take) {
+  constexpr size_t at_once = 256;
+  HONE_CHECK(ids.empty() || ids.size() == tasks.size(), "collect_all: ", tasks.size(), " tasks have ", ids.size(),
+             " ids");
+  log::Progress progress(what, static_cast<int64_t>(tasks.size()), "prompt");
+  for (size_t begin = 0; begin < tasks.size(); begin += at_once) {
+    const size_t end = std::min(begin + at_once, tasks.size());
+    std::vector<const Task*> some;
+    std::vector<uint64_t> numbers;
+    for (size_t i = begin; i < end; ++i) some.push_back(&tasks[i]), numbers.push_back(ids.empty() ? i : ids[i]);
+    const std::vector<Group> groups = actor.gather(some, numbers);
+    for (size_t i = begin; i < end; ++i) take(i, groups[i - begin]);
+    progress.update(static_cast<int64_t>(end));
+  }
 }
 
 }  // namespace hone

@@ -1,11 +1,11 @@
 #pragma once
-// RolloutProducer: makes rounds of judged experience one after another, or several at once, by the clock that
-// posttrain/rl/rollouts.h describes.
+// RolloutProducer: generates rollout batches, one after another or several at once, under the staleness rule of
+// posttrain/rl/rollout_queue.h.
 #include <deque>
 #include <memory>
 
-#include "posttrain/rl/actor.h"
-#include "posttrain/rl/rounds.h"
+#include "posttrain/rl/collector.h"
+#include "posttrain/rl/task_schedule.h"
 
 namespace hone {
 
@@ -29,7 +29,7 @@ class RolloutProducer {
   // next_round: the first that is made. The sampler and the rest are the caller's and must outlive it; no version is
   // published yet.
   RolloutProducer(const StalenessPolicy& clock, int64_t next_round, GenerationBackend& sampler,
-                  const ActorConfig& config, const Tokenizer& tokenizer, TaskSchedule& rounds)
+                  const CollectorConfig& config, const Tokenizer& tokenizer, TaskSchedule& rounds)
       : clock_(clock), next_(next_round), sampler_(sampler), actor_(sampler, tokenizer, config), rounds_(rounds) {}
 
   // There is nothing to do before a version newer than this one is there.

@@ -1,5 +1,5 @@
 #pragma once
-// Rounds: which tasks each round of experience asks, and which of the groups are learned from.
+// TaskSchedule: which tasks each rollout batch takes, and which of the groups are trained on.
 #include <deque>
 #include <span>
 #include <string>

@@ -1,4 +1,4 @@
-#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/rollout_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -91,9 +91,9 @@ class LastToken : public Reward {
   }
 };
 
-class RolloutsTest : public ::testing::Test {
+class RolloutQueueTest : public ::testing::Test {
  protected:
-  RolloutsTest() : tasks(40) {
+  RolloutQueueTest() : tasks(40) {
     for (size_t i = 0; i < tasks.size(); ++i) tasks[i].id = std::to_string(i), tasks[i].prompt = "ab";
     actor.num_generations = 2;
     actor.reward.reward = reward;
@@ -105,7 +105,7 @@ class RolloutsTest : public ::testing::Test {
 
   // Rounds, and what they are made into. The learner pauses between steps.
   struct Run {
-    Run(RolloutsTest& test, const RolloutQueueConfig& config, uint64_t pauses = 0,
+    Run(RolloutQueueTest& test, const RolloutQueueConfig& config, uint64_t pauses = 0,
         const std::string& settings = "prompts_per_step = 3")
         : delays(pauses),
           rounds(Config::from_text(settings, "test").as<TaskScheduleConfig>(), test.tasks, 7),
@@ -168,7 +168,7 @@ class RolloutsTest : public ::testing::Test {
   Tokenizer tokenizer = character_tokenizer(folder.path());
   std::vector<Task> tasks;
   std::shared_ptr<LastToken> reward = std::make_shared<LastToken>();
-  ActorConfig actor;
+  CollectorConfig actor;
   Script script;
   Metrics last;
   int64_t oldest = 0;  // staleness that was seen
@@ -178,7 +178,7 @@ constexpr const char* changing =
     "prompts_per_step = 3\nfilter_groups = { enable = true, max_num_gen_batches = 3 }\n"
     "curriculum = { revisit_epochs = 2, threshold = 6 }";
 
-TEST_F(RolloutsTest, WithoutStalenessTheCallerMakesEachRoundByItsOwnWeights) {
+TEST_F(RolloutQueueTest, WithoutStalenessTheCallerMakesEachRoundByItsOwnWeights) {
   Run one(*this, with(0));
   for (int64_t step = 0; step < Run::num_steps; ++step) {
     const RolloutQueue::NextBatch next = one.next(step);
@@ -194,7 +194,7 @@ TEST_F(RolloutsTest, WithoutStalenessTheCallerMakesEachRoundByItsOwnWeights) {
   EXPECT_EQ(run(with(0), 0), run(with(0, false), 3));
 }
 
-TEST_F(RolloutsTest, ByTheDeterministicClockARoundHasOneVersionAndTheTimingChangesNothing) {
+TEST_F(RolloutQueueTest, ByTheDeterministicClockARoundHasOneVersionAndTheTimingChangesNothing) {
   for (const char* settings : {"prompts_per_step = 3", changing})
     for (int64_t k = 1; k <= 3; ++k) {
       SCOPED_TRACE(concat(k, " ", settings));
@@ -214,7 +214,7 @@ TEST_F(RolloutsTest, ByTheDeterministicClockARoundHasOneVersionAndTheTimingChang
     }
 }
 
-TEST_F(RolloutsTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOld) {
+TEST_F(RolloutQueueTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOld) {
   script.tokens = 30;
   for (int64_t k = 1; k <= 3; ++k) {
     script.most_requests = 0;
@@ -239,7 +239,7 @@ TEST_F(RolloutsTest, OtherwiseNewWeightsAreTakenInTheMiddleAndNoTokenIsTooOld) {
   }
 }
 
-TEST_F(RolloutsTest, RoundsAheadAreSavedAndTheRestIsTheSame) {
+TEST_F(RolloutQueueTest, RoundsAheadAreSavedAndTheRestIsTheSame) {
   for (const char* settings : {"prompts_per_step = 3", changing})
     for (const int64_t k : {0, 1, 2}) {
       const std::vector<std::string> whole = run(with(k), 0, settings);
@@ -259,7 +259,7 @@ TEST_F(RolloutsTest, RoundsAheadAreSavedAndTheRestIsTheSame) {
     }
 }
 
-TEST_F(RolloutsTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
+TEST_F(RolloutQueueTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
   for (const char* settings : {"prompts_per_step = 3", changing})
     for (const int64_t k : {0, 1, 2}) {
       const std::vector<std::string> whole = run(with(k), 0, settings);
@@ -281,7 +281,7 @@ TEST_F(RolloutsTest, ARoundThatWasGivenBackIsSavedAndTheRestIsTheSame) {
     }
 }
 
-TEST_F(RolloutsTest, OverlappingRoundsAreSavedWithoutLossOrRepetition) {
+TEST_F(RolloutQueueTest, OverlappingRoundsAreSavedWithoutLossOrRepetition) {
   script.tokens = 20, script.delays = 2;
   StateSection section;
   std::multiset<std::string> asked;
@@ -298,7 +298,7 @@ TEST_F(RolloutsTest, OverlappingRoundsAreSavedWithoutLossOrRepetition) {
   for (const std::string& id : asked) EXPECT_EQ(asked.count(id), 1u) << id;
 }
 
-TEST_F(RolloutsTest, ASmallerStalenessThanTheCheckpointsIsRefused) {
+TEST_F(RolloutQueueTest, ASmallerStalenessThanTheCheckpointsIsRefused) {
   StateSection section;
   Run before(*this, with(2));
   steps_of(before, 0, 3);
@@ -309,7 +309,7 @@ TEST_F(RolloutsTest, ASmallerStalenessThanTheCheckpointsIsRefused) {
   EXPECT_EQ(steps_of(after, 3, Run::num_steps).size(), 6u);
 }
 
-TEST_F(RolloutsTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAgain) {
+TEST_F(RolloutQueueTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAgain) {
   const std::vector<std::string> whole = run(with(0));
   Run probe(*this, with(0));
   for (int64_t step = 0; step < 5; ++step) reward->broken.clear(), last = probe.next(step).metrics;
@@ -335,7 +335,7 @@ TEST_F(RolloutsTest, RewardsThatFailEndTheirOwnStepAndWhatWasAskedIsAskedAgain) 
   }
 }
 
-TEST_F(RolloutsTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
+TEST_F(RolloutQueueTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   const std::vector<std::string> whole = run(with(1));
   std::map<uint64_t, int> times;
   std::set<uint64_t> lagging = {10, 16};  // of rounds 3 and 5: their worker has old weights at first
@@ -354,7 +354,7 @@ TEST_F(RolloutsTest, RepliesOfWeightsThatAreTooOldAreDroppedAndAskedAgain) {
   EXPECT_EQ(dropped, 4);
 }
 
-TEST_F(RolloutsTest, ASamplerThatNeverHasTheWeightsIsAnError) {
+TEST_F(RolloutQueueTest, ASamplerThatNeverHasTheWeightsIsAnError) {
   script.version_of = [](uint64_t, int64_t version) { return version > 2 ? 1 : version; };
   Run one(*this, with(1));
   steps_of(one, 0, 4);
@@ -366,7 +366,7 @@ TEST_F(RolloutsTest, ASamplerThatNeverHasTheWeightsIsAnError) {
   }
 }
 
-TEST_F(RolloutsTest, ASamplerThatFailsIsTheLearnersErrorOnceItsRoundIsDue) {
+TEST_F(RolloutQueueTest, ASamplerThatFailsIsTheLearnersErrorOnceItsRoundIsDue) {
   for (const int64_t k : {0, 2}) {
     script.fail_at = 2;
     Run one(*this, with(k));
@@ -375,7 +375,7 @@ TEST_F(RolloutsTest, ASamplerThatFailsIsTheLearnersErrorOnceItsRoundIsDue) {
   }
 }
 
-TEST_F(RolloutsTest, ASamplerThatCannotBeMadeIsTheLearnersError) {
+TEST_F(RolloutQueueTest, ASamplerThatCannotBeMadeIsTheLearnersError) {
   for (const int64_t k : {0, 1}) {
     TaskSchedule rounds({}, tasks, 7);
     RolloutQueue rollouts(
@@ -385,7 +385,7 @@ TEST_F(RolloutsTest, ASamplerThatCannotBeMadeIsTheLearnersError) {
   }
 }
 
-TEST_F(RolloutsTest, EndInTheMiddleOfRounds) {
+TEST_F(RolloutQueueTest, EndInTheMiddleOfRounds) {
   for (const bool deterministic : {false, true}) {
     script.tokens = 6, script.delays = 1;
     Run one(*this, with(2, deterministic));
@@ -394,7 +394,7 @@ TEST_F(RolloutsTest, EndInTheMiddleOfRounds) {
   }
 }
 
-TEST(Staleness, IsOfTheTokensThatWereDrawn) {
+TEST(StalenessOf, IsOfTheTokensThatWereDrawn) {
   Group group;
   Sample& fresh = group.samples.emplace_back();
   fresh.versions = {5, 5, 5, 5}, fresh.completion.ids = {1, 2}, fresh.weight_version = 5;

@@ -1,4 +1,4 @@
-#include "posttrain/rl/actor.h"
+#include "posttrain/rl/collector.h"
 
 #include <gtest/gtest.h>
 
@@ -26,9 +26,9 @@ class NotANumber : public Reward {
   RewardScore score(const Task&, const Completion&) const override { return {.score = std::nan("")}; }
 };
 
-class ActorTest : public ::testing::Test {
+class CollectorTest : public ::testing::Test {
  protected:
-  ActorTest() {
+  CollectorTest() {
     for (const char* prompt : {"ab", "12 3", "c."}) {
       Task& task = tasks.emplace_back();
       task.id = prompt, task.prompt = prompt;
@@ -49,10 +49,10 @@ class ActorTest : public ::testing::Test {
   LocalBackend sampler{context, *model, tokenizer, {}};
   std::vector<Task> tasks;
   std::vector<const Task*> asked;
-  ActorConfig config;
+  CollectorConfig config;
 };
 
-TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
+TEST_F(CollectorTest, GroupsHoldWhatALearnerNeeds) {
   sampler.set_policy_version(4);
   const std::vector<Group> groups = actor().gather(asked, 0);
   ASSERT_EQ(groups.size(), 3u);
@@ -77,7 +77,7 @@ TEST_F(ActorTest, GroupsHoldWhatALearnerNeeds) {
   }
 }
 
-TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
+TEST_F(CollectorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
   const auto settings = [](const std::string& text) { return Config::from_text(text, "test").as<SamplingParams>(); };
   // With top_k = 1 the drawn token's probability is 1, whatever the model's; a truncated distribution only gives more
   // to what is left.
@@ -116,7 +116,7 @@ TEST_F(ActorTest, BehaviorLogProbsAreOfTheDistributionThatWasDrawnFrom) {
 }
 
 // The template's end of turn is not the tokenizer's eos, and rows of messages need no chat format in the recipe.
-TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
+TEST_F(CollectorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
   const Tokenizer chat =
       ChatTokenizer{.chat_template =
                         "{% for m in messages %}<|im_start|>{{ m.role }}:{{ m.content }}<|im_end|>{% endfor %}"
@@ -145,14 +145,14 @@ TEST_F(ActorTest, ARepliesEndIsTheChatTemplatesEndOfTurn) {
   EXPECT_GT(ended, 0);
 }
 
-TEST_F(ActorTest, APromptThatATemplateRefusesIsNamed) {
+TEST_F(CollectorTest, APromptThatATemplateRefusesIsNamed) {
   const Tokenizer chat = ChatTokenizer{.chat_template = "{{ raise_exception('no system role') }}"}.make();
   config.format.chat = "template";
   const std::string error = error_of([&] { Collector(sampler, chat, config).gather(asked, 0); });
   EXPECT_TRUE(error.find("ab: ") != std::string::npos && error.ends_with("template line 1: no system role")) << error;
 }
 
-TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
+TEST_F(CollectorTest, DrawsDependOnTheRequestsNumberAlone) {
   const std::vector<Group> together = actor().gather(asked, 10);
   const Group alone = actor().gather(std::span(asked).subspan(1, 1), 11).at(0);
   const Group other = actor().gather(std::span(asked).subspan(1, 1), 12).at(0);
@@ -170,7 +170,7 @@ TEST_F(ActorTest, DrawsDependOnTheRequestsNumberAlone) {
   EXPECT_EQ(actor().gather(one, own).at(0).samples[2].tokens, together[1].samples[2].tokens);
 }
 
-TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
+TEST_F(CollectorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   tasks[1].prompt = std::string(50, 'a');
   Collector one = actor();
   const std::vector<Group> groups = one.gather(asked, 0);
@@ -183,7 +183,7 @@ TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
   EXPECT_GT(groups[2].samples[0].completion.ids.size(), 0u);
 }
 
-TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
+TEST_F(CollectorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   config.reward.reward = std::make_shared<NotANumber>();
   try {
     actor().gather(asked, 0);
@@ -193,7 +193,7 @@ TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   }
 }
 
-TEST_F(ActorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
+TEST_F(CollectorTest, ARoundUsesNothingThatWasComputedWithOtherWeights) {
   tasks[0].prompt = "ab 12 ab 12 ab 12 ab 12";  // longer than a block of the cache
   actor().gather(asked, 0);
   model->initialize(context, 99);

@@ -1,4 +1,4 @@
-#include "train/loss_pass.h"
+#include "train/micro_batch_runner.h"
 
 #include "tests/train/rig.h"
 

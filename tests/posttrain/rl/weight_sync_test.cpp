@@ -1,4 +1,4 @@
-#include "posttrain/rl/weight_queue.h"
+#include "posttrain/rl/weight_sync.h"
 
 #include <gtest/gtest.h>
 
@@ -6,13 +6,12 @@
 #include <thread>
 
 #include "model/token_logprobs.h"
-#include "posttrain/rl/replica.h"
 #include "tests/model/characters.h"
 
 namespace hone::test {
 namespace {
 
-class WeightQueueTest : public ::testing::Test {
+class WeightSync : public ::testing::Test {
  protected:
   static void fill(Model& of, float value) { std::ranges::fill(of.trainable_values().as<float>(), value); }
   static bool holds(Model& of, float value) {
@@ -35,7 +34,7 @@ class WeightQueueTest : public ::testing::Test {
   std::unique_ptr<Model> model = make_tiny(context, tiny_config("llama"));
 };
 
-TEST_F(WeightQueueTest, VersionsComeOutInTheirOrder) {
+TEST_F(WeightSync, VersionsComeOutInTheirOrder) {
   const std::unique_ptr<Model> copy = copy_of(*model);
   WeightQueue queue(context, *model, WeightQueue::Keep::all);
   for (const int64_t version : {0, 1, 2, 3}) push(queue, version);
@@ -48,7 +47,7 @@ TEST_F(WeightQueueTest, VersionsComeOutInTheirOrder) {
   EXPECT_EQ(queue.pop(1, context, *copy), 4);
 }
 
-TEST_F(WeightQueueTest, TheNewestReplacesWhatNobodyTook) {
+TEST_F(WeightSync, TheNewestReplacesWhatNobodyTook) {
   const std::unique_ptr<Model> copy = copy_of(*model);
   WeightQueue queue(context, *model, WeightQueue::Keep::newest);
   push(queue, 0), push(queue, 1), push(queue, 2);
@@ -57,7 +56,7 @@ TEST_F(WeightQueueTest, TheNewestReplacesWhatNobodyTook) {
   EXPECT_THROW(queue.pop(0, context, *copy), Error);
 }
 
-TEST_F(WeightQueueTest, OfAdaptersTheyAloneAreCopied) {
+TEST_F(WeightSync, OfAdaptersTheyAloneAreCopied) {
   model = make_tiny(context, tiny_config("llama"), true, {.r = 2});
   const std::unique_ptr<Model> copy = copy_of(*model);
   EXPECT_LT(model->trainable_values().size(), model->flat_values().size() / 2);
@@ -71,7 +70,7 @@ TEST_F(WeightQueueTest, OfAdaptersTheyAloneAreCopied) {
   EXPECT_TRUE(std::ranges::equal(base, copy->base_params().front()->value.as<float>()));
 }
 
-TEST_F(WeightQueueTest, NoCopyIsEverTornWhileTheLearnerGoesOn) {
+TEST_F(WeightSync, NoCopyIsEverTornWhileTheLearnerGoesOn) {
   const std::unique_ptr<Model> copy = copy_of(*model);
   Context other(*device);
   for (const auto keep : {WeightQueue::Keep::all, WeightQueue::Keep::newest}) {
@@ -91,7 +90,7 @@ TEST_F(WeightQueueTest, NoCopyIsEverTornWhileTheLearnerGoesOn) {
 
 // Replies of a replica are those of the version that was published, whatever the learner's weights are by then; of one
 // that was published in the middle, the tokens from there on.
-TEST(Replica, ATokenIsDrawnByTheVersionItNames) {
+TEST(ReplicaBackend, ATokenIsDrawnByTheVersionItNames) {
   const TemporaryFolder folder;
   const Tokenizer tokenizer = character_tokenizer(folder.path());
   const std::unique_ptr<Device> device = cpu_device();

@@ -1,4 +1,4 @@
-#include "posttrain/rl/weight_queue.h"
+#include "posttrain/rl/weight_sync.h"
 
 #include <algorithm>
 
@@ -35,6 +35,19 @@ int64_t WeightQueue::pop(int64_t version, Context& context, Model& copy) {
   context.copy(values, as_values(*kept.bytes, values));
   context.synchronize();
   return kept.version;
+}
+
+ReplicaBackend::ReplicaBackend(Context& learner_context, Model& learner, WeightQueue& weights,
+                               const std::string& device, const Make& make)
+    : weights_(weights),
+      device_(device.empty() ? nullptr : open_device(device)),
+      context_(device_ ? *device_ : learner_context.device()),
+      model_(learner.same_shape()) {
+  context_.set_numerics(learner_context.numerics());
+  model_->allocate(context_, learner.dtype(), false);
+  context_.copy(model_->flat_values(), learner.flat_values());
+  context_.synchronize();
+  sampler_ = make(context_, *model_);
 }
 
 }  // namespace hone

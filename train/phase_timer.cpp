@@ -1,4 +1,4 @@
-#include "train/phases.h"
+#include "train/phase_timer.h"
 
 namespace hone {
 

@@ -1,4 +1,4 @@
-#include "posttrain/rl/round_maker.h"
+#include "posttrain/rl/rollout_producer.h"
 
 #include <algorithm>
 #include <chrono>

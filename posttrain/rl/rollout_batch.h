@@ -1,5 +1,5 @@
 #pragma once
-// Experience: one round of judged groups, and how it is cut into optimizer updates.
+// RolloutBatch: the scored groups of one training step, and how they are cut into optimizer updates.
 #include <cstdint>
 #include <vector>
 

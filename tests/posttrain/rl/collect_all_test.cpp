@@ -1,7 +1,6 @@
-#include "posttrain/rl/gather_all.h"
-
 #include <gtest/gtest.h>
 
+#include "posttrain/rl/collector.h"
 #include "tests/model/characters.h"
 
 namespace hone::test {
@@ -14,9 +13,9 @@ class Length : public Reward {
   }
 };
 
-class GatherAll : public ::testing::Test {
+class CollectAll : public ::testing::Test {
  protected:
-  GatherAll() {
+  CollectAll() {
     config.num_generations = 2;
     config.sampling.max_tokens = 3;
     config.reward.reward = std::make_shared<Length>();
@@ -42,11 +41,11 @@ class GatherAll : public ::testing::Test {
   std::unique_ptr<Device> device = cpu_device();
   Context context{*device};
   std::unique_ptr<Model> model = character_model(context, tokenizer);
-  ActorConfig config;
+  CollectorConfig config;
   std::vector<Task> tasks;
 };
 
-TEST_F(GatherAll, EachTaskComesOnceInOrderAndIsDrawnByItsNumberAlone) {
+TEST_F(CollectAll, EachTaskComesOnceInOrderAndIsDrawnByItsNumberAlone) {
   const auto all = replies(tasks, {});
   ASSERT_EQ(all.size(), 300u);
   std::vector<uint64_t> ids;

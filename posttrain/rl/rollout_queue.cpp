@@ -1,4 +1,4 @@
-#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/rollout_queue.h"
 
 #include <algorithm>
 #include <iterator>
@@ -37,7 +37,7 @@ Metrics staleness_of(std::span<const Group> groups, int64_t step) {
   return {{"staleness/mean", sum / tokens}, {"staleness/max", oldest}, {"staleness/partial_ratio", mixed / replies}};
 }
 
-RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const ActorConfig& actor, const Tokenizer& tokenizer,
+RolloutQueue::RolloutQueue(const RolloutQueueConfig& config, const CollectorConfig& actor, const Tokenizer& tokenizer,
                            TaskSchedule& rounds, int64_t num_steps, RolloutSource source)
     : config_(config),
       actor_config_(actor),
