@@ -15,10 +15,13 @@ class ChatCommand : public Command {
  public:
   std::string summary() const override { return "chat with a model in the terminal; an empty line ends"; }
   std::string example() const override { return "hone chat --model DIR --system 'You are brief.'"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("system", system_, "system message; empty = none");
-    a.option("format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
+    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
     sampling_arguments(a, sampling_);
   }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/registry.h"
@@ -48,7 +49,11 @@ class Command {
   virtual std::string summary() const = 0;
   virtual std::string example() const = 0;
   virtual void arguments(Arguments& a) = 0;
-  // Returns the exit code: 0 done, 1 failed. May throw.
+  // The name that the command had before; "" for none. It is accepted with a warning until version 1.0.
+  virtual std::string old_name() const { return ""; }
+  // Old and new spelling of options ("--max-replies") and of the first positional argument ("overlap"), likewise.
+  virtual std::vector<std::pair<std::string, std::string>> old_arguments() const { return {}; }
+  // Exit code: 0 done, 1 failed. Errors may be thrown.
   virtual int run() = 0;
 };
 

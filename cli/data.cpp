@@ -18,8 +18,12 @@ class DataCommand : public Command {
   std::string example() const override {
     return "hone data generate --generator arithmetic digits=2 heldout=500 --split test --limit 100 --out "
            "problems.jsonl\n  hone data tokenize --in "
-           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data overlap --task gsm8k --in train.jsonl "
+           "stories.jsonl --tokenizer tok --out stories.tokens\n  hone data contamination --task gsm8k --in "
+           "train.jsonl "
            "--out rows.jsonl";
+  }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"overlap", "contamination"}};
   }
   void arguments(Arguments& a) override {
     a.choice("action", action_, {"generate", "tokenize", "overlap"}, "what to do: generate | tokenize | overlap");
@@ -72,8 +76,9 @@ class DataCommand : public Command {
     return 0;
   }
   int overlap() {
-    require_usage(!inputs_.empty() && !task_.empty(), "data overlap: give --task and --in");
-    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data overlap: --ngram is ", ngram_, "; it must be in [1, 1024]");
+    require_usage(!inputs_.empty() && !task_.empty(), "data contamination: give --task and --in");
+    require_usage(ngram_ >= 1 && ngram_ <= 1024, "data contamination: --ngram is ", ngram_,
+                  "; it must be in [1, 1024]");
     std::vector<std::string> paths;
     for (const std::string& input : inputs_) paths.push_back(expand_path(input));
     std::optional<Tokenizer> tokenizer;

@@ -35,6 +35,9 @@ class EvalCommand : public Command {
     return "hone eval --model DIR --tasks gsm8k,arc_easy --limit 200 --out evaluation\n  hone eval --compare "
            "evaluation other";
   }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--max-batch-tokens", "--max-num-batched-tokens"}, {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a, false);
     a.option("task,--tasks", tasks_, "tasks: names (hone list tasks) or TOML files, separated by commas");
@@ -51,9 +54,9 @@ class EvalCommand : public Command {
     a.option("seed", options_.seed, "seed of sampling and of the bootstrap");
     a.option("bootstrap-iters", options_.bootstrap_iters,
              "bootstrap resamples for confidence intervals; 0 = no intervals");
-    a.option("max-batch-tokens", engine_.max_batch_tokens,
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens,
              "maximum tokens of a forward pass; does not change the results");
-    a.option("max-sequences", engine_.max_sequences,
+    a.option("max-num-seqs", engine_.max_sequences,
              "maximum number of completions that run at the same time; does not change the results");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);

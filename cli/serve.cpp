@@ -20,6 +20,12 @@ class ServeCommand : public Command {
  public:
   std::string summary() const override { return "serve a model over HTTP with OpenAI's API: completions and chat"; }
   std::string example() const override { return "hone serve --model DIR --port 8000 --api-key-file keys.txt"; }
+  std::vector<std::pair<std::string, std::string>> old_arguments() const override {
+    return {{"--format", "--chat-format"},
+            {"--max-replies", "--max-pending-completions"},
+            {"--max-batch-tokens", "--max-num-batched-tokens"},
+            {"--max-sequences", "--max-num-seqs"}};
+  }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("host", config_.http.host, "address to listen on; 0.0.0.0 = all addresses of this machine");
@@ -29,9 +35,9 @@ class ServeCommand : public Command {
     a.option("tls-cert", config_.http.tls_cert, "PEM file of the certificate chain; empty = no TLS");
     a.option("tls-key", config_.http.tls_key, "PEM file of the certificate's private key; needed with --tls-cert");
     a.option("served-model-name", name_, "name of the model in the API; empty = its folder's name");
-    a.option("format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
+    a.option("chat-format", format_, "chat format: auto (the model's own) | template | chatml | llama3 | plain");
     a.option("seed", seed_, "seed of requests without a seed");
-    a.option("max-replies", config_.max_pending_completions,
+    a.option("max-pending-completions", config_.max_pending_completions,
              "maximum number of completions that wait or run; requests beyond it get status 429");
     a.option("max-answer-bytes", config_.max_answer_bytes,
              "maximum response of one request in bytes, estimated from its settings");
@@ -53,8 +59,8 @@ class ServeCommand : public Command {
              "seconds without a TCP acknowledgment after which a client counts as gone");
     a.option("drain-seconds", drain_seconds_, "seconds that pending requests have to finish after SIGTERM");
     a.option("kv-cache-tokens", engine_.kv_cache_tokens, "size of the KV cache in tokens");
-    a.option("max-batch-tokens", engine_.max_batch_tokens, "maximum tokens of a forward pass");
-    a.option("max-sequences", engine_.max_sequences, "maximum number of completions that run at the same time");
+    a.option("max-num-batched-tokens", engine_.max_batch_tokens, "maximum tokens of a forward pass");
+    a.option("max-num-seqs", engine_.max_sequences, "maximum number of completions that run at the same time");
     speculative_arguments(a, engine_.speculative);
     quantization_arguments(a, engine_);
   }

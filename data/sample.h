@@ -12,6 +12,8 @@ namespace hone {
 
 // Tokens of a sample, at most: what a recipe may ask for.
 inline constexpr int64_t max_sample_length = int64_t{1} << 24;
+// Samples or prompts of an optimizer step, at most.
+inline constexpr int64_t max_step_samples = int64_t{1} << 20;
 
 // One problem: what the model is asked and what a reward needs to judge the reply.
 struct Task {

@@ -50,7 +50,7 @@ class Generate : public EvalTask {
     f("filters", filters_, "filters that extract the answer of a completion for exact_match");
     match_.fields(f);
     f("sampling", sampling_, "sampling of completions; greedy ones use its max_tokens and stop strings");
-    f.require("reward", reward_.reward != nullptr || !filters_.empty() || !f.reading(),
+    f.require("reward", reward_.reward || !filters_.empty() || !f.reading(),
               "the task needs a reward ([reward] kind = \"...\") or filters: set one of them");
   }
   void check() const override { reward_.check(); }
@@ -96,8 +96,7 @@ class Generate : public EvalTask {
   RewardSpec reward_spec() const {
     if (reward_.reward) return reward_;
     RewardSpec out;
-    out.kind = "exact_match";
-    out.reward = std::make_shared<FilterReward>(filters_.front(), match_);
+    out.reward.set("exact_match", std::make_shared<FilterReward>(filters_.front(), match_));
     return out;
   }
 

@@ -2,11 +2,12 @@
 // Runs the layers of a model. Recomputation is done here and nowhere else.
 #include <span>
 
-#include "kernels/elementwise/noise.h"
 #include "model/lora.h"
 #include "model/model.h"
 
 namespace hone {
+
+struct EmbeddingNoise;  // kernels/elementwise/noise.h
 
 // What forward saves for backward. none: all tensors. selective: those that are costly to recompute
 // (SavePolicy::selective). full: each layer's input only; backward runs the layer's forward again.
@@ -20,8 +21,9 @@ class TrainingPass {
   // Returns hidden [R, D] of the tokens `rows` ([R] i32 on the device): lm_head is computed for rows with a loss only.
   // Valid until backward. `noise` is added to the embeddings; the embedding gradient is that of the sum. With `draws`
   // the adapters use dropout, in backward too.
-  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise = {},
-                 const std::optional<DropoutStream>& draws = {});
+  Tensor forward(const Batch& batch, Tensor rows, const EmbeddingNoise& noise,
+                 const std::optional<DropoutStream>& draws);
+  Tensor forward(const Batch& batch, Tensor rows);  // without noise and dropout
   // Adds to the parameters' gradients. The caller computes the gradient of lm_head (kernels/lm_head/logprob.h).
   void backward(Tensor dhidden);
   // Reserves `bytes` for saved tensors in one block. Call it between passes.

@@ -155,13 +155,16 @@ class Transformer : public Model {
     const auto qkv_projection = [&](size_t b) {
       return layers_[b].attention.qkv_projection(batch, q, layers_[b].attention_norm, kv, static_cast<int64_t>(b));
     };
-    qkv_rope_cache(context, x, qkv_projection(0));
+    qkv_rope_cache(context, {.x = x, .to = qkv_projection(0)});
     for (size_t b = 0; b < layers_.size(); ++b) {
       const auto& layer = layers_[b];
       layer.attention.attention_from_cache(context, batch, mixed, q, kv, static_cast<int64_t>(b));
-      decoder_layer_tail(context, x, mixed, layer.attention.output.product(),
-                         {layer.mlp_norm.row_norm(), layer.mlp.gate_up.product(), layer.mlp.down.product()},
-                         b + 1 < layers_.size() ? qkv_projection(b + 1) : QkvProjection{});
+      decoder_layer_tail(context,
+                         {.x = x,
+                          .mixed = mixed,
+                          .output = layer.attention.output.product(),
+                          .mlp = {layer.mlp_norm.row_norm(), layer.mlp.gate_up.product(), layer.mlp.down.product()},
+                          .next = b + 1 < layers_.size() ? qkv_projection(b + 1) : QkvProjection{}});
     }
   }
   // module: the embedding's Hugging Face name. A tied lm_head has no parameter of its own.

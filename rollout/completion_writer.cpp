@@ -111,8 +111,9 @@ bool CompletionWriter::ends_completion(Sequence& sequence, int32_t id) const {
 void CompletionWriter::close(const Sequence& sequence, bool by_length) const {
   CompletionOutput& completion = sequence.result();
   completion.finish_reason = by_length ? "length" : "stop";
+  const SamplingParams& sampling = sequence.request_state->request.sampling;
   if (tokenizer_)
-    completion.text = reply_text(*tokenizer_, sequence.request_state->request.sampling, completion.ids, by_length);
+    completion.text = completion_text(*tokenizer_, sampling.stop, sampling.min_tokens, completion.ids, by_length);
 }
 
 }  // namespace hone

@@ -34,7 +34,8 @@ void SamplingParams::fields(Fields& f) {
   f("logit_bias", logit_bias, "biases that are added to the logits of single tokens; empty = none");
   f("ignore_eos", ignore_eos, "do not stop at the end-of-sequence token");
   f("stop", stop, "strings that end a completion and are cut from its text; empty = none");
-  f("stop_ids", stop_ids, "token ids that end a completion, in addition to the tokenizer's; empty = none");
+  f.alias("stop_ids", "stop_token_ids");
+  f("stop_token_ids", stop_ids, "token ids that end a completion, in addition to the tokenizer's; empty = none");
   f("thinking_budget", thinking_budget,
     "thinking tokens after which thinking_end is forced, unless it came before; 0 = no budget");
   f("thinking_end", thinking_end, "text that ends the thinking; its forced tokens are not trained on");
@@ -67,8 +68,7 @@ std::vector<std::string> SamplingParams::distribution_changes() const {
       {"repetition_penalty", repetition_penalty != 1},
       {"presence_penalty", presence_penalty != 0},
       {"frequency_penalty", frequency_penalty != 0},
-      {"logit_bias",
-       std::ranges::any_of(logit_bias, [](const LogitBias& entry) { return entry.bias != 0; })}};
+      {"logit_bias", std::ranges::any_of(logit_bias, [](const LogitBias& entry) { return entry.bias != 0; })}};
   std::vector<std::string> out;
   for (const auto& [name, changes] : settings)
     if (changes) out.emplace_back(name);
@@ -99,9 +99,13 @@ void EngineConfig::fields(Fields& f) {
   f("kv_block_size", kv_block_size, "tokens of a KV block");
   f("kv_cache_tokens", kv_cache_tokens,
     "size of the KV cache in tokens; requests beyond it wait, or are preempted and recomputed");
-  f("max_batch_tokens", max_batch_tokens, "maximum tokens of a forward pass, prefill chunks and decodes together");
-  f("max_sequences", max_sequences, "maximum number of completions that run at the same time");
-  f("prefix_caching", prefix_caching,
+  f.alias("max_batch_tokens", "max_num_batched_tokens");
+  f("max_num_batched_tokens", max_batch_tokens,
+    "maximum tokens of a forward pass, prefill chunks and decodes together");
+  f.alias("max_sequences", "max_num_seqs");
+  f("max_num_seqs", max_sequences, "maximum number of completions that run at the same time");
+  f.alias("prefix_caching", "enable_prefix_caching");
+  f("enable_prefix_caching", prefix_caching,
     "reuse the KV blocks of earlier requests for prompts that begin with the same tokens");
   f("speculative", speculative, "speculative decoding");
   f("quantization", quantization,
@@ -113,9 +117,9 @@ void EngineConfig::fields(Fields& f) {
   f.require("kv_block_size", kv_block_size > 0, "kv_block_size must be positive");
   f.require("kv_cache_tokens", kv_cache_tokens >= kv_block_size && kv_cache_tokens <= INT32_MAX,
             concat("kv_cache_tokens must hold at least one block, and be at most ", INT32_MAX));
-  f.require("max_batch_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX,
-            concat("max_batch_tokens must be in [1, ", INT32_MAX, "]"));
-  f.require("max_sequences", max_sequences > 0, "max_sequences must be positive");
+  f.require("max_num_batched_tokens", max_batch_tokens > 0 && max_batch_tokens <= INT32_MAX,
+            concat("max_num_batched_tokens must be in [1, ", INT32_MAX, "]"));
+  f.require("max_num_seqs", max_sequences > 0, "max_num_seqs must be positive");
   f.require("quantization", quantization == "none" || quant_formats().contains(quantization),
             concat(quant_formats().unknown(quantization), ", none"));
   f.require("kv_cache_dtype", kv_cache_dtype == "auto" || kv_cache_dtype == "fp8",

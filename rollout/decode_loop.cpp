@@ -178,7 +178,11 @@ void DecodeLoop::pass(const Shape& shape) {
   const Tensor hidden = infer(context_, model_, batch, {}, &view);
   sample_tokens(context_, model_, shape.sampled, hidden, {shape.state.params, shape.adjustments});
   if (shape.adjustments) count_sampled_tokens(context_, shape.adjustments, shape.sampled.ids());
-  decode_advance(context_, shape.state, shape.sampled.ids(), shape.table, storage_.block_size(), shape.results);
+  decode_advance(context_, {.state = shape.state,
+                            .ids = shape.sampled.ids(),
+                            .block_table = shape.table,
+                            .block_size = storage_.block_size(),
+                            .results = shape.results});
 }
 
 void DecodeLoop::queue() {

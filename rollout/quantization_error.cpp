@@ -102,7 +102,7 @@ QuantizationError quantization_error(Context& context, Model& model, const Engin
       const int64_t rows = std::min(kRowsAtOnce, count - first), V = model.shape().vocab_size;
       const auto logits_of = [&](Tensor from) {
         const Tensor logits = context.scratch().take(DType::f32, {rows, V});
-        gemm_forward(context, logits, from.rows(first, rows), model.lm_head().value, {}, {});
+        gemm_forward(context, {.y = logits, .x = from.rows(first, rows), .w = model.lm_head().value});
         return download(context, logits);
       };
       const std::vector<float> logits = logits_of(hidden), engine_logits = logits_of(engine_hidden);

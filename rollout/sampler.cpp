@@ -19,7 +19,7 @@ void for_each_row_range(Context& context, Model& model, Tensor hidden, int64_t r
     const int64_t rows = std::min(rows_at_once, hidden.dim(0) - first);
     ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {rows, model.shape().vocab_size});
-    gemm_forward(context, logits, hidden.rows(first, rows), model.lm_head().value, Tensor(), Tensor());
+    gemm_forward(context, {.y = logits, .x = hidden.rows(first, rows), .w = model.lm_head().value});
     visit(first, logits);
   }
 }
@@ -91,12 +91,21 @@ void sample_tokens(Context& context, Model& model, const SampledTokenBuffer& out
     const Tensor params = tables.params.rows(first * param_size, S * param_size);
     const LogitAdjustments adjustments = adjusted ? tables.adjustments.of(first, S, hidden.dim(0)) : LogitAdjustments();
     if (adjusted) apply_logit_processors(context, logits, adjustments);
-    sample_rows(context, slice(out.ids()), slice(out.logp()), slice(out.truncated_logp()), slice(out.raw_logp()),
-                logits, params);
+    sample_rows(context, {.ids = slice(out.ids()),
+                          .logp = slice(out.logp()),
+                          .truncated_logp = slice(out.truncated_logp()),
+                          .raw_logp = slice(out.raw_logp()),
+                          .logits = logits,
+                          .params = params});
     if (adjusted) restore_logits(context, logits, adjustments);
     if (adjusted || out.top() > 0)
-      logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                     logits, slice(out.ids()), params);
+      logits_logprob(context, {.logp = slice(out.logp()),
+                               .raw_logp = slice(out.raw_logp()),
+                               .top_ids = slice(out.top_ids()),
+                               .top_logp = slice(out.top_logp()),
+                               .logits = logits,
+                               .ids = slice(out.ids()),
+                               .params = params});
   });
 }
 
@@ -128,8 +137,13 @@ PromptLogprobs prompt_logprobs(Context& context, Model& model, Tensor hidden, st
   for_each_row_range(context, model, hidden, rows_at_once, [&](int64_t first, Tensor logits) {
     const int64_t S = logits.dim(0);
     const auto slice = [&](Tensor column) { return column.rows(first, S); };
-    logits_logprob(context, slice(out.logp()), slice(out.raw_logp()), slice(out.top_ids()), slice(out.top_logp()),
-                   logits, slice(out.ids()), params.rows(0, S * param_size));
+    logits_logprob(context, {.logp = slice(out.logp()),
+                             .raw_logp = slice(out.raw_logp()),
+                             .top_ids = slice(out.top_ids()),
+                             .top_logp = slice(out.top_logp()),
+                             .logits = logits,
+                             .ids = slice(out.ids()),
+                             .params = params.rows(0, S * param_size)});
   });
   SampledTokens result = download_rows(context, out, count);
   return {std::move(result.logp), std::move(result.top_logprobs)};

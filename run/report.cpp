@@ -8,6 +8,7 @@
 #include "core/io/file.h"
 #include "core/io/jsonl.h"
 #include "core/io/svg.h"
+#include "run/curves.h"
 
 namespace hone {
 namespace {
@@ -35,7 +36,8 @@ std::map<std::string, Curve> read_curves(const std::filesystem::path& path) {
     const std::string where = concat(path.string(), ":", line);
     const double step = row.at("step", where).as_double(where + ": step");
     for (const auto& [name, value] : row.as_object())
-      if (name != "step" && value.is_number()) out[name].points.emplace_back(step, value.as_double());
+      if (name != "step" && value.is_number())
+        out[current_metric_name(name)].points.emplace_back(step, value.as_double());
   });
   for (auto& [name, curve] : out) curve.name = name;
   return out;

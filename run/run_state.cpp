@@ -20,6 +20,31 @@ Json json_of(const Recipe& recipe) {
   return to_json([&](Fields& f) { copy.fields(f); });
 }
 
+// Gives the recipe of an older run.json today's names (docs/dev/glossary.md).
+void rename_old_keys(Json& json) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> keys{
+      {{"max_sequences", "max_num_seqs"},
+       {"max_batch_tokens", "max_num_batched_tokens"},
+       {"prefix_caching", "enable_prefix_caching"},
+       {"stop_ids", "stop_token_ids"},
+       {"mini_batches", "num_mini_batches"},
+       {"too_long", "overlong_rows"},
+       {"max_failure_rate", "max_reward_failure_rate"}}};
+  if (json.is_array())
+    for (Json& item : json.array_ref()) rename_old_keys(item);
+  if (!json.is_object()) return;
+  JsonObject out;
+  for (const auto& [name, value] : json.as_object()) {
+    const auto* renamed = std::ranges::find(keys, std::string_view(name), [](const auto& pair) { return pair.first; });
+    Json now = value;
+    if (name == "kind" && now == Json("labelled")) now = "unpaired_preference";
+    if (name == "recompute" && now == Json("block")) now = "full";
+    rename_old_keys(now);
+    out.emplace_back(renamed == keys.end() ? name : std::string(renamed->second), std::move(now));
+  }
+  json = std::move(out);
+}
+
 void check_results(const Json& results, const std::string& where) {
   for (const Json& result : results.as_array(where)) result.as_object(where + "'s result");
 }
@@ -36,7 +61,7 @@ void check_stage(const Json& stage, const StageSpec& spec, const std::string& wh
   check_results(stage.at("eval", where), where + ".eval");
 }
 
-// The model that the next stage starts from: the one that the last of the done stages left. Those before it may have
+// Checks the checkpoint that the next stage starts from: the one of the last completed stage. Earlier ones may have
 // been removed.
 void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& recipe, const std::string& path) {
   for (size_t i = stages.size(); i-- > 0;) {
@@ -52,8 +77,8 @@ void check_start(const JsonArray& stages, const fs::path& folder, const Recipe& 
 
 using Change = std::function<void(const std::string& key, const std::string& before, const std::string& now)>;
 
-// Calls change() for each key that both have with different values. A key that only one of them has belongs to another
-// version, or to another kind, and that key differs.
+// Calls change() for each key that both have with different values. A key that only one of them has is from another
+// version or another kind; then the key of the kind differs, too.
 void each_change(const Json& before, const Json& now, const std::string& key, const Change& change) {
   if (before.is_object() && now.is_object()) {
     for (const auto& [name, value] : now.as_object())
@@ -77,20 +102,20 @@ bool is_one_of(const std::string& key, const std::array<std::string_view, N>& ke
   });
 }
 
-// Where files lie may change: folders move, and another machine has its data elsewhere.
+// Paths may change: folders move, and another machine has its data elsewhere.
 bool is_place(const std::string& key) {
   constexpr std::array<std::string_view, 6> places{"path", "config", "file", "files", "eval_files", "words"};
   return std::find(places.begin(), places.end(), key.substr(key.rfind('.') + 1)) != places.end();
 }
 
-// What the weights and the draws of a run are made of.
+// Keys that decide the weights and the random streams of a run.
 bool is_fixed_for_run(const std::string& key) {
   constexpr std::array<std::string_view, 3> fixed{"seed", "dtype", "model"};
   constexpr std::array<std::string_view, 2> free{"model.save_dtype", "model.lora.merge"};
   return is_one_of(key, fixed) && !is_one_of(key, free) && !is_place(key);
 }
 
-// What a stage's checkpoint holds the state of: its data and their order, the shape of a step, the optimizer, the
+// Keys that decide the state in a stage's checkpoint: the data and their order, the shape of a step, the optimizer, the
 // critic.
 bool is_fixed_for_begun_stage(const std::string& key) {
   constexpr std::array fixed = std::to_array<std::string_view>({"kind",
@@ -112,14 +137,14 @@ bool is_fixed_for_begun_stage(const std::string& key) {
                                                                 "system",
                                                                 "packing",
                                                                 "max_length",
-                                                                "too_long",
+                                                                "overlong_rows",
                                                                 "batch_size",
                                                                 "eval_share",
                                                                 "vocab_size",
                                                                 "prompts_per_step",
                                                                 "num_generations",
                                                                 "num_iterations",
-                                                                "mini_batches",
+                                                                "num_mini_batches",
                                                                 "max_staleness",
                                                                 "optimizer",
                                                                 "moments",
@@ -150,7 +175,7 @@ void log_change(const std::string& key, const std::string& before, const std::st
   log::warning("the run goes on with ", key, " = ", now, " (it was ", before, ")");
 }
 
-// The stages of the recipe: those that are done, the one under way if it has a checkpoint, those to come.
+// Compares the stages: completed ones, the current one if it has a checkpoint, and later ones.
 void check_stages(const RunState& state, const fs::path& folder, const JsonArray& before, const JsonArray& now) {
   const auto done = static_cast<size_t>(state.stages_done);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -248,7 +273,10 @@ RunState RunState::load(const fs::path& folder, const Recipe& recipe) {
     inputs->as_object(path + ": inputs");
     out.inputs = *inputs;
   }
-  if (const Json* made_with = all.find("recipe")) out.recipe = *made_with;
+  if (const Json* made_with = all.find("recipe")) {
+    out.recipe = *made_with;
+    rename_old_keys(out.recipe);
+  }
   return out;
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// run.json: what a resumed run must know beyond its checkpoints, and what the run was begun with.
+// run.json: what a resumed run must know beyond its checkpoints, and the recipe that the run started with.
 #include <filesystem>
 
 #include "core/io/json.h"
@@ -9,17 +9,17 @@ namespace hone {
 
 struct RunState {
   int64_t stages_done = 0;
-  bool evaluated = false;  // before the first training stage
+  bool evaluated = false;  // the model, before the first training stage
   Json initial = JsonArray{}, stages = JsonArray{}, log = JsonObject{{"metrics_bytes", 0}, {"samples_bytes", 0}};
-  Json inputs =
-      JsonObject{};  // digests of what it starts from (run/input_digests.h); none in an older version's folder
-  Json recipe;       // the resolved recipe that made what is there; null in a run folder of an older version
+  // Digests of the files that the run starts from (run/input_digests.h); empty in run folders of old versions.
+  Json inputs = JsonObject{};
+  Json recipe;  // the resolved recipe that made the folder's contents; null in run folders of old versions
 
   // A stage is done, or the first training stage has begun.
   bool has_results() const;
   // Writes run.json with this recipe.
   void save(const std::filesystem::path& folder, const Recipe& recipe);
-  // An Error names run.json and the member that does not fit the file's form or the recipe's stages.
+  // Reads run.json. An Error names the member that does not fit the format or the recipe's stages.
   static RunState load(const std::filesystem::path& folder, const Recipe& recipe);
 };
 

@@ -7,23 +7,12 @@
 #include <vector>
 
 #include "core/io/json.h"
+#include "core/net/http_error.h"
 #include "core/text/chat.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "rollout/engine.h"
 
 namespace hone {
-
-// Why a request is rejected, in the form that OpenAI's clients read.
-class HttpError : public Error {
- public:
-  HttpError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
-      : Error(message), status(status_code), param(std::move(field)), code(std::move(code_name)) {}
-  int status;         // HTTP status
-  std::string param;  // the wrong member; "" if none is wrong
-  std::string code;   // such as "model_not_found", or ""
-};
-// {"error": {message, type, param, code}}
-Json error_json(int status, const std::string& message, const std::string& param = {}, const std::string& code = {});
 
 struct ServedModel {
   std::vector<std::string> names;  // responses and /v1/models have the first

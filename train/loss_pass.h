@@ -1,6 +1,7 @@
 #pragma once
 // MicroBatchRunner: a micro-batch through the model and its head to the objective, and back. Gradients are added to
 // those of the model and of the critic.
+#include "kernels/elementwise/noise.h"
 #include "model/forward.h"
 #include "train/critic.h"
 #include "train/host_copies.h"

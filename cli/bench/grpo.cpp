@@ -1,5 +1,5 @@
-// A whole step of GRPO: replies drawn, random rewards, advantages, and an update of the weights that the engine reads
-// in place.
+// The bench "grpo": one step with sampling, random rewards, advantages, and an update of the weights, which the engine
+// reads in place.
 #include <algorithm>
 
 #include "cli/bench/rollout.h"
@@ -58,7 +58,7 @@ class GrpoBench {
     context_.synchronize();
     out.train = watch.seconds();
     const auto difference =
-        report.metrics.find("sampling/sampling_logp_difference/max");  // none where nothing was computed
+        report.metrics.find("sampling/sampling_logp_difference/max");  // absent if nothing was computed
     if (difference != report.metrics.end()) out.logp_difference = difference->second;
     return out;
   }
@@ -79,7 +79,7 @@ std::string grpo(Context& context, Model& model, const ModelBenchOptions& option
                          .prompt_tokens = options.prompt_tokens,
                          .new_tokens = options.new_tokens};
   GrpoBench bench(context, model, options, size);
-  bench.step(0);  // takes memory
+  bench.step(0);  // warm-up: takes the memory
   std::vector<GrpoTimes> steps;
   for (int64_t i = 0; i < options.repeats; ++i) steps.push_back(bench.step(i + 1));
   const auto middle = steps.begin() + std::ssize(steps) / 2;

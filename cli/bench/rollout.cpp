@@ -32,9 +32,9 @@ RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<G
   out.accepted = engine.stats().accepted_tokens - before.accepted_tokens;
   for (const std::vector<CompletionOutput>& replies : out.replies)
     for (const CompletionOutput& reply : replies) {
-      HONE_CHECK(!reply.failed, "bench: a reply failed: ", reply.finish_reason);
-      HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a reply has ", reply.ids.size(), " tokens, not ",
-                 size.new_tokens);
+      HONE_CHECK(!reply.failed, "bench: a completion failed: ", reply.finish_reason);
+      HONE_CHECK(std::ssize(reply.ids) == size.new_tokens, "bench: a completion has ", reply.ids.size(),
+                 " tokens, not ", size.new_tokens);
     }
   return out;
 }
@@ -70,7 +70,8 @@ std::string rollout(Context& context, Model& model, const ModelBenchOptions& opt
   const EngineConfig config = bench_engine(options, size.replies(), size.length());
   Engine engine(context, model, nullptr, config);
   std::vector<RolloutTimes> runs;
-  for (int64_t round = 0; round <= options.repeats; ++round) {  // the first one takes memory and makes recordings
+  for (int64_t round = 0; round <= options.repeats;
+       ++round) {  // round 0 is the warm-up: it takes the memory and captures CUDA graphs
     RolloutTimes times =
         time_rollout(engine, size, rollout_requests(size, model.shape().vocab_size, static_cast<uint64_t>(round)));
     if (round > 0) runs.push_back(std::move(times));

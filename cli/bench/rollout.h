@@ -1,5 +1,5 @@
 #pragma once
-// Rollouts through the engine: prompts of random tokens, replies of one length.
+// Rollouts through the engine: prompts of random tokens, completions of one length.
 #include "cli/bench/model_bench.h"
 #include "cli/bench/roofline.h"
 
@@ -11,16 +11,15 @@ struct RolloutSize {
   int64_t length() const { return prompt_tokens + new_tokens; }
 };
 
-// The same whenever `round` is; each round has other prompts and draws.
+// A function of `round`: each round has other prompts and random streams.
 std::vector<GenerationRequest> rollout_requests(const RolloutSize& size, int64_t vocabulary, uint64_t round);
 
 struct RolloutTimes {
-  double seconds = 0, prefill = 0, decode = 0, draft = 0;  // by the clock; of the device's
-  int64_t drafts = 0, accepted = 0;                        // guesses, and the tokens of them that were drawn
+  double seconds = 0, prefill = 0, decode = 0, draft = 0;  // seconds: wall time; the others: device time
+  int64_t drafts = 0, accepted = 0;                        // draft tokens, and the accepted ones
   std::vector<std::vector<CompletionOutput>> replies;
 };
-// Generates once; what the cache held before is forgotten first. A reply that failed, or has another length, is an
-// Error.
+// Generates once, after the prefix cache is cleared. A completion that failed or has another length is an Error.
 RolloutTimes time_rollout(Engine& engine, const RolloutSize& size, std::vector<GenerationRequest> requests);
 
 // prefill_s, decode_s, draft_s, host_s (the device waited for the host), the same as shares (_share),

@@ -1,3 +1,4 @@
+// The bench "train": optimizer steps of SFT on random tokens.
 #include "cli/bench/model_bench.h"
 #include "core/base/format.h"
 #include "kernels/op_times.h"
@@ -15,7 +16,7 @@ std::string op_table(const JsonArray& rows) {
   return out;
 }
 
-// A sequence's first token is not trained on, which the count of FLOPs passes over.
+// The first token of a sequence is not trained on. The count of FLOPs includes it.
 std::string train(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
                   Json& row) {
   HONE_CHECK(options.tokens >= 2, "bench: a training sequence has at least 2 tokens");
@@ -30,7 +31,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
     batch.push_back(&samples[i]);
   }
   const std::unique_ptr<Objective> objective = objectives().at("sft")();
-  trainer.step(batch, *objective, 1e-4);  // takes memory
+  trainer.step(batch, *objective, 1e-4);  // warm-up: takes the memory
   StepReport report;
   const double seconds = median_seconds(options.repeats, [&] { report = trainer.step(batch, *objective, 1e-4); });
   JsonArray ops;

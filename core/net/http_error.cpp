@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "serve/openai_request.h"
-
 namespace hone {
 namespace {
 
@@ -56,6 +54,17 @@ HttpServerResponse rejection(int status, const std::string& message, const char*
 }
 
 }  // namespace
+
+Json error_json(int status, const std::string& message, const std::string& param, const std::string& code) {
+  const char* type = status == 401   ? "authentication_error"
+                     : status == 429 ? "rate_limit_error"
+                     : status >= 500 ? "server_error"
+                                     : "invalid_request_error";
+  return JsonObject{{"error", JsonObject{{"message", message},
+                                         {"type", type},
+                                         {"param", param.empty() ? Json() : Json(param)},
+                                         {"code", code.empty() ? Json() : Json(code)}}}};
+}
 
 void ServeAccess::fields(Fields& f) {
   f("allowed_origins", allowed_origins,

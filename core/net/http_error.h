@@ -10,10 +10,23 @@
 #include <vector>
 
 #include "core/config/fields.h"
+#include "core/io/json.h"
 #include "core/net/bearer_keys.h"
 #include "core/net/http_transaction.h"
 
 namespace hone {
+
+// An error response, in the form that OpenAI's clients read.
+class HttpError : public Error {
+ public:
+  HttpError(int status_code, const std::string& message, std::string field = {}, std::string code_name = {})
+      : Error(message), status(status_code), param(std::move(field)), code(std::move(code_name)) {}
+  int status;         // HTTP status code
+  std::string param;  // the wrong member of the request, or ""
+  std::string code;   // "model_not_found", ..., or ""
+};
+// {"error": {message, type, param, code}}
+Json error_json(int status, const std::string& message, const std::string& param = {}, const std::string& code = {});
 
 struct HttpRoute {
   const char* method = "";
@@ -27,7 +40,7 @@ struct ServeAccess {
   void fields(Fields& f);
 };
 
-// 127.x.x.x, ::1 or localhost, with or without a port.
+// True for 127.x.x.x, ::1 and localhost, with or without a port.
 bool is_loopback(std::string_view host);
 
 class ServeGate {

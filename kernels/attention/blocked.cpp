@@ -168,24 +168,21 @@ void attend_all(Context& context, Tensor out, Tensor lse, Tensor q, const KeySou
   });
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  attend_all(context, out, lse, q, packed_keys(attention_forward, out, lse, q, k, v, offsets), offsets, shape);
+void forward(Context& context, const AttentionForward& args) {
+  attend_all(context, args.out, args.lse, args.q,
+             packed_keys(attention_forward, args.out, args.lse, args.q, args.k, args.v, args.offsets), args.offsets,
+             args.shape);
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
+void paged(Context& context, const AttentionPaged& args) {
   const ScratchScope scope(context);
-  const PagedKv kv = in_f32(context, attention_paged, cache, offsets.dim(0) - 1);
-  attend_all(context, out, {}, q, paged_keys(attention_paged, out, q, kv, offsets), offsets, shape);
+  const PagedKv kv = in_f32(context, attention_paged, args.cache, args.offsets.dim(0) - 1);
+  attend_all(context, args.out, {}, args.q, paged_keys(attention_paged, args.out, args.q, kv, args.offsets),
+             args.offsets, args.shape);
 }
 
-bool forward_supports(const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
-                      const AttentionShape&) {
-  return q.dim(2) <= 256;
-}
-bool paged_supports(const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-  return q.dim(2) <= 256;
-}
+bool forward_supports(const AttentionForward& args) { return args.q.dim(2) <= 256; }
+bool paged_supports(const AttentionPaged& args) { return args.q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added =
     attention_forward.add({"blocked", DeviceKind::cpu, forward, 10, forward_supports}) &&

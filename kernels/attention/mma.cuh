@@ -89,6 +89,6 @@ inline bool has_units(const Tensor& q) { return q.dtype == DType::bf16 && q.dim(
 __host__ __device__ inline int decoded_rows(int group) { return (group + 15) / 16 * 16; }
 __host__ __device__ inline bool decodes(int tokens, int group) { return tokens * group <= decoded_rows(group); }
 
-void launch_tiles(Context& context, const Call<Bf16>& call);
+void launch_tiles(Context& context, const AttentionCall<Bf16>& call);
 
 }  // namespace hone::attention

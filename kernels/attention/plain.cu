@@ -30,7 +30,7 @@ __device__ float row_max(const float* s, int lane) {
 }
 
 template <int D>  // dim rounded up
-__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ Call<float> call) {
+__global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ AttentionCall<float> call) {
   constexpr int sums =
       rows * D / threads;  // sums per thread; sum i: row (thread + i * threads) / D, column (thread + i * threads) % D
   __shared__ __align__(16) float q[rows][D], p[rows][block_keys];
@@ -162,7 +162,7 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
     call.lse[token(row) * call.lse_stride + head(row)] = log_sum(m[thread], l[thread], call.scale);
 }
 
-void launch(Context& context, const OpBase& op, const Call<float>& call) {
+void launch(Context& context, const OpBase& op, const AttentionCall<float>& call) {
   if (call.tokens == 0) return;
   const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                   static_cast<unsigned>(call.kv_heads));
@@ -176,24 +176,20 @@ void launch(Context& context, const OpBase& op, const Call<float>& call) {
   check_launch(op);
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  launch(context, attention_forward, call_of<float>(attention_forward, out, lse, q, k, v, offsets, shape));
+void forward(Context& context, const AttentionForward& args) {
+  launch(context, attention_forward, call_of<float>(attention_forward, args));
 }
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
-  launch(context, attention_paged, paged_call_of<float>(attention_paged, out, q, cache, offsets, shape));
+void paged(Context& context, const AttentionPaged& args) {
+  launch(context, attention_paged, paged_call_of<float>(attention_paged, args));
 }
 
 bool takes(const Tensor& q) { return q.dtype == DType::f32 && q.dim(2) <= 256; }
 
 [[maybe_unused]] const bool added =
-    attention_forward.add({"plain", DeviceKind::cuda, forward, 0,
-                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-                              const Tensor&, const AttentionShape&) { return takes(q); }}) &&
-    attention_paged.add({"plain", DeviceKind::cuda, paged, 0,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-                           return takes(q);
-                         }});
+    attention_forward.add(
+        {"plain", DeviceKind::cuda, forward, 0, [](const AttentionForward& args) { return takes(args.q); }}) &&
+    attention_paged.add(
+        {"plain", DeviceKind::cuda, paged, 0, [](const AttentionPaged& args) { return takes(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

@@ -152,9 +152,10 @@ inline bool fuses(const Tensor& x, const RmsNormWeights& norm, const GemmWeights
 inline bool fuses_gated(const Tensor& y, const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product) {
   return fuses(x, norm, product) && tma_compatible(y) && product.w.dim(0) % 16 == 0;
 }
-inline bool fuses_heads(const Tensor& x, const QkvProjection& to) {
+inline bool fuses_heads(const QkvRopeCache& args) {
+  const QkvProjection& to = args.to;
   const int64_t dim = to.shape.head_dim;
-  return fuses(x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
+  return fuses(args.x, to.norm, to.qkv) && !to.q_norm && (dim == 64 || dim == 128) && to.shape.rotary_dim == dim &&
          to.cos_sin.row_stride % 4 == 0 && reinterpret_cast<uintptr_t>(to.cos_sin.data) % 16 == 0 &&
          tma_compatible(to.q) && tma_compatible(to.cache.k) && tma_compatible(to.cache.v);
 }
@@ -174,11 +175,12 @@ inline SwigluEpilogue gated_output(const OpBase& op, const Tensor& y, const Tens
   check_shape(op, "y", y, {x.dim(0), F}, DType::bf16);
   return {numbers<__nv_bfloat16>(y), numbers<const __nv_bfloat16>(product.bias), y.row_stride, static_cast<int>(F)};
 }
-inline QkvRopeEpilogue heads_output(const OpBase& op, const Tensor& x, const QkvProjection& to) {
+inline QkvRopeEpilogue heads_output(const OpBase& op, const QkvRopeCache& args) {
+  const QkvProjection& to = args.to;
   const QkvShape& shape = to.shape;
   const KvWriteTarget& cache = to.cache;
-  const int64_t M = x.dim(0);
-  check_product(op, x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
+  const int64_t M = args.x.dim(0);
+  check_product(op, args.x, to.norm, to.qkv, (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
   check_shape(op, "q", to.q, {M, shape.num_heads, shape.head_dim}, DType::bf16);
   check_shape(op, "positions", to.positions, {M}, DType::i32);
   check_shape(op, "cos_sin", to.cos_sin, {to.cos_sin.dim(0), shape.rotary_dim});

@@ -2,7 +2,7 @@
 #include "kernels/elementwise/cast.h"
 
 #include "core/base/parallel_for.h"
-#include "kernels/cpu/half.h"
+#include "kernels/cpu/float_formats.h"
 
 namespace hone {
 namespace {

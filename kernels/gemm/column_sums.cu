@@ -11,7 +11,7 @@
 // PDL       none.
 // Limits    none.
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/device/cuda_check.h"
 #include "kernels/check_shape.h"
 #include "kernels/cuda/sanitizer.h"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {
@@ -193,29 +193,29 @@ void backward_weight(Context& context, Tensor dw, Tensor dbias, Tensor dy, Tenso
 
 }  // namespace
 
-void check_gemm_forward_cuda(const Tensor& y, const Tensor& x, const Tensor& w, const Tensor& bias,
-                             const Tensor& residual) {
-  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
+void check_gemm_forward_cuda(const GemmForward& args) {
+  const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
   const auto wide = [&](const Tensor& t) { return t.dtype == DType::f32 ? DType::f32 : DType::bf16; };
-  check_dtype(gemm_forward, x.dtype);
-  check_shape(gemm_forward, "w", w, {N, K}, x.dtype);
-  check_shape(gemm_forward, "x", x, {M, K}, x.dtype);
-  check_shape(gemm_forward, "y", y, {M, N}, y.dtype == DType::f32 ? DType::f32 : x.dtype);
-  check_optional(gemm_forward, "bias", bias, {N}, wide(bias));
-  check_optional(gemm_forward, "residual", residual, {M, N}, wide(residual));
+  check_dtype(gemm_forward, args.x.dtype);
+  check_shape(gemm_forward, "w", args.w, {N, K}, args.x.dtype);
+  check_shape(gemm_forward, "x", args.x, {M, K}, args.x.dtype);
+  check_shape(gemm_forward, "y", args.y, {M, N}, args.y.dtype == DType::f32 ? DType::f32 : args.x.dtype);
+  check_optional(gemm_forward, "bias", args.bias, {N}, wide(args.bias));
+  check_optional(gemm_forward, "residual", args.residual, {M, N}, wide(args.residual));
 }
 
-bool run_gemm_forward_fast(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  const int64_t M = x.dim(0), N = w.dim(0), K = w.dim(1);
-  if (context.numerics() != Numerics::fast || K == 0 || y.size() == 0) return false;
-  if ((bias && bias.dtype != y.dtype) || (residual && residual.dtype != y.dtype)) return false;
-  return multiply(context, {.a = w,
-                            .b = x,
-                            .c = residual ? residual : y,
-                            .d = y,
+bool run_gemm_forward_fast(Context& context, const GemmForward& args) {
+  const int64_t M = args.x.dim(0), N = args.w.dim(0), K = args.w.dim(1);
+  if (context.numerics() != Numerics::fast || K == 0 || args.y.size() == 0) return false;
+  if ((args.bias && args.bias.dtype != args.y.dtype) || (args.residual && args.residual.dtype != args.y.dtype))
+    return false;
+  return multiply(context, {.a = args.w,
+                            .b = args.x,
+                            .c = args.residual ? args.residual : args.y,
+                            .d = args.y,
                             .transpose_a = true,
-                            .add_c = static_cast<bool>(residual),
-                            .bias = bias,
+                            .add_c = static_cast<bool>(args.residual),
+                            .bias = args.bias,
                             .m = N,
                             .n = M,
                             .k = K});

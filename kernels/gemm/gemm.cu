@@ -10,7 +10,7 @@
 // PDL       none.
 // Limits    none.
 #include "kernels/gemm/epilogue.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 namespace {
@@ -171,13 +171,13 @@ void launch(Context& context, Kernel* kernel, int threads, const Tensor& y, cons
                                                      GemmEpilogue(y, bias, residual));
 }
 
-void forward(Context& context, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward_cuda(y, x, w, bias, residual);
-  if (y.size() == 0 || run_gemm_forward_fast(context, y, x, w, bias, residual)) return;
-  if (x.dtype == DType::bf16)
-    launch<__nv_bfloat16>(context, bf16_kernel, 128, y, x, w, bias, residual);
+void forward(Context& context, const GemmForward& args) {
+  check_gemm_forward_cuda(args);
+  if (args.y.size() == 0 || run_gemm_forward_fast(context, args)) return;
+  if (args.x.dtype == DType::bf16)
+    launch<__nv_bfloat16>(context, bf16_kernel, 128, args.y, args.x, args.w, args.bias, args.residual);
   else
-    launch<float>(context, f32_kernel, 256, y, x, w, bias, residual);
+    launch<float>(context, f32_kernel, 256, args.y, args.x, args.w, args.bias, args.residual);
   check_launch(gemm_forward);
 }
 

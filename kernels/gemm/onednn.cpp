@@ -3,7 +3,7 @@
 #include <dnnl.h>
 
 #include "core/base/parallel_for.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
 extern "C" void omp_set_num_threads(int count);  // libgomp, the runtime of oneDNN
 

@@ -9,7 +9,7 @@
 
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
-#include "kernels/gemm/gemm_check.h"
+#include "kernels/gemm/internal.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hone {
@@ -27,20 +27,16 @@ constexpr int tile_vectors = 3;
 constexpr int64_t panel = tile_vectors * lanes;  // columns of y per packed panel of w
 constexpr int64_t block_rows = 256;              // rows of y that use a packed panel before it is dropped
 
-struct Call {
-  Tensor y, x, w, bias, residual;
-};
-
 // One vector of rows of w, starting at n; lanes past the last row repeat it.
-struct Rows {
+struct WeightRows {
   const float* at[lanes];
-  HWY_ATTR Rows(const Tensor& w, int64_t n) {
+  HWY_ATTR WeightRows(const Tensor& w, int64_t n) {
     for (int64_t i = 0; i < lanes; ++i) at[i] = w.row<float>(std::min(n + i, w.dim(0) - 1));
   }
 };
 
 // column[j] = w[n ..][k + j], j = 0 to 3.
-HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
+HWY_ATTR HWY_INLINE void transpose(const WeightRows& rows, int64_t k, V (&column)[4]) {
   const D d;
   const hn::Repartition<double, D> d64;
   V quad[4];  // quad[i]: row 4 b + i in 128-bit block b
@@ -61,14 +57,14 @@ HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) 
   column[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
   column[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
 }
-HWY_ATTR HWY_INLINE V gather(const Rows& rows, int64_t k) {
+HWY_ATTR HWY_INLINE V gather(const WeightRows& rows, int64_t k) {
   alignas(64) float column[lanes];
   for (int64_t i = 0; i < lanes; ++i) column[i] = rows.at[i][k];
   return hn::Load(D(), column);
 }
 
 // Prefetches what is needed next, `ahead` of k: hardware prefetchers do not follow 16 short rows at a time.
-HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
+HWY_ATTR HWY_INLINE void prefetch(const WeightRows& rows, int64_t k, int64_t ahead) {
   constexpr int64_t line = 16;
   if (k % line != 0) return;
 #pragma GCC unroll 16
@@ -76,7 +72,7 @@ HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
 }
 
 // packed[k][0 .. lanes) = w[n ..][first + k].
-HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead, float* packed) {
+HWY_ATTR void pack(const WeightRows& rows, int64_t first, int64_t count, int64_t ahead, float* packed) {
   const D d;
   int64_t k = 0;
   for (; k + 4 <= count; k += 4, packed += 4 * panel) {
@@ -91,13 +87,13 @@ HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead
 
 // Distance from the chunk of K at `first` to what is read after it, in the rows of w from n: the next chunk, or the
 // first chunk `step` rows later.
-int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
+int64_t next_read(const GemmForward& call, int64_t n, int64_t step, int64_t first) {
   if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
   return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
 }
 
 // Writes y[m][n ..] from its finished sum.
-HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total) {
+HWY_ATTR HWY_INLINE void finish(const GemmForward& call, int64_t m, int64_t n, V total) {
   const D d;
   const auto inside = hn::FirstN(d, static_cast<size_t>(call.y.dim(1) - n));
   if (call.bias) total = hn::Add(total, hn::MaskedLoad(inside, d, call.bias.ptr<float>() + n));
@@ -108,7 +104,7 @@ HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total)
 // One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sums of the
 // chunks before; the last chunk writes y.
 template <int rows, int vectors>
-HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
+HWY_ATTR void tile(const GemmForward& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
                    float* partial) {
   const D d;
   V sum[rows][vectors];
@@ -147,10 +143,10 @@ HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_
 // All of K for a call of `rows` rows and one vector from n: w goes from memory directly to registers, at memory speed.
 // The next call is for n + lanes.
 template <int rows>
-HWY_ATTR void stream(const Call& call, int64_t n) {
+HWY_ATTR void stream(const GemmForward& call, int64_t n) {
   const D d;
   const int64_t K = call.x.dim(1);
-  const Rows w(call.w, n);
+  const WeightRows w(call.w, n);
   const float* x[rows];
   V total[rows];
 #pragma GCC unroll 8
@@ -183,7 +179,7 @@ HWY_ATTR void stream(const Call& call, int64_t n) {
   for (int r = 0; r < rows; ++r) finish(call, r, n, total[r]);
 }
 
-using Tile = void (*)(const Call&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
+using Tile = void (*)(const GemmForward&, int64_t, int64_t, int64_t, int64_t, const float*, float*);
 
 template <int vectors, int... rows>
 Tile tile_of(int64_t count, std::integer_sequence<int, rows...>) {
@@ -198,7 +194,7 @@ Tile tile_of(int64_t rows, int64_t vectors) {
 }
 
 // Computes rows [m, end) of y, columns [n, n + panel).
-HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
+HWY_ATTR void block(const GemmForward& call, int64_t m, int64_t end, int64_t n) {
   alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
   const int64_t N = call.y.dim(1), K = call.x.dim(1),
                 vectors = std::min<int64_t>(tile_vectors, (N - n + lanes - 1) / lanes);
@@ -206,7 +202,8 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   for (int64_t first = 0; first < K; first += gemm_chunk) {
     const int64_t count = std::min(gemm_chunk, K - first);
     const int64_t ahead = next_read(call, n, panel, first);
-    for (int64_t v = 0; v < vectors; ++v) pack(Rows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
+    for (int64_t v = 0; v < vectors; ++v)
+      pack(WeightRows(call.w, n + v * lanes), first, count, ahead, packed + v * lanes);
     for (int64_t r = m; r < end; r += tile_rows) {
       const Tile run = end - r >= tile_rows ? full : tile_of(end - r, vectors);
       run(call, r, n, first, count, packed, partial + (r - m) * panel);
@@ -215,7 +212,7 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
 }
 
 // Parts per thread; all of them if waking another thread costs more than it saves.
-int64_t grain(const Call& call, int64_t usual) {
+int64_t grain(const GemmForward& call, int64_t usual) {
   constexpr int64_t worth_sharing = int64_t{1} << 20;
   return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing
              ? std::numeric_limits<int32_t>::max()
@@ -223,15 +220,15 @@ int64_t grain(const Call& call, int64_t usual) {
 }
 
 template <int... rows>
-void stream_all(const Call& call, std::integer_sequence<int, rows...>) {
-  static constexpr void (*streams[])(const Call&, int64_t) = {stream<rows + 1>...};
+void stream_all(const GemmForward& call, std::integer_sequence<int, rows...>) {
+  static constexpr void (*streams[])(const GemmForward&, int64_t) = {stream<rows + 1>...};
   const auto run = streams[call.y.dim(0) - 1];
   parallel_for((call.y.dim(1) + lanes - 1) / lanes, grain(call, 4), [&](int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) run(call, piece * lanes);
   });
 }
 
-void forward(const Call& call) {
+void forward(const GemmForward& call) {
   const int64_t M = call.y.dim(0), panels = (call.y.dim(1) + panel - 1) / panel,
                 blocks = (M + block_rows - 1) / block_rows;
   if (M == 0) return;
@@ -245,11 +242,9 @@ void forward(const Call& call) {
 }
 
 }  // namespace
-void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  forward({y, x, w, bias, residual});
-}
+void gemm_forward_simd(const GemmForward& args) { forward(args); }
 #else
-void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // never called: supports() returns false
+void gemm_forward_simd(const GemmForward&) {}  // never called: supports() returns false
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace hone
@@ -261,15 +256,13 @@ namespace {
 
 HWY_EXPORT(gemm_forward_simd);
 
-void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
-  check_gemm_forward(y, x, w, bias, residual);
-  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
+void run(Context&, const GemmForward& args) {
+  check_gemm_forward(args);
+  HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(args);
 }
 
 // With K = 0 there is no chunk to sum.
-bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add() && x.dim(1) > 0;
-}
+bool supports(const GemmForward& args) { return has_fused_multiply_add() && args.x.dim(1) > 0; }
 
 [[maybe_unused]] const bool added = gemm_forward.add({"simd", DeviceKind::cpu, run, 10, supports});
 

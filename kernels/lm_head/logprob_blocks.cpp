@@ -5,7 +5,7 @@
 #include "core/base/parallel_for.h"
 #include "kernels/cpu/features.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/lm_head/logprob_check.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.h"
 #include "kernels/lm_head/vocab_row.h"
 
@@ -31,7 +31,7 @@ void for_each_block(Context& context, const Head& head, Visit visit) {
   for (int64_t first = 0; first < R; first += most_rows) {
     const ScratchScope scope(context);
     const Tensor logits = context.scratch().take(DType::f32, {std::min(most_rows, R - first), V});
-    gemm_forward(context, logits, head.hidden.rows(first, logits.dim(0)), head.w, {}, {});
+    gemm_forward(context, {.y = logits, .x = head.hidden.rows(first, logits.dim(0)), .w = head.w});
     visit(first, logits);
   }
 }
@@ -80,33 +80,31 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
   if (dw) gemm_backward_weight(context, dw, {}, logits, head.hidden.rows(first, logits.dim(0)));
 }
 
-void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor hidden, Tensor w, Tensor targets,
-             float inv_temperature) {
-  check_logprob_forward(logp, lse, entropy, hidden, w, targets, inv_temperature);
-  const Head head{hidden, w, targets, inv_temperature};
+void forward(Context& context, const LogprobForward& args) {
+  check_logprob_forward(args);
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    write_columns(head, first, logits, {logp, lse, entropy});
+    write_columns(head, first, logits, {args.logp, args.lse, args.entropy});
   });
 }
 
-void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor lse, Tensor entropy, Tensor hidden,
-              Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_backward(dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
-  const Head head{hidden, w, targets, inv_temperature};
+void backward(Context& context, const LogprobBackward& args) {
+  check_logprob_backward(args);
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
-    add_gradients(context, head, first, logits, {{}, lse, entropy}, grad, dhidden, dw);
+    add_gradients(context, head, first, logits, {{}, args.lse, args.entropy}, args.grad, args.dhidden, args.dw);
   });
 }
 
-void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw, LogprobGrad grad, Tensor hidden,
-           Tensor w, Tensor targets, float inv_temperature) {
-  check_logprob_fused(logp, lse, dhidden, dw, grad, hidden, w, targets, inv_temperature);
+void fused(Context& context, const LogprobFused& args) {
+  check_logprob_fused(args);
   const ScratchScope scope(context);
-  const Head head{hidden, w, targets, inv_temperature};
-  const Columns columns{logp, lse, grad.entropy ? context.scratch().take(DType::f32, {hidden.dim(0)}) : Tensor()};
+  const Head head{args.hidden, args.w, args.targets, args.inv_temperature};
+  const Columns columns{args.logp, args.lse,
+                        args.grad.entropy ? context.scratch().take(DType::f32, {args.hidden.dim(0)}) : Tensor()};
   for_each_block(context, head, [&](int64_t first, const Tensor& logits) {
     write_columns(head, first, logits, columns);
-    add_gradients(context, head, first, logits, columns, grad, dhidden, dw);
+    add_gradients(context, head, first, logits, columns, args.grad, args.dhidden, args.dw);
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // A block of rows of lm_head as its kernels see it. Only .cu and .cuh files include it.
-#include "kernels/lm_head/logprob_cuda.h"
+#include "kernels/lm_head/internal.h"
 #include "kernels/lm_head/logsumexp.cuh"
 
 namespace hone {

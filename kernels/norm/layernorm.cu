@@ -42,12 +42,12 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
   if (row >= s.rows) return;
   Tile weight, bias = {}, next;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-  weight.load(Row<const T, whole>{w, s.dim}, at);
-  if (b) bias.load(Row<const T, whole>{b, s.dim}, at);
+  next.load(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
+  if (b) bias.load(NormRow<const T, whole>{b, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
-    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    if (row + step < s.rows) next.load(NormRow<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
     // Mean of the row.
     float sum[2] = {}, squares[2] = {};
 #pragma unroll
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
       bias.get(p, more);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = fmaf((v[j] - center) * scale, factor[j], more[j]);
-      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+      NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (at.thread > 0) continue;
     if (mean) mean[row] = center;
@@ -114,16 +114,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
-      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+      tile(stage, of_x).fetch(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(NormRow<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(NormRow<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   float dw[P][N] = {}, db[P][N] = {};
   int stage = 0;
   int64_t row = begin + at.row;
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
         dw[p][j] = fmaf(g[j], n, dw[p][j]);
         db[p][j] += g[j];
       }
-      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
+      NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
@@ -180,66 +180,67 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   if (db_partial) add_groups<T, P, whole>(db_partial + int64_t{blockIdx.x} * s.dim, sums, db, s.dim, at);
 }
 
-void forward(Context& context, Tensor y, Tensor mean, Tensor rstd, Tensor x, Tensor w, Tensor b, float eps) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(layernorm_forward, "x", x, {rows, dim}, x.dtype);
-  check_shape(layernorm_forward, "y", y, {rows, dim}, x.dtype);
-  check_shape(layernorm_forward, "w", w, {dim}, x.dtype);
-  check_optional(layernorm_forward, "b", b, {dim}, x.dtype);
-  check_optional(layernorm_forward, "mean", mean, {rows});
-  check_optional(layernorm_forward, "rstd", rstd, {rows});
+void forward(Context& context, const LayernormForward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(layernorm_forward, "x", args.x, {rows, dim}, args.x.dtype);
+  check_shape(layernorm_forward, "y", args.y, {rows, dim}, args.x.dtype);
+  check_shape(layernorm_forward, "w", args.w, {dim}, args.x.dtype);
+  check_optional(layernorm_forward, "b", args.b, {dim}, args.x.dtype);
+  check_optional(layernorm_forward, "mean", args.mean, {rows});
+  check_optional(layernorm_forward, "rstd", args.rstd, {rows});
   if (rows == 0 || dim == 0) return;
-  with_storage(layernorm_forward, x.dtype, [&](auto type) {
+  with_storage(layernorm_forward, args.x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = row_shape(layernorm_forward, dim, vec_size<T>, most_packs, most_warps);
-    const Forward s{rows, y.row_stride, x.row_stride, static_cast<int>(dim), shape.warps, eps};
+    const Forward s{rows, args.y.row_stride, args.x.row_stride, static_cast<int>(dim), shape.warps, args.eps};
     const int groups = forward_warps / shape.warps;
     const int64_t blocks = std::min<int64_t>((rows + groups - 1) / groups, int64_t{num_sms()} * forward_blocks);
     with_shape<most_packs>(
-        shape, packs<T>(x) && packs<T>(y) && begins_pack(w) && begins_pack(b), [&](auto P, auto whole) {
+        shape, packs<T>(args.x) && packs<T>(args.y) && begins_pack(args.w) && begins_pack(args.b),
+        [&](auto P, auto whole) {
           forward_kernel<T, P, whole>
               <<<static_cast<unsigned>(blocks), 32 * shape.warps * groups, 0, cuda_stream(context)>>>(
-                  numbers<T>(y), numbers<float>(mean), numbers<float>(rstd), numbers<const T>(x), numbers<const T>(w),
-                  numbers<const T>(b), s);
+                  numbers<T>(args.y), numbers<float>(args.mean), numbers<float>(args.rstd), numbers<const T>(args.x),
+                  numbers<const T>(args.w), numbers<const T>(args.b), s);
         });
   });
   check_launch(layernorm_forward);
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Tensor mean, Tensor rstd,
-              Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(layernorm_backward, "x", x, {rows, dim}, x.dtype);
-  check_shape(layernorm_backward, "dx", dx, {rows, dim}, x.dtype);
-  check_shape(layernorm_backward, "dy", dy, {rows, dim}, x.dtype);
-  check_shape(layernorm_backward, "w", w, {dim}, x.dtype);
-  check_optional(layernorm_backward, "dw", dw, {dim});
-  check_optional(layernorm_backward, "db", db, {dim});
-  check_shape(layernorm_backward, "mean", mean, {rows});
-  check_shape(layernorm_backward, "rstd", rstd, {rows});
+void backward(Context& context, const LayernormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(layernorm_backward, "x", args.x, {rows, dim}, args.x.dtype);
+  check_shape(layernorm_backward, "dx", args.dx, {rows, dim}, args.x.dtype);
+  check_shape(layernorm_backward, "dy", args.dy, {rows, dim}, args.x.dtype);
+  check_shape(layernorm_backward, "w", args.w, {dim}, args.x.dtype);
+  check_optional(layernorm_backward, "dw", args.dw, {dim});
+  check_optional(layernorm_backward, "db", args.db, {dim});
+  check_shape(layernorm_backward, "mean", args.mean, {rows});
+  check_shape(layernorm_backward, "rstd", args.rstd, {rows});
   if (rows == 0 || dim == 0) return;
   const ScratchScope scope(context);
-  with_storage(layernorm_backward, x.dtype, [&](auto type) {
+  with_storage(layernorm_backward, args.x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = row_shape(layernorm_backward, dim, vec_size<T>, most_packs, most_warps);
     const RowBlocks blocks(rows, shape);
     const auto partial_of = [&](const Tensor& sum) {
       return sum ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
     };
-    const Tensor dw_partial = partial_of(dw), db_partial = partial_of(db);
-    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+    const Tensor dw_partial = partial_of(args.dw), db_partial = partial_of(args.db);
+    const Backward s{rows,        args.dx.row_stride, args.dy.row_stride, args.x.row_stride, static_cast<int>(dim),
                      shape.warps, blocks.rows_a_block};
-    const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
+    const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
-      const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
-      const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
+      const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
+      const size_t shared = static_cast<size_t>(2 * (args.accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
       kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
-          numbers<T>(dx), numbers<float>(dw_partial), numbers<float>(db_partial), numbers<const T>(dy),
-          numbers<const T>(x), numbers<const float>(mean), numbers<const float>(rstd), numbers<const T>(w), s);
+          numbers<T>(args.dx), numbers<float>(dw_partial), numbers<float>(db_partial), numbers<const T>(args.dy),
+          numbers<const T>(args.x), numbers<const float>(args.mean), numbers<const float>(args.rstd),
+          numbers<const T>(args.w), s);
     });
     check_launch(layernorm_backward);
-    add_column_sums(context, layernorm_backward, {{dw, dw_partial}, {db, db_partial}});
+    add_column_sums(context, layernorm_backward, {{args.dw, dw_partial}, {args.db, db_partial}});
   });
 }
 

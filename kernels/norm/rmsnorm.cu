@@ -43,13 +43,13 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   int64_t row = int64_t{blockIdx.x} * groups + at.row;
   hopper::griddep_launch_dependents();
   Tile weight, next;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   hopper::griddep_wait();  // x is written
   if (row >= s.rows) return;
-  next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
+  next.load(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
-    if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    if (row + step < s.rows) next.load(NormRow<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
     // Sum of squares of the row.
     float part[2] = {};
 #pragma unroll
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
-      Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
+      NormRow<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
     }
     if (rstd && at.thread == 0) rstd[row] = scale;
   }
@@ -98,16 +98,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   };
   const auto fetch = [&](int64_t row, int stage) {
     if (row < end) {
-      tile(stage, of_x).fetch(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
-      tile(stage, of_dy).fetch(Row<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
-      if (accumulate) tile(stage, of_dx).fetch(Row<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
+      tile(stage, of_x).fetch(NormRow<const T, whole>{x + row * s.x_stride, s.dim}, at);
+      tile(stage, of_dy).fetch(NormRow<const T, whole>{dy + row * s.dy_stride, s.dim}, at);
+      if (accumulate) tile(stage, of_dx).fetch(NormRow<const T, whole>{dx + row * s.dx_stride, s.dim}, at);
     }
     cp_async_commit();
   };
   fetch(begin + at.row, 0);
   fetch(begin + at.row + groups, 1);
   RowTile<T, P> weight;
-  weight.load(Row<const T, whole>{w, s.dim}, at);
+  weight.load(NormRow<const T, whole>{w, s.dim}, at);
   const auto scale_of = [&](int64_t row) { return row < end ? rstd[row] : 0.0f; };
   float next_scale = scale_of(begin + at.row);
   float dw[P][N] = {};
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
         value[j] += scale * fmaf(-pull, v[j], g[j] * factor[j]);
         dw[p][j] = fmaf(g[j], v[j] * scale, dw[p][j]);
       }
-      Row<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
+      NormRow<T, whole>{dx + row * s.dx_stride, s.dim}.store(RowTile<T, P>::column(p, at), value);
     }
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
@@ -179,34 +179,34 @@ void forward(Context& context, Tensor y, Tensor rstd, Tensor x, Tensor w, float 
   check_launch(rmsnorm_forward);
 }
 
-void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tensor rstd, Tensor w, bool accumulate) {
-  const int64_t rows = x.dim(0), dim = x.dim(1);
-  check_shape(rmsnorm_backward, "x", x, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dx", dx, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "dy", dy, {rows, dim}, x.dtype);
-  check_shape(rmsnorm_backward, "w", w, {dim}, x.dtype);
-  check_optional(rmsnorm_backward, "dw", dw, {dim});
-  check_shape(rmsnorm_backward, "rstd", rstd, {rows});
+void backward(Context& context, const RmsnormBackward& args) {
+  const int64_t rows = args.x.dim(0), dim = args.x.dim(1);
+  check_shape(rmsnorm_backward, "x", args.x, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dx", args.dx, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "dy", args.dy, {rows, dim}, args.x.dtype);
+  check_shape(rmsnorm_backward, "w", args.w, {dim}, args.x.dtype);
+  check_optional(rmsnorm_backward, "dw", args.dw, {dim});
+  check_shape(rmsnorm_backward, "rstd", args.rstd, {rows});
   if (rows == 0 || dim == 0) return;
   const ScratchScope scope(context);
-  with_storage(rmsnorm_backward, x.dtype, [&](auto type) {
+  with_storage(rmsnorm_backward, args.x.dtype, [&](auto type) {
     using T = decltype(type);
     const RowShape shape = RmsNormRows::shape(dim, vec_size<T>);
     const RowBlocks blocks(rows, shape);
-    const Tensor partial = dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
-    const Backward s{rows,        dx.row_stride,      dy.row_stride, x.row_stride, static_cast<int>(dim),
+    const Tensor partial = args.dw ? context.scratch().take(DType::f32, {blocks.count, dim}) : Tensor();
+    const Backward s{rows,        args.dx.row_stride, args.dy.row_stride, args.x.row_stride, static_cast<int>(dim),
                      shape.warps, blocks.rows_a_block};
-    const bool whole_rows = packs<T>(dx) && packs<T>(dy) && packs<T>(x) && begins_pack(w);
+    const bool whole_rows = packs<T>(args.dx) && packs<T>(args.dy) && packs<T>(args.x) && begins_pack(args.w);
     with_shape<most_packs>(shape, whole_rows, [&](auto P, auto whole) {
-      const auto kernel = accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
-      const size_t shared = static_cast<size_t>(2 * (accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
+      const auto kernel = args.accumulate ? backward_kernel<T, P, whole, true> : backward_kernel<T, P, whole, false>;
+      const size_t shared = static_cast<size_t>(2 * (args.accumulate ? 3 : 2) * P * blocks.threads) * sizeof(uint4);
       allow_shared_memory(kernel, shared);
       kernel<<<blocks.count, blocks.threads, shared, cuda_stream(context)>>>(
-          numbers<T>(dx), numbers<float>(partial), numbers<const T>(dy), numbers<const T>(x),
-          numbers<const float>(rstd), numbers<const T>(w), s);
+          numbers<T>(args.dx), numbers<float>(partial), numbers<const T>(args.dy), numbers<const T>(args.x),
+          numbers<const float>(args.rstd), numbers<const T>(args.w), s);
     });
     check_launch(rmsnorm_backward);
-    add_column_sums(context, rmsnorm_backward, {{dw, partial}});
+    add_column_sums(context, rmsnorm_backward, {{args.dw, partial}});
   });
 }
 

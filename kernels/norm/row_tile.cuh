@@ -48,7 +48,7 @@ __device__ inline uint32_t bits_of(__nv_bfloat16 x) { return __bfloat16_as_ushor
 
 // A row in global memory, accessed in 16-byte vectors. `whole`: each access moves 16 bytes, and dim is a multiple of N.
 template <class T, bool whole>
-struct Row {
+struct NormRow {
   static constexpr int N = vec_size<T>;
   T* first;
   int dim;
@@ -102,7 +102,7 @@ struct RowTile {
 
   __device__ static int column(int p, RowThread at) { return (p * at.threads + at.thread) * N; }
   template <bool whole>
-  __device__ void load(Row<const T, whole> row, RowThread at) {
+  __device__ void load(NormRow<const T, whole> row, RowThread at) {
 #pragma unroll
     for (int p = 0; p < P; ++p) pack[p] = row.load(column(p, at));
   }
@@ -122,7 +122,7 @@ struct FetchedTile {
   static constexpr int N = vec_size<T>;
   uint4* first;  // first of P vectors, blockDim.x apart
   template <bool whole>
-  __device__ void fetch(Row<const T, whole> row, RowThread at) const {
+  __device__ void fetch(NormRow<const T, whole> row, RowThread at) const {
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       uint4* const to = first + p * blockDim.x;

@@ -6,15 +6,14 @@
 // Pipeline  none.
 // Smem      none.
 // Numerics  the specification's f32 operations in its order, so the bits are equal. bf16 states are rounded
-//           stochastically (stochastic_rounding.h); the draw is a function of (seed, stream, element index).
+//           stochastically (internal.h); the draw is a function of (seed, stream, element index).
 // PDL       none: weights must not be read ahead while they are written.
 // Limits    16-byte vectors if all addresses are 16-byte aligned; else element by element.
 #include <cmath>
 
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
-#include "kernels/optimizer/optimizer_range.h"
-#include "kernels/optimizer/stochastic_rounding.h"
+#include "kernels/optimizer/internal.h"
 
 namespace hone {
 namespace {
@@ -188,25 +187,26 @@ void update(Context& context, const OpBase& op, const ParamRange& range, const R
   check_launch(op);
 }
 
-void adamw(Context& context, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
-  check_range(adamw_update, range);
-  check_moments(range, m, v);
-  with_storage(adamw_update, m.dtype, [&](auto type) {
-    update<decltype(type)>(context, adamw_update, range, AdamwRule(step), {m, v}, step.seed, step.stream);
+void adamw(Context& context, const AdamwUpdate& args) {
+  check_range(adamw_update, args.range);
+  check_moments(args.range, args.m, args.v);
+  with_storage(adamw_update, args.m.dtype, [&](auto type) {
+    update<decltype(type)>(context, adamw_update, args.range, AdamwRule(args.step), {args.m, args.v}, args.step.seed,
+                           args.step.stream);
   });
 }
 
-void sgd(Context& context, ParamRange range, Tensor buffer, SgdStep step) {
-  check_range(sgd_update, range);
-  if (step.momentum == 0) return update<float>(context, sgd_update, range, SgdRule{step}, {});
-  check_shape(sgd_update, "buffer", buffer, {range.value.dim(0)});
-  update<float>(context, sgd_update, range, MomentumRule{step}, {buffer});
+void sgd(Context& context, const SgdUpdate& args) {
+  check_range(sgd_update, args.range);
+  if (args.step.momentum == 0) return update<float>(context, sgd_update, args.range, SgdRule{args.step}, {});
+  check_shape(sgd_update, "buffer", args.buffer, {args.range.value.dim(0)});
+  update<float>(context, sgd_update, args.range, MomentumRule{args.step}, {args.buffer});
 }
 
-void rmsprop(Context& context, ParamRange range, Tensor square, RmspropStep step) {
-  check_range(rmsprop_update, range);
-  check_shape(rmsprop_update, "square", square, {range.value.dim(0)});
-  update<float>(context, rmsprop_update, range, RmspropRule{step}, {square});
+void rmsprop(Context& context, const RmspropUpdate& args) {
+  check_range(rmsprop_update, args.range);
+  check_shape(rmsprop_update, "square", args.square, {args.range.value.dim(0)});
+  update<float>(context, rmsprop_update, args.range, RmspropRule{args.step}, {args.square});
 }
 
 [[maybe_unused]] const bool added = adamw_update.add({"elementwise", DeviceKind::cuda, adamw}) &&

@@ -2,8 +2,8 @@
 #include "kernels/quant/quantize.h"
 
 #include "core/base/parallel_for.h"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.h"
-#include "kernels/quant/quantize_check.h"
 
 namespace hone {
 namespace {

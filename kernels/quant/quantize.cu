@@ -10,15 +10,15 @@
 // PDL       none.
 // Limits    fewer than 2^31 rows and 2^30 columns.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/quant/internal.h"
 #include "kernels/quant/quant_format.cuh"
-#include "kernels/quant/quantize_check.h"
 
 namespace hone {
 namespace {
 
 constexpr int threads = 256;
 
-struct Rows {
+struct QuantizeRows {
   uint8_t* values;
   float* scales;
   int64_t values_stride, w_stride;
@@ -38,7 +38,7 @@ __device__ uint32_t block_most(uint32_t x, uint32_t* shared) {
 
 // One row per block; a thread reads N adjacent elements at a time.
 template <class Format, class T, int N>
-__global__ void __launch_bounds__(threads) kernel(Rows rows, const T* w) {
+__global__ void __launch_bounds__(threads) kernel(QuantizeRows rows, const T* w) {
   __shared__ uint32_t shared[threads / 32];
   const T* const from = w + int64_t{blockIdx.x} * rows.w_stride;
   uint8_t* const to = rows.values + int64_t{blockIdx.x} * rows.values_stride;
@@ -71,8 +71,8 @@ void run(Context& context, QuantizedMatrix to, Tensor w) {
   HONE_CHECK(N < int64_t{1} << 31 && K < int64_t{1} << 30, "quantize_rows: ", N, " rows of ", K,
              " columns; the maximum is 2^31 - 1 rows and 2^30 - 1 columns");
   if (N == 0) return;
-  const Rows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
-                  static_cast<int>(K)};
+  const QuantizeRows rows{numbers<uint8_t>(to.values), numbers<float>(to.scales), to.values.row_stride, w.row_stride,
+                          static_cast<int>(K)};
   with_storage(quantize_rows, w.dtype, [&](auto type) {
     using T = decltype(type);
     constexpr int pack = vec_size<T>;

@@ -142,45 +142,46 @@ __global__ void __launch_bounds__(qkv_threads) forward_kernel(const Forward<T> a
   }
 }
 
-void forward(Context& context, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor positions, Tensor cos_sin,
-             Tensor q_norm, Tensor k_norm, QkvShape shape, KvWriteTarget cache) {
-  check_qkv_forward(q, k, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, cache, qkv.dtype);
-  if (qkv.dim(0) == 0) return;
+void forward(Context& context, const QkvForward& args) {
+  check_qkv_forward(args, args.qkv.dtype);
+  if (args.qkv.dim(0) == 0) return;
   bool packed = true;
-  for (const Tensor& x : {q, k, qkv, cos_sin, q_norm, k_norm, cache.k, cache.v}) packed = packed && on_16_bytes(x);
-  with_head_layout(qkv_forward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
-    using T = decltype(type);
-    Forward<T> a;
-    a.layout = layout;
-    a.tokens = num_tokens(qkv_forward, qkv);
-    a.heads = static_cast<int>(shape.num_heads);
-    a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.q = numbers<T>(q);
-    a.k = numbers<T>(k);
-    a.cache_k = cache.k.data;
-    a.cache_v = cache.v.data;
-    a.rstd = numbers<float>(rstd);
-    a.k_scale = numbers<float>(cache.k_scale);
-    a.v_scale = numbers<float>(cache.v_scale);
-    a.qkv = numbers<const T>(qkv);
-    a.q_norm = numbers<const T>(q_norm);
-    a.k_norm = numbers<const T>(k_norm);
-    a.cos_sin = numbers<const float>(cos_sin);
-    a.positions = numbers<const int32_t>(positions);
-    a.slots = numbers<const int32_t>(cache.slots);
-    a.q_stride = q.row_stride;
-    a.k_stride = k.row_stride;
-    a.rstd_stride = rstd.row_stride;
-    a.qkv_stride = qkv.row_stride;
-    a.cos_sin_stride = cos_sin.row_stride;
-    a.cache_k_stride = cache.k.row_stride;
-    a.cache_v_stride = cache.v.row_stride;
-    a.k_scale_stride = cache.k_scale.row_stride;
-    a.v_scale_stride = cache.v_scale.row_stride;
-    a.eps = shape.norm_eps;
-    const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, cache.k ? 2 : 1, a.tokens);
-    launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
-  });
+  for (const Tensor& x : {args.q, args.k, args.qkv, args.cos_sin, args.q_norm, args.k_norm, args.cache.k, args.cache.v})
+    packed = packed && on_16_bytes(x);
+  with_head_layout(
+      qkv_forward, args.qkv.dtype, args.shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+        using T = decltype(type);
+        Forward<T> a;
+        a.layout = layout;
+        a.tokens = num_tokens(qkv_forward, args.qkv);
+        a.heads = static_cast<int>(args.shape.num_heads);
+        a.kv_heads = static_cast<int>(args.shape.num_kv_heads);
+        a.q = numbers<T>(args.q);
+        a.k = numbers<T>(args.k);
+        a.cache_k = args.cache.k.data;
+        a.cache_v = args.cache.v.data;
+        a.rstd = numbers<float>(args.rstd);
+        a.k_scale = numbers<float>(args.cache.k_scale);
+        a.v_scale = numbers<float>(args.cache.v_scale);
+        a.qkv = numbers<const T>(args.qkv);
+        a.q_norm = numbers<const T>(args.q_norm);
+        a.k_norm = numbers<const T>(args.k_norm);
+        a.cos_sin = numbers<const float>(args.cos_sin);
+        a.positions = numbers<const int32_t>(args.positions);
+        a.slots = numbers<const int32_t>(args.cache.slots);
+        a.q_stride = args.q.row_stride;
+        a.k_stride = args.k.row_stride;
+        a.rstd_stride = args.rstd.row_stride;
+        a.qkv_stride = args.qkv.row_stride;
+        a.cos_sin_stride = args.cos_sin.row_stride;
+        a.cache_k_stride = args.cache.k.row_stride;
+        a.cache_v_stride = args.cache.v.row_stride;
+        a.k_scale_stride = args.cache.k_scale.row_stride;
+        a.v_scale_stride = args.cache.v_scale.row_stride;
+        a.eps = args.shape.norm_eps;
+        const dim3 grid = chunk_grid(layout, args.shape, heads_at_once<N()>, args.cache.k ? 2 : 1, a.tokens);
+        launch_pdl(cuda_stream(context), forward_kernel<T, P(), N()>, grid, qkv_threads, 0, 1, a);
+      });
   check_launch(qkv_forward);
 }
 

@@ -139,55 +139,58 @@ __global__ void add_partials(float* dq_norm, float* dk_norm, const float* partia
 
 constexpr int wanted_blocks = 792, least_tokens = 64;
 
-void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Tensor dq, Tensor dk, Tensor rstd,
-              Tensor qkv, Tensor positions, Tensor cos_sin, Tensor q_norm, Tensor k_norm, QkvShape shape) {
-  check_qkv_backward(dqkv, dq_norm, dk_norm, dq, dk, rstd, qkv, positions, cos_sin, q_norm, k_norm, shape, qkv.dtype);
-  if (qkv.dim(0) == 0) return;
+void backward(Context& context, const QkvBackward& args) {
+  check_qkv_backward(args, args.qkv.dtype);
+  if (args.qkv.dim(0) == 0) return;
   bool packed = true;
-  for (const Tensor& x : {dqkv, dq, dk, qkv, cos_sin, q_norm, k_norm}) packed = packed && on_16_bytes(x);
-  with_head_layout(qkv_backward, qkv.dtype, shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
-    using T = decltype(type);
-    Backward<T> a;
-    a.layout = layout;
-    a.tokens = num_tokens(qkv_backward, qkv);
-    a.heads = static_cast<int>(shape.num_heads);
-    a.kv_heads = static_cast<int>(shape.num_kv_heads);
-    a.dqkv = numbers<T>(dqkv);
-    a.dq = numbers<const T>(dq);
-    a.dk = numbers<const T>(dk);
-    a.qkv = numbers<const T>(qkv);
-    a.q_norm = numbers<const T>(q_norm);
-    a.k_norm = numbers<const T>(k_norm);
-    a.rstd = numbers<const float>(rstd);
-    a.cos_sin = numbers<const float>(cos_sin);
-    a.positions = numbers<const int32_t>(positions);
-    a.dqkv_stride = dqkv.row_stride;
-    a.dq_stride = dq.row_stride;
-    a.dk_stride = dk.row_stride;
-    a.rstd_stride = rstd.row_stride;
-    a.qkv_stride = qkv.row_stride;
-    a.cos_sin_stride = cos_sin.row_stride;
-    if (!q_norm) {
-      const dim3 grid = chunk_grid(layout, shape, heads_at_once<N()>, 1, a.tokens);
-      rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
-      return check_launch(qkv_backward);
-    }
-    const int all_heads = a.heads + a.kv_heads, wanted_pieces = (wanted_blocks - 1) / all_heads + 1;
-    a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
-    const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
-    const ScratchScope scope(context);
-    const bool weights = dq_norm && dk_norm;
-    if (weights)
-      a.partial = numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, shape.head_dim}));
-    norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads, 0,
-                               cuda_stream(context)>>>(a);
-    check_launch(qkv_backward);
-    if (!weights) return;
-    const dim3 grid(static_cast<unsigned>((shape.head_dim + 31) / 32), 2);
-    add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
-        numbers<float>(dq_norm), numbers<float>(dk_norm), a.partial, a.heads * pieces, all_heads * pieces, layout.dim);
-    check_launch(qkv_backward);
-  });
+  for (const Tensor& x : {args.dqkv, args.dq, args.dk, args.qkv, args.cos_sin, args.q_norm, args.k_norm})
+    packed = packed && on_16_bytes(x);
+  with_head_layout(
+      qkv_backward, args.qkv.dtype, args.shape, packed, [&](auto type, auto P, auto N, const HeadLayout& layout) {
+        using T = decltype(type);
+        Backward<T> a;
+        a.layout = layout;
+        a.tokens = num_tokens(qkv_backward, args.qkv);
+        a.heads = static_cast<int>(args.shape.num_heads);
+        a.kv_heads = static_cast<int>(args.shape.num_kv_heads);
+        a.dqkv = numbers<T>(args.dqkv);
+        a.dq = numbers<const T>(args.dq);
+        a.dk = numbers<const T>(args.dk);
+        a.qkv = numbers<const T>(args.qkv);
+        a.q_norm = numbers<const T>(args.q_norm);
+        a.k_norm = numbers<const T>(args.k_norm);
+        a.rstd = numbers<const float>(args.rstd);
+        a.cos_sin = numbers<const float>(args.cos_sin);
+        a.positions = numbers<const int32_t>(args.positions);
+        a.dqkv_stride = args.dqkv.row_stride;
+        a.dq_stride = args.dq.row_stride;
+        a.dk_stride = args.dk.row_stride;
+        a.rstd_stride = args.rstd.row_stride;
+        a.qkv_stride = args.qkv.row_stride;
+        a.cos_sin_stride = args.cos_sin.row_stride;
+        if (!args.q_norm) {
+          const dim3 grid = chunk_grid(layout, args.shape, heads_at_once<N()>, 1, a.tokens);
+          rotate_kernel<T, P(), N()><<<grid, qkv_threads, 0, cuda_stream(context)>>>(a);
+          return check_launch(qkv_backward);
+        }
+        const int all_heads = a.heads + a.kv_heads, wanted_pieces = (wanted_blocks - 1) / all_heads + 1;
+        a.tokens_per_piece = std::max(least_tokens, (a.tokens - 1) / wanted_pieces + 1);
+        const int pieces = (a.tokens - 1) / a.tokens_per_piece + 1;
+        const ScratchScope scope(context);
+        const bool weights = args.dq_norm && args.dk_norm;
+        if (weights)
+          a.partial =
+              numbers<float>(context.scratch().take(DType::f32, {int64_t{all_heads} * pieces, args.shape.head_dim}));
+        norm_kernel<T, P(), N()><<<dim3(static_cast<unsigned>(all_heads), static_cast<unsigned>(pieces)), qkv_threads,
+                                   0, cuda_stream(context)>>>(a);
+        check_launch(qkv_backward);
+        if (!weights) return;
+        const dim3 grid(static_cast<unsigned>((args.shape.head_dim + 31) / 32), 2);
+        add_partials<<<grid, dim3(32, slices), 0, cuda_stream(context)>>>(
+            numbers<float>(args.dq_norm), numbers<float>(args.dk_norm), a.partial, a.heads * pieces, all_heads * pieces,
+            layout.dim);
+        check_launch(qkv_backward);
+      });
 }
 
 [[maybe_unused]] const bool added = qkv_backward.add({"heads", DeviceKind::cuda, backward});

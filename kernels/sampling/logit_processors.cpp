@@ -22,7 +22,7 @@ int64_t check_edits(const OpBase& op, const LogitAdjustments& edits, int64_t S) 
 namespace {
 
 // A row's adjustments and its penalties.
-struct Row {
+struct AdjustmentRow {
   std::span<LogitAdjustment> edits;
   RowPenalties& how;
 };
@@ -32,14 +32,14 @@ void for_each_row(const OpBase& op, const LogitAdjustments& edits, int64_t S, Vi
   const int64_t E = check_edits(op, edits, S);
   auto* const all = static_cast<LogitAdjustment*>(edits.edits.data);
   auto* const rows = static_cast<RowPenalties*>(edits.rows.data);
-  for (int64_t r = 0; r < S; ++r) visit(r, Row{std::span(all + r * E, static_cast<size_t>(E)), rows[r]});
+  for (int64_t r = 0; r < S; ++r) visit(r, AdjustmentRow{std::span(all + r * E, static_cast<size_t>(E)), rows[r]});
 }
 
 template <class Visit>
 void for_each_edit(const OpBase& op, const Tensor& logits, const LogitAdjustments& edits, Visit visit) {
   const int64_t S = logits.dim(0), V = logits.dim(1);
   check_shape(op, "logits", logits, {S, V});
-  for_each_row(op, edits, S, [&](int64_t r, const Row& row) {
+  for_each_row(op, edits, S, [&](int64_t r, const AdjustmentRow& row) {
     HONE_CHECK(row.how.repetition_penalty > 0, op.name(), ": row ", r, " has repetition_penalty ",
                row.how.repetition_penalty, "; it must be above 0");
     for (LogitAdjustment& edit : row.edits) {
@@ -71,7 +71,7 @@ void restore(Context&, Tensor logits, LogitAdjustments edits) {
 void count(Context&, LogitAdjustments edits, Tensor ids) {
   const int64_t S = ids.dim(0);
   check_shape(count_sampled_tokens, "ids", ids, {S}, DType::i32);
-  for_each_row(count_sampled_tokens, edits, S, [&](int64_t r, Row row) {
+  for_each_row(count_sampled_tokens, edits, S, [&](int64_t r, AdjustmentRow row) {
     row.how.stops_after = std::max(row.how.stops_after - 1, 0);
     const int32_t id = ids.ptr<int32_t>()[r];
     if (row.how.counts == 0 || id < 0) return;

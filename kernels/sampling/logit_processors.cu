@@ -17,14 +17,14 @@ namespace {
 
 constexpr int threads = 128;
 
-struct Rows {
+struct AdjustmentRows {
   LogitAdjustment* edits;
   RowPenalties* rows;
   int E;
   __device__ LogitAdjustment* of_block() const { return edits + int64_t{blockIdx.x} * E; }
 };
 
-__global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t stride, int V, Rows rows) {
+__global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t stride, int V, AdjustmentRows rows) {
   LogitAdjustment* const edits = rows.of_block();
   const RowPenalties how = rows.rows[blockIdx.x];
   for (int e = static_cast<int>(threadIdx.x); e < rows.E; e += threads) {
@@ -42,13 +42,13 @@ __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t s
   }
 }
 
-__global__ void __launch_bounds__(threads) restore_kernel(float* logits, int64_t stride, int V, Rows rows) {
+__global__ void __launch_bounds__(threads) restore_kernel(float* logits, int64_t stride, int V, AdjustmentRows rows) {
   const LogitAdjustment* const edits = rows.of_block();
   for (int e = static_cast<int>(threadIdx.x); e < rows.E; e += threads)
     if (edits[e].id >= 0 && edits[e].id < V) logits[blockIdx.x * stride + edits[e].id] = edits[e].was;
 }
 
-__global__ void __launch_bounds__(threads) count_kernel(Rows rows, const int32_t* ids) {
+__global__ void __launch_bounds__(threads) count_kernel(AdjustmentRows rows, const int32_t* ids) {
   __shared__ int end;  // index of the first unused adjustment
   LogitAdjustment* const edits = rows.of_block();
   RowPenalties& how = rows.rows[blockIdx.x];
@@ -74,17 +74,17 @@ __global__ void __launch_bounds__(threads) count_kernel(Rows rows, const int32_t
   edits[end].times = 1;
 }
 
-Rows rows_of(const OpBase& op, const LogitAdjustments& edits, int64_t S) {
+AdjustmentRows rows_of(const OpBase& op, const LogitAdjustments& edits, int64_t S) {
   const int64_t E = check_edits(op, edits, S);
   return {static_cast<LogitAdjustment*>(edits.edits.data), static_cast<RowPenalties*>(edits.rows.data),
           static_cast<int>(E)};
 }
 
-using Kernel = void (*)(float*, int64_t, int, Rows);
+using Kernel = void (*)(float*, int64_t, int, AdjustmentRows);
 void run_each(Context& context, const OpBase& op, Kernel kernel, const Tensor& logits, const LogitAdjustments& edits) {
   const int64_t S = logits.dim(0), V = logits.dim(1);
   check_shape(op, "logits", logits, {S, V});
-  const Rows rows = rows_of(op, edits, S);
+  const AdjustmentRows rows = rows_of(op, edits, S);
   if (S == 0 || rows.E == 0) return;
   kernel<<<static_cast<unsigned>(S), threads, 0, cuda_stream(context)>>>(numbers<float>(logits), logits.row_stride,
                                                                          static_cast<int>(V), rows);
@@ -101,7 +101,7 @@ void restore(Context& context, Tensor logits, LogitAdjustments edits) {
 void count(Context& context, LogitAdjustments edits, Tensor ids) {
   const int64_t S = ids.dim(0);
   check_shape(count_sampled_tokens, "ids", ids, {S}, DType::i32);
-  const Rows rows = rows_of(count_sampled_tokens, edits, S);
+  const AdjustmentRows rows = rows_of(count_sampled_tokens, edits, S);
   if (S == 0) return;
   count_kernel<<<static_cast<unsigned>(S), threads, 0, cuda_stream(context)>>>(rows, numbers<const int32_t>(ids));
   check_launch(count_sampled_tokens);

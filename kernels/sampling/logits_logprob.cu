@@ -17,7 +17,7 @@
 namespace hone {
 namespace {
 
-struct Rows : SumRows {
+struct LogprobRows : SumRows {
   const int32_t* ids;
   float *logp, *raw_logp;
   int32_t* top_ids;
@@ -26,7 +26,7 @@ struct Rows : SumRows {
   int n;
 };
 
-__device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
+__device__ void write_top(const LogprobRows& rows, int64_t r, const RowLogits& row, float lse, SelectMemory& memory) {
   // The key of the n-th most likely token: a bound, then radix selection.
   RowSamplingParams first;
   first.top_k = rows.n;
@@ -53,7 +53,7 @@ __device__ void write_top(const Rows& rows, int64_t r, const RowLogits& row, flo
   rows.top_logp[r * rows.top_logp_stride + place] = row.logits[id] - lse;
 }
 
-__global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
+__global__ void __launch_bounds__(draw_threads) score_kernel(LogprobRows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   RowLogits row;
@@ -83,29 +83,25 @@ __global__ void __launch_bounds__(draw_threads) score_kernel(Rows rows) {
   rows.top_logp[r * rows.top_logp_stride + threadIdx.x] = NAN;
 }
 
-void run(Context& context, Tensor logp, Tensor raw_logp, Tensor top_ids, Tensor top_logp, Tensor logits, Tensor ids,
-         Tensor params) {
-  check_score_rows(logp, raw_logp, top_ids, top_logp, logits, ids, params);
+void run(Context& context, const LogitsLogprob& args) {
+  check_score_rows(args);
   const ScratchScope scope(context);
-  Rows rows{};
-  sum_rows(context, logits_logprob, rows, logits, params);
-  if (logits.dim(0) == 0) return;
-  rows.ids = numbers<const int32_t>(ids);
-  rows.logp = numbers<float>(logp);
-  rows.raw_logp = numbers<float>(raw_logp);
-  rows.top_ids = numbers<int32_t>(top_ids);
-  rows.top_ids_stride = top_ids.row_stride;
-  rows.top_logp = numbers<float>(top_logp);
-  rows.top_logp_stride = top_logp.row_stride;
-  rows.n = static_cast<int>(top_ids.dim(1));
-  score_kernel<<<static_cast<unsigned>(logits.dim(0)), draw_threads, 0, cuda_stream(context)>>>(rows);
+  LogprobRows rows{};
+  sum_rows(context, logits_logprob, rows, args.logits, args.params);
+  if (args.logits.dim(0) == 0) return;
+  rows.ids = numbers<const int32_t>(args.ids);
+  rows.logp = numbers<float>(args.logp);
+  rows.raw_logp = numbers<float>(args.raw_logp);
+  rows.top_ids = numbers<int32_t>(args.top_ids);
+  rows.top_ids_stride = args.top_ids.row_stride;
+  rows.top_logp = numbers<float>(args.top_logp);
+  rows.top_logp_stride = args.top_logp.row_stride;
+  rows.n = static_cast<int>(args.top_ids.dim(1));
+  score_kernel<<<static_cast<unsigned>(args.logits.dim(0)), draw_threads, 0, cuda_stream(context)>>>(rows);
   check_launch(logits_logprob);
 }
 
-size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&,
-               const Tensor&) {
-  return sum_scratch_bytes(logits);
-}
+size_t scratch(const LogitsLogprob& args) { return sum_scratch_bytes(args.logits); }
 
 [[maybe_unused]] const bool added = logits_logprob.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});
 

@@ -67,11 +67,11 @@ void sample_row(const Tensor& logits, int64_t r, const RowSamplingParams& params
   raw_logp = row[id] - (inv_temperature == 1 ? sums : log_sum_exp(row, V, 1)).value();
 }
 
-void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
-  check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
-  for (int64_t r = 0; r < logits.dim(0); ++r)
-    sample_row(logits, r, params_of(params, r), ids.ptr<int32_t>()[r], logp.ptr<float>()[r],
-               truncated_logp.ptr<float>()[r], raw_logp.ptr<float>()[r]);
+void run(Context&, const SampleRows& args) {
+  check_sample_rows(args);
+  for (int64_t r = 0; r < args.logits.dim(0); ++r)
+    sample_row(args.logits, r, params_of(args.params, r), args.ids.ptr<int32_t>()[r], args.logp.ptr<float>()[r],
+               args.truncated_logp.ptr<float>()[r], args.raw_logp.ptr<float>()[r]);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"specification", DeviceKind::cpu, run});

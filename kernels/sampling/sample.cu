@@ -17,13 +17,13 @@
 namespace hone {
 namespace {
 
-struct Rows : SumRows {
+struct SampledRows : SumRows {
   uint64_t* masses;  // [S, chunks], used with truncation
   int32_t* ids;
   float *logp, *truncated_logp, *raw_logp;
 };
 
-__global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
+__global__ void __launch_bounds__(draw_threads) draw_kernel(SampledRows rows) {
   __shared__ SelectMemory memory;
   const int64_t r = blockIdx.x;
   const RowSamplingParams params = rows.params[r];
@@ -66,30 +66,29 @@ __global__ void __launch_bounds__(draw_threads) draw_kernel(Rows rows) {
   rows.raw_logp[r] = id < 0 ? NAN : row.logits[id] - raw_lse;
 }
 
-void run(Context& context, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits,
-         Tensor params) {
-  const int64_t S = logits.dim(0), V = logits.dim(1), chunks = num_logsumexp_chunks(V);
-  check_shape(sample_rows, "logits", logits, {S, V});
-  check_shape(sample_rows, "ids", ids, {S}, DType::i32);
-  check_shape(sample_rows, "logp", logp, {S});
-  check_shape(sample_rows, "truncated_logp", truncated_logp, {S});
-  check_shape(sample_rows, "raw_logp", raw_logp, {S});
+void run(Context& context, const SampleRows& args) {
+  const int64_t S = args.logits.dim(0), V = args.logits.dim(1), chunks = num_logsumexp_chunks(V);
+  check_shape(sample_rows, "logits", args.logits, {S, V});
+  check_shape(sample_rows, "ids", args.ids, {S}, DType::i32);
+  check_shape(sample_rows, "logp", args.logp, {S});
+  check_shape(sample_rows, "truncated_logp", args.truncated_logp, {S});
+  check_shape(sample_rows, "raw_logp", args.raw_logp, {S});
   if (S == 0) return;
   const ScratchScope scope(context);
-  Rows rows{};
-  sum_rows(context, sample_rows, rows, logits, params);
+  SampledRows rows{};
+  sum_rows(context, sample_rows, rows, args.logits, args.params);
   rows.masses = numbers<uint64_t>(context.scratch().take(DType::f32, {S, 2 * chunks}));
-  rows.ids = numbers<int32_t>(ids);
-  rows.logp = numbers<float>(logp);
-  rows.truncated_logp = numbers<float>(truncated_logp);
-  rows.raw_logp = numbers<float>(raw_logp);
+  rows.ids = numbers<int32_t>(args.ids);
+  rows.logp = numbers<float>(args.logp);
+  rows.truncated_logp = numbers<float>(args.truncated_logp);
+  rows.raw_logp = numbers<float>(args.raw_logp);
   draw_kernel<<<static_cast<unsigned>(S), draw_threads, 0, cuda_stream(context)>>>(rows);
   check_launch(sample_rows);
 }
 
-size_t scratch(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& logits, const Tensor&) {
-  return sum_scratch_bytes(logits) +
-         static_cast<size_t>(logits.dim(0) * num_logsumexp_chunks(logits.dim(1))) * sizeof(uint64_t);
+size_t scratch(const SampleRows& args) {
+  return sum_scratch_bytes(args.logits) +
+         static_cast<size_t>(args.logits.dim(0) * num_logsumexp_chunks(args.logits.dim(1))) * sizeof(uint64_t);
 }
 
 [[maybe_unused]] const bool added = sample_rows.add({"chunks", DeviceKind::cuda, run, 0, nullptr, scratch});

@@ -18,7 +18,7 @@ struct Candidate {
 };
 
 // One row's logits, and buffers that a thread reuses from row to row.
-struct Row {
+struct CandidateRow {
   const float* logits = nullptr;
   int64_t V = 0;
   float inv_temperature = 1;
@@ -56,7 +56,7 @@ size_t pick(const Items& items, double mass, const RowSamplingParams& params, We
 }
 
 template <class Wanted>
-void gather(Row& row, Wanted wanted) {
+void gather(CandidateRow& row, Wanted wanted) {
   row.candidates.clear();
   for (int32_t v = 0; v < row.V; ++v)
     if (wanted(v)) row.candidates.push_back({v, row.z(v), row.weights[static_cast<size_t>(v)]});
@@ -64,7 +64,7 @@ void gather(Row& row, Wanted wanted) {
 
 // Gathers the k most likely tokens: a histogram of the distance from the maximum, in steps of 1, bounds that of the
 // kth.
-void gather_top_k(Row& row, int64_t k) {
+void gather_top_k(CandidateRow& row, int64_t k) {
   constexpr int steps = 64;
   const auto step = [&](int64_t v) {
     return static_cast<int>(std::min(row.sums.max - row.z(v), static_cast<float>(steps - 1)));
@@ -93,7 +93,7 @@ void keep_mass(std::vector<Candidate>& candidates, double wanted, size_t ordered
 }
 
 // Leaves in row.candidates the tokens that may be sampled, in ascending order of ids.
-void truncate(Row& row, const RowSamplingParams& params) {
+void truncate(CandidateRow& row, const RowSamplingParams& params) {
   const auto by_id = [](const Candidate& a, const Candidate& b) { return a.id < b.id; };
   auto& kept = row.candidates;
   if (params.top_k > 0 && params.top_k < row.V) {
@@ -123,7 +123,7 @@ struct Drawn {
   float logp = 0, truncated_logp = 0, raw_logp = 0;
 };
 
-Drawn draw(Row& row, const RowSamplingParams& params) {
+Drawn draw(CandidateRow& row, const RowSamplingParams& params) {
   Drawn out;
   double mass = 1;
   bool truncated = row.V > 1;
@@ -151,30 +151,29 @@ Drawn draw(Row& row, const RowSamplingParams& params) {
   return out;
 }
 
-void run(Context&, Tensor ids, Tensor logp, Tensor truncated_logp, Tensor raw_logp, Tensor logits, Tensor params) {
-  check_sample_rows(ids, logp, truncated_logp, raw_logp, logits, params);
+void run(Context&, const SampleRows& args) {
+  check_sample_rows(args);
   constexpr int64_t worth_sharing = 16384;
-  parallel_for(logits.dim(0), std::max<int64_t>(1, worth_sharing / logits.dim(1)), [&](int64_t begin, int64_t end) {
-    Row& row = this_threads<Row>();
-    for (int64_t r = begin; r < end; ++r) {
-      const RowSamplingParams how = params_of(params, r);
-      row.logits = logits.row<float>(r);
-      row.V = logits.dim(1);
-      row.inv_temperature = inverse_temperature(how.temperature);
-      row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
-      check_row_sums(r, row.sums);
-      const Drawn out = draw(row, how);
-      ids.ptr<int32_t>()[r] = out.id;
-      logp.ptr<float>()[r] = out.logp;
-      truncated_logp.ptr<float>()[r] = out.truncated_logp;
-      raw_logp.ptr<float>()[r] = out.raw_logp;
-    }
-  });
+  parallel_for(args.logits.dim(0), std::max<int64_t>(1, worth_sharing / args.logits.dim(1)),
+               [&](int64_t begin, int64_t end) {
+                 CandidateRow& row = this_threads<CandidateRow>();
+                 for (int64_t r = begin; r < end; ++r) {
+                   const RowSamplingParams how = params_of(args.params, r);
+                   row.logits = args.logits.row<float>(r);
+                   row.V = args.logits.dim(1);
+                   row.inv_temperature = inverse_temperature(how.temperature);
+                   row.sums = log_sum_exp(row.logits, row.V, row.inv_temperature);
+                   check_row_sums(r, row.sums);
+                   const Drawn out = draw(row, how);
+                   args.ids.ptr<int32_t>()[r] = out.id;
+                   args.logp.ptr<float>()[r] = out.logp;
+                   args.truncated_logp.ptr<float>()[r] = out.truncated_logp;
+                   args.raw_logp.ptr<float>()[r] = out.raw_logp;
+                 }
+               });
 }
 
-bool supports(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&) {
-  return has_fused_multiply_add();
-}
+bool supports(const SampleRows&) { return has_fused_multiply_add(); }
 
 [[maybe_unused]] const bool added = sample_rows.add({"selected", DeviceKind::cpu, run, 10, supports});
 

@@ -4,7 +4,6 @@
 
 #include "core/io/file.h"
 #include "core/io/json.h"
-#include "core/text/tokenizer/generation_config.h"
 #include "core/text/tokenizer/tokenizer.h"
 #include "model/io/param_slices.h"
 #include "model/modules.h"

@@ -11,12 +11,14 @@ void ActorConfig::fields(Fields& f) {
   f("num_generations", num_generations, "replies of a prompt, judged against each other");
   f("sampling", sampling, "how replies are drawn");
   f("reward", reward, "judges the replies");
-  f("max_failure_rate", max_failure_rate,
+  f.alias("max_failure_rate", "max_reward_failure_rate");
+  f("max_reward_failure_rate", max_failure_rate,
     "share of a step's replies that a reward may fail to judge (its plug-in broke) before the run stops");
   format.fields(f);
   f.require("num_generations", num_generations > 0 && num_generations <= 65536,
             "num_generations must be in [1, 65536]");
-  f.require("max_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1, "max_failure_rate must be in [0, 1]");
+  f.require("max_reward_failure_rate", max_failure_rate >= 0 && max_failure_rate <= 1,
+            "max_reward_failure_rate must be in [0, 1]");
 }
 
 Collector::Collector(GenerationBackend& sampler, const Tokenizer& tokenizer, const ActorConfig& config)

@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/base/parallel_for.h"
+#include "train/loop.h"
 
 namespace hone {
 namespace {
@@ -154,7 +155,7 @@ void RewardRunner::ScoringRound::finish() {
   }
   if (static_cast<double>(failed) > judge.max_failure_rate_ * static_cast<double>(total))
     throw StepAborted(concat("reward ", judge.reward_.label(), ": ", failed, " of ", total,
-                             " replies could not be judged, max_failure_rate is ", judge.max_failure_rate_, "; ",
+                             " replies could not be judged, max_reward_failure_rate is ", judge.max_failure_rate_, "; ",
                              first));
 }
 

@@ -15,13 +15,6 @@
 
 namespace hone {
 
-// More replies than allowed could not be judged. Nothing has been learned from the round; it can be sampled and judged
-// again.
-class StepAborted : public Error {
- public:
-  using Error::Error;
-};
-
 class RewardRunner {
  public:
   // max_failure_rate: the share of a round's judged replies that may fail. The reward is the caller's and must outlive
@@ -41,8 +34,9 @@ class RewardRunner {
     // Whether finish() has nothing to wait for; waits so long for it.
     bool scored(std::chrono::milliseconds patience);
     // Waits for all that was submitted and writes reward, reward_parts, counts, judged and mask, in the groups' order.
-    // Throws StepAborted; what a reward threw (of several groups the first's); an Error that names the task whose
-    // score is not finite. A reward that uses the device is called here, on this thread.
+    // Throws StepAborted if more than max_failure_rate of the rewards failed; what a reward threw (of several groups
+    // the first's); an Error that names the task whose score is not finite. A reward that uses the device is called
+    // here, on this thread.
     void finish();
 
    private:

@@ -19,27 +19,27 @@ bool is_one_of(const auto& set, std::string_view text) {
   return std::any_of(std::begin(set), std::end(set), [&](std::string_view one) { return text.starts_with(one); });
 }
 
-// What stands between \begin{name} and \end{name}; empty if the text is no such environment.
+// Returns the content between \begin{name} and \end{name}; empty if the text is not such an environment.
 std::string_view environment_body(std::string_view text) {
   text = trimmed(text);
   if (!text.starts_with(begin_mark) || !is_one_of(environments, text.substr(begin_mark.size()))) return {};
   const size_t end = text.rfind(end_mark), open = text.find('}');
   if (end == std::string_view::npos || open == std::string_view::npos || open >= end) return {};
   std::string_view body = text.substr(open + 1, end - open - 1);
-  // The number of columns of alignat.
+  // The column count of alignat.
   if (text.substr(begin_mark.size()).starts_with("alignat") && body.starts_with('{'))
     body.remove_prefix(std::min(body.find('}'), body.size() - 1) + 1);
   return trimmed(body);
 }
 
-// "\&", but not the "&" after "\\\\".
+// True for "\&", but not for the "&" after "\\\\".
 bool is_escaped(std::string_view text, size_t at) {
   size_t backslashes = 0;
   while (backslashes < at && text[at - 1 - backslashes] == '\\') ++backslashes;
   return backslashes % 2 == 1;
 }
 
-// The rows, without alignment marks, comments and arrows at their ends. Rows of matrices are part of theirs.
+// Returns the rows without alignment marks, comments and arrows at their ends. Rows of a matrix stay inside their row.
 std::vector<std::string> rows_of(std::string_view body) {
   std::vector<std::string> out(1);
   int depth = 0;
@@ -76,7 +76,7 @@ std::string_view without_arrows(std::string_view row) {
   return row;
 }
 
-// Whether letters other than those of commands and of \text{} are in it.
+// Returns true if there are letters outside of commands and \text{}.
 bool holds_variable(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text.substr(i).starts_with("\\text{")) i = std::min(text.find('}', i), text.size());

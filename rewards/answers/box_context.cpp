@@ -22,9 +22,9 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
 
 constexpr std::string_view denials[] = {"not",    "never", "nor",  "neither", "cannot", "nothing", "none",
                                         "nobody", "nicht", "kein", "keine",   "pas",    "niet"};
-// Directly before a box, or with "of": "twice \boxed{18}", "half of \boxed{18}".
+// Words directly before a box, or before "of" and a box: "twice \boxed{18}", "half of \boxed{18}".
 constexpr std::string_view multiples[] = {"twice", "thrice", "double", "triple", "half", "minus", "negative"};
-// What stands before these says nothing about the box.
+// Text before one of these words does not apply to the box.
 constexpr std::string_view clause_starts[] = {"so",    "therefore", "thus",    "hence", "but",     "then",
                                               "and",   "get",       "have",    "find",  "gives",   "obtain",
                                               "which", "that",      "because", "since", "conclude"};
@@ -43,8 +43,8 @@ std::string_view without_space_before(std::string_view text) {
   return text;
 }
 
-// "2\boxed{18}", "-\boxed{18}", "= -\boxed{18}", "x > \boxed{18}", "x \ne \boxed{18}". A minus with a term before it
-// is a sum, of which authors box one part.
+// True for "2\boxed{18}", "-\boxed{18}", "= -\boxed{18}", "x > \boxed{18}", "x \ne \boxed{18}". A minus after a term
+// makes a sum, and authors box one part of it.
 bool is_changed_on_left(std::string_view left, bool in_formula) {
   if (!in_formula && left.ends_with("- ")) return false;  // a bullet or a dash
   left = without_space_before(left);
@@ -58,7 +58,7 @@ bool is_changed_on_left(std::string_view left, bool in_formula) {
   return left.empty() || left.back() == '=' || left.back() == '&';
 }
 
-// "\boxed{18}^2", but not the degrees of "\boxed{18}^\circ".
+// True for "\boxed{18}^2", but not for the degrees of "\boxed{18}^\circ".
 bool is_changed_on_right(std::string_view right) {
   if (!right.starts_with('^')) return false;
   right.remove_prefix(1);
@@ -67,7 +67,7 @@ bool is_changed_on_right(std::string_view right) {
          !right.starts_with("o}") && !right.starts_with("\\text{o}");
 }
 
-// The words of a clause, in lower case; signs of other scripts belong to them.
+// Returns the words of a clause in lower case. Characters of other scripts belong to words.
 std::vector<std::string> clause_words(std::string_view clause) {
   std::vector<std::string> out;
   for (size_t i = 0; i < clause.size();) {

@@ -29,12 +29,12 @@ constexpr std::string_view markers[] = {
     "i select",  "i'll choose", "i would choose", "i'd choose",     "i would pick",     "i'd pick",
     "i'd say",   "i would say", "答案是",         "答案为",         "答案：",           "答案:",
     "go with",   "i'll pick",   "choose option",  "select option"};
-// Between a marker and the letter.
+// Words between a marker and the letter.
 constexpr std::string_view leads[] = {"the",       "option", "choice", "letter", "answer",   "definitely", "clearly",
                                       "therefore", "indeed", "most",   "likely", "simply",   "just",       "correct",
                                       "right",     "best",   "is",     "be",     "must",     "both",       "either",
                                       "neither",   "final",  "thus",   "so",     "probably", "not",        "one"};
-// A sentence of nothing but these and a letter decides.
+// A sentence of only these words and a letter decides.
 constexpr std::string_view connectives[] = {"so",     "therefore", "thus",  "hence", "the",   "option",
                                             "choice", "answer",    "final", "it",    "it's",  "its",
                                             "is",     "correct",   "must",  "be",    "letter"};
@@ -43,7 +43,7 @@ constexpr std::string_view denials[] = {"not",        "never",      "cannot",   
                                         "exclude",    "excluded",   "excludes", "wrong",   "incorrect", "false",
                                         "instead",    "rather",     "unlikely", "reject",  "rejected"};
 constexpr std::string_view reasons[] = {"because", "since", "as", "so", "whereas", "while", "which", "due"};
-// What follows the letter A, and not the article.
+// Words that follow the letter A and not the article.
 constexpr std::string_view after_letter[] = {
     "is",     "and",   "or",   "because", "since",   "as",   "but",   "not",     "for",    "which",   "with", "was",
     "would",  "must",  "has",  "seems",   "if",      "due",  "it",    "so",      "rather", "instead", "are",  "nor",
@@ -55,7 +55,7 @@ constexpr std::string_view affirmations[] = {"correct", "right", "best", "answer
 constexpr std::string_view paired = "*$`\"'";
 
 struct Mention {
-  size_t begin = 0, end = 0;  // with what surrounds it
+  size_t begin = 0, end = 0;  // with brackets and markup
   char letter = 0;
   bool wrapped = false;  // "(B)", "\text{B}"
 };
@@ -68,10 +68,10 @@ class ChoiceReader {
     std::string_view text = trimmed(answer_part(completion));
     if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return boxed(text, boxes);
     text = trimmed(corrected(text));
-    if (const auto letter = only_letter(text)) return text == "a" ? std::nullopt : letter;  // the article
+    if (const auto letter = only_letter(text)) return text == "a" ? std::nullopt : letter;  // "a" is the article
     bool hedged = false;
     if (const auto letter = decided(text, hedged); letter || hedged) return letter;
-    return labelled(text);
+    return labeled(text);
   }
 
  private:
@@ -81,7 +81,7 @@ class ChoiceReader {
     return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80;
   }
 
-  // "A+", "A-", "A*", "A^2", "A.M.": the letter is part of something else. "**A**" and "A. Paris" are the letter.
+  // True if the letter is part of something else: "A+", "A-", "A*", "A^2", "A.M.". False for "**A**" and "A. Paris".
   static bool continues_word(std::string_view text, size_t at) {
     if (at >= text.size()) return false;
     const char c = text[at], next = at + 1 < text.size() ? text[at + 1] : ' ';
@@ -93,7 +93,7 @@ class ChoiceReader {
     const bool initial = is_letter(next) && (at + 2 >= text.size() || !is_letter(text[at + 2]));
     return c == '.' && (initial || next == '.');
   }
-  // Every letter that stands alone; small ones in brackets only.
+  // Returns every option letter that stands alone. Lower-case letters count only in brackets.
   std::vector<Mention> mentions(std::string_view text) const {
     std::vector<Mention> out;
     for (size_t i = 0; i < text.size(); ++i) {
@@ -131,7 +131,7 @@ class ChoiceReader {
     while (end < rest.size() && (is_letter(rest[end]) || rest[end] == '\'')) ++end;
     return end > 0 && !contains(after_letter, lower(rest.substr(0, end)));
   }
-  // The letter that is all of a text, but for brackets, "option" and a full stop.
+  // Returns the letter if the text has nothing else except brackets, "option" and a full stop.
   std::optional<char> only_letter(std::string_view text) const {
     text = trimmed(text);
     if (text.size() > longest_letter || text.ends_with("..") || !marks_are_paired(text)) return std::nullopt;
@@ -152,7 +152,7 @@ class ChoiceReader {
                ? std::optional(to_upper(text.front()))
                : std::nullopt;
   }
-  // "*A*" is the letter, "A*" and "$A" are something else.
+  // "*A*" is the letter; "A*" and "$A" are something else.
   static bool marks_are_paired(std::string_view text) {
     return std::all_of(paired.begin(), paired.end(),
                        [&](char mark) { return std::count(text.begin(), text.end(), mark) % 2 == 0; });
@@ -183,7 +183,8 @@ class ChoiceReader {
     return out;
   }
 
-  // The one letter that a statement does not deny; nothing if there are two. at_start: it must begin the statement.
+  // Returns the letter that a statement does not negate; nothing if there are two. at_start: it must begin the
+  // statement.
   std::optional<char> single(std::string_view text, const std::vector<Mention>& found, bool at_start) const {
     std::optional<char> out;
     for (size_t i = 0; i < found.size(); ++i) {
@@ -196,11 +197,11 @@ class ChoiceReader {
     }
     return out;
   }
-  // "not A", "A is wrong", "A is not right"; in "B, not A" only A is denied.
+  // Returns true for "not A", "A is wrong", "A is not right". In "B, not A" only A is negated.
   static bool is_denied(std::string_view text, const std::vector<Mention>& found, size_t i) {
     const size_t from = i == 0 ? 0 : found[i - 1].end, to = i + 1 < found.size() ? found[i + 1].begin : text.size();
     std::string_view gap = text.substr(from, std::max(found[i].begin, from) - from);
-    // What a comma or a verb ends belongs to the letter before.
+    // Words before a comma or a verb belong to the previous letter.
     const std::vector<std::string> before = words(gap);
     for (size_t w = 0; w < before.size(); ++w)
       if (denies(before[w]) && (i == 0 || w + 3 >= before.size()) &&
@@ -227,7 +228,7 @@ class ChoiceReader {
   struct Decision {
     bool decides = false;
     std::optional<char> letter = {};
-    bool hedged = false;  // for two letters
+    bool hedged = false;  // names two letters
   };
 
   std::optional<char> decided(std::string_view text, bool& hedged) const {
@@ -240,7 +241,7 @@ class ChoiceReader {
     std::string denied;
     for (size_t i = sentences.size(); i-- > 0;) {
       std::string_view sentence = sentences[i];
-      // "Answer:" and the letter on the next line.
+      // "Answer:" with the letter on the next line.
       if (i + 1 < sentences.size() &&
           (sentence.ends_with(':') || sentence.ends_with(":**") || lower(sentence).ends_with("answer is")))
         sentence =
@@ -308,7 +309,7 @@ class ChoiceReader {
     if (const auto letter = only_letter(text)) return {.decides = true, .letter = letter};
     std::vector<Mention> found = mentions(text);
     if (found.empty()) return {};
-    // An explanation names other letters.
+    // Other letters after an explanation starts do not count.
     for (size_t i = found.front().end; i < text.size(); ++i) {
       if (!is_letter(text[i]) || is_letter(text[i - 1])) continue;
       size_t end = i;
@@ -358,13 +359,14 @@ class ChoiceReader {
     return gap.size() <= 1 && (gap.empty() || gap[0] == "and" || gap[0] == "or");
   }
 
-  // "(A) or", "A: or B": the letter is the first of several.
+  // True for "(A) or" and "A: or B": the letter is the first of several.
   static bool contains_or(const std::vector<std::string>& after) {
     return !after.empty() && (after[0] == "or" || after[0] == "and" || after[0] == "maybe" || after[0] == "perhaps");
   }
 
-  // A completion that starts with "(B)", "B." or "B:", unless it goes on to list the others so.
-  std::optional<char> labelled(std::string_view text) const {
+  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it goes on to list the other options in
+  // the same form.
+  std::optional<char> labeled(std::string_view text) const {
     const std::vector<Mention> found = mentions(text);
     if (found.empty() || found.front().begin != 0) return std::nullopt;
     if (contains_or(words(text.substr(found.front().end, longest_letter)))) return std::nullopt;

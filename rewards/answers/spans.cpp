@@ -40,7 +40,7 @@ static std::optional<MathSpan> box_at(std::string_view text, size_t mark) {
   return std::nullopt;
 }
 
-// Boxes whose bracket does not close are looked past a few times.
+// A few boxes whose bracket does not close are skipped.
 std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
   std::deque<MathSpan> out;
   int open = 0;
@@ -51,7 +51,7 @@ std::deque<MathSpan> find_boxes(std::string_view text, size_t most) {
     if (!span) {
       ++open;
     } else {
-      // A box around the one before is not its neighbor.
+      // A box around the previous one is not its neighbor.
       if (!out.empty() &&
           (span->end > out.front().begin || !joins_answers(text.substr(span->end, out.front().begin - span->end))))
         break;
@@ -68,7 +68,7 @@ bool percent_follows(std::string_view text) {
   return text.starts_with('%') || text.starts_with("percent") || text.starts_with("pct");
 }
 
-// Prices are no formulas: "$18 a day and $20".
+// Returns true for prices, which are not formulas: "$18 a day and $20".
 static bool is_prose(std::string_view content, char after) {
   if (!content.empty() && is_digit(content.front()) && is_digit(after)) return true;
   int words = 0;
@@ -85,7 +85,7 @@ static bool is_prose(std::string_view content, char after) {
   return words >= 3;
 }
 
-// The name of an environment for formulas that begins here: "align*"; empty if none does.
+// Returns the name of the math environment that begins here: "align*"; empty if none does.
 static std::string_view formula_environment(std::string_view text) {
   constexpr std::string_view begin = "\\begin{";
   constexpr std::string_view names[] = {"align",    "aligned",  "alignat",  "eqnarray", "gather",
@@ -106,7 +106,7 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
     if (out.size() > most_spans) out.pop_front();
     return true;
   };
-  // Whether a closing mark is still to come: it is looked for once.
+  // Whether a closing mark still follows. Each kind is searched once.
   bool display = true, round = true, square = true, environment = true;
   for (size_t i = 0; i < text.size();) {
     if (text[i] == '\\' && i + 1 < text.size()) {
@@ -140,7 +140,7 @@ std::deque<MathSpan> find_formulas(std::string_view text) {
   return out;
 }
 
-// Whether a gap between two answers says that either is one.
+// Returns true if the text between two answers offers either of them.
 static bool offers_either(std::string_view gap) {
   const std::vector<std::string_view> words = words_of(gap);
   return std::any_of(words.begin(), words.end(), [](std::string_view word) {

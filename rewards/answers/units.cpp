@@ -14,8 +14,8 @@ namespace {
 using enum Quantity;
 
 struct NamedUnit {
-  std::string_view symbols;  // apart by spaces; as written, capitals matter
-  std::string_view names;    // in any case, and with an s
+  std::string_view symbols;  // separated by spaces, case-sensitive
+  std::string_view names;    // in any case, also with a plural s
   Quantity quantity = length;
   int8_t power = 1;
   Rational factor{1, 1};
@@ -61,24 +61,24 @@ constexpr NamedUnit named_units[] = {
     {"", "fahrenheit", temperature, 1, {1, 1}},
     {"", "unit", generic, 1, {1, 1}},
     {"\\degree deg", "degree", angle, 1, {1, 1}},
-    {"rad", "radian", angle, 1, {180, 1}},  // over pi
+    {"rad", "radian", angle, 1, {180, 1}},  // 180 / pi degrees
     {"L l", "liter litre", length, 3, {1, 1000}},
     {"mL ml", "milliliter millilitre", length, 3, {1, 1000000}},
     {"gal", "gallon", length, 3, {473176473, 125000000000}},
     {"qt", "quart", length, 3, {473176473, 500000000000}},
 };
 
-// Units that are one word of several.
+// Units of several that one word names.
 struct Compound {
   std::string_view name, meaning;
 };
 constexpr Compound compounds[] = {{"mph", "miles per hour"}, {"kph", "km per hour"}, {"kmh", "km per hour"}};
 
-// What may follow a unit and says nothing about its size.
+// Words after a unit that do not change its size.
 constexpr std::string_view adjectives[] = {"long",  "tall", "wide",  "high", "deep",
                                            "thick", "old",  "apart", "away", "total"};
 
-// Words that are units after a number though they have no size, or only together with another.
+// Words that are units after a number although they have no size, or have one only with another word.
 constexpr std::string_view partial_units[] = {"square", "cubic"};
 
 bool lists(std::string_view words, std::string_view word) {
@@ -123,7 +123,7 @@ std::optional<Unit> product(const Unit& a, const Unit& b, int exponent) {
   return out;
 }
 
-// Words, numbers and '/' of a phrase; what only groups them is dropped.
+// Returns the words, numbers and '/' of a phrase. Grouping characters are dropped.
 std::vector<std::string> tokens_of(std::string_view phrase) {
   std::vector<std::string> out;
   for (size_t i = 0; i < phrase.size();) {
@@ -143,13 +143,13 @@ std::vector<std::string> tokens_of(std::string_view phrase) {
   return out;
 }
 
-// The scale of "degrees Celsius" and "\degree C"; null for any other word.
+// Returns the temperature scale of "degrees Celsius" and "\degree C"; null for any other word.
 const NamedUnit* temperature_of(std::string_view word) {
   const NamedUnit* named = find_unit(word == "C" ? "celsius" : word == "F" ? "fahrenheit" : word);
   return named && named->quantity == temperature ? named : nullptr;
 }
 
-// The next units of a phrase, each with its exponent.
+// Reads the next units of a phrase, each with its exponent.
 class UnitReader {
  public:
   explicit UnitReader(std::string_view phrase) : tokens_(tokens_of(phrase)) {}
@@ -184,7 +184,7 @@ class UnitReader {
     ++at_;
     return true;
   }
-  // [square] unit [^2], times what was read before.
+  // Reads [square] unit [^2] and multiplies it with the units before it.
   std::optional<Unit> one(int direction, const Unit& before) {
     int exponent = take({"square", "sq"}) ? 2 : take({"cubic", "cu"}) ? 3 : 1;
     if (at_ >= tokens_.size()) return std::nullopt;
@@ -232,7 +232,7 @@ bool is_currency_command(std::string_view name) {
 }
 
 bool Unit::same_kind(const Unit& other) const {
-  // "units" may be those of any length, area or volume.
+  // Generic "units" match any length, area or volume.
   if (is_generic() != other.is_generic()) {
     const Unit& plain = is_generic() ? other : *this;
     const int8_t power = (is_generic() ? *this : other).powers[static_cast<size_t>(Quantity::generic)];

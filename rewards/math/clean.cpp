@@ -13,7 +13,7 @@ struct Spelling {
   std::string_view from, to;
 };
 
-// Commands by name; those not listed stay as they are.
+// Commands by name. Commands that are not listed stay unchanged.
 constexpr Spelling commands[] = {
     {"left", ""},
     {"right", ""},
@@ -124,7 +124,8 @@ constexpr Spelling unicode[] = {
     {"⌉", "\\rceil "},
 };
 
-// What a doubled backslash before a letter stands for when the text was escaped once too often ("-2 \\le x").
+// Commands for which a doubled backslash before a letter counts as one: the text was escaped once too often ("-2 \\le
+// x").
 constexpr std::string_view escapable[] = {"le",    "leq", "ge",    "geq", "frac", "dfrac", "sqrt", "pi",    "cdot",
                                           "times", "pm",  "infty", "cup", "in",   "text",  "left", "right", "boxed"};
 
@@ -168,7 +169,7 @@ class Cleaner {
       emit(c == '<' ? "\\le " : c == '>' ? "\\ge " : "\\neq ");
       return void(at_ += 2);
     }
-    // x**2; elsewhere two stars are emphasis.
+    // "x**2" is a power. Elsewhere two stars are emphasis.
     if (c == '*' && peek(1) == '*' && !out_.empty() &&
         (is_letter(out_.back()) || after_digit() || out_.back() == ')') &&
         (is_letter(peek(2)) || is_digit(peek(2)) || peek(2) == '(' || peek(2) == '-')) {
@@ -213,7 +214,7 @@ class Cleaner {
       if (next == '|') emit("|");
       if (next == '$') dollar_sign();
       if (next == ',' || next == ';' || next == ':' || next == ' ' || next == '\n') space();
-      return void(at_ = std::min(at_ + 2, text_.size()));  // \! \# and the like leave nothing
+      return void(at_ = std::min(at_ + 2, text_.size()));  // \!, \# and similar commands leave nothing
     }
     size_t end = at_ + 1;
     while (end < text_.size() && is_letter(text_[end])) ++end;
@@ -234,7 +235,7 @@ class Cleaner {
     if (is_digit(peek())) out_ += ' ';
   }
 
-  // Before a number a price; after one the unit of a price that is not written out.
+  // A dollar sign before a number is a price. After a number it is the unit of the price.
   void dollar_sign() {
     const std::string_view before = trimmed(out_);
     if (is_digit(peek(2)) || peek(2) == '.')
@@ -249,7 +250,7 @@ class Cleaner {
     out_ += text_[at_++];
   }
 
-  // Without spaces, full stops and emphasis at the ends.
+  // Returns the text without spaces, full stops and emphasis at its ends.
   std::string_view finished() const {
     std::string_view out = trimmed(out_);
     const auto ends_in = [&](std::string_view set) {

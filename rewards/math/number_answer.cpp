@@ -31,7 +31,7 @@ NumberText number_of_digits(std::string digits) {
   return out;
 }
 
-// Times 10^exponent, exactly.
+// Multiplies by 10^exponent exactly.
 std::string shifted(std::string_view digits, int64_t exponent) {
   const bool negative = digits.starts_with('-');
   if (negative) digits.remove_prefix(1);
@@ -49,7 +49,7 @@ std::string shifted(std::string_view digits, int64_t exponent) {
   return canonical_digits((negative ? "-" : "") + whole + "." + fraction);
 }
 
-// top / bottom in lowest terms: a decimal if it is finite, else "5/3".
+// top / bottom in lowest terms, as a decimal if it is finite, else as "5/3".
 std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
   if (bottom == 0) return std::nullopt;
   const int64_t divisor = std::gcd(top, bottom);
@@ -63,7 +63,7 @@ std::optional<NumberText> fraction_value(int64_t top, int64_t bottom) {
     out.value = static_cast<double>(top) / static_cast<double>(bottom);
     return out;
   }
-  // Long division ends.
+  // Long division terminates here.
   std::string digits = top < 0 ? "-" : "";
   int64_t remainder = std::abs(top);
   digits += std::to_string(remainder / bottom) + ".";
@@ -82,7 +82,7 @@ std::optional<int64_t> integer(std::string_view text) {
   return out;
 }
 
-// "5/2", "1 1/2"; without sign.
+// Parses "5/2" and "1 1/2" without a sign.
 std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
   const size_t slash = text.find('/');
   std::string_view top = trimmed(text.substr(0, slash)), bottom = trimmed(text.substr(slash + 1));
@@ -98,13 +98,13 @@ std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
   return fraction_value(negative ? -sum : sum, *under);
 }
 
-// Commands around a whole value.
+// Commands that enclose an entire value.
 constexpr std::string_view wrappers[] = {"\\boxed{", "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"};
 constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"};  // after a value
 constexpr std::string_view joining[] = {"or", "to",   "through", "and", "vs", "versus", "alternatively",
                                         "v",  "oder", "ou",      "или", "或", "或者",   "和",
                                         "到", "至"};
-// Before a number that only says where or when: "In 2020, 18 were left".
+// Words before a number that only says where or when: "In 2020, 18 were left".
 constexpr std::string_view before_details[] = {"in", "of", "on", "by", "after", "from", "at", "since", "until", "with"};
 constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "were",   "be",      "equals",
                                              "get",       "either", "gives", "answer", "answers", "values",
@@ -122,7 +122,7 @@ constexpr std::string_view statements[] = {"get",   "gets", "have", "has",   "ma
                                            "they",  "then", "see",  "needs", "it",    "equals"};
 constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};  // before one
 
-// In the sentence of a value: it is no answer.
+// A value in a sentence with one of these words is not an answer.
 constexpr std::string_view doubts[] = {"doubt",   "refuse", "maybe",    "perhaps", "possibly", "might",
                                        "neither", "nor",    "anything", "cannot",  "ruled"};
 constexpr std::string_view verdicts[] = {"wrong",   "incorrect", "false", "impossible", "extraneous",
@@ -136,7 +136,7 @@ bool contains(const std::string_view (&set)[N], std::string_view word) {
   return std::find(std::begin(set), std::end(set), word) != std::end(set);
 }
 
-// Without dollar signs, spaces of LaTeX, and what brackets, commands or a percent sign surround the whole.
+// Removes dollar signs, LaTeX spaces, and brackets, commands or a percent sign around the entire text.
 std::string_view unwrapped(std::string_view text) {
   for (;;) {
     text = trimmed(text);
@@ -158,7 +158,7 @@ std::string_view unwrapped(std::string_view text) {
   }
 }
 
-// What may follow a number in a formula: "\text{ cm}", "^\circ".
+// Units that may follow a number in a formula: "\text{ cm}", "^\circ".
 bool is_unit(std::string_view text) {
   while (text.starts_with("\\,") || text.starts_with("\\ ") || text.starts_with("~"))
     text = trimmed(text.substr(text.starts_with("~") ? 1 : 2));
@@ -180,7 +180,8 @@ bool is_number(std::string_view text, const StatementPart& part) {
   return part.kind == Kind::expression && holds_digit(text.substr(part.begin, part.end - part.begin));
 }
 
-// "17, 18", "17 18", "x = 17, y = 18": two values without words between them. "In 2020, 18 were left" is one.
+// True for two values without words between them: "17, 18", "17 18", "x = 17, y = 18". "In 2020, 18 were left" is one
+// value.
 bool is_listed(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
   const auto touches = [&](size_t left, size_t right) {
     const std::string_view gap = text.substr(parts[left].end, parts[right].begin - parts[left].end);
@@ -200,7 +201,7 @@ bool is_listed(std::string_view text, const std::vector<StatementPart>& parts, s
   return false;
 }
 
-// "Let x = 5", "y = 3 when x = 5", "if the total is 5": no statement that the value is so.
+// True if the sentence only supposes the value: "Let x = 5", "y = 3 when x = 5", "if the total is 5".
 bool is_supposed(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
   constexpr size_t most_words = 4;
   const auto value = text.substr(parts[at].begin, parts[at].end - parts[at].begin);
@@ -214,7 +215,7 @@ bool is_supposed(std::string_view text, const std::vector<StatementPart>& parts,
   return at + 1 < parts.size() && (parts[at + 1].word == "if" || parts[at + 1].word == "unless");
 }
 
-// "can't be 5", "not the case that x = 5", "5 is not possible", "5 doesn't satisfy it".
+// True for "can't be 5", "not the case that x = 5", "5 is not possible", "5 doesn't satisfy it".
 bool is_negated_beside(const std::vector<StatementPart>& parts, size_t at) {
   constexpr size_t most_words = 5;
   for (size_t i = at; i-- > 0 && at - i <= most_words && parts[i].kind == Kind::word;) {
@@ -234,8 +235,8 @@ bool has_other_in_remark(std::string_view text, const std::vector<StatementPart>
   return remark.starts_with("(or ") || remark.starts_with("(maybe ") || remark.starts_with("(perhaps ");
 }
 
-// The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not
-// 5".
+// Returns the value of the expression parts[at] with the words around it, or nothing if they state another number: "5
+// or 6", "not 5".
 std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at,
                                    bool last) {
   const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
@@ -252,7 +253,7 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
       (at > 0 && contains(multiples, word(at - 1)) && !negative))
     return std::nullopt;
   std::string_view value = text.substr(parts[at].begin, parts[at].end - parts[at].begin);
-  // "2/3 of 27 = 18": the left side is more than 27.
+  // In "2/3 of 27 = 18" the left side is more than 27.
   if (at > 0 && contains(continuations, word(at - 1)) && std::none_of(value.begin(), value.end(), is_letter))
     value = value.substr(value.find_last_of('=') + 1);
   auto out = number_value(value);
@@ -265,7 +266,7 @@ std::optional<NumberText> value_in(std::string_view text, const std::vector<Stat
   return out;
 }
 
-// Whether a clause denies the value in it, doubts it or asks for it: "18 is not the answer", "perhaps 18", "Is it 18?"
+// Returns true if a clause negates, doubts or asks for its value: "18 is not the answer", "perhaps 18", "Is it 18?"
 bool is_denied(std::string_view clause) {
   if (trimmed(clause).ends_with('?')) return true;
   const std::vector<StatementPart> parts = statement_parts(clause);
@@ -281,7 +282,7 @@ bool is_denied(std::string_view clause) {
   return negated && claimed;
 }
 
-// The clause of a line that holds what stands at `at`: "it's 18" of "It isn't 17, it's 18."
+// Returns the clause of a line that contains position `at`: "it's 18" of "It isn't 17, it's 18."
 std::string_view clause_at(std::string_view line, size_t at) {
   for (size_t begin = 0;;) {
     const size_t end = sentence_end(line, begin);
@@ -295,11 +296,11 @@ std::string_view clause_at(std::string_view line, size_t at) {
   }
 }
 
-// The first or last number of a line; false if it holds none.
+// Reads the first or last number of a line. Returns false if the line has none.
 bool number_of_line(std::string_view line, bool last, std::optional<NumberText>& out) {
   if (line.size() > longest_line) {
     line = last ? line.substr(line.size() - longest_line) : line.substr(0, longest_line);
-    if (last) line.remove_prefix(std::min(line.find(' '), line.size()));  // what was cut is no number
+    if (last) line.remove_prefix(std::min(line.find(' '), line.size()));  // the line was cut inside a word
   }
   const std::vector<StatementPart> parts = statement_parts(line);
   const auto holds_number = [&](const StatementPart& part) { return is_number(line, part); };
@@ -311,7 +312,7 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
   return true;
 }
 
-// "18", and with words beside it: "18 clips". Of several there is none.
+// Reads "18" or "18 clips". Returns nothing if there are several numbers.
 std::optional<NumberText> number_of_box(std::string_view content) {
   if (const auto value = number_value(content)) return value;
   std::optional<NumberText> first, last;
@@ -321,7 +322,7 @@ std::optional<NumberText> number_of_box(std::string_view content) {
   return first;
 }
 
-// Several boxes give a number if it is the same in all.
+// Several boxes give a number if all hold the same one.
 std::optional<NumberText> number_of_boxes(std::string_view text, const std::deque<MathSpan>& boxes) {
   std::optional<NumberText> out;
   for (const MathSpan& box : boxes) {
@@ -402,7 +403,7 @@ std::optional<NumberText> number_answer(std::string_view completion, const std::
     if (number_of_line(after.substr(0, after.find('\n', after.find_first_not_of(" \t\r\n"))), false, out)) return out;
   }
   if (require_marker) return std::nullopt;
-  // Up from the last line that holds a digit.
+  // From the last line with a digit upwards.
   for (size_t digit; (digit = text.find_last_of("0123456789")) != std::string_view::npos;) {
     const size_t line = text.find_last_of('\n', digit), begin = line == std::string_view::npos ? 0 : line + 1;
     if (number_of_line(text.substr(begin, text.find('\n', digit) - begin), true, out)) return out;

@@ -100,7 +100,7 @@ void Dispatcher::duplicate_slow_requests(size_t worker) {
         pending.assignments.front().since.seconds() > slow_seconds) {
       log::warning("rollout: ", workers_[pending.assignments.front().worker].name, " is slow; ", workers_[worker].name,
                    " also generates one of its requests");
-      ++counts_["workers/asked_twice"];
+      ++counts_["workers/duplicated"];
       return assign(ticket, worker);
     }
 }
@@ -246,7 +246,7 @@ void Dispatcher::mark_lost(size_t worker_index, const std::string& reason) {
   }
   worker.tokens = 0;
   update_idle(worker);
-  if (requests > 0) counts_["workers/asked_again"] += static_cast<double>(requests);
+  if (requests > 0) counts_["workers/retried"] += static_cast<double>(requests);
   if (log_it && !stopping_)
     log::warning("rollout: worker ", worker.name, " is lost: ", reason,
                  requests > 0 ? concat("; ", requests, " of its requests are assigned again") : std::string());
@@ -264,8 +264,9 @@ void Dispatcher::check(const PendingRequest& pending, std::vector<CompletionOutp
     if (!limits_.requests) continue;
     check_end(completion, pending.request, *limits_.requests);
     const Tokenizer* tokenizer = limits_.requests->tokenizer;
-    completion.text = tokenizer ? reply_text(*tokenizer, pending.request.sampling, completion.ids,
-                                             completion.finish_reason == "length")
+    const SamplingParams& sampling = pending.request.sampling;
+    completion.text = tokenizer ? completion_text(*tokenizer, sampling.stop, sampling.min_tokens, completion.ids,
+                                                  completion.finish_reason == "length")
                                 : "";
   }
 }

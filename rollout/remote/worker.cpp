@@ -14,7 +14,6 @@
 #include "core/net/bearer_keys.h"
 #include "core/net/http_error.h"
 #include "rollout/remote/worker_session.h"
-#include "serve/openai_request.h"
 
 namespace hone {
 

@@ -8,7 +8,6 @@
 #include "core/config/config.h"
 #include "core/io/file.h"
 #include "core/io/scratch_folder.h"
-#include "core/text/tokenizer/generation_config.h"
 #include "core/text/tokenizer/tokenizer.h"
 
 namespace hone {

@@ -9,17 +9,10 @@
 #include <vector>
 
 #include "rollout/backend.h"
+#include "rollout/remote/config.h"
 #include "rollout/remote/dispatcher.h"
 
 namespace hone {
-
-struct WorkerPoolConfig {
-  std::vector<std::string> workers;                           // URLs; empty = an engine of this process
-  std::string worker_key_file;                                // its first key is sent to workers; "" = none
-  double worker_timeout = 60, worker_request_timeout = 3600;  // seconds
-  std::string weight_transport = "auto";                      // auto | stream | a kind of DeviceLink
-  void fields(Fields& f);
-};
 
 class WorkerLink;
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/base/format.h"
-#include "serve/openai_request.h"
+#include "core/net/http_error.h"
 
 namespace hone {
 namespace {

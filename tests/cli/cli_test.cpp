@@ -15,17 +15,51 @@ TEST_F(CliTest, ExitCodesAreDoneFailedUsage) {
   EXPECT_EQ(run_hone({"--version"}).code, 0);
   EXPECT_EQ(run_hone({}).code, 2);
   EXPECT_EQ(run_hone({"fly"}).code, 2);
-  EXPECT_EQ(run_hone({"score", "--modle", "x"}).code, 2);
+  EXPECT_EQ(run_hone({"logprobs", "--modle", "x"}).code, 2);
   EXPECT_EQ(run_hone({"list", "objectives"}).code, 0);
   EXPECT_EQ(run_hone({"generate", "--model", "/nowhere", "--prompt", "x"}).code, 1);
 }
 
 TEST_F(CliTest, EveryCommandHasHelpWithAnExample) {
-  for (const char* command : {"run", "eval", "generate", "chat", "score", "reward", "objective", "tokenizer", "data",
+  for (const char* command : {"run", "eval", "generate", "chat", "logprobs", "reward", "objective", "tokenizer", "data",
                               "list", "plan", "plot", "doctor", "bench"}) {
     const Finished help = run_hone({command, "--help"});
     EXPECT_EQ(help.code, 0) << command;
     EXPECT_NE(help.out.find("Example:\n  hone " + std::string(command)), std::string::npos) << help.out;
+  }
+}
+
+TEST_F(CliTest, OldNamesAreAcceptedWithAWarning) {
+  for (const auto& [old_name, name] : {std::pair{"score", "logprobs"}, {"quantization", "quant-error"}}) {
+    const Finished help = run_hone({old_name, "--help"});
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_NE(help.out.find("Example:\n  hone " + std::string(name)), std::string::npos) << help.out;
+    EXPECT_NE(help.err.find(concat("hone ", old_name, " is now called hone ", name)), std::string::npos) << help.err;
+  }
+  const Finished data = run_hone({"data", "overlap", "--in", "x"});
+  EXPECT_EQ(data.code, 2);
+  EXPECT_NE(data.err.find("overlap is now called contamination"), std::string::npos) << data.err;
+  EXPECT_NE(data.err.find("data contamination: "), std::string::npos) << data.err;
+  // Each option is taken: what fails is the value that follows.
+  const std::tuple<const char*, const char*, const char*> options[] = {
+      {"serve", "--max-replies", "--max-pending-completions"},
+      {"serve", "--max-sequences", "--max-num-seqs"},
+      {"serve", "--max-batch-tokens", "--max-num-batched-tokens"},
+      {"eval", "--max-sequences", "--max-num-seqs"},
+      {"eval", "--max-batch-tokens", "--max-num-batched-tokens"}};
+  for (const auto& [command, old_name, name] : options)
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{command, "--model", "/nowhere", old_name, "x"},
+          std::vector<std::string>{command, "--model", "/nowhere", concat(old_name, "=x")}}) {
+      const Finished done = run_hone(words);
+      EXPECT_EQ(done.code, 2);
+      EXPECT_NE(done.err.find(concat(old_name, " is now called ", name)), std::string::npos) << done.err;
+      EXPECT_NE(done.err.find(concat(name, ": 'x'")), std::string::npos) << done.err;
+    }
+  for (const char* command : {"chat", "serve"}) {
+    const Finished done = run_hone({command, "--model", "/nowhere", "--format", "plain"});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_NE(done.err.find("--format is now called --chat-format"), std::string::npos) << done.err;
   }
 }
 
@@ -108,7 +142,7 @@ TEST_F(CliTest, GeneratedLogProbsEqualThoseOfTheTexts) {
     for (const Json& id : reply.at("ids").as_array()) ids.push_back(id);
     in += Json(JsonObject{{"ids", ids}}).dump() + "\n";
   }
-  const Finished scored = run_hone({"score", "--model", model, "--in", "-", "--out", "-"}, {}, in);
+  const Finished scored = run_hone({"logprobs", "--model", model, "--in", "-", "--out", "-"}, {}, in);
   ASSERT_EQ(scored.code, 0) << scored.err;
   const std::vector<Json> scores = rows(scored.out);
   ASSERT_EQ(scores.size(), replies.size());
@@ -123,21 +157,21 @@ TEST_F(CliTest, GeneratedLogProbsEqualThoseOfTheTexts) {
 
 TEST_F(CliTest, RowsThatCannotBeReadNameFileAndLine) {
   const std::string model = model_folder();
-  expect_error({"score", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("bad.jsonl", "{\"text\": \"a cat\"}\n{\"text\": \"a\n")}, 1,
                {"bad.jsonl:2"});
-  expect_error({"score", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("id.jsonl", "{\"ids\": [1, 264]}\n")}, 1,
                {"id.jsonl:1", "264"});
-  expect_error({"score", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1,
+  expect_error({"logprobs", "--model", model, "--in", write("none.jsonl", "{\"txt\": 1}\n")}, 1,
                {"none.jsonl:1", "prompt"});
   expect_error(
-      {"score", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
+      {"logprobs", "--model", model, "--in", write("long.jsonl", "{\"text\": \"" + std::string(400, 'x') + "\"}\n")}, 1,
       {"long.jsonl:1", "32"});
 }
 
 TEST_F(CliTest, QuantizationReportsItsError) {
   const std::string model = model_folder(),
                     in = write("in.jsonl", "{\"text\": \"the cat sat on the log\"}\n{\"ids\": [1, 2, 3]}\n");
-  const Finished done = run_hone({"quantization", "--model", model, "--in", in, "--json"});
+  const Finished done = run_hone({"quant-error", "--model", model, "--in", in, "--json"});
   ASSERT_EQ(done.code, 0) << done.err;
   for (const Json& row : rows(done.out)) {
     EXPECT_GT(row.at("tokens").as_int(), 2);
@@ -145,8 +179,8 @@ TEST_F(CliTest, QuantizationReportsItsError) {
     EXPECT_LT(row.at("max_difference").as_double(), 1);
     EXPECT_NEAR(row.at("perplexity").as_double(), row.at("engine_perplexity").as_double(), 20);
   }
-  EXPECT_NE(run_hone({"quantization", "--model", model, "--in", in}).out.find("int8"), std::string::npos);
-  expect_error({"quantization", "--model", model, "--in", in, "--max-length", "1"}, 2, {"--max-length is 1"});
+  EXPECT_NE(run_hone({"quant-error", "--model", model, "--in", in}).out.find("int8"), std::string::npos);
+  expect_error({"quant-error", "--model", model, "--in", in, "--max-length", "1"}, 2, {"--max-length is 1"});
   expect_error({"generate", "--model", model, "--prompt", "the", "--quantization", "int4"}, 2,
                {"did you mean 'int8'", "none"});
   const auto replies = [&](const char* quantization) {
@@ -187,8 +221,8 @@ TEST_F(CliTest, IdsNeedNoTokenizer) {
   fs::remove(fs::path(model) / "tokenizer.json");
   const std::string ids = write("ids.jsonl", "{\"ids\": [5, 6, 7]}\n"),
                     text = write("text.jsonl", "{\"text\": \"a\"}\n");
-  EXPECT_EQ(run_hone({"score", "--model", model, "--in", ids}).code, 0);
-  expect_error({"score", "--model", model, "--in", text}, 1, {"no tokenizer"});
+  EXPECT_EQ(run_hone({"logprobs", "--model", model, "--in", ids}).code, 0);
+  expect_error({"logprobs", "--model", model, "--in", text}, 1, {"no tokenizer"});
 }
 
 TEST_F(CliTest, TokenizerRoundTrip) {
@@ -253,9 +287,10 @@ TEST_F(CliTest, ObjectivePrintsLossGradientAndAdvantages) {
 
 TEST_F(CliTest, UnwritableOutputsAreErrors) {
   const std::string model = model_folder(), in = write("in.jsonl", "{\"ids\": [5, 6]}\n");
-  expect_error({"score", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()},
-               1, {"out.jsonl"});
-  const Finished full = run_hone({"score", "--model", model, "--in", in, "--out", "/dev/full"});
+  expect_error(
+      {"logprobs", "--model", model, "--in", in, "--out", (folder.path() / "no" / "such" / "out.jsonl").string()}, 1,
+      {"out.jsonl"});
+  const Finished full = run_hone({"logprobs", "--model", model, "--in", in, "--out", "/dev/full"});
   EXPECT_EQ(full.code, 1);
   EXPECT_NE(full.err.find("/dev/full"), std::string::npos) << full.err;
 }

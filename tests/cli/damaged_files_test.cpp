@@ -42,7 +42,7 @@ void write_bomb(const fs::path& path, int mebibytes) {
 TEST_F(DamagedFilesTest, OfAModelFolderAreNamed) {
   const std::string model = model_folder();
   const std::vector<std::string> generate{"generate", "--model", "MODEL", "--prompt", "the"};
-  const std::vector<std::string> chat{"chat", "--model", "MODEL", "--format", "template"};
+  const std::vector<std::string> chat{"chat", "--model", "MODEL", "--chat-format", "template"};
   struct Case {
     std::string file, content;
     std::vector<std::string> arguments;
@@ -151,7 +151,7 @@ TEST_F(DamagedFilesTest, WhatIsNotARegularFileIsAnErrorAtOnce) {
         {"tokenizer", "train", "--in", fifo, "--out", (folder.path() / "t").string()},
         {"data", "tokenize", "--in", fifo, "--tokenizer", model, "--out", (folder.path() / "t.tokens").string()},
         {"reward", "--reward", "exact", "--in", fifo},
-        {"score", "--model", model, "--in", fifo},
+        {"logprobs", "--model", model, "--in", fifo},
         {"reward", "--reward", "{kind = 'library', path = '" + fifo + "'}", "--in", "-"},
         {"reward", "--reward", "{kind = 'python', file = '" + fifo + "'}", "--in", "-"}}) {
     Process process(arguments);

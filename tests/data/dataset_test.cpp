@@ -6,7 +6,6 @@
 #include "core/io/file.h"
 #include "tests/core/text/chat_tokenizer.h"
 #include "tests/core/text/tokenizer/character_tokenizer.h"
-#include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
 namespace hone::test {

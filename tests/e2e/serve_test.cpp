@@ -40,7 +40,7 @@ class ServeTest : public ::testing::Test {
 };
 
 TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
-  Process serving(arguments({"--max-sequences", "1"}));
+  Process serving(arguments({"--max-num-seqs", "1"}));
   const int64_t port = serving.port();
   HttpClient idle(port), busy(port);
   EXPECT_EQ(idle.get("/health").status, 200);
@@ -58,7 +58,7 @@ TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
 }
 
 TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "600"}));
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "600"}));
   const int64_t port = serving.port();
   HttpClient busy(port);
   busy.send(long_request(1000));
@@ -74,7 +74,7 @@ TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
 }
 
 TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
-  Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "0.3"}));
+  Process serving(arguments({"--max-num-seqs", "1", "--drain-seconds", "0.3"}));
   HttpClient busy(serving.port());
   busy.send(long_request(1000));
   ASSERT_TRUE(busy.read_until("data: "));
@@ -98,7 +98,7 @@ TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
 TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
-  const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
+  const Process serving(arguments({"--max-num-seqs", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",
                         network.launcher());
   const int64_t port = serving.port();
   const auto metrics = [&] { return HttpClient(port, 0, network.address()).get("/metrics").body; };

@@ -27,7 +27,7 @@ TEST_F(WorkersRun, WhatAKilledWorkerHadIsWrittenByAnother) {
   EXPECT_EQ(count(log, lost(one.url())), 1u) << "its absence is said once: " << log;
   EXPECT_EQ(count(log, lost(two.url())), 0u) << log;
   EXPECT_EQ(sum_of(path("run"), "workers/lost"), 1);
-  EXPECT_GE(sum_of(path("run"), "workers/asked_again"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/retried"), 1);
 }
 
 TEST_F(WorkersRun, KilledAtRandomAndStartedAgainAWorkerLosesNothingAndIsBroughtItsWeights) {
@@ -71,13 +71,14 @@ TEST_F(WorkersRun, AWorkerThatIsSlowIsHelped) {
   Process learner(with("run", {one.url(), two.url()}, 60));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
   one.signal(SIGSTOP);
-  ASSERT_TRUE(says(
-      learner, concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " also generates one of its requests"), 20))
+  ASSERT_TRUE(
+      says(learner,
+           concat("http://127.0.0.1:", one.port(), " is slow; ", two.url(), " also generates one of its requests"), 20))
       << learner.err();
   one.signal(SIGCONT);
   const std::string log = expect_ends(learner, "run", 30);
   EXPECT_EQ(count(log, "is lost"), 0u) << log;
-  EXPECT_GE(sum_of(path("run"), "workers/asked_twice"), 1);
+  EXPECT_GE(sum_of(path("run"), "workers/duplicated"), 1);
 }
 
 TEST_F(WorkersRun, ANarrowCableTakesTimeAndNothingElse) {

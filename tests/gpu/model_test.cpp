@@ -1,4 +1,4 @@
-// Whole models on a GPU beside the CPU's.
+// Models on a GPU compared with the CPU.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/golden.h"
@@ -6,7 +6,7 @@
 namespace hone::test {
 namespace {
 
-// Log-probs, entropies and gradients of a loss that reads every one of them with a weight of its own.
+// Log-probs, entropies and gradients of a loss that weights each of them differently.
 struct Outcome {
   std::vector<float> logp, entropy, gradients;
 };
@@ -29,11 +29,25 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
   TrainingPass pass(context, model, recompute);
   const Tensor hidden = pass.forward(batch, rows), dhidden = arena.take(hidden.dtype, hidden.dims());
   Param& head = model.lm_head();
-  logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, 0.8f);
+  logprob_forward(context, {.logp = logp,
+                            .lse = lse,
+                            .entropy = entropy,
+                            .hidden = hidden,
+                            .w = head.value,
+                            .targets = targets,
+                            .inv_temperature = 0.8f});
   model.zero_grad(context);
   const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)),
                          upload(context, arena, std::span<const float>(entropy_weights))};
-  logprob_backward(context, dhidden, head.grad, grad, lse, entropy, hidden, head.value, targets, 0.8f);
+  logprob_backward(context, {.dhidden = dhidden,
+                             .dw = head.grad,
+                             .grad = grad,
+                             .lse = lse,
+                             .entropy = entropy,
+                             .hidden = hidden,
+                             .w = head.value,
+                             .targets = targets,
+                             .inv_temperature = 0.8f});
   pass.backward(dhidden);
   return {on_host(context, logp), on_host(context, entropy), on_host(context, model.flat_grads())};
 }
@@ -54,7 +68,7 @@ TEST(FamiliesOnGpu, AgreeWithTheCpu) {
         EXPECT_LE(distance(actual.logp, expected.logp), tolerance);
         EXPECT_LE(distance(actual.entropy, expected.entropy), tolerance);
         EXPECT_LE(distance(actual.gradients, expected.gradients), tolerance);
-        // No parameter is left out by being small beside the others: each within what roundings on its way may do.
+        // Each parameter is compared on its own scale, within the bound of its rounding errors.
         for (const Param* param : here->params()) {
           const auto begin = static_cast<size_t>(static_cast<const float*>(param->grad.data) -
                                                  static_cast<const float*>(here->flat_grads().data));
@@ -106,7 +120,7 @@ std::vector<GenerationRequest> requests() {
   return out;
 }
 
-// At the end of 32,000 tokens, too.
+// Also at the end of 32,000 tokens.
 TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] : {std::pair{"qwen2", 64}, {"llama", 128}}) {
@@ -134,7 +148,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) 
   }
 }
 
-// What the sampler says of a reply has the learner's bits, whatever was computed beside it and in what pieces.
+// The sampler's log-probs of a completion have the learner's bits, for any batch and any chunking.
 TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
   HONE_GPU_OR_SKIP();
   for (const auto& [family, dim] :

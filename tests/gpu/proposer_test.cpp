@@ -1,4 +1,4 @@
-// Replies with guesses are those without, whether they are checked in recordings or in mixed passes.
+// Completions with draft tokens equal those without, in CUDA graphs and in mixed passes.
 #include "rollout/proposer.h"
 
 #include "tests/gpu/gpu_model.h"
@@ -51,7 +51,7 @@ TEST(ProposerOnGpu, LeavesEveryReplyAsItIs) {
                          .max_sequences = sequences,
                          .speculative = guesses});
           expect_same(plain, engine.generate(requests(special)));
-          if (guesses.method != "ngram" || sized(true, false)) {  // short replies repeat nothing
+          if (guesses.method != "ngram" || sized(true, false)) {  // short completions repeat nothing
             EXPECT_GT(engine.stats().draft_tokens, 0);
           }
           if (!special && guesses.model == all[0].model) {

@@ -1,4 +1,4 @@
-// Rollouts in one byte a number, beside the model's weights and in their place.
+// Rollouts with quantized weights, in addition to the model's weights and instead of them.
 #include "model/modules.h"
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"

@@ -1,4 +1,4 @@
-// Requests whose logits are changed, and that ask for more log-probs, in one batch with plain ones.
+// Requests with logit processors and top log-probs in one batch with plain ones.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 

@@ -1,5 +1,4 @@
-// A budget of thinking where passes are recordings that are queued ahead: what is forced ends a stretch of them in
-// time.
+// A thinking budget with CUDA graphs that are queued ahead: a forced token ends the queued passes in time.
 #include "rollout/engine.h"
 #include "tests/gpu/gpu_model.h"
 #include "tests/model/characters.h"

@@ -1,5 +1,5 @@
-// Engines that other threads drive than the one that opened their devices; one thread that drives two devices in turn,
-// where the machine has two.
+// Engines on other threads than the one that opened the devices; and one thread that uses two devices alternately, if
+// the machine has two.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -47,7 +47,7 @@ TEST(ThreadsOnGpu, AnyThreadDrivesAnyDevice) {
   std::unique_ptr<Device> second;
   try {
     second = devices().at("cuda")(1);
-  } catch (const Error&) {  // there is one: both engines have it
+  } catch (const Error&) {  // one device: both engines use it
   }
   const auto expected = Driven(gpu()->device()).engine->generate(requests());
   Driven one(gpu()->device()), other(second ? *second : gpu()->device());

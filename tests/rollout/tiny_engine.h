@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/rng.h"
-#include "kernels/gemm/gemm.h"
 #include "model/forward.h"
 #include "rollout/engine.h"
+#include "tests/support/logits.h"
 
 namespace hone::test {
 
@@ -43,7 +43,7 @@ class TinyEngineTest : public ::testing::Test {
     const Tensor hidden = infer(context, *model, pack_batch(context, context.scratch(), parts),
                                 upload(context, context.scratch(), last), nullptr);
     const Tensor logits = context.scratch().take(DType::f32, {1, model->shape().vocab_size});
-    gemm_forward(context, logits, hidden, model->lm_head().value, {}, {});
+    lm_head_logits(context, *model, logits, hidden);
     return {logits.as<float>().begin(), logits.as<float>().end()};
   }
   std::unique_ptr<Device> device;

@@ -35,7 +35,7 @@ kind = "rl"
 generator = { kind = "arithmetic", digits = 1, heldout = 20 }
 prompts_per_step = 4
 num_generations = 4
-mini_batches = 2
+num_mini_batches = 2
 num_iterations = 3
 steps = 10
 beta = 0.1
@@ -43,7 +43,7 @@ reward = { kind = "number" }
 )";
 
 Recipe read(const std::vector<std::string>& overrides = {}) {
-  return Config::from_text(recipe, "recipe.toml", overrides).as<Recipe>();
+  return read_recipe(Config::from_text(recipe, "recipe.toml", overrides));
 }
 
 std::string error_of(const std::vector<std::string>& overrides) {
@@ -103,7 +103,7 @@ reward = { kind = "number" }
 sampling = { max_tokens = 20 }
 )");
   const auto tokens = [&](const std::vector<std::string>& overrides) {
-    const Recipe read = Config::from_text(rl, "recipe.toml", overrides).as<Recipe>();
+    const Recipe read = read_recipe(Config::from_text(rl, "recipe.toml", overrides));
     return plan_recipe(read).at("stages").as_array().at(0).at("tokens_per_step").as_int();
   };
   const auto prompt = static_cast<int64_t>(tokenizer.encode_document("abcabcabc").size());

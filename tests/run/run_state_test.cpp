@@ -33,7 +33,7 @@ steps = 5
 )";
 
 Recipe recipe_with(const std::vector<std::string>& overrides = {}) {
-  return Config::from_text(recipe_text, "recipe.toml", overrides).as<Recipe>();
+  return read_recipe(Config::from_text(recipe_text, "recipe.toml", overrides));
 }
 
 Json done_stage(const std::string& name) {
@@ -249,12 +249,43 @@ TEST_F(RunStateTest, AStageThatHasBegunStaysInTheRecipe) {
     return text.substr(0, text.find("[[stage]]\nkind = \"" + stage));
   };
   const auto error_for = [&](const std::string& shorter) {
-    const Recipe recipe = Config::from_text(shorter, "recipe.toml").as<Recipe>();
+    const Recipe recipe = read_recipe(Config::from_text(shorter, "recipe.toml"));
     return error_of([&] { check_same_recipe(RunState::load(folder.path(), recipe), folder.path(), recipe); });
   };
   EXPECT_EQ(error_for(shortened("sft")), "no error");
   EXPECT_NE(error_for(shortened("pretrain")).find("stage.pretrain"), std::string::npos)
       << error_for(shortened("pretrain"));
+}
+
+// Run folders of before the renamings resume: the same values under other names are no change.
+TEST(RunState, OldNamesInRunJsonAreTodaysKeys) {
+  const std::string text =
+      "[[stage]]\nkind = \"unpaired_preference\"\nfiles = [\"a.jsonl\"]\noverlong_rows = \"error\"\n";
+  const Recipe recipe = read_recipe(Config::from_text(text, "recipe.toml"));
+  const TemporaryFolder folder;
+  RunState state;
+  state.evaluated = true;
+  state.save(folder.path(), recipe);
+  std::filesystem::create_directories(folder.path() / "checkpoints" / "kto" / "step-5");
+  const std::string path = (folder.path() / "run.json").string();
+  std::string json = read_file(path);
+  for (const auto& [now, before] : {std::pair{"\"unpaired_preference\"", "\"labelled\""},
+                                    {"\"overlong_rows\"", "\"too_long\""},
+                                    {"\"max_num_seqs\"", "\"max_sequences\""}}) {
+    ASSERT_NE(json.find(now), std::string::npos) << now;
+    json.replace(json.find(now), std::string(now).size(), before);
+  }
+  write_file_atomic(path, json);
+  const auto error_with = [&](const std::string& recipe_text) {
+    const Recipe resumed = read_recipe(Config::from_text(recipe_text, "recipe.toml"));
+    return error_of([&] { check_same_recipe(RunState::load(folder.path(), resumed), folder.path(), resumed); });
+  };
+  EXPECT_EQ(error_with(text), "no error");
+  std::string changed = text;
+  changed.replace(changed.find("\"error\""), 7, "\"skip\"");
+  EXPECT_NE(error_with(changed).find("stage.kto.overlong_rows is \"skip\", this run was begun with \"error\""),
+            std::string::npos)
+      << error_with(changed);
 }
 
 }  // namespace

@@ -63,8 +63,8 @@ Bpe::Bpe(std::vector<std::string> spellings, const std::vector<Merge>& merges, B
   add_merges(merges, source);
   stands_alone_ = std::make_unique<std::atomic<uint8_t>[]>(spellings_.size());
 
-  // No merge joins a space mark to a character before it that is none: then words may be cut there without changing a
-  // result.
+  // True if no merge joins a space mark to a preceding character that is no space mark. Words may then be cut there
+  // without changing a result.
   space_mark_begins_segment_ = !affixes_ && find(space_mark) >= 0;
   for (const auto& [left, right] : merge_pairs_)
     if (spellings_[static_cast<size_t>(right)].starts_with(space_mark) &&
@@ -91,7 +91,7 @@ void Bpe::add_merges(const std::vector<Merge>& merges, const std::string& source
     while (slots_[at].pair != UINT64_MAX && slots_[at].pair != key) at = (at + 1) & (capacity - 1);
     slots_[at] = {
         key,
-        {static_cast<uint32_t>(rank), id}};  // of a pair given twice the later rank counts, as in Hugging Face's reader
+        {static_cast<uint32_t>(rank), id}};  // the later rank of a repeated pair counts, as in Hugging Face's reader
     merge_pairs_.emplace_back(left_id, right_id);
   }
 }
@@ -186,7 +186,7 @@ void Bpe::first_symbols(std::string_view word, std::vector<int32_t>& ids) const 
   }
 }
 
-// Few symbols: the ranks of all neighbours are kept and searched in a row.
+// For few symbols: searches the ranks of all adjacent pairs.
 void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   size_t n = ids.size() - begin;
   if (n < 2) return;
@@ -209,7 +209,7 @@ void Bpe::merge_short(std::vector<int32_t>& ids, size_t begin) const {
   ids.resize(begin + n);
 }
 
-// Many symbols: a linked list, and a heap of candidates of which the outdated are dropped when they come up.
+// For many symbols: a linked list and a heap of candidates; outdated candidates are dropped when they are popped.
 void Bpe::merge_long(std::vector<int32_t>& ids, size_t begin) const {
   const size_t n = ids.size() - begin;
   HONE_CHECK(n < INT32_MAX, "a word of ", n, " characters");

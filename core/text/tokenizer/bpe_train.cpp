@@ -28,7 +28,7 @@ Json pre_tokenizer_json(const std::string& pattern) {
   return JsonObject{{"type", "Sequence"}, {"pretokenizers", JsonArray{split, byte_level(false)}}};
 }
 
-// How often each word (spelled in the byte alphabet) occurs. Sums, so neither threads nor batches matter.
+// Counts each word (spelled in the byte alphabet). Counts are sums, so neither threads nor batches matter.
 class WordCounter {
  public:
   explicit WordCounter(const BpeTrainOptions& options)
@@ -121,7 +121,7 @@ class Merger {
     return std::nullopt;
   }
 
-  // Puts `symbol` in the pair's place in every word.
+  // Replaces the pair by `symbol` in every word.
   void merge(Pair pair, int32_t symbol) {
     const std::vector<uint32_t> places = std::exchange(pairs_.at(pair).words, {});
     for (const uint32_t w : places) merge_in(w, pair, symbol);
@@ -144,7 +144,7 @@ class Merger {
   };
   struct Occurrences {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // every word that holds the pair; some may no longer, or be named twice
+    std::vector<uint32_t> words;  // every word with the pair; may also have repeats and words that no longer have it
     bool increased = false;
   };
 
@@ -157,7 +157,8 @@ class Merger {
   }
   void decrease(Pair pair, uint32_t w) { pairs_.at(pair).count -= words_[w].count; }
 
-  // The queue holds, for every pair, an entry of at least its count; counts that fell are noticed when they come up.
+  // For every pair the queue has an entry of at least its count. A count that fell is corrected when its entry is
+  // popped.
   void push_increased() {
     for (const Pair pair : increased_) {
       Occurrences& entry = pairs_.at(pair);
@@ -246,7 +247,7 @@ BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const Bp
     if (!pair) break;
     std::pair<std::string, std::string> parts(result.vocab[static_cast<size_t>(pair->left)],
                                               result.vocab[static_cast<size_t>(pair->right)]);
-    // Two ways to make the same bytes are two merges, but one token.
+    // Two merges that make the same bytes share one token.
     const auto [entry, is_new] = known.emplace(parts.first + parts.second, static_cast<int32_t>(result.vocab.size()));
     if (is_new) result.vocab.push_back(entry->first);
     merger.merge(*pair, entry->second);

@@ -17,8 +17,7 @@ struct Section {
   bool match = false;
 };
 
-// What becomes of the sections, in order: emits what is complete and holds what the next may join. The last one held is
-// emitted at the end.
+// Merges sections in order: emits complete ones and holds back the one that the next may join. The end emits the last.
 using Behavior = void (*)(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit);
 
 void hold(Section next, std::optional<Section>& held, FunctionRef<void(Section)> emit) {

@@ -21,7 +21,7 @@ void fuse(std::vector<std::string>& tokens) {
 class ByteLevelDecoder : public TokenDecoder {
  public:
   void decode(std::vector<std::string>& tokens, bool) const override {
-    // A token that is not spelled in the byte alphabet (an added one) stands for itself.
+    // A token that is not spelled in the byte alphabet (an added one) is its own text.
     for (std::string& token : tokens)
       if (auto bytes = unspell_bytes(token)) token = std::move(*bytes);
     fuse(tokens);

@@ -55,7 +55,7 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
     files.chat_template = found->as_string();
     return;
   }
-  // Several by name; "default" is the one for conversations.
+  // Several templates by name; "default" is for conversations.
   std::string& text = files.chat_template;
   for (const Json& named : found->as_array(where)) {
     named.as_object(where);
@@ -64,7 +64,7 @@ void read_chat_template(const fs::path& folder, const std::string& source, Token
   }
 }
 
-// The vocabulary of a file by what it holds; adds what it says of special tokens to files.config.
+// Reads a vocabulary file by its content. Adds its special tokens to files.config.
 void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
   files.source = path.string();
   std::string bytes = read_file(path, max_tokenizer_bytes);
@@ -77,7 +77,7 @@ void read_vocabulary(const fs::path& path, TokenizerFiles& files) {
     return;
   }
   Json json = parse_json(bytes, files.source);
-  // A vocabulary may well have tokens of these names.
+  // These names may also be tokens of a vocabulary.
   const auto has = [&json](std::string_view key, bool (Json::*kind)() const) {
     return json.find(key) && (json.find(key)->*kind)();
   };
@@ -106,7 +106,7 @@ fs::path vocabulary_file(const fs::path& folder) {
 
 TokenizerFiles read_tokenizer_files(const fs::path& path) {
   TokenizerFiles files;
-  files.chat_template_source = path.string();  // where there is none
+  files.chat_template_source = path.string();  // if there is no template
   if (!fs::is_directory(path)) {
     read_vocabulary(path, files);
     read_chat_template({}, files.source, files);

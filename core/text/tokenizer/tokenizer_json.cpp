@@ -168,8 +168,8 @@ Json write_tokenizer_json(const TokenizerParts& parts) {
   const auto& spellings = parts.model->spellings();
   for (size_t id = 0; id < spellings.size(); ++id)
     if (!spellings[id].empty()) vocab.emplace_back(spellings[id], id);
-  // One string a merge is read by every version of Hugging Face's library; a pair of strings by the newer ones, and
-  // only it can hold spaces.
+  // Every version of Hugging Face's library reads merges as one string; newer ones also read pairs of strings, and only
+  // pairs can have spaces.
   const auto pairs = parts.model->merges();
   const bool as_lines = std::all_of(pairs.begin(), pairs.end(), spelled_apart);
   JsonArray merges;

@@ -21,7 +21,7 @@ namespace hone::attention {
 
 template <class T>
 struct BackwardCall {
-  Call<T> forward;
+  AttentionCall<T> forward;
   T *dq, *dk, *dv;
   const T* dout;
   const float* lse;
@@ -30,28 +30,35 @@ struct BackwardCall {
 };
 
 template <class T>
-BackwardCall<T> backward_call_of(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse,
-                                 Tensor q, Tensor k, Tensor v, Tensor offsets, const AttentionShape& shape) {
+BackwardCall<T> backward_call_of(Context& context, const AttentionBackward& args) {
   const OpBase& op = attention_backward;
   BackwardCall<T> call{};
-  call.forward = call_of<T>(op, out, {}, q, k, v, offsets, shape);
-  check_shape(op, "lse", lse, {q.dim(0), q.dim(1)});
-  check_shape(op, "dq", dq, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
-  check_shape(op, "dout", dout, {q.dim(0), q.dim(1), q.dim(2)}, q.dtype);
-  check_shape(op, "dk", dk, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
-  check_shape(op, "dv", dv, {k.dim(0), k.dim(1), k.dim(2)}, q.dtype);
-  HONE_CHECK(k.dim(0) == q.dim(0), op.name(), ": q has ", q.dim(0), " rows, k has ", k.dim(0), "; they must be equal");
-  call.dq = numbers<T>(dq);
-  call.dk = numbers<T>(dk);
-  call.dv = numbers<T>(dv);
-  call.dout = numbers<const T>(dout);
-  call.lse = numbers<const float>(lse);
-  call.delta = numbers<float>(context.scratch().take(DType::f32, {q.dim(0), q.dim(1)}));
-  call.dq_stride = dq.row_stride;
-  call.dk_stride = dk.row_stride;
-  call.dv_stride = dv.row_stride;
-  call.dout_stride = dout.row_stride;
-  call.lse_stride = lse.row_stride;
+  AttentionForward forward{};
+  forward.out = args.out;
+  forward.q = args.q;
+  forward.k = args.k;
+  forward.v = args.v;
+  forward.offsets = args.offsets;
+  forward.shape = args.shape;
+  call.forward = call_of<T>(op, forward);
+  check_shape(op, "lse", args.lse, {args.q.dim(0), args.q.dim(1)});
+  check_shape(op, "dq", args.dq, {args.q.dim(0), args.q.dim(1), args.q.dim(2)}, args.q.dtype);
+  check_shape(op, "dout", args.dout, {args.q.dim(0), args.q.dim(1), args.q.dim(2)}, args.q.dtype);
+  check_shape(op, "dk", args.dk, {args.k.dim(0), args.k.dim(1), args.k.dim(2)}, args.q.dtype);
+  check_shape(op, "dv", args.dv, {args.k.dim(0), args.k.dim(1), args.k.dim(2)}, args.q.dtype);
+  HONE_CHECK(args.k.dim(0) == args.q.dim(0), op.name(), ": q has ", args.q.dim(0), " rows, k has ", args.k.dim(0),
+             "; they must be equal");
+  call.dq = numbers<T>(args.dq);
+  call.dk = numbers<T>(args.dk);
+  call.dv = numbers<T>(args.dv);
+  call.dout = numbers<const T>(args.dout);
+  call.lse = numbers<const float>(args.lse);
+  call.delta = numbers<float>(context.scratch().take(DType::f32, {args.q.dim(0), args.q.dim(1)}));
+  call.dq_stride = args.dq.row_stride;
+  call.dk_stride = args.dk.row_stride;
+  call.dv_stride = args.dv.row_stride;
+  call.dout_stride = args.dout.row_stride;
+  call.lse_stride = args.lse.row_stride;
   return call;
 }
 
@@ -114,11 +121,11 @@ struct Range {
   int begin, end;
 };
 template <class T>
-__device__ Range rows_seeing(const Call<T>& call, int tokens, int begin, int end) {
+__device__ Range rows_seeing(const AttentionCall<T>& call, int tokens, int begin, int end) {
   return {begin * call.group, (call.window > 0 ? min(tokens, end - 1 + call.window) : tokens) * call.group};
 }
 template <class T>
-__device__ Range keys_seen(const Call<T>& call, int begin, int end) {
+__device__ Range keys_seen(const AttentionCall<T>& call, int begin, int end) {
   return {first_seen(begin / call.group, call.window), (end - 1) / call.group + 1};
 }
 

@@ -155,7 +155,7 @@ __device__ void finish_tile(Value* to, int64_t stride, int rows, const float4* f
 // while the main kernel runs. A block of dq waits until all key tiles have been added to its queries; blocks of dk and
 // dv wait for the main kernel to end.
 template <int dim>
-__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ Call call) {
+__global__ void __launch_bounds__(finish_threads) finish(const __grid_constant__ GradientCall call) {
   constexpr int queries = Memory<dim>::queries;
   const bool last = blockIdx.y + 1 == gridDim.y;
   const Tile tile = call.tiles[gridDim.y - 1 - blockIdx.y];
@@ -209,13 +209,12 @@ int splits_of(int64_t tokens, int64_t kv_heads, int64_t group, const AttentionSh
 }
 
 template <int dim>
-void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-               Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  const int64_t tokens = q.dim(0), heads = q.dim(1), kv_heads = k.dim(1), group = heads / kv_heads,
-                sequences = offsets.dim(0) - 1;
-  const int splits = splits_of(tokens, kv_heads, group, shape);
+void run_heads(Context& context, const AttentionBackward& args) {
+  const int64_t tokens = args.q.dim(0), heads = args.q.dim(1), kv_heads = args.k.dim(1), group = heads / kv_heads,
+                sequences = args.offsets.dim(0) - 1;
+  const int splits = splits_of(tokens, kv_heads, group, args.shape);
   const int64_t num_tiles = tokens / tile_rows + sequences, padded = num_tiles * tile_rows;
-  const int max_rank = static_cast<int>((std::min(shape.max_length, tokens) + tile_rows - 1) / tile_rows);
+  const int max_rank = static_cast<int>((std::min(args.shape.max_length, tokens) + tile_rows - 1) / tile_rows);
   HONE_CHECK(num_tiles < 65536 && max_rank <= 8192, "attention_backward: ", tokens, " tokens in ", sequences,
              " sequences need ", num_tiles, " tiles, ", max_rank, " for the longest; the maximum is 65535 and 8192");
   const cudaStream_t stream = cuda_stream(context);
@@ -232,15 +231,15 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
                                 .lse_rows = numbers<float>(rows),
                                 .delta_rows = numbers<float>(rows) + heads * padded,
                                 .padded = padded,
-                                .dout = numbers<Value>(dout),
-                                .out = numbers<Value>(out),
-                                .lse = numbers<float>(lse),
-                                .dout_stride = dout.row_stride,
-                                .out_stride = out.row_stride,
-                                .lse_stride = lse.row_stride,
+                                .dout = numbers<Value>(args.dout),
+                                .out = numbers<Value>(args.out),
+                                .lse = numbers<float>(args.lse),
+                                .dout_stride = args.dout.row_stride,
+                                .out_stride = args.out.row_stride,
+                                .lse_stride = args.lse.row_stride,
                                 .tokens = tokens,
                                 .heads = static_cast<int>(heads),
-                                .offsets = numbers<int32_t>(offsets),
+                                .offsets = numbers<int32_t>(args.offsets),
                                 .counters = counters,
                                 .num_counters = num_counters};
   const auto warps = prepare_threads / 32;
@@ -250,24 +249,24 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   check_launch(attention_backward);
 
   const Tensor dq_sums = context.scratch().take(DType::f32, {heads, padded, dim});
-  const Call call{
+  const GradientCall call{
       .tiles = tiles,
       .lse = preparation.lse_rows,
       .delta = preparation.delta_rows,
       .padded = padded,
-      .dq = numbers<Value>(dq),
-      .dk = numbers<Value>(dk),
-      .dv = numbers<Value>(dv),
-      .dq_stride = dq.row_stride,
-      .dk_stride = dk.row_stride,
-      .dv_stride = dv.row_stride,
+      .dq = numbers<Value>(args.dq),
+      .dk = numbers<Value>(args.dk),
+      .dv = numbers<Value>(args.dv),
+      .dq_stride = args.dq.row_stride,
+      .dk_stride = args.dk.row_stride,
+      .dv_stride = args.dv.row_stride,
       .num_tiles = static_cast<int>(num_tiles),
       .group = static_cast<int>(group),
       .kv_heads = static_cast<int>(kv_heads),
-      .window = static_cast<int>(std::min<int64_t>(shape.window, tokens)),
+      .window = static_cast<int>(std::min<int64_t>(args.shape.window, tokens)),
       .splits = splits,
-      .scale = shape.scale,
-      .exponent_scale = shape.scale * log2_e,
+      .scale = args.shape.scale,
+      .exponent_scale = args.shape.scale * log2_e,
       .dq_sums = numbers<float>(dq_sums),
       .turns = counters + 1,
       .next = counters,
@@ -276,19 +275,18 @@ void run_heads(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, T
   allow_shared_memory(gradients<dim>, sizeof(Memory<dim>));
   const int64_t blocks = std::min<int64_t>(num_sms(), num_tiles * kv_heads * splits);
   launch_pdl(stream, gradients<dim>, dim3(static_cast<unsigned>(blocks)), threads, sizeof(Memory<dim>), 1,
-             map_of_heads(q, box_rows), map_of_heads(k, box_rows), map_of_heads(v, box_rows),
-             map_of_heads(dout, box_rows), call);
+             map_of_heads(args.q, box_rows), map_of_heads(args.k, box_rows), map_of_heads(args.v, box_rows),
+             map_of_heads(args.dout, box_rows), call);
   mark_initialized(context, dq_sums);
   const int64_t columns = heads + (splits > 1 ? 2 * kv_heads : 0);
   launch_pdl(stream, finish<dim>, dim3(static_cast<unsigned>(columns), static_cast<unsigned>(num_tiles)),
              finish_threads, 0, 1, call);
 }
 
-void run(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q, Tensor k,
-         Tensor v, Tensor offsets, AttentionShape shape) {
-  run_checks(dq, dk, dv, dout, out, lse, q, k, v, offsets);
-  if (q.size() == 0) return;
-  (q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+void run(Context& context, const AttentionBackward& args) {
+  run_checks(args.dq, args.dk, args.dv, args.dout, args.out, args.lse, args.q, args.k, args.v, args.offsets);
+  if (args.q.size() == 0) return;
+  (args.q.dim(2) == 64 ? run_heads<64> : run_heads<128>)(context, args);
 }
 
 bool on_hopper() {
@@ -301,11 +299,11 @@ bool on_hopper() {
   return hopper;
 }
 
-bool supports(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dout, const Tensor& out,
-              const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&, const AttentionShape&) {
+bool supports(const AttentionBackward& args) {
   const auto fits = [](const Tensor& x) { return x.dtype == DType::bf16 && packs<Value>(x); };
-  return on_hopper() && q.rank == 3 && (q.dim(2) == 64 || q.dim(2) == 128) && fits(dq) && fits(dk) && fits(dv) &&
-         fits(dout) && fits(out) && fits(q) && fits(k) && fits(v);
+  return on_hopper() && args.q.rank == 3 && (args.q.dim(2) == 64 || args.q.dim(2) == 128) && fits(args.dq) &&
+         fits(args.dk) && fits(args.dv) && fits(args.dout) && fits(args.out) && fits(args.q) && fits(args.k) &&
+         fits(args.v);
 }
 
 [[maybe_unused]] const bool added = attention_backward.add({"sm90", DeviceKind::cuda, run, 20, supports});

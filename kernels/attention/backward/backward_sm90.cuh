@@ -24,7 +24,7 @@ struct Tile {
   int row;  // padded row of the sequence's first token
 };
 
-struct Call {
+struct GradientCall {
   const Tile* tiles;         // in descending order of rank
   const float *lse, *delta;  // [H, padded]: log2(e) * lse, and dout . out; infinity and 0 past a sequence's end, up
                              // to a multiple of 128

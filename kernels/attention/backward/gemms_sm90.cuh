@@ -30,7 +30,7 @@ __device__ inline int thread_now() {
 
 // Stores dk and dv of a warpgroup's 64 keys: as results, or as partial sums if several blocks share the heads.
 template <int dim>
-__device__ inline void store_keys(const Call& call, const Work& work, const float (&dk)[dim / 2],
+__device__ inline void store_keys(const GradientCall& call, const Work& work, const float (&dk)[dim / 2],
                                   const float (&dv)[dim / 2], int group) {
   if (call.splits > 1) {
     const int64_t tile = (work.tile.row + work.key) / tile_rows;
@@ -55,7 +55,7 @@ __device__ inline void store_keys(const Call& call, const Work& work, const floa
 }
 
 template <int dim>
-__device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
+__device__ inline void compute_walks(Memory<dim>& memory, const GradientCall& call) {
   constexpr int queries = Memory<dim>::queries;
   const auto group = [] { return thread_now() / 128 - 1; };
   const auto lane = [] { return thread_now() % 32; };
@@ -97,7 +97,7 @@ __device__ inline void compute_walks(Memory<dim>& memory, const Call& call) {
     // work_full: the producer has published the next work item.
     memory.work_full[slot.stage].wait(slot.parity);
     if (memory.work[slot.stage].tile.length == 0) return;
-    const Walk walk(memory.work[slot.stage], queries, call);
+    const KvLoop walk(memory.work[slot.stage], queries, call);
     int query_tile = walk.first + walk.count - 1, heads_left = walk.heads, steps_left = walk.steps;
 #pragma unroll
     for (int j = 0; j < dim / 2; ++j) dk[j] = dv[j] = 0;
@@ -219,7 +219,7 @@ template <int dim>
 __global__ void __launch_bounds__(threads, 1)
     gradients(const __grid_constant__ CUtensorMap q, const __grid_constant__ CUtensorMap k,
               const __grid_constant__ CUtensorMap v, const __grid_constant__ CUtensorMap dout,
-              const __grid_constant__ Call call) {
+              const __grid_constant__ GradientCall call) {
   extern __shared__ __align__(1024) unsigned char bytes[];
   Memory<dim>& memory = *reinterpret_cast<Memory<dim>*>(bytes);
   if (threadIdx.x == 0) memory.init_barriers();

@@ -79,9 +79,9 @@ __device__ inline void await_writes() { asm volatile("cp.async.bulk.wait_group 0
 struct Step {
   int head, query_tile;
 };
-struct Walk {
+struct KvLoop {
   int first, count, first_head, heads, steps;  // first: earliest query tile
-  __device__ Walk(const Work& work, int queries, const Call& call) {
+  __device__ KvLoop(const Work& work, int queries, const GradientCall& call) {
     const int end = call.window > 0 ? min(work.tile.length, work.key + tile_rows - 1 + call.window) : work.tile.length;
     first = work.key / queries;
     count = (end + queries - 1) / queries - first;
@@ -98,7 +98,7 @@ struct Walk {
 
 // Claims the next work item. Items are claimed in list order. A block that waits for a turn therefore waits for an item
 // that was claimed before its own, so there is no deadlock.
-__device__ inline Work next_work(const Call& call) {
+__device__ inline Work next_work(const GradientCall& call) {
   const int place = atomicAdd(call.next, 1), walks = call.kv_heads * call.splits;
   if (place >= call.num_tiles * walks) return {};
   const Tile tile = call.tiles[place / walks];
@@ -111,7 +111,7 @@ __device__ inline Work next_work(const Call& call) {
 // Producer, one thread: publishes work items and issues their loads.
 template <int dim>
 __device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, const CUtensorMap& k, const CUtensorMap& v,
-                                  const CUtensorMap& dout, const Call& call) {
+                                  const CUtensorMap& dout, const GradientCall& call) {
   constexpr int queries = Memory<dim>::queries, stages = Memory<dim>::stages;
   RingPlace<stages> at;
   RingPlace<2> slot;
@@ -121,7 +121,7 @@ __device__ inline void load_walks(Memory<dim>& memory, const CUtensorMap& q, con
     memory.work[slot.stage] = work;
     memory.work_full[slot.stage].arrive();
     if (work.tile.length == 0) return;
-    const Walk walk(work, queries, call);
+    const KvLoop walk(work, queries, call);
     Step step = walk.begin();
     for (int i = 0; i < walk.steps; ++i, at.next(), walk.advance(step)) {
       if (i == min(stages, walk.steps) - 1) {  // K and V are released later than the stages before this one
@@ -154,7 +154,7 @@ __device__ inline int first_tile(int query, int window) {
 // One dq writer thread of `writers`: adds every writers-th step's dq to the sums when it is this block's turn. An
 // addition takes longer than a step, so several writers overlap.
 template <int dim>
-__device__ inline void add_steps(Memory<dim>& memory, const Call& call, int writer) {
+__device__ inline void add_steps(Memory<dim>& memory, const GradientCall& call, int writer) {
   constexpr int queries = Memory<dim>::queries, writers = Memory<dim>::writers;
   RingPlace<2> slot;
   uint32_t parity = 0;
@@ -164,7 +164,7 @@ __device__ inline void add_steps(Memory<dim>& memory, const Call& call, int writ
     const Work work = memory.work[slot.stage];
     memory.work_empty[slot.stage].arrive();
     if (work.tile.length == 0) return;
-    const Walk walk(work, queries, call);
+    const KvLoop walk(work, queries, call);
     Step step = walk.begin();
     for (int i = 0; i < walk.steps; ++i, walk.advance(step)) {
       if (steps_before-- > 0) continue;

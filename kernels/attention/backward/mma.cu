@@ -21,7 +21,7 @@ namespace {
 constexpr int rows = 64, threads = 128;
 
 template <int D, bool of_keys>
-struct Plan {
+struct TilePlan {
   static constexpr int units = D / 8,
                        columns = of_keys && D > 128 ? 128 : D;  // gradient columns per thread block
   static constexpr uint32_t tile = 2 * rows * D,
@@ -76,12 +76,12 @@ __device__ inline void copy_number_async(uint32_t to, const float* from, bool re
 }
 
 template <int D, bool of_keys>
-__global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kernel(
+__global__ __launch_bounds__(threads, TilePlan<D, of_keys>::ctas) void backward_kernel(
     const __grid_constant__ BackwardCall<Bf16> call) {
-  using P = Plan<D, of_keys>;
+  using P = TilePlan<D, of_keys>;
   constexpr int units = P::units, columns = P::columns;
   extern __shared__ __align__(128) unsigned char shared[];
-  const Call<Bf16>& forward = call.forward;
+  const AttentionCall<Bf16>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, heads = forward.kv_heads * group,
             kv_head = static_cast<int>(blockIdx.y);
   // The first keys and the last queries of a sequence have the most work, so they start first.
@@ -238,8 +238,8 @@ __global__ __launch_bounds__(threads, Plan<D, of_keys>::ctas) void backward_kern
 
 template <int D, bool of_keys>
 void launch(Context& context, const BackwardCall<Bf16>& call) {
-  using P = Plan<D, of_keys>;
-  const Call<Bf16>& forward = call.forward;
+  using P = TilePlan<D, of_keys>;
+  const AttentionCall<Bf16>& forward = call.forward;
   allow_shared_memory(backward_kernel<D, of_keys>, P::bytes);
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
@@ -247,11 +247,10 @@ void launch(Context& context, const BackwardCall<Bf16>& call) {
   backward_kernel<D, of_keys><<<grid, threads, P::bytes, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
-  for (const Tensor& x : {dq, dk, dv, dout, out, q, k, v})
+  const BackwardCall<Bf16> call = backward_call_of<Bf16>(context, args);
+  for (const Tensor& x : {args.dq, args.dk, args.dv, args.dout, args.out, args.q, args.k, args.v})
     HONE_CHECK(reads_in_units(x), "attention_backward: the rows of each tensor must be 16-byte aligned");
   if (call.forward.tokens == 0) return;
   launch_delta<8>(context, call);
@@ -263,9 +262,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added = attention_backward.add(
-    {"mma", DeviceKind::cuda, backward, 10,
-     [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& q,
-        const Tensor&, const Tensor&, const Tensor&, const AttentionShape&) { return has_units(q); }});
+    {"mma", DeviceKind::cuda, backward, 10, [](const AttentionBackward& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

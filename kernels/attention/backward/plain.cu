@@ -25,7 +25,7 @@ template <bool of_keys>
 __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ BackwardCall<float> call) {
   constexpr int most_columns = 2;  // columns per thread, for up to 256
   __shared__ float own_first[rows][256], own_second[rows][256], p[rows][threads], ds[rows][threads];
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const int group = forward.group, dim = forward.dim, kv_head = static_cast<int>(blockIdx.y),
             thread = static_cast<int>(threadIdx.x);
   const Tile tile =
@@ -92,18 +92,16 @@ __global__ __launch_bounds__(threads) void plain_kernel(const __grid_constant__ 
 
 template <bool of_keys>
 void launch(Context& context, const BackwardCall<float>& call) {
-  const Call<float>& forward = call.forward;
+  const AttentionCall<float>& forward = call.forward;
   const dim3 grid(
       static_cast<unsigned>(tile_bound(forward.tokens, forward.sequences, of_keys ? 1 : forward.group, rows)),
       static_cast<unsigned>(forward.kv_heads));
   plain_kernel<of_keys><<<grid, threads, 0, cuda_stream(context)>>>(call);
 }
 
-void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Tensor out, Tensor lse, Tensor q,
-              Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
+void backward(Context& context, const AttentionBackward& args) {
   const ScratchScope scope(context);
-  const BackwardCall<float> call =
-      backward_call_of<float>(context, dq, dk, dv, dout, out, lse, q, k, v, offsets, shape);
+  const BackwardCall<float> call = backward_call_of<float>(context, args);
   if (call.forward.tokens == 0) return;
   launch_delta<1>(context, call);
   launch<true>(context, call);
@@ -112,10 +110,9 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
 }
 
 [[maybe_unused]] const bool added =
-    attention_backward.add({"plain", DeviceKind::cuda, backward, 0,
-                            [](const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                               const Tensor& q, const Tensor&, const Tensor&, const Tensor&,
-                               const AttentionShape&) { return q.dtype == DType::f32 && q.dim(2) <= 256; }});
+    attention_backward.add({"plain", DeviceKind::cuda, backward, 0, [](const AttentionBackward& args) {
+                              return args.q.dtype == DType::f32 && args.q.dim(2) <= 256;
+                            }});
 
 }  // namespace
 }  // namespace hone::attention

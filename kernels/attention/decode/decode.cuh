@@ -34,7 +34,7 @@ __device__ inline int prefetchable_end(const SplitPartials& partials, const Deco
   return partials.prefetchable && tile.low < own ? own : 0;  // masked keys are replaced by key `low`
 }
 // Returns false if the thread block has nothing to compute.
-__device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const SplitPartials& partials,
+__device__ inline bool find_tile(DecodeTile& tile, const AttentionCall<Bf16>& call, const SplitPartials& partials,
                                  const Sequence& sequence, int kv_head, int s, int z, int rows) {
   tile.sequence = sequence;
   tile.kv_head = kv_head;
@@ -56,8 +56,8 @@ __device__ inline bool find_tile(DecodeTile& tile, const Call<Bf16>& call, const
 
 // Loads rows lane / 4 (+ 8 e) as the B operand of k . q.
 template <int D, int N>
-__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const Call<Bf16>& call, const DecodeTile& tile,
-                                    uint32_t lane) {
+__device__ inline void load_queries(uint32_t (&q)[N][D / 16][2], const AttentionCall<Bf16>& call,
+                                    const DecodeTile& tile, uint32_t lane) {
 #pragma unroll
   for (int e = 0; e < N; ++e) {
     const int row = tile.first + 8 * e + static_cast<int>(lane / 4), token = tile.token_of(row, call.group);
@@ -91,7 +91,7 @@ __device__ inline void exchange(float (&score)[N][4], uint32_t lane) {
 }
 // Sets masked scores to -inf. score[n] holds 16 keys, starting at `key_begin` + 16 n of the sequence.
 template <int n_keys, int N>
-__device__ inline void mask_keys(float (&score)[n_keys][N][4], int key_begin, const Call<Bf16>& call,
+__device__ inline void mask_keys(float (&score)[n_keys][N][4], int key_begin, const AttentionCall<Bf16>& call,
                                  const DecodeTile& tile, uint32_t lane) {
   if (key_begin >= first_seen(tile.last_position, call.window) && key_begin + 16 * n_keys - 1 <= tile.first_position)
     return;
@@ -138,7 +138,7 @@ __device__ inline void rescale(float (&o)[columns / 16][N][4], const float* alph
 // Writes the output of the rows, or the partial result of the split. m_of(row) and l_of(row) are those of the split;
 // `column` is the warp's first column.
 template <int columns, int N, class M, class L>
-__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Call<Bf16>& call,
+__device__ inline void write_rows(const float (&o)[columns / 16][N][4], const AttentionCall<Bf16>& call,
                                   const SplitPartials& partials, const DecodeTile& tile, int column, uint32_t lane,
                                   M m_of, L l_of) {
 #pragma unroll
@@ -172,11 +172,12 @@ __device__ inline void write_rows(const float (&o)[columns / 16][N][4], const Ca
 
 // Returns how many groups of eight rows a thread block computes: 1 or 2. Two leave few warps per SM. In a call that
 // also prefills, most decoded sequences have one token.
-inline int num_key_octets(const SplitPartials& partials, const Call<Bf16>& call, int most_tokens) {
+inline int num_key_octets(const SplitPartials& partials, const AttentionCall<Bf16>& call, int most_tokens) {
   return partials.rows <= 8 || (call.group <= 8 && !decodes(most_tokens, call.group)) ? 1 : 2;
 }
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
-                         const Tensor& v, int eights);
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights);
+void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                         const Tensor& k, const Tensor& v, int eights);
+void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                           int eights);
 
 }  // namespace hone::attention

@@ -26,7 +26,7 @@ constexpr int warps = 8, threads = 32 * warps, ranks = split_blocks, v_keys = 32
 static_assert(block_keys == 16 * warps);  // a warp scores 16 keys
 
 template <int D, int N>  // D: head dimension rounded up. N: groups of eight rows
-struct Plan {
+struct ClusterPlan {
   static constexpr uint32_t units = D / 8, columns = D <= 128 ? 16 : 32,
                             mixers = D / columns;  // ranks that own columns of v
   static constexpr uint32_t k_bytes = 2 * block_keys * D, v_bytes = 2 * split_keys * columns,
@@ -36,7 +36,8 @@ struct Plan {
 
 // Finds the cache slots of a split's keys, in two steps with a barrier after each. find_slots() reads the table before
 // it is known how many entries count. hide_slots() replaces masked keys by the first visible one; their weight is zero.
-__device__ inline void find_slots(uint32_t* slots, const Call<Bf16>& call, int s, int split_begin, int table_keys) {
+__device__ inline void find_slots(uint32_t* slots, const AttentionCall<Bf16>& call, int s, int split_begin,
+                                  int table_keys) {
   const int32_t* const table = call.table + s * call.table_stride;
   const auto at = [&](int i) { return min(split_begin + i * threads + static_cast<int>(threadIdx.x), table_keys - 1); };
   if (call.block_shift >= 0) {
@@ -92,9 +93,9 @@ __device__ inline void mix(float (&o)[columns / 16][N][4], uint32_t p_at, uint32
 
 template <int D, int N>
 __global__ __cluster_dims__(ranks, 1, 1)
-    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ Call<Bf16> call,
+    __launch_bounds__(threads) void cluster_kernel(const __grid_constant__ AttentionCall<Bf16> call,
                                                    const SplitPartials partials) {
-  using P = Plan<D, N>;
+  using P = ClusterPlan<D, N>;
   constexpr uint32_t units = P::units, columns = P::columns, rows = 8 * N;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ __align__(16) uint32_t slots[split_keys];
@@ -292,10 +293,11 @@ __global__ __cluster_dims__(ranks, 1, 1)
 
 }  // namespace
 
-void launch_decode_cluster(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, int eights) {
+void launch_decode_cluster(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                           int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run = [&](auto n) {
-      constexpr size_t bytes = Plan<width(), n()>::bytes;
+      constexpr size_t bytes = ClusterPlan<width(), n()>::bytes;
       allow_shared_memory(cluster_kernel<width(), n()>, bytes);
       const int tiles = (partials.rows + 8 * n() - 1) / (8 * n());
       const dim3 grid(static_cast<unsigned>(ranks * call.kv_heads), static_cast<unsigned>(call.sequences),

@@ -31,7 +31,7 @@ constexpr int warps = 4, threads = 32 * (warps + 1), round_keys = warps * block_
 
 // D: head dimension rounded up. N: groups of eight rows. alone: an SM has one thread block, whose ring is longer.
 template <int D, int N, bool alone>
-struct Plan {
+struct DecodePlan {
   static constexpr int parts = D / 64, columns = D / warps, rows = 8 * N;
   // With four blocks per SM each has 57 KB, of which the ring may take 44. D = 256 with 16 rows needs all registers.
   static constexpr bool small = N == 1 && D <= 128 && !alone;
@@ -161,10 +161,10 @@ __device__ inline void mix_tile(float (&o)[columns / 16][N][4], uint32_t p_at, u
 }
 
 template <int D, int N, bool alone>
-__global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
-    const __grid_constant__ Call<Bf16> call, const SplitPartials partials, const __grid_constant__ CUtensorMap k_map,
-    const __grid_constant__ CUtensorMap v_map, int box_shift) {
-  using P = Plan<D, N, alone>;
+__global__ __launch_bounds__(threads, DecodePlan<D, N, alone>::ctas) void ring_kernel(
+    const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials,
+    const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map, int box_shift) {
+  using P = DecodePlan<D, N, alone>;
   constexpr int columns = P::columns, parts = P::parts;
   extern __shared__ __align__(1024) char memory[];
   Shared<P>& shared = *reinterpret_cast<Shared<P>*>(memory);
@@ -324,11 +324,11 @@ __global__ __launch_bounds__(threads, Plan<D, N, alone>::ctas) void ring_kernel(
 
 }  // namespace
 
-void launch_decode_rings(cudaStream_t stream, const Call<Bf16>& call, const SplitPartials& partials, const Tensor& k,
-                         const Tensor& v, int eights) {
+void launch_decode_rings(cudaStream_t stream, const AttentionCall<Bf16>& call, const SplitPartials& partials,
+                         const Tensor& k, const Tensor& v, int eights) {
   with_width(call.dim, [&](auto width) {
     const auto run_rings = [&](auto n, auto alone) {
-      using P = Plan<width(), n(), alone()>;
+      using P = DecodePlan<width(), n(), alone()>;
       const auto kernel = ring_kernel<width(), n(), alone()>;
       const auto box_keys =
           std::gcd(static_cast<unsigned>(call.block_size), 16u);  // adjacent keys of a KV block that one TMA box loads

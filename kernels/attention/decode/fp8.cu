@@ -83,8 +83,8 @@ struct Words {
 
 // Loads 64 columns of the rows, starting at 64 * part, as A operands. Elements 16 t + 4 i and following belong to MMA
 // i.
-__device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call, const RowTile& tile, int part, int g,
-                                    int t) {
+__device__ inline void load_queries(uint32_t (&q)[4][4], const AttentionCall<Bf16>& call, const RowTile& tile, int part,
+                                    int g, int t) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int row = tile.first + g + 8 * r, token = row / call.group, column = 64 * part + 16 * t;
@@ -104,8 +104,8 @@ __device__ inline void load_queries(uint32_t (&q)[4][4], const Call<Bf16>& call,
 
 // One warp computes one key block. `key` is its first key; `own` is that key's index within the split.
 template <int D>
-__device__ void attend_block(Shared<D>& shared, const Call<Bf16>& call, const Cache& cache, const RowTile& tile,
-                             int key, int own) {
+__device__ void attend_block(Shared<D>& shared, const AttentionCall<Bf16>& call, const Cache& cache,
+                             const RowTile& tile, int key, int own) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32), g = lane / 4,
             t = lane % 4;
   const uint32_t* const slots = shared.slots + own;
@@ -219,7 +219,7 @@ struct Total {
 
 template <int D>
 __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
-    fp8_kernel(const __grid_constant__ Call<Bf16> call, const Cache cache, const SplitPartials partials) {
+    fp8_kernel(const __grid_constant__ AttentionCall<Bf16> call, const Cache cache, const SplitPartials partials) {
   extern __shared__ __align__(16) unsigned char bytes[];
   Shared<D>& shared = *reinterpret_cast<Shared<D>*>(bytes);
   hopper::griddep_launch_dependents();
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(threads, D > 128 ? 1 : 2)
 
 // Merges the splits of each row in ascending order; one warp per row.
 __global__ void __launch_bounds__(32 * rows)
-    merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials, int splits) {
+    merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials, int splits) {
   hopper::griddep_launch_dependents();
   hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), own_row = static_cast<int>(threadIdx.x / 32);
@@ -317,26 +317,27 @@ __global__ void __launch_bounds__(32 * rows)
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, kv, offsets, shape, DType::u8);
-  check_shape(attention_paged, "k_scale", kv.k_scale, {kv.k.dim(0), call.kv_heads});
-  check_shape(attention_paged, "v_scale", kv.v_scale, {kv.k.dim(0), call.kv_heads});
-  HONE_CHECK(kv.k_scale.row_stride == kv.v_scale.row_stride, "attention_paged: k_scale has row stride ",
-             kv.k_scale.row_stride, ", v_scale ", kv.v_scale.row_stride, "; they must be equal");
-  HONE_CHECK(reads_in_units(q) && reads_in_units(out) && kv.k.row_stride % 16 == 0 && kv.v.row_stride % 16 == 0,
+void paged(Context& context, const AttentionPaged& args) {
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args, DType::u8);
+  check_shape(attention_paged, "k_scale", args.cache.k_scale, {args.cache.k.dim(0), call.kv_heads});
+  check_shape(attention_paged, "v_scale", args.cache.v_scale, {args.cache.k.dim(0), call.kv_heads});
+  HONE_CHECK(args.cache.k_scale.row_stride == args.cache.v_scale.row_stride, "attention_paged: k_scale has row stride ",
+             args.cache.k_scale.row_stride, ", v_scale ", args.cache.v_scale.row_stride, "; they must be equal");
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.out) && args.cache.k.row_stride % 16 == 0 &&
+                 args.cache.v.row_stride % 16 == 0,
              "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
   if (call.tokens == 0) return;
-  const Cache cache{numbers<const uint8_t>(kv.k),
-                    numbers<const uint8_t>(kv.v),
-                    numbers<const float>(kv.k_scale),
-                    numbers<const float>(kv.v_scale),
-                    kv.k.row_stride,
-                    kv.v.row_stride,
-                    kv.k_scale.row_stride};
+  const Cache cache{numbers<const uint8_t>(args.cache.k),
+                    numbers<const uint8_t>(args.cache.v),
+                    numbers<const float>(args.cache.k_scale),
+                    numbers<const float>(args.cache.v_scale),
+                    args.cache.k.row_stride,
+                    args.cache.v.row_stride,
+                    args.cache.k_scale.row_stride};
   const int tiles = tile_bound(call.tokens, call.sequences, call.group, rows);
   HONE_CHECK(tiles < 65536, "attention_paged: ", call.tokens, " tokens of ", call.sequences, " sequences need ", tiles,
              " row tiles with an fp8 cache; the maximum is 65535");
-  const int64_t keys = kv.block_table.dim(1) * kv.block_size;
+  const int64_t keys = args.cache.block_table.dim(1) * args.cache.block_size;
   const auto splits = static_cast<int>((keys + split_keys - 1) / split_keys);
   const bool shares = splits > 1 && int64_t{tiles} * call.kv_heads < 4 * num_sms();
   const ScratchScope scope(context);
@@ -360,9 +361,10 @@ void paged(Context& context, Tensor out, Tensor q, PagedKv kv, Tensor offsets, A
   check_launch(attention_paged);
 }
 
-bool supports(const Tensor&, const Tensor& q, const PagedKv& cache, const Tensor&, const AttentionShape&) {
-  const int64_t unit = q.dim(2) > 128 ? 32 : 16;  // elements that the 16-byte loads of a lane group cover
-  return cache.k.dtype == DType::u8 && q.dtype == DType::bf16 && q.dim(2) % unit == 0 && q.dim(2) <= 256;
+bool supports(const AttentionPaged& args) {
+  const int64_t unit = args.q.dim(2) > 128 ? 32 : 16;  // elements that the 16-byte loads of a lane group cover
+  return args.cache.k.dtype == DType::u8 && args.q.dtype == DType::bf16 && args.q.dim(2) % unit == 0 &&
+         args.q.dim(2) <= 256;
 }
 
 [[maybe_unused]] const bool added = attention_paged.add({"fp8", DeviceKind::cuda, paged, 20, supports});

@@ -15,7 +15,7 @@ namespace hone::attention {
 namespace {
 
 // Merges the splits of one row in ascending order.
-__global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const SplitPartials partials) {
+__global__ void merge_kernel(const __grid_constant__ AttentionCall<Bf16> call, const SplitPartials partials) {
   hopper::griddep_launch_dependents();
   hopper::griddep_wait();
   const int kv_head = static_cast<int>(blockIdx.x), s = static_cast<int>(blockIdx.y),
@@ -45,7 +45,7 @@ __global__ void merge_kernel(const __grid_constant__ Call<Bf16> call, const Spli
   *reinterpret_cast<uint32_t*>(out + column) = pack_bf16(o.x * inverse, o.y * inverse);
 }
 
-void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
+void decode(Context& context, const AttentionCall<Bf16>& call, const PagedKv& cache, int most_tokens, int most_keys) {
   const int rows = std::min(decoded_rows(call.group), most_tokens * call.group),
             splits = std::max((most_keys + split_keys - 1) / split_keys, 1);
   const int64_t pairs = int64_t{call.sequences} * call.kv_heads;
@@ -73,24 +73,22 @@ void decode(Context& context, const Call<Bf16>& call, const PagedKv& cache, int 
   }
 }
 
-void paged(Context& context, Tensor out, Tensor q, PagedKv cache, Tensor offsets, AttentionShape shape) {
-  const Call<Bf16> call = paged_call_of<Bf16>(attention_paged, out, q, cache, offsets, shape);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(cache.k) && reads_in_units(cache.v) && reads_in_units(out),
+void paged(Context& context, const AttentionPaged& args) {
+  const AttentionCall<Bf16> call = paged_call_of<Bf16>(attention_paged, args);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.cache.k) && reads_in_units(args.cache.v) &&
+                 reads_in_units(args.out),
              "attention_paged: the rows of q, k, v and out must be 16-byte aligned");
   HONE_CHECK(call.sequences < 65536, "attention_paged: ", call.sequences,
              " sequences in one call; the maximum is 65535");
   if (call.tokens == 0) return;
-  const int tokens = most_tokens(call, shape);
-  decode(context, call, cache, tokens, static_cast<int>(cache.block_table.dim(1)) * call.block_size);
+  const int tokens = most_tokens(call, args.shape);
+  decode(context, call, args.cache, tokens, static_cast<int>(args.cache.block_table.dim(1)) * call.block_size);
   if (!decodes(tokens, call.group)) launch_tiles(context, call);
   check_launch(attention_paged);
 }
 
-[[maybe_unused]] const bool added =
-    attention_paged.add({"mma", DeviceKind::cuda, paged, 10,
-                         [](const Tensor&, const Tensor& q, const PagedKv&, const Tensor&, const AttentionShape&) {
-                           return has_units(q);
-                         }});
+[[maybe_unused]] const bool added = attention_paged.add(
+    {"mma", DeviceKind::cuda, paged, 10, [](const AttentionPaged& args) { return has_units(args.q); }});
 
 }  // namespace
 }  // namespace hone::attention

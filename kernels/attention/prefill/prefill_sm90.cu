@@ -27,15 +27,15 @@ using namespace attention;
 using namespace sm90;
 
 template <int Dim_, int Consumers_, int Stages_, int Registers_, int ProducerRegisters_>
-struct Plan {
+struct PrefillPlan {
   static constexpr int dim = Dim_, consumers = Consumers_, stages = Stages_, registers = Registers_,
                        producer_registers = ProducerRegisters_;
   static constexpr int rows = 64 * consumers, threads = 128 * (consumers + 1), chunks = dim / 64, outputs = dim / 2;
   static constexpr int q_chunk = rows * 128, kv_chunk = block_keys * 128;  // bytes of 64 columns
   static constexpr int q_bytes = chunks * q_chunk, kv_bytes = chunks * kv_chunk;
 };
-using Plan64 = Plan<64, 2, 4, 240, 24>;
-using Plan128 = Plan<128, 2, 2, 240, 24>;
+using Plan64 = PrefillPlan<64, 2, 4, 240, 24>;
+using Plan128 = PrefillPlan<128, 2, 2, 240, 24>;
 
 template <class P>
 struct Shared {
@@ -49,7 +49,7 @@ struct Shared {
 };
 
 struct Arguments {
-  Call<__nv_bfloat16> call;
+  AttentionCall<__nv_bfloat16> call;
   TileList list;
   int heads_together, window;  // without a window, `window` is a large number
 };
@@ -158,7 +158,7 @@ __device__ void clear_values(char* v, int keys, int consumer) {
 // bytes.
 template <class P>
 __device__ void store(const Arguments& a, const ListedTile& tile, int row, const float (&o)[P::outputs],
-                      const Rows& rows) {
+                      const SoftmaxRows& rows) {
   const int lane = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -213,7 +213,7 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
     };
     float s[64], o[P::outputs], alpha[2];
     uint32_t q[P::dim / 4], p[32];
-    Rows rows;
+    SoftmaxRows rows;
     Total<P::outputs> total{.rows = {}, .outputs = shared.total[consumer]};
     bool first_of_split = true;
 
@@ -243,7 +243,7 @@ __device__ void attend_tiles(Shared<P>& shared, const Arguments& a, int consumer
       release(shared.k_empty[keys.stage]);
       keys.next();
       first_of_split = block % split_blocks == 0;
-      const Rows split = rows;
+      const SoftmaxRows split = rows;
       if (first_of_split) rows = {};
       mask_block(s, block);
       weigh(s, rows, alpha, a.call.c);
@@ -316,7 +316,8 @@ __global__ void __launch_bounds__(P::threads, 1)
 constexpr int64_t cached_bytes = int64_t{16} << 20;  // K and V bytes of the heads in work at a time; they stay in L2
 
 template <class P>
-void launch(Context& context, const Call<__nv_bfloat16>& call, const Tensor& q, const Tensor& k, const Tensor& v) {
+void launch(Context& context, const AttentionCall<__nv_bfloat16>& call, const Tensor& q, const Tensor& k,
+            const Tensor& v) {
   const ScratchScope scope(context);
   const int kv_heads =
       static_cast<int>(std::clamp<int64_t>(cached_bytes / (int64_t{call.tokens} * P::dim * 4), 1, call.kv_heads));
@@ -339,16 +340,15 @@ bool copyable(const Tensor& x) {
          reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
-bool supports(const Tensor& out, const Tensor&, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&,
-              const AttentionShape&) {
-  return out.rank == 3 && q.rank == 3 && k.rank == 3 && v.rank == 3 && copyable(out) && copyable(q) && copyable(k) &&
-         copyable(v);
+bool supports(const AttentionForward& args) {
+  return args.out.rank == 3 && args.q.rank == 3 && args.k.rank == 3 && args.v.rank == 3 && copyable(args.out) &&
+         copyable(args.q) && copyable(args.k) && copyable(args.v);
 }
 
-void run(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
-  const auto call = call_of<__nv_bfloat16>(attention_forward, out, lse, q, k, v, offsets, shape);
+void run(Context& context, const AttentionForward& args) {
+  const auto call = call_of<__nv_bfloat16>(attention_forward, args);
   if (call.tokens == 0) return;
-  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, q, k, v);
+  (call.dim == 64 ? launch<Plan64> : launch<Plan128>)(context, call, args.q, args.k, args.v);
   check_launch(attention_forward);
 }
 

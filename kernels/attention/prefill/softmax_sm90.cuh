@@ -7,7 +7,7 @@
 namespace hone::attention {
 
 // Running maximum and sum of two rows; the four lanes of a row have the same values.
-struct Rows {
+struct SoftmaxRows {
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
 };
 
@@ -25,7 +25,7 @@ __device__ inline void mask_earlier(float (&s)[64], int row, int key, int window
 }
 
 // Turns scores into weights and updates rows and alpha.
-__device__ inline void weigh(float (&s)[64], Rows& rows, float (&alpha)[2], float c) {
+__device__ inline void weigh(float (&s)[64], SoftmaxRows& rows, float (&alpha)[2], float c) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float m = rows.m[r];
@@ -56,12 +56,12 @@ __device__ inline void pack(uint32_t (&p)[32], const float (&s)[64]) {
 // The merged splits so far: maxima and sums in registers, outputs in shared memory, one column of it per thread.
 template <int N>
 struct Total {
-  Rows rows;
+  SoftmaxRows rows;
   bool any = false;
   float4 (*outputs)[128];
 
   // Merges the total into (split, o): `rows` and o become those of all splits so far.
-  __device__ void merge(const Rows& split, float (&o)[N], float c) {
+  __device__ void merge(const SoftmaxRows& split, float (&o)[N], float c) {
     if (!any) {
       rows = split;
       return;

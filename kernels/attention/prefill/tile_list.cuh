@@ -31,7 +31,8 @@ struct ListedTile {
 // The pair at index `place` of the list x heads. A few heads at a time run over all tiles, so that their keys and
 // values stay in the L2 cache.
 template <class T>
-__device__ ListedTile listed_tile(const TileList& list, const Call<T>& call, int count, int heads_together, int place) {
+__device__ ListedTile listed_tile(const TileList& list, const AttentionCall<T>& call, int count, int heads_together,
+                                  int place) {
   const int heads = call.kv_heads * call.group;
   if (place >= count * heads) return {-1, 0, 0, 0};
   const int first_head = place / (count * heads_together) * heads_together;
@@ -56,7 +57,7 @@ __device__ inline int sum_up_to(int x, int* shared) {
 
 // One block of 1024 threads. `levels` is enough for the longest sequence.
 template <class T>
-__global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, int levels, int rows) {
+__global__ void __launch_bounds__(1024) list_tiles(TileList list, AttentionCall<T> call, int levels, int rows) {
   sm90::griddep_wait();
   sm90::griddep_launch_dependents();
   __shared__ int sums[32], last[2];
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(1024) list_tiles(TileList list, Call<T> call, 
 
 // Queues the kernel. The list lives in scratch memory until the caller's ScratchScope ends.
 template <class T>
-TileList make_list(Context& context, const Call<T>& call, int rows) {
+TileList make_list(Context& context, const AttentionCall<T>& call, int rows) {
   const int levels = (call.tokens + rows - 1) / rows;
   int* counters = static_cast<int*>(context.scratch().take(DType::i32, {2 + levels}).data);
   const TileList list{

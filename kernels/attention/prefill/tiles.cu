@@ -18,7 +18,7 @@ constexpr int warps = 4, threads = 32 * warps, rows = 16 * warps;
 static_assert(threads == block_keys);  // a thread finds one key of a block
 
 template <int D>
-struct Plan {
+struct TilePlan {
   static constexpr uint32_t units = D / 8, q_bytes = 2 * rows * D, k_bytes = 2 * block_keys * D,
                             total_bytes = 4 * rows * D;
   static constexpr size_t bytes = q_bytes + 2 * k_bytes + total_bytes;
@@ -106,9 +106,10 @@ __device__ __forceinline__ void mix(float (&o)[D / 8][4], const float (&p)[16][4
 }
 
 template <int D>
-__global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __grid_constant__ Call<Bf16> call,
-                                                                      bool skips_decoded) {
-  using P = Plan<D>;
+__global__ __launch_bounds__(threads,
+                             TilePlan<D>::ctas) void tile_kernel(const __grid_constant__ AttentionCall<Bf16> call,
+                                                                 bool skips_decoded) {
+  using P = TilePlan<D>;
   constexpr uint32_t units = P::units;
   extern __shared__ __align__(1024) unsigned char shared[];
   __shared__ uint32_t slots[2][block_keys];
@@ -291,26 +292,23 @@ __global__ __launch_bounds__(threads, Plan<D>::ctas) void tile_kernel(const __gr
   }
 }
 
-void forward(Context& context, Tensor out, Tensor lse, Tensor q, Tensor k, Tensor v, Tensor offsets,
-             AttentionShape shape) {
-  const Call<Bf16> call = call_of<Bf16>(attention_forward, out, lse, q, k, v, offsets, shape);
-  HONE_CHECK(reads_in_units(q) && reads_in_units(k) && reads_in_units(v) && reads_in_units(out),
+void forward(Context& context, const AttentionForward& args) {
+  const AttentionCall<Bf16> call = call_of<Bf16>(attention_forward, args);
+  HONE_CHECK(reads_in_units(args.q) && reads_in_units(args.k) && reads_in_units(args.v) && reads_in_units(args.out),
              "attention_forward: the rows of q, k, v and out must be 16-byte aligned");
   if (call.tokens == 0) return;
   launch_tiles(context, call);
   check_launch(attention_forward);
 }
 
-[[maybe_unused]] const bool added =
-    attention_forward.add({"mma", DeviceKind::cuda, forward, 10,
-                           [](const Tensor&, const Tensor&, const Tensor& q, const Tensor&, const Tensor&,
-                              const Tensor&, const AttentionShape&) { return has_units(q); }});
+[[maybe_unused]] const bool added = attention_forward.add(
+    {"mma", DeviceKind::cuda, forward, 10, [](const AttentionForward& args) { return has_units(args.q); }});
 
 }  // namespace
 
-void launch_tiles(Context& context, const Call<Bf16>& call) {
+void launch_tiles(Context& context, const AttentionCall<Bf16>& call) {
   with_width(call.dim, [&](auto width) {
-    using P = Plan<width()>;
+    using P = TilePlan<width()>;
     allow_shared_memory(tile_kernel<width()>, P::bytes);
     const dim3 grid(static_cast<unsigned>(tile_bound(call.tokens, call.sequences, call.group, rows)),
                     static_cast<unsigned>(call.kv_heads));

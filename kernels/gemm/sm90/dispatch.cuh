@@ -13,32 +13,34 @@ inline bool gemm_forward_sm90_supports(const Tensor& x, const Tensor& w) {
 }
 
 struct GemmForwardCall : GemmProblem<LinearEpilogue> {
-  const Tensor &y, &bias, &residual;
+  const GemmForward& args;
 };
 
 template <class Tile, class Call>
 void run_gemm_forward_tile(const Call& c, int) {
-  if (tma_compatible(c.y) && (!c.residual || tma_compatible(c.residual))) {
-    const GemmStoreBox store{make_tensor_map(c.y, 64),       make_tensor_map(c.residual ? c.residual : c.y, 64),
-                             c.bias ? c.bias.data : nullptr, static_cast<int>(c.N()),
-                             c.bias.dtype == DType::bf16,    static_cast<bool>(c.residual)};
+  if (tma_compatible(c.args.y) && (!c.args.residual || tma_compatible(c.args.residual))) {
+    const GemmStoreBox store{make_tensor_map(c.args.y, 64),
+                             make_tensor_map(c.args.residual ? c.args.residual : c.args.y, 64),
+                             c.args.bias ? c.args.bias.data : nullptr,
+                             static_cast<int>(c.N()),
+                             c.args.bias.dtype == DType::bf16,
+                             static_cast<bool>(c.args.residual)};
     launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w, store);
-    if (c.residual.data != c.y.data) mark_initialized(c.context, c.y);
+    mark_written(c.context, c.args);
   } else {
-    with_storage(gemm_forward, c.y.dtype, [&](auto type) {
+    with_storage(gemm_forward, c.args.y.dtype, [&](auto type) {
       launch_gemm_sm90<Tile>(cuda_stream(c.context), c.x, c.w,
                              GemmStore<decltype(type)>{c.output.to, c.M(), c.N(), c.output.pairs});
     });
   }
 }
 
-inline GemmForwardCall gemm_forward_call(Context& context, const Tensor& y, const Tensor& x, const Tensor& w,
-                                         const Tensor& bias, const Tensor& residual) {
-  const bool pairs = y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(y.data) % (2 * size_of(y.dtype)) == 0;
-  return {{context, x, w, LinearEpilogue{GemmEpilogue(y, bias, residual), static_cast<int>(w.dim(0)), pairs}},
-          y,
-          bias,
-          residual};
+inline GemmForwardCall gemm_forward_call(Context& context, const GemmForward& args) {
+  const bool pairs =
+      args.y.row_stride % 2 == 0 && reinterpret_cast<uintptr_t>(args.y.data) % (2 * size_of(args.y.dtype)) == 0;
+  return {{context, args.x, args.w,
+           LinearEpilogue{GemmEpilogue(args.y, args.bias, args.residual), static_cast<int>(args.w.dim(0)), pairs}},
+          args};
 }
 
 // For more rows than is_small_m() accepts.

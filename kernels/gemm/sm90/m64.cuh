@@ -17,7 +17,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 #include "kernels/gemm/sm90/output.cuh"
 
 namespace hone {

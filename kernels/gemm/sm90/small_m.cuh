@@ -17,7 +17,7 @@
 // Limits    M <= 8, K <= 2 * 14 * 512 if x fits shared memory; rows of x and w 16-byte aligned; norm: few_rows_norm(K).
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/pdl.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 #include "kernels/gemm/sm90/output.cuh"
 #include "kernels/norm/rmsnorm_row.cuh"
 

@@ -25,7 +25,7 @@
 // column n + 8 * j + t % 4 * 2 + e % 2.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/gemm/gemm_cuda.h"
+#include "kernels/gemm/internal.h"
 
 namespace hone {
 

@@ -36,7 +36,7 @@ class ActorTest : public ::testing::Test {
     config.num_generations = 3;
     config.sampling.max_tokens = 5;
     config.sampling.temperature = 0.7;
-    config.reward.reward = std::make_shared<Length>();
+    config.reward.reward.set("", std::make_shared<Length>());
   }
   Collector actor() { return Collector(sampler, tokenizer, config); }
 
@@ -181,7 +181,7 @@ TEST_F(ActorTest, APromptThatDoesNotFitIsCountedAndTrainsNothing) {
 }
 
 TEST_F(ActorTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
-  config.reward.reward = std::make_shared<NotANumber>();
+  config.reward.reward.set("", std::make_shared<NotANumber>());
   try {
     actor().gather(asked, 0);
     FAIL() << "no error";

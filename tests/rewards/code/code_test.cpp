@@ -350,7 +350,7 @@ TEST(CodeRewardSettings, WhatIsMissingIsRefusedBeforeARun) {
             std::string::npos);
   EXPECT_NE(message("{kind = 'code', python = '/no/python3'}").find("there is no program /no/python3"),
             std::string::npos);
-  EXPECT_NE(message("{kind = 'code', sandbox = {allow_missing = ['walls']}}").find("no guard 'walls'"),
+  EXPECT_NE(message("{kind = 'code', sandbox = {allow_missing = ['walls']}}").find("unknown guard 'walls'"),
             std::string::npos);
   EXPECT_NE(message("{kind = 'code', sandbox = {memory_mb = 1}}").find("memory_mb"), std::string::npos);
 }

@@ -87,7 +87,7 @@ TEST_F(DispatcherTest, RequestsOfALostWorkerAreReassignedAndCountOnce) {
   EXPECT_FALSE(dispatcher->step());
   const Metrics metrics = dispatcher->metrics();
   EXPECT_EQ(metrics.at("workers/lost"), 1);
-  EXPECT_EQ(metrics.at("workers/asked_again"), 1);
+  EXPECT_EQ(metrics.at("workers/retried"), 1);
   EXPECT_EQ(metrics.at("workers/alive"), 1);
   EXPECT_EQ(metrics.at("rollout/generated_tokens"), 3);
   EXPECT_EQ(dispatcher->metrics().count("workers/lost"), 0u);
@@ -191,7 +191,7 @@ TEST_F(DispatcherTest, ASlowRequestIsDuplicatedOnceAndTheFirstResultCounts) {
   finish(0, slow);
   EXPECT_FALSE(dispatcher->step());
   EXPECT_EQ(worker_of(0), 2u);
-  EXPECT_EQ(dispatcher->metrics().at("workers/asked_twice"), 1);
+  EXPECT_EQ(dispatcher->metrics().at("workers/duplicated"), 1);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(poll_worker(i).tokens, 0);
 }
 

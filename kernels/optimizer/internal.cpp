@@ -1,5 +1,5 @@
 // Argument checks that the CPU and CUDA optimizer updates share.
-#include "kernels/optimizer/optimizer_range.h"
+#include "kernels/optimizer/internal.h"
 
 #include "kernels/check_shape.h"
 

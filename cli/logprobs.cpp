@@ -8,10 +8,11 @@
 namespace hone {
 namespace {
 
-class ScoreCommand : public Command {
+class LogprobsCommand : public Command {
  public:
   std::string summary() const override { return "compute the log-probs of given texts"; }
-  std::string example() const override { return "hone score --model DIR --in texts.jsonl --out scored.jsonl"; }
+  std::string example() const override { return "hone logprobs --model DIR --in texts.jsonl --out scored.jsonl"; }
+  std::string old_name() const override { return "score"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("in", in_, "texts: JSON Lines of {text}, {prompt, completion} or {ids}; - = standard input", true);
@@ -84,7 +85,8 @@ class ScoreCommand : public Command {
   std::string in_, out_ = "-";
 };
 
-[[maybe_unused]] const bool added = commands().add("score", [] { return std::unique_ptr<Command>(new ScoreCommand); });
+[[maybe_unused]] const bool added =
+    commands().add("logprobs", [] { return std::unique_ptr<Command>(new LogprobsCommand); });
 
 }  // namespace
 }  // namespace hone

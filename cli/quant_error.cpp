@@ -17,12 +17,13 @@ struct Arithmetic {
 constexpr Arithmetic arithmetics[] = {
     {"int8", "auto"}, {"fp8", "auto"}, {"none", "fp8"}, {"int8", "fp8"}, {"fp8", "fp8"}};
 
-class QuantizationCommand : public Command {
+class QuantErrorCommand : public Command {
  public:
   std::string summary() const override {
     return "measure the error of int8 and fp8 weights and KV caches on given texts";
   }
-  std::string example() const override { return "hone quantization --model DIR --in texts.jsonl"; }
+  std::string example() const override { return "hone quant-error --model DIR --in texts.jsonl"; }
+  std::string old_name() const override { return "quantization"; }
   void arguments(Arguments& a) override {
     model_.arguments(a);
     a.option("in", in_, "texts: JSON Lines of {text} or {ids}; - = standard input", true);
@@ -85,7 +86,7 @@ class QuantizationCommand : public Command {
 };
 
 [[maybe_unused]] const bool added =
-    commands().add("quantization", [] { return std::unique_ptr<Command>(new QuantizationCommand); });
+    commands().add("quant-error", [] { return std::unique_ptr<Command>(new QuantErrorCommand); });
 
 }  // namespace
 }  // namespace hone

@@ -1,11 +1,11 @@
-#include "cli/bench/bench_inputs.h"
+#include "cli/bench/op_inputs.h"
 
 #include "core/base/rng.h"
 
 namespace hone {
 namespace {
 
-// Writes the first piece from the host and the rest as copies of it: tensors of a GPU's benchmarks are large.
+// Fills the first part from the host and copies it to the rest: tensors of GPU benchmarks are large.
 void fill(Context& context, Tensor out, float scale) {
   const int64_t count =
       std::min<int64_t>(out.size(), context.kind() == DeviceKind::cpu ? out.size() : (int64_t{1} << 20));

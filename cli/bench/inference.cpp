@@ -1,14 +1,16 @@
+// The benches "decode" (time of a decode pass) and "prefill" (time of one prompt).
 #include <algorithm>
 
 #include "cli/bench/model_bench.h"
 #include "cli/bench/roofline.h"
 #include "core/base/format.h"
 #include "core/base/stopwatch.h"
+#include "model/flops.h"
 
 namespace hone {
 namespace {
 
-// Of an H200, as other programs' figures have them: their shares and ours are then of the same.
+// An H200's limits as the figures of other programs use them, so that the shares compare.
 constexpr MachineLimits common_limits{.flops = 790e12, .read_bandwidth = 4.3e12};
 
 std::string decode(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
@@ -25,7 +27,7 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
                    {.max_tokens = steps, .ignore_eos = true, .stop = {}, .stop_ids = {}}},
                   [](uint64_t, const std::vector<CompletionOutput>&) {});
   while (engine.stats().generated_tokens < B) engine.step();
-  std::vector<double> times;  // of a pass that gives every sequence a token
+  std::vector<double> times;  // of passes that give each sequence one token
   for (bool more = true; more;) {
     const Stopwatch watch;
     const int64_t before = engine.stats().generated_tokens;
@@ -35,7 +37,7 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
       times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(drawn));
   }
   HONE_CHECK(!times.empty(), "bench: no pass gave each of ", B,
-             " sequences a token; max_sequences and kv_cache_tokens must hold them all");
+             " sequences a token; max_num_seqs and kv_cache_tokens must hold them all");
   std::sort(times.begin(), times.end());
   const double seconds = times.at(times.size() / 2), rate = static_cast<double>(B) / seconds;
   const int64_t keys = options.tokens + steps / 2;
@@ -59,7 +61,25 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
                      100 * bytes / seconds / limits.read_bandwidth);
 }
 
-[[maybe_unused]] const bool added = model_benches().add("decode", {.run = decode, .peers = {"decode"}});
+std::string prefill(Context& context, Model& model, const ModelBenchOptions& options, const MachineLimits& limits,
+                    Json& row) {
+  const std::vector<int32_t> prompt = random_tokens(options.tokens, model.shape().vocab_size, 0);
+  Engine engine(context, model, nullptr, {.max_batch_tokens = options.tokens, .prefix_caching = false});
+  const double seconds = median_seconds(options.repeats, [&] {
+    engine.generate({{prompt, 1, 0, {.max_tokens = 1, .stop = {}, .stop_ids = {}}}});
+  });
+  const double rate = static_cast<double>(options.tokens) / seconds,
+               flops = rate * count_flops(model, options.tokens).forward_flops_per_token;
+  row.set("tokens", options.tokens);
+  row.set("seconds", seconds);
+  row.set("tokens_per_second", rate);
+  row.set("flops_per_second", flops);
+  return format_text("%lld tokens: %.1f tokens/s, %.0f%% of the machine's measured arithmetic peak",
+                     static_cast<long long>(options.tokens), rate, 100 * flops / limits.flops);
+}
+
+[[maybe_unused]] const bool added = model_benches().add("decode", {.run = decode, .peers = {"decode"}}) &&
+                                    model_benches().add("prefill", {.run = prefill});
 
 }  // namespace
 }  // namespace hone
