@@ -183,7 +183,7 @@ TEST_F(WorkerClaimsTest, ImpossibleCompletionsAreRejectedAndReassigned) {
       {"has id 258", [](CompletionOutput& r) { r.ids[0] = 258; }},
       {"has id -1", [](CompletionOutput& r) { r.ids[0] = -1; }},
       {"sampled by version 1", [](CompletionOutput& r) { r.versions[0] = 1; }},
-      {"drawn by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
+      {"sampled by version -1", [](CompletionOutput& r) { r.versions[0] = -1; }},
       {"top_logprobs", [](CompletionOutput& r) { r.top_logprobs.assign(r.ids.size(), std::vector<TokenLogp>(64)); }},
       {"prompt log-probs", [](CompletionOutput& r) { r.prompt_logp.push_back(0); }},
       {"has finish_reason length",
