@@ -34,6 +34,15 @@ std::vector<std::string> reference_texts() {
   return out;
 }
 
+std::vector<std::string> column_lines() {
+  std::vector<std::string> out;
+  for (const Column column : all_columns()) {
+    const ColumnInfo& info = column.info();
+    out.push_back(concat(column.name(), "  (", info.per_sequence ? "per sequence" : "per token", ") ", info.doc));
+  }
+  return out;
+}
+
 class ListCommand : public Command {
  public:
   std::string summary() const override { return "list the registered objectives, rewards, tasks, ops and other names"; }
@@ -71,6 +80,7 @@ class ListCommand : public Command {
         {"generators", [] { return generators().names(); }},
         {"optimizers", [] { return optimizers().names(); }},
         {"devices", [] { return devices().names(); }},
+        {"columns", [] { return column_lines(); }},
         {"recipe-keys", reference_texts}};
     return all;
   }

@@ -124,8 +124,8 @@ bool SampleBuilder::fit(Sample& sample, const std::string& where) const {
   HONE_CHECK(format_.too_long != "error", where, ": ", length, " tokens, max_length is ", format_.max_length);
   if (format_.too_long == "skip") return false;
   sample.tokens.resize(static_cast<size_t>(format_.max_length));
-  sample.mask.resize(static_cast<size_t>(format_.max_length));
-  return std::any_of(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; });
+  sample.columns.truncate(static_cast<size_t>(format_.max_length));
+  return std::ranges::any_of(sample.columns.find(columns::mask), [](float m) { return m != 0; });
 }
 
 bool SampleBuilder::fit(std::span<Sample> samples, const std::string& where) {
@@ -152,7 +152,7 @@ std::vector<Sample> load_sft(const SftSource& source, const Tokenizer& tokenizer
     Sample sample =
         messages ? reader.conversation(parse_messages(*messages, where), partly, where)
                  : reader.reply(fill_text(source.prompt, row, where), fill_text(source.completion, row, where), where);
-    if (!partly && !sample.mask.empty()) std::fill(sample.mask.begin() + 1, sample.mask.end(), 1.0f);
+    if (!partly) set_mask(sample);
     if (reader.fit({&sample, 1}, where)) out.push_back(std::move(sample));
   });
   reader.report(out.size());

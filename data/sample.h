@@ -1,12 +1,14 @@
 #pragma once
 // Plain data that rollout, rewards, objectives and the learner pass along.
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/io/json.h"
 #include "core/io/metrics.h"
 #include "core/text/chat.h"
+#include "data/columns.h"
 
 namespace hone {
 
@@ -32,15 +34,10 @@ struct Completion {
   std::string finish_reason;  // "stop", "length", or why it failed
 };
 
-// One sequence as a learner sees it: prompt then completion, T tokens. Every column is [T] or empty ("this run does not
-// have it"); entry t belongs to tokens[t], given the tokens before it.
+// One sequence as a learner sees it: prompt then completion.
 struct Sample {
   std::vector<int32_t> tokens;
-  std::vector<float> mask;           // 1 where trained on; the first token has 0
-  std::vector<float> behavior_logp;  // when sampled, of the distribution drawn from
-  std::vector<float> old_logp;       // when this step's epochs began
-  std::vector<float> reference_logp;
-  std::vector<float> advantage, value, returns;
+  Columns columns;
   // False: nothing is known about it. It could not be sampled, every reward skipped it, or one failed. Its reward is 0
   // and its mask empty: it is no part of its group's mean and deviation and trains nothing.
   bool scored = true;
@@ -58,5 +55,14 @@ struct Group {
   Task task;
   std::vector<Sample> samples;
 };
+
+// Writes the mask: 1 from token `first` on. The first token of a sample is never trained on.
+void set_mask(Sample& sample, size_t first = 1);
+// Takes the sample out of the loss: its mask becomes 0.
+void clear_mask(Sample& sample);
+
+// Writes the samples' columns, end to end, into out. A column that some samples have and others lack is an Error that
+// names it, and so is one that does not fit its sample's tokens. Samples without tokens need no columns.
+void join_columns(std::span<const Sample* const> samples, Columns& out);
 
 }  // namespace hone

@@ -8,7 +8,7 @@
 #include "eval/extraction.h"
 #include "eval/prompts.h"
 #include "eval/task.h"
-#include "posttrain/rl/gather_all.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 namespace {
@@ -67,7 +67,7 @@ class Generate : public EvalTask {
     const PromptRenderer renderer(source_, options);
     EvalRun out;
     std::vector<Task> tasks = fitting_tasks(target, docs, renderer, out);
-    ActorConfig greedy{
+    CollectorConfig greedy{
         .num_generations = 1, .sampling = sampling_, .format = renderer.format(), .reward = reward_spec()};
     greedy.sampling.temperature = 0;
     for (size_t i = 0; i < docs.size(); ++i) {
@@ -79,7 +79,7 @@ class Generate : public EvalTask {
     generate(target, docs, tasks, greedy, "greedy", out,
              [&](EvalSample& sample, const Group& group) { add_greedy(sample, group); });
     if (options.samples > 0) {
-      ActorConfig sampled = greedy;
+      CollectorConfig sampled = greedy;
       sampled.num_generations = options.samples;
       sampled.sampling.temperature = options.temperature;
       sampled.sampling.seed = options.seed;
@@ -125,7 +125,7 @@ class Generate : public EvalTask {
   // Generates completions of all tasks and calls take(sample, group) for each task. Request ids are the rows' hashes,
   // so that the order of rows does not matter.
   static void generate(EvalTarget& target, const std::vector<EvalExample>& docs, const std::vector<Task>& tasks,
-                       const ActorConfig& config, const std::string& mode, EvalRun& out,
+                       const CollectorConfig& config, const std::string& mode, EvalRun& out,
                        const std::function<void(EvalSample&, const Group&)>& take) {
     LocalBackend backend(target.context, target.model, target.tokenizer, target.engine);
     Collector collector(backend, target.tokenizer, config);

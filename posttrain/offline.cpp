@@ -54,7 +54,7 @@ PlannedStep OfflineTraining::planned_step(int64_t max_length, int64_t samples_of
           .length = max_length,
           .objective = objective_.made.get(),
           .trainer = &loop_.trainer,
-          .reference = objective_.made->needs().reference && !precompute_ref_log_probs_};
+          .reference = objective_.made->needs().has(columns::reference_logp) && !precompute_ref_log_probs_};
 }
 
 std::vector<Group> hold_out(std::vector<Group>& groups, double share, uint64_t seed) {
@@ -131,7 +131,7 @@ void OfflineTraining::run(StageContext& stage, const RowSource& rows, const Load
   log::info(stage.name, ": ", train.size(), " ", unit_, held.empty() ? "" : concat(", ", held.size(), " held out"));
 
   std::unique_ptr<Reference> reference;
-  if (needs.reference) {
+  if (needs.has(columns::reference_logp)) {
     reference = std::make_unique<Reference>(stage, loop_.trainer.temperature);
     if (precompute_ref_log_probs_) {
       reference->score_into(train);

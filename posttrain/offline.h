@@ -9,7 +9,7 @@
 
 #include "data/dataset.h"
 #include "train/loop.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 #include "train/stage.h"
 
 namespace hone {

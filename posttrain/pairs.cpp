@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "posttrain/rl/gather_all.h"
+#include "posttrain/rl/collector.h"
 
 namespace hone {
 

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "posttrain/losses/pair_loss.h"
+
 namespace hone {
 
 void PreferenceSource::fields(Fields& f) {
@@ -100,8 +102,8 @@ bool read_label(const std::string& text, const std::string& where) {
 }
 
 size_t prompt_length(const Sample& sample) {
-  return static_cast<size_t>(std::find_if(sample.mask.begin(), sample.mask.end(), [](float m) { return m != 0; }) -
-                             sample.mask.begin());
+  const std::span<const float> mask = sample.columns.find(columns::mask);
+  return static_cast<size_t>(std::ranges::find_if(mask, [](float m) { return m != 0; }) - mask.begin());
 }
 
 Sample mismatched(const Sample& prompt, const Sample& reply, int64_t max_length) {
@@ -110,10 +112,11 @@ Sample mismatched(const Sample& prompt, const Sample& reply, int64_t max_length)
   Sample out;
   out.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + head);
   out.tokens.insert(out.tokens.end(), reply.tokens.begin() + tail, reply.tokens.end());
-  out.mask.assign(prompt.mask.begin(), prompt.mask.begin() + head);
-  out.mask.insert(out.mask.end(), reply.mask.begin() + tail, reply.mask.end());
+  out.columns.append(columns::mask, prompt.columns.find(columns::mask).first(static_cast<size_t>(head)));
+  out.columns.append(columns::mask, reply.columns.find(columns::mask).subspan(static_cast<size_t>(tail)));
   const auto length = std::min(out.tokens.size(), static_cast<size_t>(max_length));
-  out.tokens.resize(length), out.mask.resize(length);
+  out.tokens.resize(length);
+  out.columns.truncate(length);
   return out;
 }
 
@@ -138,7 +141,10 @@ std::vector<Group> load_preferences(const PreferenceSource& source, const Tokeni
   read_rows(source.rows, [&](const Json& row, const std::string& where) {
     const PairText pair = read_pair(source.prompt, source.chosen, source.rejected, row, where);
     Group group = make_group(pair.prompt, std::array{&pair.chosen, &pair.rejected}, reader, where);
-    if (!source.margin.empty()) group.samples[0].reward = read_number(fill_template(source.margin, row, where), where);
+    if (!source.margin.empty()) {
+      const double margin = read_number(fill_template(source.margin, row, where), where);
+      for (Sample& sample : group.samples) sample.columns.set(columns::margin, {static_cast<float>(margin)});
+    }
     if (reader.fit(group.samples, where)) out.push_back(std::move(group));
   });
   reader.report(out.size());

@@ -9,7 +9,7 @@ namespace hone {
 struct PreferenceSource {
   RowSource rows;
   std::string prompt = "{prompt}", chosen = "{chosen}", rejected = "{rejected}";
-  std::string margin;  // template of a number, the chosen sample's reward; no key of its own: a reward model's alone
+  std::string margin;  // template of a number, the pair's margin column; a key of the reward model's stage alone
   SampleFormat sample;
   void fields(Fields& f);
 };

@@ -22,7 +22,7 @@ void Reference::score_into(std::span<Group> groups) {
 void Reference::score_missing(std::span<Sample* const> samples) {
   std::vector<Sample*> missing;
   for (Sample* sample : samples)
-    if (sample->reference_logp.size() != sample->tokens.size()) missing.push_back(sample);
+    if (sample->columns.find(columns::reference_logp).size() != sample->tokens.size()) missing.push_back(sample);
   score(missing);
 }
 
@@ -32,7 +32,8 @@ void Reference::score(std::span<Sample* const> samples) {
   std::vector<std::vector<int32_t>> sequences;
   for (const Sample* sample : samples) sequences.push_back(sample->tokens);
   std::vector<TokenLogprobs> scores = compute_logprobs(context_, model_, sequences, {.temperature = temperature_});
-  for (size_t i = 0; i < samples.size(); ++i) samples[i]->reference_logp = std::move(scores[i].logp);
+  for (size_t i = 0; i < samples.size(); ++i)
+    samples[i]->columns.set(columns::reference_logp, std::move(scores[i].logp));
 }
 
 }  // namespace hone

@@ -75,9 +75,8 @@ std::vector<double> RewardModel::score(std::span<const std::vector<int32_t>> seq
 
 void add_score_position(Sample& sample) {
   HONE_CHECK(!sample.tokens.empty(), "reward model: a sample without tokens has no score");
-  sample.mask.assign(sample.tokens.size(), 0);
   sample.tokens.push_back(sample.tokens.back());  // any token: its value comes from the state before it
-  sample.mask.push_back(1);
+  set_mask(sample, sample.tokens.size() - 1);
 }
 
 void write_classifier_config(const std::filesystem::path& folder, const Tokenizer& tokenizer) {

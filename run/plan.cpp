@@ -10,7 +10,7 @@
 #include "model/flops.h"
 #include "model/io/adapter.h"
 #include "model/quantized_model.h"
-#include "posttrain/rl/weight_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "rollout/kv/kv_storage.h"
 #include "train/stage.h"
 #include "train/trainer.h"
@@ -74,10 +74,8 @@ Sample longest_sample(int64_t length) {
   const size_t n = static_cast<size_t>(length);
   Sample out;
   out.tokens.assign(n, 0);
-  out.mask.assign(n, 1.0f);
-  out.mask[0] = 0;
-  out.behavior_logp = out.old_logp = out.reference_logp = out.advantage = out.value = out.returns =
-      std::vector<float>(n, 0.0f);
+  for (const Column column : all_columns()) out.columns.assign(column, column.size(1, n), 0);
+  set_mask(out);
   return out;
 }
 

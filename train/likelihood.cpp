@@ -31,18 +31,18 @@ class Sft : public Objective {
     f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
   }
   Needs needs() const override {
-    return {.per = LossUnit::token, .loss_linear_in_logp = loss_type_ == "nll", .data = TrainingData::completions};
+    return {.unit = LossUnit::token, .loss_linear_in_logp = loss_type_ == "nll", .data = TrainingData::completions};
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const Weight weight_of = loss_types().at(loss_type_);
+    const std::span<const float> logp = batch[columns::logp], mask = batch[columns::mask];
     double sum = 0, tokens = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      const double mask = batch.mask[t];
-      if (mask == 0) continue;
-      const double weight = mask * weight_of(batch.logp[t]);
-      sum -= weight * batch.logp[t];
-      tokens += mask;
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double weight = mask[t] * weight_of(logp[t]);
+      sum -= weight * logp[t];
+      tokens += mask[t];
       grad.logp[t] = static_cast<float>(-weight * batch.scale);
     }
     metrics.add("loss", sum, tokens);

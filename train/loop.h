@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "train/early_stop.h"
+#include "train/held_out.h"
 #include "train/optim/schedule.h"
 #include "train/stage.h"
 #include "train/trainer.h"

@@ -24,8 +24,7 @@ PeakBytes count_step(Context& context, const Model& model, TrainerConfig config,
   for (size_t i = 0; i < sequences; ++i) {
     const auto count = static_cast<int64_t>(sequences), at = static_cast<int64_t>(i);
     widest[i].tokens.assign(static_cast<size_t>(tokens * (at + 1) / count - tokens * at / count), 0);
-    widest[i].mask.assign(widest[i].tokens.size(), 1);
-    if (!widest[i].mask.empty()) widest[i].mask[0] = 0;
+    set_mask(widest[i]);
     batch.push_back(&widest[i]);
   }
   trainer.step(batch, objective, 0);

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "model/model.h"
+#include "train/micro_batch.h"
 #include "train/objective.h"
-#include "train/packing.h"
 
 namespace hone {
 

@@ -12,6 +12,7 @@
 #include "core/config/fields.h"
 #include "core/io/checkpoint.h"
 #include "core/io/metrics.h"
+#include "data/columns.h"
 #include "data/sample.h"
 
 namespace hone {
@@ -24,49 +25,55 @@ enum class LossUnit : uint8_t { token, sequence, pair };
 enum class TrainingData : uint8_t {
   rewarded,      // completions that the stage samples and rewards
   completions,   // single completions
-  labelled,      // single completions, each desirable or not
+  unpaired,      // single completions, each desirable or not
   pairs,         // a chosen and a rejected completion
   scored_pairs,  // the scores of such a pair
 };
 std::string describe(TrainingData data);
 
 struct Needs {
-  // behavior: what the sampler recorded. old: what the learner computes when the epochs of a step begin; alone,
-  // `behavior` takes either. Asked for together, both must be there: rollouts that are stale, or of other arithmetic.
-  bool behavior = false, old = false;
-  bool reference = false, entropy = false, critic = false;
-  LossUnit per = LossUnit::token;
+  // Columns of samples that the loss reads; one that is absent is an Error. behavior_logp alone may be old_logp
+  // instead. If both are named, both must be there: rollouts are stale, or sampled with other arithmetic.
+  std::vector<Column> columns = {};
+  // Columns that the loss or compute_advantages() reads if they are there.
+  std::vector<Column> optional = {};
+  bool entropy = false, critic = false;  // columns that the trainer computes besides logp: entropy; value
+  LossUnit unit = LossUnit::token;
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
   // sync.
   bool loss_linear_in_logp = false;
   TrainingData data = TrainingData::rewarded;
+
+  // True if `columns` names it.
+  bool has(Column column) const;
 };
 
-// T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not
-// have. Entry t belongs to token t given those before it; a sequence's first token has mask 0. Members of a group (a
-// pair: chosen, then rejected) are adjacent.
+// T tokens of S sequences end to end, on the host, with views of their columns. Members of a group (a pair: chosen,
+// then rejected) are adjacent.
 struct TokenBatch {
   std::span<const int32_t> offsets;  // [S+1]
-  std::span<const float> logp;       // under the weights being trained
-  std::span<const float> old_logp;   // when this step's epochs began
-  std::span<const float> behavior_logp, reference_logp, advantage, mask;
-  std::span<const float> entropy, value, old_value, returns;
-  double scale = 1;  // 1 / (count of needs().per in the whole optimizer step), so that micro-batches change a gradient
+  double scale = 1;  // 1 / (count of needs().unit in the whole optimizer step), so that micro-batches change a gradient
                      // by rounding only
+  ColumnViews columns = {};
 
   size_t num_sequences() const { return offsets.empty() ? 0 : offsets.size() - 1; }
   size_t num_tokens() const { return offsets.empty() ? 0 : static_cast<size_t>(offsets.back()); }
+  bool has(Column column) const { return columns.has(column); }
+  // An empty span if the column is absent.
+  std::span<const float> find(Column column) const { return columns.find(column); }
+  // An absent column is an Error that names it. A batch without tokens has every column, empty.
+  std::span<const float> operator[](Column column) const { return num_tokens() == 0 ? find(column) : columns[column]; }
 };
 
 // What one sequence adds to the count that TokenBatch::scale is one over: its masked tokens, itself, or half a pair.
-double count_of(LossUnit per, std::span<const float> mask);
+double count_of(LossUnit unit, std::span<const float> mask);
 // 1 / count; a step without anything to train on has scale 1 (and loss 0).
 double scale_of(double count);
-// Every column has one entry a token, and those that `needs` asks for are there (an entropy that is only measured may
-// be missing); an Error says which is not.
+// Checks the size of each column, and that the columns that `needs` names are there. An entropy that is only measured
+// may be absent.
 void check_batch(const Needs& needs, const TokenBatch& batch);
 
-// dLoss/d(column), zero on entry; empty where the run does not have the column.
+// dLoss/d(column), zero on entry; empty if the batch does not have the column.
 struct TokenGrad {
   std::span<float> logp, entropy, value;
 };
@@ -130,5 +137,28 @@ using ObjectiveFactory = std::unique_ptr<Objective> (*)();
 Registry<ObjectiveFactory>& objectives();
 // Names of the objectives that learn from this, under their default settings.
 std::vector<std::string> objectives_for(TrainingData data);
+
+// How a stage names its objective: `objective`, and the objective's own keys in the same table.
+struct ObjectiveSpec {
+  std::string objective;
+  std::shared_ptr<Objective> made;  // while fields() reads
+  void fields(Fields& f) {
+    f("objective", objective, "what is optimised (hone list objectives)");
+    if (f.reading()) {
+      f.require("objective", objectives().contains(objective), objectives().unknown(objective));
+      made = objectives().at(objective)();
+    }
+    if (!made) made = objectives().at(objective)();
+    made->fields(f);
+    if (f.reading()) made->prepare();
+  }
+  // Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+  void require_data(Fields& f, TrainingData data) const {
+    const TrainingData needed = made->needs().data;
+    f.require("objective", needed == data,
+              concat(objective, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
+                     ": its objectives are ", join(objectives_for(data))));
+  }
+};
 
 }  // namespace hone

@@ -6,8 +6,8 @@
 #include "core/base/stopwatch.h"
 #include "data/sample_json.h"
 #include "kernels/optimizer/optimizer.h"
-#include "train/loss_pass.h"
-#include "train/packing.h"
+#include "train/micro_batch.h"
+#include "train/micro_batch_runner.h"
 
 namespace hone {
 
@@ -18,9 +18,10 @@ void check_sample(const Sample& sample, size_t index, const ModelShape& shape) {
   const auto length = static_cast<int64_t>(sample.tokens.size());
   HONE_CHECK(shape.max_positions == 0 || length <= shape.max_positions, "trainer: sample ", index, " has ", length,
              " tokens, the model ", shape.max_positions, " positions");
-  HONE_CHECK(sample.mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length,
-             " tokens and a mask of ", sample.mask.size());
-  HONE_CHECK(length == 0 || sample.mask[0] == 0, "trainer: sample ", index,
+  const std::span<const float> mask = sample.columns.find(columns::mask);
+  HONE_CHECK(mask.size() == sample.tokens.size(), "trainer: sample ", index, " has ", length, " tokens and a mask of ",
+             mask.size());
+  HONE_CHECK(length == 0 || mask[0] == 0, "trainer: sample ", index,
              " trains on its first token, which nothing predicts");
   for (const int32_t id : sample.tokens)
     HONE_CHECK(id >= 0 && id < shape.vocab_size, "trainer: sample ", index, " has token ", id,
@@ -137,9 +138,10 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   for (size_t i = 0; i < samples.size(); ++i) {
     const Sample& sample = *samples[i];
     check_sample(sample, i, m.model.shape());
-    count += count_of(needs.per, sample.mask);
+    const std::span<const float> mask = sample.columns.find(columns::mask);
+    count += count_of(needs.unit, mask);
     report.num_tokens += static_cast<int64_t>(sample.tokens.size());
-    const auto trained = std::count_if(sample.mask.begin(), sample.mask.end(), [](float v) { return v != 0; });
+    const auto trained = std::ranges::count_if(mask, [](float v) { return v != 0; });
     if (may_skip && objective.has_no_gradient(sample)) {
       if (needs.entropy && trained > 0) m.idle.push_back(&sample);
       continue;
@@ -149,7 +151,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   }
   const std::span<const Sample* const> working = m.active_samples;
   if (needs.critic) m.the_critic();
-  make_micro_batches(working, needs.per == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
+  make_micro_batches(working, needs.unit == LossUnit::pair ? 2 : 1, m.config.micro_batch_tokens, m.micro_batches);
   m.reserve(objective);
   const auto samples_of = [&](const MicroBatch& micro) {
     return working.subspan(micro.begin, micro.end - micro.begin);

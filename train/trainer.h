@@ -11,7 +11,7 @@
 #include "train/memory_plan.h"
 #include "train/objective.h"
 #include "train/optim/optimizer.h"
-#include "train/phases.h"
+#include "train/phase_timer.h"
 
 namespace hone {
 

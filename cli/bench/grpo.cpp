@@ -6,9 +6,9 @@
 #include "core/base/format.h"
 #include "core/base/rng.h"
 #include "core/base/stopwatch.h"
-#include "posttrain/rl/actor.h"
-#include "posttrain/rl/experience.h"
-#include "train/objective_spec.h"
+#include "posttrain/rl/collector.h"
+#include "posttrain/rl/rollout_batch.h"
+#include "train/objective.h"
 #include "train/trainer.h"
 
 namespace hone {

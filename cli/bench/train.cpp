@@ -26,8 +26,7 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   std::vector<const Sample*> batch;
   for (size_t i = 0; i < samples.size(); ++i) {
     samples[i].tokens = random_tokens(options.tokens, model.shape().vocab_size, i);
-    samples[i].mask.assign(samples[i].tokens.size(), 1.0f);
-    samples[i].mask[0] = 0;
+    set_mask(samples[i]);
     batch.push_back(&samples[i]);
   }
   const std::unique_ptr<Objective> objective = objectives().at("sft")();

@@ -22,15 +22,17 @@ std::vector<Sample*> scored(std::span<Group> groups) {
 }
 
 void set_advantage(Sample& sample, double advantage) {
-  sample.advantage.assign(sample.tokens.size(), static_cast<float>(advantage));
+  sample.columns.assign(columns::advantage, sample.tokens.size(), static_cast<float>(advantage));
 }
 
-void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values) {
+void set_column(std::span<Sample* const> samples, Column column, std::span<const double> values) {
   size_t next = 0;
   for (Sample* sample : samples) {
-    (sample->*column).assign(sample->tokens.size(), 0);
-    for (size_t t = 0; t < sample->mask.size(); ++t)
-      if (sample->mask[t] != 0) (sample->*column)[t] = static_cast<float>(values[next++]);
+    const std::span<const float> mask = sample->columns.find(columns::mask);
+    std::vector<float> entries(sample->tokens.size(), 0);
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0) entries[t] = static_cast<float>(values[next++]);
+    sample->columns.set(column, std::move(entries));
   }
 }
 

@@ -19,8 +19,8 @@ std::vector<Sample*> scored(std::span<Group> groups);
 
 // The same advantage for each of a sample's tokens.
 void set_advantage(Sample& sample, double advantage);
-// A column of the samples: `values` are of their masked tokens, end to end; other tokens get 0.
-void set_column(std::span<Sample* const> samples, std::vector<float> Sample::*column, std::span<const double> values);
+// Writes a column of the samples. `values` are those of their masked tokens, end to end; other tokens get 0.
+void set_column(std::span<Sample* const> samples, Column column, std::span<const double> values);
 
 // What a reward's distance from its group's mean is divided by: the standard deviation (n - 1) of the group, of the
 // whole batch, or nothing.

@@ -60,21 +60,23 @@ std::vector<double> ImportanceCorrection::weights(const TokenBatch& batch, size_
     metrics.add("sampling/importance_sampling_ratio/mean", count * weight, count);
     metrics.maximum("sampling/importance_sampling_ratio/max", weight);
   };
+  const std::span<const float> mask = batch[columns::mask], old_logp = batch[columns::old_logp],
+                               behavior_logp = batch[columns::behavior_logp];
   std::vector<double> out(end - begin, 0);
   double sum = 0;
   bool any = false;
   for (size_t t = begin; t < end; ++t) {
-    if (batch.mask[t] == 0) continue;
-    const double difference = static_cast<double>(batch.old_logp[t]) - batch.behavior_logp[t];
+    if (mask[t] == 0) continue;
+    const double difference = static_cast<double>(old_logp[t]) - behavior_logp[t];
     any = true;
-    sum += batch.mask[t] * difference;
-    if (!kind.sequence) observe(out[t - begin] = bounded(difference), batch.mask[t]);
+    sum += mask[t] * difference;
+    if (!kind.sequence) observe(out[t - begin] = bounded(difference), mask[t]);
   }
   if (!kind.sequence || !any) return out;
   const double weight = bounded(sum);
   observe(weight, 1);
   for (size_t t = begin; t < end; ++t)
-    if (batch.mask[t] != 0) out[t - begin] = weight;
+    if (mask[t] != 0) out[t - begin] = weight;
   return out;
 }
 

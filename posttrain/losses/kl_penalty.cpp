@@ -31,15 +31,17 @@ std::vector<std::vector<double>> KlPenalty::charge(std::span<Group> groups, Metr
   std::vector<std::vector<double>> out;
   double divergence = 0;  // a token's, summed over samples
   for (const Sample* sample : scored(groups)) {
-    const std::vector<float>& logp = sample->old_logp.empty() ? sample->behavior_logp : sample->old_logp;
-    HONE_CHECK(
-        !on() || (logp.size() == sample->tokens.size() && sample->reference_logp.size() == sample->tokens.size()),
-        "objective: KL in the reward needs the log-probs of the sampler and of the reference");
+    const Columns& own = sample->columns;
+    const std::span<const float> mask = own.find(columns::mask), reference_logp = own.find(columns::reference_logp),
+                                 logp =
+                                     own.find(own.has(columns::old_logp) ? columns::old_logp : columns::behavior_logp);
+    HONE_CHECK(!on() || (logp.size() == sample->tokens.size() && reference_logp.size() == sample->tokens.size()),
+               "objective: KL in the reward needs the log-probs of the sampler and of the reference");
     std::vector<double>& rewards = out.emplace_back();
     double kl = 0;
-    for (size_t t = 0; t < sample->mask.size(); ++t) {
-      if (sample->mask[t] == 0) continue;
-      const double token_kl = on() ? estimate(logp[t], sample->reference_logp[t]).loss : 0;
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double token_kl = on() ? estimate(logp[t], reference_logp[t]).loss : 0;
       kl += token_kl;
       rewards.push_back(-now_ * token_kl);
     }

@@ -1,9 +1,10 @@
 #pragma once
-// KL in the reward: what each token costs for being likelier than the reference finds it, and how the cost's weight is
-// steered.
+// KL divergence from the reference in the reward: KlPenalty computes each token's charge and adapts its weight,
+// KlInRewardPolicyGradient is a policy gradient with such rewards.
 #include <string>
 #include <vector>
 
+#include "posttrain/losses/policy_loss.h"
 #include "train/objective.h"
 
 namespace hone {
@@ -38,6 +39,24 @@ class KlPenalty {
   double target_kl_ = 0.1;
   int64_t horizon_ = 10000;
   double now_;  // the weight that applies
+};
+
+// A policy gradient with KlPenalty in its rewards. The weight of the penalty is its state.
+class KlInRewardPolicyGradient : public PolicyGradient {
+ public:
+  Needs needs() const override {
+    Needs out = PolicyGradient::needs();
+    if (penalty_.on() && !out.has(columns::reference_logp)) out.columns.push_back(columns::reference_logp);
+    return out;
+  }
+  void save_state(StateSection& section) const override { penalty_.save_state(section); }
+  void load_state(const StateSection& section) override { penalty_.load_state(section); }
+
+ protected:
+  explicit KlInRewardPolicyGradient(double coef, PolicyLoss policy = {})
+      : PolicyGradient(std::move(policy)), penalty_(coef) {}
+
+  KlPenalty penalty_;
 };
 
 }  // namespace hone

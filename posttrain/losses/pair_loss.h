@@ -7,6 +7,17 @@
 
 namespace hone {
 
+namespace columns {
+// Of preference data.
+inline const Column margin = register_column(
+    "margin", {.doc = "by how much a pair's chosen score is to exceed the rejected one; read off the chosen sequence",
+               .per_sequence = true,
+               .alias = "advantages"});
+inline const Column mismatched_logp = register_column(
+    "mismatched_logp",
+    {.doc = "the policy's log-prob, before the step, of a completion that answers another prompt (KTO's KL estimate)"});
+}  // namespace columns
+
 double softplus(double x);  // log(1 + exp(x)) = -log sigmoid(-x)
 double sigmoid(double x);
 

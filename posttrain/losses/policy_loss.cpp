@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "posttrain/losses/advantage.h"
+
 namespace hone {
 namespace {
 
@@ -11,7 +13,7 @@ namespace {
 // max_completion_length. seq-mean-token-sum (verl's): each one's sum.
 struct LossType {
   PolicyTerm (*surrogate)(LogRatio ratio, double logp, double advantage, const Clip& clip);
-  LossUnit per;
+  LossUnit unit;
   double (*sequence_weight)(double tokens, int64_t max_completion_length);
 };
 
@@ -97,17 +99,18 @@ void PolicyLoss::fields(Fields& f, Keys keys) {
 }
 
 Needs PolicyLoss::needs() const {
-  return {.behavior = true,
-          .old = correction.on(),
-          .reference = beta > 0,
-          .entropy = true,
-          .per = loss_types().at(loss_type).per};
+  Needs out{.columns = {columns::behavior_logp, columns::advantage},
+            .entropy = true,
+            .unit = loss_types().at(loss_type).unit};
+  if (correction.on()) out.columns.push_back(columns::old_logp);
+  if (beta > 0) out.columns.push_back(columns::reference_logp);
+  return out;
 }
 
 std::vector<std::string> PolicyLoss::warnings() const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
-  if (levels().at(importance_sampling_level).shared && (type.per == LossUnit::token || loss_type == "dr_grpo"))
+  if (levels().at(importance_sampling_level).shared && (type.unit == LossUnit::token || loss_type == "dr_grpo"))
     out.push_back(concat("importance_sampling_level = ", importance_sampling_level,
                          " gives every token of a reply one ratio, and loss_type = ", loss_type,
                          " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
@@ -122,9 +125,10 @@ std::vector<std::string> PolicyLoss::warnings() const {
 
 bool PolicyLoss::has_no_gradient(const Sample& sample) const {
   const bool advantages_alone = beta == 0 && entropy_coef == 0;
-  for (size_t t = 0; t < sample.mask.size(); ++t)
-    if (sample.mask[t] != 0 && (!advantages_alone || t >= sample.advantage.size() || sample.advantage[t] != 0))
-      return false;
+  const std::span<const float> mask = sample.columns.find(columns::mask),
+                               advantage = sample.columns.find(columns::advantage);
+  for (size_t t = 0; t < mask.size(); ++t)
+    if (mask[t] != 0 && (!advantages_alone || t >= advantage.size() || advantage[t] != 0)) return false;
   return true;
 }
 
@@ -132,13 +136,14 @@ void PolicyLoss::mask_truncated(std::span<Group> groups) const {
   if (!mask_truncated_completions) return;
   for (Group& group : groups)
     for (Sample& sample : group.samples)
-      if (sample.completion.finish_reason == "length") std::ranges::fill(sample.mask, 0.f);
+      if (sample.completion.finish_reason == "length") clear_mask(sample);
 }
 
 double PolicyLoss::token_weight(const TokenBatch& batch, size_t s) const {
   const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-  return batch.scale * loss_types().at(loss_type).sequence_weight(
-                           count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)), max_completion_length);
+  return batch.scale *
+         loss_types().at(loss_type).sequence_weight(
+             count_of(LossUnit::token, batch[columns::mask].subspan(begin, end - begin)), max_completion_length);
 }
 
 namespace {
@@ -151,8 +156,9 @@ struct Sequence {
   double tokens, weight;
   template <class F>
   void for_masked(F visit) const {
+    const std::span<const float> mask = batch[columns::mask];
     for (size_t t = begin; t < end; ++t)
-      if (batch.mask[t] != 0) visit(t, static_cast<double>(batch.mask[t]));
+      if (mask[t] != 0) visit(t, static_cast<double>(mask[t]));
   }
 };
 
@@ -168,21 +174,21 @@ struct KlPart {
 double logp_loss(const Sequence& sequence, const LossType& type, const Level& level, const Clip& clip,
                  std::span<const double> corrections, const KlPart& kl, TokenGrad grad, Sums& sums) {
   const TokenBatch& batch = sequence.batch;
-  const std::span<const float> old_logp = denominator_logp(batch);
+  const std::span<const float> logp = batch[columns::logp], advantage = batch[columns::advantage],
+                               old_logp = denominator_logp(batch), reference_logp = batch.find(columns::reference_logp);
   const double share = level.shared ? level.share(sequence.tokens) : 0;
   double loss = 0, difference = 0, shared_slope = 0;
   if (level.shared)
-    sequence.for_masked([&](size_t t, double mask) {
-      difference += share * mask * (static_cast<double>(batch.logp[t]) - old_logp[t]);
-    });
+    sequence.for_masked(
+        [&](size_t t, double mask) { difference += share * mask * (static_cast<double>(logp[t]) - old_logp[t]); });
   sequence.for_masked([&](size_t t, double mask) {
-    const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(batch.logp[t], old_logp[t]);
-    const PolicyTerm term = type.surrogate(ratio, batch.logp[t], batch.advantage[t], clip);
+    const LogRatio ratio = level.shared ? log_ratio(difference, 0) : log_ratio(logp[t], old_logp[t]);
+    const PolicyTerm term = type.surrogate(ratio, logp[t], advantage[t], clip);
     const double weight = sequence.weight * mask * corrections[t - sequence.begin];
     loss += weight * term.loss;
     double dlogp_term = weight * term.dlogp_term, dratio_term = weight * term.dratio_term;
     if (kl.beta > 0) {
-      const Term divergence = kl.estimate(batch.logp[t], batch.reference_logp[t]);
+      const Term divergence = kl.estimate(logp[t], reference_logp[t]);
       const double factor = kl.by_ratio ? std::exp(ratio.value) : 1,
                    kl_weight = sequence.weight * mask * kl.beta * factor;
       loss += kl_weight * divergence.loss;
@@ -217,9 +223,8 @@ void add_clip_metrics(const Sums& sums, double count, const LossType& type, bool
 }  // namespace
 
 double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
-  HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0,
-             "objective: needs advantages; they come from rewards");
-  HONE_CHECK(entropy_coef == 0 || !batch.entropy.empty() || batch.num_tokens() == 0,
+  const std::span<const float> mask = batch[columns::mask], entropy = batch.find(columns::entropy);
+  HONE_CHECK(entropy_coef == 0 || !entropy.empty() || batch.num_tokens() == 0,
              "objective: entropy_coef needs the policy's entropy");
   const LossType& type = loss_types().at(loss_type);
   const Level& level = levels().at(importance_sampling_level);
@@ -228,22 +233,21 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
   double loss = 0;
   for (size_t s = 0; s < batch.num_sequences(); ++s) {
     const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-    const Sequence sequence{batch, begin, end, count_of(LossUnit::token, batch.mask.subspan(begin, end - begin)),
+    const Sequence sequence{batch, begin, end, count_of(LossUnit::token, mask.subspan(begin, end - begin)),
                             token_weight(batch, s)};
     if (sequence.tokens == 0) continue;
     const std::vector<double> corrections =
         correction.on() ? correction.weights(batch, s, metrics) : std::vector<double>(end - begin, 1);
     Sums sums{.tokens = sequence.tokens};
     loss += logp_loss(sequence, type, level, clip, corrections, kl, grad, sums);
-    if (!batch.entropy.empty())
-      sequence.for_masked([&](size_t t, double mask) { sums.entropy += mask * batch.entropy[t]; });
+    if (!entropy.empty()) sequence.for_masked([&](size_t t, double m) { sums.entropy += m * entropy[t]; });
     if (entropy_coef != 0)
       sequence.for_masked(
-          [&](size_t t, double mask) { grad.entropy[t] = static_cast<float>(-sequence.weight * mask * entropy_coef); });
+          [&](size_t t, double m) { grad.entropy[t] = static_cast<float>(-sequence.weight * m * entropy_coef); });
     loss -= sequence.weight * entropy_coef * sums.entropy;
     add_clip_metrics(sums, level.shared ? 1 : sums.tokens, type, delta > 0, metrics);
     if (beta > 0) metrics.add("kl", sums.kl, sums.tokens);
-    if (!batch.entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);
+    if (!entropy.empty()) metrics.add("entropy", sums.entropy, sums.tokens);
   }
   add_sampling_difference(batch, metrics);
   return loss;
@@ -252,7 +256,7 @@ double PolicyLoss::evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums&
 void PolicyGradient::compute_advantages(std::span<Group> groups, MetricSums& metrics) {
   policy_.mask_truncated(groups);
   for (Group& group : groups)
-    for (Sample& sample : group.samples) sample.advantage.assign(sample.tokens.size(), 0);
+    for (Sample& sample : group.samples) set_advantage(sample, 0);
   fill_advantages(groups, metrics);
 }
 

@@ -7,8 +7,8 @@ namespace hone {
 namespace {
 
 // A reward model's loss on pairs (Bradley and Terry 1952; Ouyang et al. 2022, eq. 1): the chosen text's score is to
-// exceed the rejected one's. A score is the value of the text's last masked token (0 where there is none); the chosen
-// one's advantage there is the margin it is to exceed it by.
+// exceed the rejected one's, by the margin of the pair if there is one. A score is the value of the text's last masked
+// token; it is 0 if no token is masked.
 class BradleyTerry : public Objective {
  public:
   void fields(Fields& f) override {
@@ -17,15 +17,18 @@ class BradleyTerry : public Objective {
     f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0,
               "center_rewards_coefficient must not be negative");
   }
-  Needs needs() const override { return {.critic = true, .per = LossUnit::pair, .data = TrainingData::scored_pairs}; }
+  Needs needs() const override {
+    return {.optional = {columns::margin}, .critic = true, .unit = LossUnit::pair, .data = TrainingData::scored_pairs};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
+    const std::span<const float> value = batch[columns::value], margins = batch.find(columns::margin);
     double sum = 0;
     for (size_t s = 0; s + 1 < batch.num_sequences(); s += 2) {
       const size_t chosen_at = last_masked(batch, s), rejected_at = last_masked(batch, s + 1);
-      const double chosen = chosen_at == none ? 0 : batch.value[chosen_at],
-                   rejected = rejected_at == none ? 0 : batch.value[rejected_at];
-      const double margin = chosen_at == none || batch.advantage.empty() ? 0 : batch.advantage[chosen_at];
+      const double chosen = chosen_at == none ? 0 : value[chosen_at],
+                   rejected = rejected_at == none ? 0 : value[rejected_at];
+      const double margin = chosen_at == none || margins.empty() ? 0 : margins[s];
       const PairLoss pair = logistic_loss(chosen - rejected - margin, 0);
       const double centre = 2 * center_rewards_coefficient_ * (chosen + rejected);
       sum += pair.loss + center_rewards_coefficient_ * (chosen + rejected) * (chosen + rejected);
@@ -43,9 +46,10 @@ class BradleyTerry : public Objective {
  private:
   static constexpr size_t none = SIZE_MAX;
   static size_t last_masked(const TokenBatch& batch, size_t sequence) {
+    const std::span<const float> mask = batch[columns::mask];
     const auto begin = static_cast<size_t>(batch.offsets[sequence]);
     for (auto t = static_cast<size_t>(batch.offsets[sequence + 1]); t > begin; --t)
-      if (batch.mask[t - 1] != 0) return t - 1;
+      if (mask[t - 1] != 0) return t - 1;
     return none;
   }
 

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "posttrain/losses/advantage.h"
-#include "posttrain/losses/penalised_policy.h"
+#include "posttrain/losses/kl_penalty.h"
 
 namespace hone {
 namespace {
@@ -45,21 +45,22 @@ class Ppo : public KlInRewardPolicyGradient {
   }
   Needs needs() const override {
     Needs out = KlInRewardPolicyGradient::needs();
+    out.columns.push_back(columns::returns);
+    out.optional.push_back(columns::old_value);
     out.critic = true;
     return out;
   }
   bool has_no_gradient(const Sample& sample) const override {
-    return std::ranges::all_of(sample.mask, [](float m) { return m == 0; });
+    return std::ranges::all_of(sample.columns.find(columns::mask), [](float m) { return m == 0; });
   }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
-    HONE_CHECK(!batch.returns.empty() || batch.num_tokens() == 0,
-               "ppo: needs returns; they come from rewards and values");
     const double policy = policy_.evaluate(batch, grad, metrics);
+    const std::span<const float> mask = batch[columns::mask];
     double count = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
       const auto begin = static_cast<size_t>(batch.offsets[s]), end = static_cast<size_t>(batch.offsets[s + 1]);
-      count += count_of(policy_.needs().per, batch.mask.subspan(begin, end - begin));
+      count += count_of(policy_.needs().unit, mask.subspan(begin, end - begin));
     }
     metrics.add("loss/policy_avg", policy / batch.scale, count);
     return policy + value_part(batch, grad, metrics);
@@ -76,10 +77,12 @@ class Ppo : public KlInRewardPolicyGradient {
     }
     if (whiten_rewards_) whiten(rewards, false);
     for (const Sample* sample : samples) {
-      HONE_CHECK(sample->value.size() == sample->tokens.size(), "ppo: a sample of ", sample->tokens.size(),
-                 " tokens has ", sample->value.size(), " values");
-      for (size_t t = 0; t < sample->mask.size(); ++t)
-        if (sample->mask[t] != 0) values.push_back(sample->value[t]);
+      const std::span<const float> mask = sample->columns.find(columns::mask),
+                                   old_values = sample->columns.find(columns::old_value);
+      HONE_CHECK(old_values.size() == sample->tokens.size(), "ppo: a sample of ", sample->tokens.size(), " tokens has ",
+                 old_values.size(), " values");
+      for (size_t t = 0; t < mask.size(); ++t)
+        if (mask[t] != 0) values.push_back(old_values[t]);
     }
     advantages.resize(rewards.size());
     size_t begin = 0;
@@ -91,24 +94,26 @@ class Ppo : public KlInRewardPolicyGradient {
     for (size_t i = 0; i < values.size(); ++i) returns.push_back(advantages[i] + values[i]);
     if (whiten_advantages_) whiten(advantages, true);
     for (Group& group : groups)
-      for (Sample& sample : group.samples) sample.returns.assign(sample.tokens.size(), 0);
-    set_column(samples, &Sample::advantage, advantages);
-    set_column(samples, &Sample::returns, returns);
+      for (Sample& sample : group.samples) sample.columns.assign(columns::returns, sample.tokens.size(), 0);
+    set_column(samples, columns::advantage, advantages);
+    set_column(samples, columns::returns, returns);
   }
 
   double value_part(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const {
-    const std::span<const float> old_value = batch.old_value.empty() ? batch.value : batch.old_value,
+    const std::span<const float> masks = batch[columns::mask], logp = batch[columns::logp],
+                                 values = batch[columns::value], returns = batch[columns::returns],
+                                 old_values = batch.has(columns::old_value) ? batch[columns::old_value] : values,
                                  old_logp = denominator_logp(batch);
     double loss = 0, tokens = 0, errors = 0, clipped = 0, ratios = 0, approx_kl = 0;
     for (size_t s = 0; s < batch.num_sequences(); ++s) {
       const double weight = policy_.token_weight(batch, s) * vf_coef_;
       for (auto t = static_cast<size_t>(batch.offsets[s]); t < static_cast<size_t>(batch.offsets[s + 1]); ++t) {
-        const double mask = batch.mask[t];
+        const double mask = masks[t];
         if (mask == 0) continue;
-        const ValueTerm value = value_loss(batch.value[t], old_value[t], batch.returns[t], cliprange_value_);
+        const ValueTerm value = value_loss(values[t], old_values[t], returns[t], cliprange_value_);
         loss += weight * mask * value.loss;
         grad.value[t] = static_cast<float>(weight * mask * value.slope);
-        const double difference = log_ratio(batch.logp[t], old_logp[t]).value;
+        const double difference = log_ratio(logp[t], old_logp[t]).value;
         tokens += mask, errors += mask * value.loss, clipped += mask * value.clipped;
         ratios += mask * std::exp(difference), approx_kl += mask * 0.5 * difference * difference;
       }

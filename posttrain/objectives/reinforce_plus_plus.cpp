@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "posttrain/losses/advantage.h"
-#include "posttrain/losses/penalised_policy.h"
+#include "posttrain/losses/kl_penalty.h"
 
 namespace hone {
 namespace {
@@ -26,7 +26,7 @@ class ReinforcePlusPlus : public KlInRewardPolicyGradient {
   void fill_advantages(std::span<Group> groups, MetricSums& metrics) override {
     std::vector<double> advantages = baseline_ ? above_the_mean(groups, metrics) : discounted_returns(groups, metrics);
     whiten(advantages, true);
-    set_column(scored(groups), &Sample::advantage, advantages);
+    set_column(scored(groups), columns::advantage, advantages);
   }
   // Of each masked token of the judged samples, end to end.
   std::vector<double> above_the_mean(std::span<Group> groups, MetricSums& metrics) {
@@ -37,7 +37,7 @@ class ReinforcePlusPlus : public KlInRewardPolicyGradient {
       const std::vector<Sample*> samples = scored(group).samples;
       const double mean = moments_of(std::span(rewards).subspan(next, samples.size())).mean;
       for (const Sample* sample : samples) {
-        const auto tokens = std::ranges::count_if(sample->mask, [](float m) { return m != 0; });
+        const auto tokens = std::ranges::count_if(sample->columns.find(columns::mask), [](float m) { return m != 0; });
         out.insert(out.end(), static_cast<size_t>(tokens), rewards[next++] - mean);
       }
     }

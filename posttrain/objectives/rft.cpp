@@ -19,10 +19,17 @@ class Rft : public Objective {
     f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
   }
-  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = true, .data = TrainingData::rewarded}; }
+  Needs needs() const override {
+    return {.columns = {columns::advantage},
+            .unit = LossUnit::token,
+            .loss_linear_in_logp = true,
+            .data = TrainingData::rewarded};
+  }
   bool has_no_gradient(const Sample& sample) const override {
-    for (size_t t = 0; t < sample.mask.size(); ++t)
-      if (sample.mask[t] != 0 && (t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;
+    const std::span<const float> mask = sample.columns.find(columns::mask),
+                                 advantage = sample.columns.find(columns::advantage);
+    for (size_t t = 0; t < mask.size(); ++t)
+      if (mask[t] != 0 && (t >= advantage.size() || advantage[t] != 0)) return false;
     return true;
   }
 
@@ -38,19 +45,20 @@ class Rft : public Objective {
         Sample& sample = *ranked[place];
         const bool best = best_of_n_ == 0 || place < static_cast<size_t>(best_of_n_);
         const bool accepted = sample.scored && best && (weight_ == "reward" || sample.reward >= threshold_);
-        if (!accepted) std::ranges::fill(sample.mask, 0.f);
+        if (!accepted) clear_mask(sample);
         set_advantage(sample, !accepted ? 0 : weight_ == "reward" ? sample.reward : 1);
         metrics.add("rft/accepted", accepted, 1);
       }
     }
   }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
-    HONE_CHECK(!batch.advantage.empty() || batch.num_tokens() == 0, "rft: needs advantages; they come from rewards");
+    const std::span<const float> logp = batch[columns::logp], mask = batch[columns::mask],
+                                 advantage = batch[columns::advantage];
     double loss = 0;
-    for (size_t t = 0; t < batch.mask.size(); ++t) {
-      if (batch.mask[t] == 0) continue;
-      const double weight = batch.scale * batch.mask[t] * batch.advantage[t];
-      loss -= weight * batch.logp[t];
+    for (size_t t = 0; t < mask.size(); ++t) {
+      if (mask[t] == 0) continue;
+      const double weight = batch.scale * mask[t] * advantage[t];
+      loss -= weight * logp[t];
       grad.logp[t] = static_cast<float>(-weight);
     }
     return loss;

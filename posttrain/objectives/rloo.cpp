@@ -1,5 +1,5 @@
 #include "posttrain/losses/advantage.h"
-#include "posttrain/losses/penalised_policy.h"
+#include "posttrain/losses/kl_penalty.h"
 
 namespace hone {
 namespace {

@@ -32,7 +32,7 @@ void write_score(const std::string& name, RewardScore& score, Sample& sample) {
     return;
   }
   sample.scored = false;
-  std::fill(sample.mask.begin(), sample.mask.end(), 0.0f);
+  clear_mask(sample);
   if (!score.failed) sample.counts["rewards/skipped"] = 1;
   if (!score.failed) return;
   if (score.failed_parts.empty()) score.failed_parts.push_back(name);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/log.h"
-#include "posttrain/rl/rounds.h"
+#include "posttrain/rl/task_schedule.h"
 
 namespace hone {
 

@@ -27,10 +27,7 @@ class RewardModelStage : public OfflineStage<PreferenceSource> {
   std::vector<Group> load(const PreferenceSource& source, const Tokenizer& tokenizer) const override {
     std::vector<Group> pairs = load_preferences(source, tokenizer);
     for (Group& pair : pairs)
-      for (Sample& sample : pair.samples) {
-        add_score_position(sample);
-        sample.advantage.assign(sample.tokens.size(), static_cast<float>(sample.reward));
-      }
+      for (Sample& sample : pair.samples) add_score_position(sample);
     return pairs;
   }
 };

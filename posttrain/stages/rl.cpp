@@ -6,14 +6,14 @@
 #include "core/io/file.h"
 #include "core/net/bearer_keys.h"
 #include "posttrain/reference.h"
-#include "posttrain/rl/experience.h"
-#include "posttrain/rl/replica.h"
 #include "posttrain/rl/reward_watch.h"
+#include "posttrain/rl/rollout_batch.h"
 #include "posttrain/rl/rollout_config.h"
-#include "posttrain/rl/rollouts.h"
+#include "posttrain/rl/rollout_queue.h"
+#include "posttrain/rl/weight_sync.h"
 #include "posttrain/rl/worker_source.h"
 #include "train/loop.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 #include "train/stage.h"
 
 namespace hone {
@@ -111,7 +111,7 @@ class Rl : public Stage {
         .updates = num_iterations_ * num_mini_batches_,
         .objective = &objective(*settings.rollout),
         .trainer = &loop_.trainer,
-        .reference = objective_.made->needs().reference,
+        .reference = objective_.made->needs().has(columns::reference_logp),
         .rollout = true,
         .max_versions_in_flight = rollouts_.max_versions_in_flight()};
   }
@@ -145,14 +145,15 @@ class Rl : public Stage {
     Objective& objective = this->objective(*stage.rollout);
     log_distribution(objective.needs());
     const uint64_t seed = stage.seed;
-    ActorConfig actor_config = actor_;
+    CollectorConfig actor_config = actor_;
     actor_config.sampling.seed ^= static_cast<int64_t>(seed >> 1);
     LoopConfig loop = loop_;
     loop.steps = steps_of(tasks);
     loop.trainer.temperature = temperature();
     Trainer trainer(stage.context, *stage.model, loop.trainer);
     std::unique_ptr<Reference> reference;
-    if (objective.needs().reference) reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
+    if (objective.needs().has(columns::reference_logp))
+      reference = std::make_unique<Reference>(stage, loop.trainer.temperature);
     TaskSchedule rounds(rounds_, tasks, seed);
     WeightQueue weights(stage.context, *stage.model,
                         rollouts_.deterministic ? WeightQueue::Keep::all : WeightQueue::Keep::newest);
@@ -187,10 +188,10 @@ class Rl : public Stage {
   // Logs once which distribution the behavior log-probs belong to, if it is not the learner's.
   void log_distribution(const Needs& needs) const {
     const std::vector<std::string> changes = actor_.sampling.distribution_changes();
-    if (changes.empty() || !needs.behavior) return;
+    if (changes.empty() || !needs.has(columns::behavior_logp)) return;
     log::info("rl: completions are sampled off policy, since sampling sets ", join(changes),
               ": behavior log-probs are of the changed distribution, and the importance correction ",
-              "(importance_sampling_mode) is ", needs.old ? "on" : "off");
+              "(importance_sampling_mode) is ", needs.has(columns::old_logp) ? "on" : "off");
   }
 
   // Samples a rollout batch and learns from it. If that fails before the weights change, all state is as it was before
@@ -216,7 +217,7 @@ class Rl : public Stage {
     StageContext& stage = of.stage;
     const Needs needs = of.objective.needs();
     of.watch.observe(experience.groups);
-    if (needs.behavior || needs.old)
+    if (needs.has(columns::behavior_logp) || needs.has(columns::old_logp))
       experience.set_old_logp(stage.context, *stage.model, temperature(), step, of.exact);
     if (of.reference) of.reference->score_into(experience.groups);
     if (needs.critic) experience.set_values(of.trainer.values(experience.samples()));
@@ -224,7 +225,7 @@ class Rl : public Stage {
     of.objective.compute_advantages(experience.groups, credit);
     std::vector<StepReport> updates;
     for (int64_t epoch = 0; epoch < num_iterations_; ++epoch)
-      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.per, stage.seed,
+      for (const auto& mini : experience.mini_batches(num_mini_batches_, needs.unit, stage.seed,
                                                       static_cast<uint64_t>(step * num_iterations_ + epoch)))
         updates.push_back(of.trainer.step(mini, of.objective, learning_rate));
     StepReport report = combine(updates);
@@ -256,7 +257,7 @@ class Rl : public Stage {
   TaskSource tasks_;
   TaskScheduleConfig rounds_;
   RolloutQueueConfig rollouts_;
-  ActorConfig actor_;
+  CollectorConfig actor_;
   ObjectiveSpec objective_{.objective = "grpo", .made = {}};
   LoopConfig loop_;
   int64_t num_iterations_ = 1, num_mini_batches_ = 1, log_samples_ = 64;

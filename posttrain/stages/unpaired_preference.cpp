@@ -1,6 +1,7 @@
 // Training on single completions, each desirable or not (TRL's unpaired preferences). Each group also holds the
 // completion of another prompt, which is not trained on. Its log-probs before a step estimate the KL divergence of the
 // policy from the reference for all samples of the step.
+#include "posttrain/losses/pair_loss.h"
 #include "posttrain/offline.h"
 #include "posttrain/preference_data.h"
 
@@ -26,7 +27,8 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
       }
       std::vector<TokenLogprobs> scores =
           compute_logprobs(stage.context, *stage.model, mismatched, {.temperature = training_.trainer().temperature});
-      for (size_t i = 0; i < credited.size(); ++i) credited[i].samples[1].old_logp = std::move(scores[i].logp);
+      for (size_t i = 0; i < credited.size(); ++i)
+        credited[i].samples[1].columns.set(columns::mismatched_logp, std::move(scores[i].logp));
       training_.objective().compute_advantages(credited, metrics);
       std::vector<const Sample*> out;
       for (const Group& group : credited) out.push_back(&group.samples[0]);

@@ -73,8 +73,7 @@ class Pretrain : public Stage {
       Sample out;
       out.tokens.resize(static_cast<size_t>(length));
       tokens.read(begin, out.tokens);
-      out.mask.assign(out.tokens.size(), 1.0f);
-      out.mask[0] = 0;
+      set_mask(out);
       return out;
     }
   }

@@ -35,8 +35,8 @@ std::vector<Sample> samples_of(std::initializer_list<size_t> lengths) {
   for (const auto& tokens : gpu_sequences(lengths)) {
     Sample& sample = out.emplace_back();
     sample.tokens = tokens;
-    sample.mask.assign(tokens.size(), 1);
-    sample.mask[0] = 0;
+    sample.columns.assign(columns::mask, tokens.size(), 1);
+    sample.columns[columns::mask][0] = 0;
   }
   return out;
 }

@@ -15,13 +15,13 @@ std::vector<Sample> samples_of(std::initializer_list<size_t> lengths) {
   for (const auto& tokens : gpu_sequences(lengths)) {
     Sample& sample = out.emplace_back();
     sample.tokens = tokens;
-    sample.mask.assign(tokens.size(), 1);
-    sample.mask[0] = 0;
-    sample.behavior_logp.assign(tokens.size(), -5);
-    sample.reference_logp.assign(tokens.size(), -5);
-    sample.advantage.assign(tokens.size(), out.size() % 2 == 0 ? 1.f : -1.f);
-    sample.value.assign(tokens.size(), 0.1f);
-    sample.returns.assign(tokens.size(), 0.3f);
+    sample.columns.assign(columns::mask, tokens.size(), 1);
+    sample.columns[columns::mask][0] = 0;
+    sample.columns.assign(columns::behavior_logp, tokens.size(), -5);
+    sample.columns.assign(columns::reference_logp, tokens.size(), -5);
+    sample.columns.assign(columns::advantage, tokens.size(), out.size() % 2 == 0 ? 1.f : -1.f);
+    sample.columns.assign(columns::old_value, tokens.size(), 0.1f);
+    sample.columns.assign(columns::returns, tokens.size(), 0.3f);
   }
   return out;
 }
@@ -130,14 +130,14 @@ TEST(TrainerOnGpu, NumbersThatAreNotFiniteLeaveTheWeights) {
   Trainer trainer(*gpu(), *model, in_pieces());
   std::vector<Sample> samples = samples_of({70, 133});
   const std::vector<float> before = on_host(*gpu(), model->flat_values());
-  samples[1].advantage[9] = std::numeric_limits<float>::quiet_NaN();
+  samples[1].columns[columns::advantage][9] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_THROW(trainer.step(pointers(samples), *objective("grpo"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
-  samples[1].mask[9] =
+  samples[1].columns[columns::mask][9] =
       std::numeric_limits<float>::infinity();  // a linear objective: the loss is known after all work is queued
   EXPECT_THROW(trainer.step(pointers(samples), *objective("sft"), 0.01), Error);
   EXPECT_EQ(on_host(*gpu(), model->flat_values()), before);
-  samples[1].mask[9] = 1;
+  samples[1].columns[columns::mask][9] = 1;
   EXPECT_TRUE(std::isfinite(trainer.step(pointers(samples), *objective("sft"), 0.01).loss));
   EXPECT_NE(on_host(*gpu(), model->flat_values()), before);
 }

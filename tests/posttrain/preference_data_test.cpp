@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "core/io/file.h"
+#include "posttrain/losses/pair_loss.h"
+#include "tests/data/entries.h"
 #include "tests/model/characters.h"
 #include "tests/support/errors.h"
 
@@ -30,7 +32,7 @@ class PreferenceDataTest : public ::testing::Test {
   std::string trained(const Sample& sample) const {
     std::vector<int32_t> ids;
     for (size_t t = 0; t < sample.tokens.size(); ++t)
-      if (sample.mask[t] != 0) ids.push_back(sample.tokens[t]);
+      if (sample.columns[columns::mask][t] != 0) ids.push_back(sample.tokens[t]);
     return text(ids);
   }
   std::string text(const std::vector<int32_t>& ids) const { return tokenizer.decode(ids, true); }
@@ -72,7 +74,7 @@ TEST_F(PreferenceDataTest, EveryFormOfAConversationalPairGivesTheSameSamples) {
     EXPECT_EQ(group.samples[0].completion.text, "cb");
     for (size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(group.samples[i].tokens, found[0].samples[i].tokens);
-      EXPECT_EQ(group.samples[i].mask, found[0].samples[i].mask);
+      EXPECT_EQ(entries(group.samples[i], columns::mask), entries(found[0].samples[i], columns::mask));
     }
   }
 }
@@ -112,14 +114,14 @@ TEST_F(PreferenceDataTest, ConversationsThatShareNothingAreRefusedByName) {
   EXPECT_NE(error_of("{\"chosen\": \"b\", \"rejected\": \"c\"}\n").find("no member 'prompt'"), std::string::npos);
 }
 
-TEST_F(PreferenceDataTest, AMarginIsTheChosenOnesRewardAndMustBeANumber) {
+TEST_F(PreferenceDataTest, AMarginIsAColumnAndMustBeANumber) {
   const auto margin_of = [&](const std::string& value) {
     PreferenceSource source =
         pairs("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"by\": " + value + "}\n");
     source.margin = "{by}";
     const std::vector<Group> found = load_preferences(source, tokenizer);
-    EXPECT_EQ(found.at(0).samples[1].reward, 0);
-    return found.at(0).samples[0].reward;
+    EXPECT_EQ(entries(found.at(0).samples[1], columns::margin).size(), 1u) << "a pair's samples have the same columns";
+    return entries(found.at(0).samples[0], columns::margin).at(0);
   };
   EXPECT_EQ(margin_of("1.5"), 1.5);
   EXPECT_EQ(margin_of("-2"), -2);

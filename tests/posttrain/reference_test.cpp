@@ -35,7 +35,7 @@ class ReferenceTest : public ::testing::Test {
     std::vector<float> out;
     for (const Group& group : groups_)
       for (const Sample& sample : group.samples)
-        out.insert(out.end(), sample.reference_logp.begin(), sample.reference_logp.end());
+        std::ranges::copy(sample.columns[columns::reference_logp], std::back_inserter(out));
     return out;
   }
   // Of a model loaded from a folder.

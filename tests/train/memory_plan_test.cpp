@@ -11,7 +11,7 @@ using test::pointers, test::Rig;
 std::vector<Sample> whole(size_t count, size_t length) {
   const std::vector<size_t> lengths(count, length);
   std::vector<Sample> out = test::make_samples(lengths);
-  for (Sample& sample : out) sample.mask[1] = 1;
+  for (Sample& sample : out) sample.columns[columns::mask][1] = 1;
   return out;
 }
 

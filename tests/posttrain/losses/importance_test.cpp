@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/config/config.h"
-#include "train/objective_spec.h"
+#include "train/objective.h"
 
 namespace hone {
 namespace {
@@ -26,10 +26,10 @@ TEST(ImportanceMode, IsChosenByThePolicyUnlessTheRecipeDoes) {
 TEST(ImportanceMode, OffPolicyRepliesAreScoredByWhatLearnsFromThem) {
   for (const char* objective : {"grpo", "ppo", "rloo", "reinforce_plus_plus", "maxrl"}) {
     const ObjectiveSpec spec = Config::from_text(concat("objective = '", objective, "'"), "test").as<ObjectiveSpec>();
-    EXPECT_FALSE(spec.made->needs().old) << objective;
+    EXPECT_FALSE(spec.made->needs().has(columns::old_logp)) << objective;
     spec.made->off_policy();
-    EXPECT_TRUE(spec.made->needs().old) << objective;
-    EXPECT_TRUE(spec.made->needs().behavior) << objective;
+    EXPECT_TRUE(spec.made->needs().has(columns::old_logp)) << objective;
+    EXPECT_TRUE(spec.made->needs().has(columns::behavior_logp)) << objective;
   }
 }
 
@@ -38,7 +38,10 @@ TEST(ImportanceMode, WeightsOfTheTokensThatTheSameWeightsDrewAreOne) {
   const std::vector<float> old_logp = {0, -0.7f, -1.25f, -2.5f}, behavior_logp = {0, -0.7f, -1.25f, -3},
                            mask = {0, 1, 1, 1};
   TokenBatch batch;
-  batch.offsets = offsets, batch.old_logp = old_logp, batch.behavior_logp = behavior_logp, batch.mask = mask;
+  batch.offsets = offsets;
+  batch.columns.set(columns::old_logp, old_logp);
+  batch.columns.set(columns::behavior_logp, behavior_logp);
+  batch.columns.set(columns::mask, mask);
   ImportanceCorrection correction;
   correction.off_policy = true;
   MetricSums metrics;

@@ -20,8 +20,10 @@ std::vector<Group> groups() {
   std::vector<Group> out(1);
   for (const size_t tokens : {2, 1, 0, 1}) {
     Sample& sample = out[0].samples.emplace_back();
-    sample.tokens.resize(tokens + 1), sample.mask.assign(tokens + 1, 1), sample.mask[0] = 0;
-    sample.behavior_logp.assign(tokens + 1, -1), sample.reference_logp.assign(tokens + 1, -1.5);
+    sample.tokens.resize(tokens + 1), sample.columns.assign(columns::mask, tokens + 1, 1),
+        sample.columns[columns::mask][0] = 0;
+    sample.columns.assign(columns::behavior_logp, tokens + 1, -1),
+        sample.columns.assign(columns::reference_logp, tokens + 1, -1.5);
     sample.reward = static_cast<double>(tokens) + 1;
   }
   out[0].samples.back().scored = false;
@@ -87,7 +89,7 @@ TEST(KlPenalty, WithoutAWeightNeedsNoReference) {
   KlPenalty penalty = make("kl_coef = 0");
   EXPECT_FALSE(penalty.on());
   std::vector<Group> batch = groups();
-  for (Sample& sample : batch[0].samples) sample.reference_logp.clear();
+  for (Sample& sample : batch[0].samples) sample.columns.erase(columns::reference_logp);
   MetricSums metrics;
   EXPECT_EQ(penalty.token_rewards(batch, metrics), (std::vector<std::vector<double>>{{0, 3}, {2}, {}}));
   EXPECT_THROW(make("kl_coef = 0.1").token_rewards(batch, metrics), Error);

@@ -20,10 +20,16 @@ std::vector<Sample> full_samples(Rig& rig) {
   for (size_t s = 0; s < samples.size(); ++s) {
     Sample& sample = samples[s];
     const size_t n = sample.tokens.size();
-    sample.behavior_logp = sample.reference_logp = scores[s].logp;
+    sample.columns.set(columns::behavior_logp, scores[s].logp);
+    sample.columns.set(columns::reference_logp, scores[s].logp);
     for (size_t t = 0; t < n; ++t)
-      sample.behavior_logp[t] += 0.05f, sample.reference_logp[t] -= 0.3f * static_cast<float>(s + 1);
-    sample.advantage.assign(n, 0.5f + static_cast<float>(s)), sample.returns.assign(n, 0.5f), sample.value.assign(n, 0);
+      sample.columns[columns::behavior_logp][t] += 0.05f,
+          sample.columns[columns::reference_logp][t] -= 0.3f * static_cast<float>(s + 1);
+    sample.columns.assign(columns::advantage, n, 0.5f + static_cast<float>(s)),
+        sample.columns.assign(columns::returns, n, 0.5f), sample.columns.assign(columns::old_value, n, 0);
+    for (const Column column : all_columns())  // those of objectives: labels, margins
+      if (!sample.columns.has(column))
+        sample.columns.assign(column, column.size(1, n), column.info().per_sequence ? (s % 2 == 0 ? 1.f : -1.f) : -2.f);
   }
   return samples;
 }

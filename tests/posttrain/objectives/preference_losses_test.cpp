@@ -4,11 +4,15 @@
 #include <cmath>
 #include <functional>
 
+#include "posttrain/losses/pair_loss.h"
+#include "tests/data/entries.h"
 #include "train/objective.h"
 #include "train/objective_json.h"
 
 namespace hone {
 namespace {
+
+using test::entries;
 
 using Rows = std::vector<std::vector<double>>;
 
@@ -156,7 +160,7 @@ TEST(SimpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-9);
   expect_gradient(out, loss);
   EXPECT_NEAR(metric(out, "rewards/rejected"), beta * (sum_of(logp, 1) / 3 + sum_of(logp, 3)) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("simpo")()->needs().reference);
+  EXPECT_FALSE(objectives().at("simpo")()->needs().has(columns::reference_logp));
 }
 
 TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
@@ -177,7 +181,7 @@ TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(metric(out, "log_odds_ratio"),
               (log_sigmoid(odds(logp, 0) - odds(logp, 1)) + log_sigmoid(odds(logp, 2) - odds(logp, 3))) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "nll_loss"), -(sum_of(logp, 0) / 2 + sum_of(logp, 2) / 2) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("orpo")()->needs().reference);
+  EXPECT_FALSE(objectives().at("orpo")()->needs().has(columns::reference_logp));
 }
 
 TEST(OrpoLoss, ACertainReplyHasOddsWithoutAnEndThatStayFinite) {
@@ -222,23 +226,27 @@ TEST(KtoLoss, AtTheReferenceEveryReplyCostsHalfItsWeight) {
 
 Sample scored(std::vector<float> policy, std::vector<float> of_reference, double reward) {
   Sample out;
-  out.tokens.resize(policy.size()), out.mask.assign(policy.size(), 1), out.mask[0] = 0;
-  out.old_logp = std::move(policy), out.reference_logp = std::move(of_reference), out.reward = reward;
+  out.tokens.resize(policy.size()), out.columns.assign(columns::mask, policy.size(), 1),
+      out.columns[columns::mask][0] = 0;
+  out.columns.set(columns::mismatched_logp, std::move(policy)),
+      out.columns.set(columns::reference_logp, std::move(of_reference)), out.reward = reward;
   return out;
 }
 
 TEST(KtoCredit, TheKlEstimateIsTheStepsMeanOverMismatchedRepliesAndNotBelowZero) {
-  const auto credit = [](float first, float second) {
+  const Column label = *find_column("label"), kl_estimate = *find_column("kl_estimate");
+  const auto credit = [&](float first, float second) {
     std::vector<Group> groups(2);
     groups[0].samples = {scored({-9, -9}, {-1, -1}, 1), scored({0, first}, {5, -1}, 0)};
     groups[1].samples = {scored({-9, -9, -9}, {-1, -1, -1}, 0), scored({0, second, -2}, {5, -1, -1}, 0)};
     MetricSums metrics;
     objectives().at("kto")()->compute_advantages(groups, metrics);
-    EXPECT_EQ(groups[0].samples[0].advantage, (std::vector<float>{1, 1}));
-    EXPECT_EQ(groups[1].samples[0].advantage, (std::vector<float>{-1, -1, -1}));
-    EXPECT_EQ(groups[0].samples[0].value[1], groups[1].samples[0].value[1]);
-    EXPECT_NEAR(metrics.means().at("kl"), groups[0].samples[0].value[1], 1e-7);
-    return groups[0].samples[0].value[1];
+    EXPECT_EQ(entries(groups[0].samples[0], label), (std::vector<float>{1}));
+    EXPECT_EQ(entries(groups[0].samples[1], label), (std::vector<float>{0}));
+    EXPECT_EQ(entries(groups[1].samples[0], label), (std::vector<float>{-1}));
+    EXPECT_EQ(groups[0].samples[0].columns[kl_estimate][0], groups[1].samples[0].columns[kl_estimate][0]);
+    EXPECT_NEAR(metrics.means().at("kl"), groups[0].samples[0].columns[kl_estimate][0], 1e-7);
+    return groups[0].samples[0].columns[kl_estimate][0];
   };
   EXPECT_FLOAT_EQ(credit(-0.5f, 1), (0.5f + (2 - 1)) / 2);
   EXPECT_EQ(credit(-9, -9), 0);
