@@ -54,7 +54,7 @@ TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
   ASSERT_TRUE(serving.ends_within(20));
   const Finished done = serving.wait();
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("cut off"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("were dropped"), std::string::npos) << done.err;
 }
 
 TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
