@@ -86,7 +86,7 @@ class EvalCommand : public Command {
     EngineConfig engine = engine_;
     if (engine.quantization != "none") {
       quantized.emplace(model_.context(), model_.model(), quant_formats().at(engine.quantization),
-                        QuantizedModel::SourceWeights::shrinks);
+                        QuantizedModel::SourceWeights::free);
       engine.quantization = "none";
     }
     EvalTarget on{model_.context(), quantized ? quantized->model() : model_.model(), model_.tokenizer(), engine};

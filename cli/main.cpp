@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <new>
@@ -124,6 +125,9 @@ int main(int argc, char** argv) {
     return 2;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "hone: there is not enough memory\n");
+    return 1;
+  } catch (const std::filesystem::filesystem_error& error) {  // a loop of links, a folder that may not be read
+    std::fprintf(stderr, "hone: %s: %s\n", error.path1().c_str(), error.code().message().c_str());
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hone: %s\n", error.what());

@@ -3,7 +3,7 @@
 namespace hone {
 namespace {
 
-// The columns of v in the fused projection, as heads.
+// The columns of v in the output of the fused projection, as heads.
 Tensor values_of(Tensor qkv, const QkvShape& heads) {
   return qkv.columns((heads.num_heads + heads.num_kv_heads) * heads.head_dim, heads.num_kv_heads * heads.head_dim)
       .view({qkv.dim(0), heads.num_kv_heads, heads.head_dim});

@@ -10,7 +10,7 @@
 
 namespace hone {
 
-// The names of the modules that may have adapters, in the model's order.
+// The names of the modules that can have adapters, in the model's order.
 static std::vector<std::string> lora_modules(Model& model) {
   constexpr std::string_view end = ".weight";
   std::vector<std::string> out;
@@ -185,7 +185,7 @@ void merge_lora(Context& context, Model& model) {
   HONE_CHECK(model.lora(), "lora: the model has no adapters to merge");
   for (const Linear* linear : model.linear_modules())
     if (linear->lora) linear->lora->merge_into(context, linear->weight.value);
-  context.synchronize();  // a product may read its weights ahead of the work queued before it
+  context.synchronize();  // a GEMM may prefetch its weights before earlier work of the stream is done (PDL)
   model.remove_lora();
 }
 

@@ -9,8 +9,8 @@
 namespace hone {
 namespace {
 
-// Scores the sequences together, in one pass. The hidden state of token t tells the log-prob of token t + 1, so that
-// the last one is not read.
+// Computes the log-probs of several sequences in one pass. The hidden state of token t gives the log-prob of token
+// t + 1, so the last hidden state of a sequence is not read.
 void score_pack(Context& context, Model& model, std::span<const std::vector<int32_t>> sequences,
                 const LogprobOptions& options, std::span<TokenLogprobs> out) {
   ScratchScope scope(context);

@@ -12,24 +12,10 @@
 
 namespace hone {
 
-namespace {
-
-std::string material_of(const Needs& needs) {
-  if (needs.behavior) return "completions that the stage itself samples and rewards (kind = \"rl\")";
-  if (needs.per != LossUnit::pair) return "single completions (kind = \"sft\" or \"unpaired_preference\")";
-  return needs.critic ? "the scores of a pair (kind = \"reward_model\")"
-                      : "pairs of a chosen and a rejected completion (kind = \"preference\")";
-}
-
-}  // namespace
-
 void OfflineTraining::fields(Fields& f) {
   f("batch_size", batch_size_, concat(unit_, " of an optimizer step").c_str());
   objective_.fields(f);
-  const std::string needed = material_of(objective_.made->needs()),
-                    given = material_of(objectives().at(own_objective_)()->needs());
-  f.require("objective", needed == given,
-            concat(objective_.objective, " learns from ", needed, ", and this stage trains on ", given));
+  objective_.require_data(f, objectives().at(own_objective_)()->needs().data);
   f("precompute_ref_log_probs", precompute_ref_log_probs_,
     "score all rows with the reference before training and free it; false: score each when it is first needed. The "
     "bits are the same");

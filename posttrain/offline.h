@@ -50,7 +50,7 @@ class OfflineTraining {
   int64_t steps_of_epochs(std::vector<Group>& groups, IndexLoader order, int64_t packed_tokens) const;
 
   const char* unit_;
-  const char* own_objective_;  // the default: what another one has to learn from is what this one does
+  const char* own_objective_;  // the default; another one must learn from the same data
   int64_t batch_size_;
   ObjectiveSpec objective_;
   bool precompute_ref_log_probs_ = false;

@@ -38,7 +38,7 @@ struct Engine::Impl {
 
   static std::unique_ptr<QuantizedModel> quantized_model(Context& c, Model& m, const EngineConfig& cfg) {
     if (cfg.quantization == "none") return nullptr;
-    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::shrinks : QuantizedModel::SourceWeights::stays;
+    const auto after = cfg.owns_model ? QuantizedModel::SourceWeights::free : QuantizedModel::SourceWeights::keep;
     return std::make_unique<QuantizedModel>(c, m, quant_formats().at(cfg.quantization), after);
   }
   bool step();

@@ -12,6 +12,7 @@
 #include "core/io/json.h"
 #include "model/io/adapter.h"
 #include "model/lora.h"
+#include "run/input_digests.h"
 #include "run/plan.h"
 #include "run/report.h"
 #include "run/run_state.h"
@@ -236,6 +237,19 @@ fs::path new_folder(const Recipe& recipe) {
   }
 }
 
+// What a killed process was writing or removing. The caller holds the folder's lock, so nobody writes it now.
+void remove_temporaries(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> found;
+  for (auto entry = std::filesystem::recursive_directory_iterator(folder);
+       entry != std::filesystem::recursive_directory_iterator(); ++entry) {
+    const bool is_stage = entry->path().parent_path() == folder / "checkpoints";
+    if (entry->path().extension() != ".tmp" || is_stage) continue;
+    found.push_back(entry->path());
+    entry.disable_recursion_pending();
+  }
+  for (const std::filesystem::path& path : found) std::filesystem::remove_all(path);
+}
+
 }  // namespace
 
 std::filesystem::path run_recipe(const Recipe& recipe) {
@@ -247,6 +261,7 @@ std::filesystem::path run_recipe(const Recipe& recipe) {
   const FolderLock lock(folder);
   write_file_atomic(folder / "recipe.toml", to_toml([&](Fields& f) { resolved.fields(f); }));
   RunState state;
+  state.inputs = input_digests(resolved);
   state.save(folder, resolved);
   log::info("run folder: ", folder.string());
   return execute(resolved, *device, folder, state);
@@ -256,11 +271,13 @@ std::filesystem::path resume_run(const std::filesystem::path& folder, std::span<
   HONE_CHECK(std::filesystem::exists(folder / "recipe.toml") && std::filesystem::exists(folder / "run.json"),
              folder.string(), ": not a run folder (recipe.toml and run.json are not there)");
   const FolderLock lock(folder);
-  const Recipe recipe = read_recipe((folder / "recipe.toml").string(), overrides);
+  const Recipe recipe = read_run_recipe(folder, overrides);
   RunState state = RunState::load(folder, recipe);
   check_same_recipe(state, folder, recipe);
+  remove_temporaries(folder);
   const std::unique_ptr<Device> device = open_device(recipe.device);
   model_dtype(recipe.dtype, device->kind());  // or an Error before anything is read
+  if (!state.has_results()) state.inputs = input_digests(recipe);
   state.save(folder, recipe);
   return execute(recipe, *device, folder, state);
 }

@@ -46,10 +46,10 @@ class BoundsCheck : public Fields {
 int32_t token_id(const Json& id, const ServedModel& model, const std::string& name) {
   const bool whole = id.is_int();
   if (!whole || id.as_int() < 0 || id.as_int() >= model.vocab_size)
-    throw HttpError(400,
-                    concat(name, ": ", id.dump().substr(0, 100), " is no token id; they are whole numbers below ",
-                           model.vocab_size),
-                    name);
+    throw HttpError(
+        400,
+        concat(name, ": ", short_echo(id.dump()), " is no token id; they are whole numbers below ", model.vocab_size),
+        name);
   return static_cast<int32_t>(id.as_int());
 }
 
@@ -58,9 +58,10 @@ void take_model(RequestFields& members, const ServedModel& model) {
   if (!name) return;
   if (!name->is_string()) throw HttpError(400, concat("model must be a string, not ", name->kind_name()), "model");
   if (std::find(model.names.begin(), model.names.end(), name->as_string()) == model.names.end())
-    throw HttpError(404,
-                    concat("there is no model '", name->as_string(), "' here; there is '", model.names.front(), "'"),
-                    "model", "model_not_found");
+    throw HttpError(
+        404,
+        concat("there is no model '", short_echo(name->as_string()), "' here; there is '", model.names.front(), "'"),
+        "model", "model_not_found");
 }
 
 void take_stop(RequestFields& members, const ServedModel& model, SamplingParams& sampling) {
@@ -102,8 +103,9 @@ void take_logit_bias(RequestFields& members, const ServedModel& model, SamplingP
   for (const auto& [key, bias] : biases->as_object()) {
     const bool number = !key.empty() && key.size() <= 10 && key.find_first_not_of("0123456789") == std::string::npos;
     if (!number || !bias.is_number())
-      throw HttpError(400, concat("logit_bias: '", key, "': ", bias.dump().substr(0, 100), " is no bias of a token id"),
-                      "logit_bias");
+      throw HttpError(
+          400, concat("logit_bias: '", short_echo(key), "': ", short_echo(bias.dump()), " is no bias of a token id"),
+          "logit_bias");
     const int32_t id = token_id(Json(static_cast<int64_t>(std::stoll(key))), model, "logit_bias");
     if (!named.insert(id).second) throw HttpError(400, concat("logit_bias names token ", id, " twice"), "logit_bias");
     sampling.logit_bias.push_back({id, bias.as_double()});

@@ -3,9 +3,16 @@
 #include <algorithm>
 
 #include "core/base/suggest.h"
+#include "core/text/unicode/unicode.h"
 #include "serve/openai_request.h"
 
 namespace hone {
+
+std::string short_echo(const std::string& text) {
+  constexpr size_t max_bytes = 100;
+  if (text.size() <= max_bytes) return text;
+  return text.substr(0, valid_utf8_prefix(std::string_view(text).substr(0, max_bytes))) + "...";
+}
 
 RequestFields::RequestFields(const Json& body) : body_(body) {
   if (!body.is_object()) throw HttpError(400, concat("the body must be a JSON object, not ", body.kind_name()));
@@ -30,7 +37,7 @@ void RequestFields::take(const std::string& name, int64_t& value) {
   try {
     value = found->as_int(name);
   } catch (const Error&) {
-    throw HttpError(400, concat(name, " must be a whole number, not ", found->dump().substr(0, 100)), name);
+    throw HttpError(400, concat(name, " must be a whole number, not ", short_echo(found->dump())), name);
   }
 }
 
@@ -52,8 +59,10 @@ void RequestFields::refuse(const std::string& name, const Json& harmless, const 
 
 void RequestFields::finish() const {
   for (const auto& [name, value] : body_.as_object())
-    if (std::find(known_.begin(), known_.end(), name) == known_.end())
-      throw HttpError(400, concat("unknown member '", name, "'", suggestion(name, known_)), name);
+    if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
+      const std::string shown = short_echo(name);
+      throw HttpError(400, concat("unknown member '", shown, "'", suggestion(shown, known_)), shown);
+    }
 }
 
 }  // namespace hone

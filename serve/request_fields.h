@@ -8,6 +8,9 @@
 
 namespace hone {
 
+// A client's text as an error repeats it: its first 100 bytes.
+std::string short_echo(const std::string& text);
+
 class RequestFields {
  public:
   // A HttpError unless body is an object. It is kept by reference.

@@ -145,6 +145,7 @@ void Server::Impl::ask(std::shared_ptr<HttpTransaction> exchange,
   } catch (const Error& problem) {
     return refuse_with({.status = 400, .body = error_json(400, problem.what()).dump()});
   }
+  exchange->drop_body();
   const std::shared_ptr<const PendingBytes> held = hold(request.answer_bytes(model));
   if (!held)
     return refuse_with(busy(concat("answers of ", max_pending_bytes >> 20, " MB under way (--max-pending-bytes)")));

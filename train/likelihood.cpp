@@ -30,7 +30,9 @@ class Sft : public Objective {
       "nll | dft: a token's loss is weighted by its probability, which is no part of the gradient");
     f.require("loss_type", loss_types().contains(loss_type_), loss_types().unknown(loss_type_));
   }
-  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = loss_type_ == "nll"}; }
+  Needs needs() const override {
+    return {.per = LossUnit::token, .loss_linear_in_logp = loss_type_ == "nll", .data = TrainingData::completions};
+  }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const Weight weight_of = loss_types().at(loss_type_);

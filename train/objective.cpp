@@ -1,6 +1,25 @@
 #include "train/objective.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace hone {
+
+std::string describe(TrainingData data) {
+  switch (data) {
+    case TrainingData::rewarded:
+      return "completions that the stage itself samples and rewards (kind = \"rl\")";
+    case TrainingData::completions:
+      return "single completions (kind = \"sft\")";
+    case TrainingData::labelled:
+      return "labelled completions (kind = \"unpaired_preference\")";
+    case TrainingData::pairs:
+      return "pairs of a chosen and a rejected completion (kind = \"preference\"; hone pairs makes them)";
+    case TrainingData::scored_pairs:
+      return "the scores of a pair (kind = \"reward_model\")";
+  }
+  fail("objective: TrainingData ", static_cast<int>(data), " is unknown");
+}
 
 double count_of(LossUnit per, std::span<const float> mask) {
   if (per == LossUnit::sequence) return 1;
@@ -61,6 +80,13 @@ Metrics fold_metrics(std::span<const Metrics> updates) {
 Registry<ObjectiveFactory>& objectives() {
   static Registry<ObjectiveFactory> registry("objective");
   return registry;
+}
+
+std::vector<std::string> objectives_for(TrainingData data) {
+  std::vector<std::string> out;
+  std::ranges::copy_if(objectives().names(), std::back_inserter(out),
+                       [&](const std::string& name) { return objectives().at(name)()->needs().data == data; });
+  return out;
 }
 
 }  // namespace hone

@@ -20,6 +20,16 @@ namespace hone {
 // tokens.
 enum class LossUnit : uint8_t { token, sequence, pair };
 
+// What an objective learns from. Each kind of stage has one of these.
+enum class TrainingData : uint8_t {
+  rewarded,      // completions that the stage samples and rewards
+  completions,   // single completions
+  labelled,      // single completions, each desirable or not
+  pairs,         // a chosen and a rejected completion
+  scored_pairs,  // the scores of such a pair
+};
+std::string describe(TrainingData data);
+
 struct Needs {
   // behavior: what the sampler recorded. old: what the learner computes when the epochs of a step begin; alone,
   // `behavior` takes either. Asked for together, both must be there: rollouts that are stale, or of other arithmetic.
@@ -29,6 +39,7 @@ struct Needs {
   // dLoss/dlogp does not depend on logp (pretraining, SFT): head, loss and backward are then one pass without a host
   // sync.
   bool loss_linear_in_logp = false;
+  TrainingData data = TrainingData::rewarded;
 };
 
 // T tokens of S sequences end to end, on the host. Each column is [T]; an empty span is a column this run does not
@@ -117,5 +128,7 @@ class Objective : public Stateful {
 
 using ObjectiveFactory = std::unique_ptr<Objective> (*)();
 Registry<ObjectiveFactory>& objectives();
+// Names of the objectives that learn from this, under their default settings.
+std::vector<std::string> objectives_for(TrainingData data);
 
 }  // namespace hone

@@ -20,6 +20,13 @@ struct ObjectiveSpec {
     made->fields(f);
     if (f.reading()) made->prepare();
   }
+  // Refuses, at the key's place, an objective that does not learn from what the stage trains on.
+  void require_data(Fields& f, TrainingData data) const {
+    const TrainingData needed = made->needs().data;
+    f.require("objective", needed == data,
+              concat(objective, " learns from ", describe(needed), ", and this stage trains on ", describe(data),
+                     ": its objectives are ", join(objectives_for(data))));
+  }
 };
 
 }  // namespace hone

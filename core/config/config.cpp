@@ -208,6 +208,8 @@ class Reader : public Fields {
   void convert(const char* key, const toml::node& node, std::string& v, const char* expected) const {
     const auto found = node.value_exact<std::string>();
     HONE_CHECK(found, place(node.source(), source_), ": '", key, "' should be ", expected, ", it is ", kind_of(node));
+    HONE_CHECK(found->find('\0') == std::string::npos, place(node.source(), source_), ": '", key,
+               "' has a zero character: no file name and no text of a recipe may");
     try {
       v = expand_path(*found);
     } catch (const Error& error) {
@@ -276,6 +278,10 @@ Config Config::from_text(std::string_view text, std::string_view source, std::sp
   }
   for (const std::string& one : overrides) apply_override(impl->root, one);
   return Config(std::move(impl));
+}
+
+std::optional<std::string> Config::text_at(std::string_view place) const {
+  return toml::at_path(impl_->root, place).value_exact<std::string>();
 }
 
 void Config::read(const std::function<void(Fields&)>& fields) const {

@@ -2,6 +2,7 @@
 // Recipes and task files: TOML through core/config/fields.h. toml++ is included by config.cpp alone.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class Config {
   ~Config();
   Config(Config&&) noexcept;
 
+  // A string of the document before it is read, by its place: "stage[0].kind". None if no string is there.
+  std::optional<std::string> text_at(std::string_view place) const;
   // Reads the document into settings. An unknown key, a wrong type or a failed require() is an Error
   // "file:line:column: what", with the nearest known name for an unknown key.
   void read(const std::function<void(Fields&)>& fields) const;
@@ -47,7 +50,7 @@ Json to_json(const std::function<void(Fields&)>& fields);
 // Settings from JSON. A missing member keeps its value; an unknown one, a wrong type, a failed require() is an Error
 // "source.key: what".
 void from_json(const Json& json, const std::string& source, const std::function<void(Fields&)>& fields);
-// A Markdown table of every key with type, default and meaning (docs/reference/recipes.md consists of these).
+// A Markdown table of every key with type, default and meaning (docs/reference/recipes/ consists of these).
 std::string document_fields(std::string_view title, const std::function<void(Fields&)>& fields);
 
 }  // namespace hone

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -24,6 +25,8 @@ void HttpServerConfig::fields(Fields& f) {
   f("tls_key", tls_key, "PEM file of the certificate's key");
   f("max_header_bytes", max_header_bytes, "longest header of a request");
   f("max_body_bytes", max_body_bytes, "longest body of a request");
+  f("max_total_body_bytes", max_total_body_bytes,
+    "of bodies that arrive or are read at the same time, those of up to 64 KiB left out; more are answered 503");
   f("max_unsent_bytes", max_unsent_bytes,
     "of an answer that a slow reader has not taken yet; more closes the connection");
   f("max_connections", max_connections, "open at the same time; further ones wait");
@@ -39,6 +42,8 @@ void HttpServerConfig::fields(Fields& f) {
             "max_header_bytes must be in [1024, 2^24]");
   f.require("max_body_bytes", max_body_bytes > 0 && max_body_bytes <= int64_t{1} << 32,
             "max_body_bytes must be in [1, 2^32]");
+  f.require("max_total_body_bytes", max_total_body_bytes >= max_body_bytes,
+            "max_total_body_bytes must be at least max_body_bytes");
   f.require("max_unsent_bytes", max_unsent_bytes > 0, "max_unsent_bytes must be positive");
   f.require("max_connections", max_connections > 0, "max_connections must be positive");
   for (const auto& [key, seconds] : {std::pair{"request_timeout", request_timeout},
@@ -63,6 +68,7 @@ struct HttpServer::Impl {
 
   const HttpServerConfig config;
   HttpApp& app;
+  const std::shared_ptr<std::atomic<int64_t>> body_bytes = std::make_shared<std::atomic<int64_t>>(0);  // BodyShare's
   int64_t port = 0;
   std::mutex mutex;  // of what follows, up to closed
   std::condition_variable changed;
@@ -113,7 +119,7 @@ void HttpServer::Impl::listen() {
 
 template <class Stream>
 void HttpServer::Impl::begin(Stream stream) {
-  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app);
+  const auto session = std::make_shared<HttpSession<Stream>>(std::move(stream), config, app, body_bytes);
   const std::weak_ptr<HttpConnection> entry = session;
   {
     const std::lock_guard lock(mutex);

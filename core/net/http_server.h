@@ -17,8 +17,9 @@ struct HttpServerConfig {
   std::string tls_cert = {}, tls_key = {};  // PEM files, the chain and its key; none = no TLS
   int64_t max_header_bytes = 16384;         // of a request
   int64_t max_body_bytes = int64_t{8} << 20;
-  int64_t max_unsent_bytes = int64_t{4} << 20;  // of an answer, waiting for its reader
-  int64_t max_connections = 4096;               // further ones wait to be accepted
+  int64_t max_total_body_bytes = int64_t{256} << 20;  // of the bodies of all connections; 64 KiB of each are free
+  int64_t max_unsent_bytes = int64_t{4} << 20;        // of an answer, waiting for its reader
+  int64_t max_connections = 4096;                     // further ones wait to be accepted
   double request_timeout = 30;  // seconds for TLS, and for a request's header to arrive once its first byte has
   double body_timeout = 30;     // seconds for its body after that
   double idle_timeout = 120;    // seconds a connection may wait for its next request
@@ -38,7 +39,7 @@ class HttpApp {
   // Called on one of the network's threads, which others' requests wait for: no more than a pass over the body; long
   // work belongs elsewhere. An exception is answered with error(500).
   virtual void handle(std::shared_ptr<HttpTransaction> exchange) = 0;
-  // The answer to what the server itself turns down: 400, 413, 431, 500.
+  // The answer to what the server itself turns down: 400, 413, 431, 500, 503.
   virtual HttpServerResponse error(int status, const std::string& message) = 0;
 };
 

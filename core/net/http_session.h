@@ -25,6 +25,53 @@ inline std::chrono::steady_clock::duration seconds_of(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
 }
 
+// Beast's string_body reserves the length that a client announces. Here memory follows what has arrived.
+struct ArrivedBody {
+  using value_type = std::string;
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(boost::beast::http::header<is_request, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<uint64_t>&, boost::system::error_code& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, boost::system::error_code& error) {
+      error = {};
+      const size_t size = body_.size(), more = boost::beast::buffer_bytes(buffers);
+      body_.resize(size + more);
+      return boost::asio::buffer_copy(boost::asio::buffer(body_.data() + size, more), buffers);
+    }
+    void finish(boost::system::error_code& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+
+// What one body takes of the bytes that all bodies may have together. One thread at a time has it.
+class BodyShare {
+ public:
+  BodyShare(std::shared_ptr<std::atomic<int64_t>> total, int64_t limit) : total_(std::move(total)), limit_(limit) {}
+  ~BodyShare() { release(); }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+  void release() { *total_ -= std::exchange(held_, 0); }
+  // False, and nothing changes, if the total would pass the limit.
+  bool grow_to(int64_t bytes) {
+    const int64_t more = bytes - held_;
+    int64_t total = total_->load();
+    do {
+      if (total + more > limit_) return false;
+    } while (!total_->compare_exchange_weak(total, total + more));
+    held_ = bytes;
+    return true;
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<int64_t>> total_;
+  const int64_t limit_;
+  int64_t held_ = 0;
+};
+
 class HttpConnection {
  public:
   virtual ~HttpConnection() = default;
@@ -37,8 +84,14 @@ class HttpConnection {
 template <class Stream>
 class HttpSession final : public HttpConnection, public std::enable_shared_from_this<HttpSession<Stream>> {
  public:
-  HttpSession(Stream stream, const HttpServerConfig& config, HttpApp& app)
-      : stream_(std::move(stream)), wake_(stream_.get_executor()), config_(config), app_(app) {}
+  // body_bytes: of all sessions.
+  HttpSession(Stream stream, const HttpServerConfig& config, HttpApp& app,
+              std::shared_ptr<std::atomic<int64_t>> body_bytes)
+      : stream_(std::move(stream)),
+        wake_(stream_.get_executor()),
+        config_(config),
+        app_(app),
+        body_bytes_(std::move(body_bytes)) {}
 
   void start(std::function<void()> when_over) {
     boost::asio::co_spawn(
@@ -56,7 +109,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   template <class T = void>
   using awaitable = boost::asio::awaitable<T>;
   using Error = boost::system::error_code;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Parser = boost::beast::http::request_parser<ArrivedBody>;
   static constexpr boost::asio::use_awaitable_t<> use_awaitable{};
   static constexpr size_t kPeek = 4096;  // bytes of the next request that are read while one is answered
   static constexpr size_t kPiece =
@@ -151,16 +204,16 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
       http::response<http::empty_body> go_on(http::status::continue_, version);
       co_await http::async_write(stream_, go_on, use_awaitable);
     }
-    if (parser.content_length_remaining().value_or(0) > kPiece) buffer_.reserve(kPiece);
-    socket().expires_after(seconds_of(config_.body_timeout));
-    co_await http::async_read(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
-    if (error) co_return co_await turn_down(error);
+    auto share = std::make_shared<BodyShare>(body_bytes_, config_.max_total_body_bytes);
+    const bool whole = co_await read_body(parser, *share);
+    if (!whole) co_return false;
     const bool keep = parser.keep_alive();
     const auto wake = [weak = this->weak_from_this()] {
       if (const auto self = weak.lock()) boost::asio::post(self->stream_.get_executor(), [self] { self->wake(); });
     };
     exchange_ = std::make_shared<HttpTransaction>(head, std::move(parser.get().body()),
-                                                  static_cast<size_t>(config_.max_unsent_bytes), wake, ended_);
+                                                  static_cast<size_t>(config_.max_unsent_bytes), wake, ended_,
+                                                  std::move(share));
     watch();
     std::string failure;
     try {
@@ -176,6 +229,27 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     co_return kept;
   }
 
+  // False if it was turned down, or broke off. Short bodies are never in the way of each other.
+  awaitable<bool> read_body(Parser& parser, BodyShare& share) {
+    namespace http = boost::beast::http;
+    if (parser.content_length_remaining().value_or(0) > kPiece) buffer_.reserve(kPiece);
+    socket().expires_after(seconds_of(config_.body_timeout));
+    while (!parser.is_done()) {
+      Error error;
+      co_await http::async_read_some(stream_, buffer_, parser, boost::asio::redirect_error(use_awaitable, error));
+      if (error) co_return co_await turn_down(error);
+      const size_t bytes = parser.get().body().size();
+      if (bytes <= kPiece || share.grow_to(static_cast<int64_t>(bytes))) continue;
+      parser.get().body() = {};
+      share.release();  // before the answer is sent: others may go on meanwhile
+      HttpServerResponse busy = app_.error(503, "other requests' bodies fill the memory for bodies; try again");
+      busy.headers.emplace_back("Retry-After", "1");
+      co_await send(std::move(busy), 11, false, false);
+      co_return false;
+    }
+    co_return true;
+  }
+
   // Sends the answer as it comes.
   awaitable<bool> answer(unsigned version, bool keep) {
     namespace http = boost::beast::http;
@@ -183,6 +257,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
     for (;;) {
       if (exchange_->gone()) co_return false;
       HttpTransaction::Outgoing out = exchange_->take();
+      if (out.ended) exchange_->drop_body();
       if (out.start && !out.streamed) {
         out.start->body = std::move(out.bytes);
         keep = keep && !draining_;
@@ -286,6 +361,7 @@ class HttpSession final : public HttpConnection, public std::enable_shared_from_
   boost::asio::steady_timer wake_;
   const HttpServerConfig& config_;
   HttpApp& app_;
+  const std::shared_ptr<std::atomic<int64_t>> body_bytes_;
   boost::beast::flat_buffer buffer_;
   HttpHeaders headers_;                        // of every answer to the request under way
   std::shared_ptr<HttpTransaction> exchange_;  // the request that is being answered

@@ -3,12 +3,13 @@
 namespace hone {
 
 HttpTransaction::HttpTransaction(HttpRequestInfo head, std::string body, size_t max_unsent, std::function<void()> wake,
-                                 std::shared_ptr<const std::atomic<bool>> ended)
+                                 std::shared_ptr<const std::atomic<bool>> ended, std::shared_ptr<void> body_share)
     : head_(std::move(head)),
       body_(std::move(body)),
       max_unsent_(max_unsent),
       wake_(std::move(wake)),
-      ended_(std::move(ended)) {}
+      ended_(std::move(ended)),
+      body_share_(std::move(body_share)) {}
 
 void HttpTransaction::reply(HttpServerResponse whole) {
   {

@@ -31,11 +31,17 @@ struct HttpServerResponse {
 class HttpTransaction {
  public:
   // max_unsent: bytes that may wait for a slow reader. wake tells the connection that there is something to send.
-  // ended: set once the connection has.
+  // ended: set once the connection has. body_share: lives as long as the body.
   HttpTransaction(HttpRequestInfo head, std::string body, size_t max_unsent, std::function<void()> wake,
-                  std::shared_ptr<const std::atomic<bool>> ended);
+                  std::shared_ptr<const std::atomic<bool>> ended, std::shared_ptr<void> body_share = nullptr);
   const HttpRequestInfo& head() const { return head_; }
+  // Until the whole answer is given, or drop_body().
   const std::string& body() const { return body_; }
+  // Once it has been read: a long answer need not hold it. No other thread may read it meanwhile.
+  void drop_body() {
+    body_ = {};
+    body_share_.reset();
+  }
 
   void reply(HttpServerResponse whole);
   // The answer in pieces: first.body, then what `next` appends to the string it is given, as soon as the piece before
@@ -66,10 +72,11 @@ class HttpTransaction {
 
  private:
   const HttpRequestInfo head_;
-  const std::string body_;
+  std::string body_;
   const size_t max_unsent_;
   const std::function<void()> wake_;
   const std::shared_ptr<const std::atomic<bool>> ended_;
+  std::shared_ptr<void> body_share_;
   mutable std::mutex mutex_;
   Outgoing outgoing_;
   NextPiece next_;

@@ -11,7 +11,7 @@ namespace hone {
 
 using Pieces = std::vector<ChatPiece>;
 
-// What is to be rendered.
+// The input of a rendering.
 struct Conversation {
   const std::vector<Message>& messages;
   bool add_generation_prompt = false;
@@ -19,19 +19,19 @@ struct Conversation {
   bool trains_on(size_t i) const { return i >= first_trained && messages[i].role == "assistant"; }
 };
 
-// What a format's name stands for, and what it took from the tokenizer.
+// A format, resolved for one tokenizer.
 struct ChatParts {
   struct Style {
     std::string_view name;
     void (*write)(const ChatParts&, const Conversation&, Pieces&);
     std::vector<std::string> needs;  // tokens that the vocabulary must have
-    std::string turn_end;            // see ChatParts; a template's is its own
+    std::string turn_end;            // see ChatParts; a template has its own
   };
   const Style* style = nullptr;
   std::optional<ChatTemplate> chat;
   std::string bos, eos;
   std::string document_bos;  // bos, if the tokenizer begins documents with it
-  std::string turn_end;      // the token that ends an assistant's turn, "" for none of the format's own
+  std::string turn_end;      // the token that ends an assistant's turn; "" if the format has none
 };
 
 namespace {

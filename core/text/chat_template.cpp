@@ -7,13 +7,13 @@ namespace {
 
 const std::string kMarker = "MarkerOfTheReply", kNextMarker = "MarkerOfTheNextMessage";
 
-// Longer until the text does not hold it.
+// Makes the marker longer until the text does not contain it.
 std::string unused_in(std::string_view text, std::string marker) {
   while (text.find(marker) != text.npos) marker += 'x';
   return marker;
 }
 
-// The first messages, of which the last is replaced by an assistant's plain reply.
+// The first messages, with the last one replaced by an assistant's plain message.
 std::vector<Message> with_reply(const std::vector<Message>& messages, size_t reply, const std::string& text) {
   std::vector<Message> out = messages;
   out[reply] = {"assistant", text, {}};
@@ -22,8 +22,7 @@ std::vector<Message> with_reply(const std::vector<Message>& messages, size_t rep
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
-// The first token of the text that is no part of ordinary text: a special token, else one that was added to the
-// vocabulary.
+// The first special token of the text; without one, the first token that was added to the vocabulary.
 std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::string_view text) {
   const std::vector<int32_t> ids = tokenizer.encode(text), stops = tokenizer.stop_ids();
   const auto special = [&](int32_t id) {
@@ -35,8 +34,8 @@ std::optional<int32_t> first_control_token(const Tokenizer& tokenizer, std::stri
   return found == ids.end() ? std::nullopt : std::optional(*found);
 }
 
-// The header of an assistant's turn: what the text that asks for a turn has in common with the end of the text before
-// an earlier turn's reply. The former may go on (with the beginning of a thinking block).
+// The header of an assistant's turn: the common part of the generation prompt and the end of the text before an earlier
+// assistant message. The generation prompt may continue (with the beginning of a thinking block).
 std::string shared_header(std::string_view prompt, std::string_view before_reply) {
   while (!prompt.empty() && !before_reply.ends_with(prompt)) prompt.remove_suffix(1);
   return std::string(prompt);
@@ -64,8 +63,8 @@ JinjaTemplate::Output ChatTemplate::render(const std::vector<Message>& messages,
   return template_.render(variables, today_);
 }
 
-// Templates complain about conversations that never are (roles that do not alternate, an unfinished tool call): such a
-// rendering tells nothing.
+// Nothing if the template refuses the conversation: the search also tries conversations that do not occur (roles that
+// do not alternate, an unfinished tool call).
 std::optional<std::string> ChatTemplate::try_render(std::vector<Message> messages, bool add_generation_prompt) const {
   try {
     return render(messages, add_generation_prompt).text;
@@ -74,7 +73,7 @@ std::optional<std::string> ChatTemplate::try_render(std::vector<Message> message
   }
 }
 
-// None unless the marker is rendered once.
+// Nothing unless the marker is rendered exactly once.
 std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector<Message>& messages,
                                                                const std::string& marker) const {
   const std::optional<std::string> text = try_render(messages, false);
@@ -84,7 +83,7 @@ std::optional<ChatTemplate::Surroundings> ChatTemplate::around(const std::vector
   return Surroundings{text->substr(0, at), text->substr(at + marker.size())};
 }
 
-// What a turn looks like in general, from conversations of a question and a reply. Some templates demand a system
+// Learns header and end of a turn from conversations of one question and one answer. Some templates require a system
 // message.
 void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
   for (const int32_t id : tokenizer.stop_ids()) turn_ends_.push_back(tokenizer.token(id));
@@ -113,7 +112,7 @@ void ChatTemplate::learn_turn(const Tokenizer& tokenizer) {
   }
 }
 
-// How much of the text goes up to the end of the first token that ends a turn; 0 if there is none.
+// Bytes up to the end of the first token that ends a turn; 0 if there is none.
 size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   size_t first = text.npos, end = 0;
   for (const std::string& token : turn_ends_) {
@@ -126,8 +125,7 @@ size_t ChatTemplate::end_of_turn_in(std::string_view text) const {
   return end;
 }
 
-// Without what the template writes by itself between the header of a turn and its reply: a model has to write that,
-// too.
+// The text between header and message (reply_prefixes_) belongs to the turn: a model has to write it too.
 size_t ChatTemplate::header_size(std::string_view before_reply) const {
   for (const std::string& prefix : reply_prefixes_) {
     if (before_reply.ends_with(header_ + prefix)) return before_reply.size() - prefix.size();
@@ -145,7 +143,7 @@ class ChatTemplate::SpanSearch {
         marker_(unused_in(whole, kMarker)),
         next_marker_(unused_in(whole, kNextMarker)) {}
 
-  // Where message `turn` begins: behind the prompt for it, or behind the header of another reply in its place.
+  // Where message `turn` begins: after the prompt for it, or after the header of another message in its place.
   std::optional<size_t> begin_of(size_t turn) const {
     const std::optional<std::string> prompt = chat_.try_render(first_messages(turn), true);
     if (prompt && whole_.starts_with(*prompt)) return prompt->size();
@@ -159,7 +157,8 @@ class ChatTemplate::SpanSearch {
     return std::nullopt;
   }
 
-  // Where it ends: before what follows another reply in its place, or where the conversation would end with it.
+  // Where the turn ends: before the text that follows another message in its place, or where the conversation would
+  // end.
   std::optional<size_t> end_of(size_t turn, size_t begin) const {
     if (const std::optional<Surroundings> probe = chat_.around(with_reply(messages_, turn, marker_), marker_)) {
       const std::string rest = probe->after.substr(end_in(probe->after, turn));
@@ -179,8 +178,8 @@ class ChatTemplate::SpanSearch {
     return {messages_.begin(), messages_.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
-  // The part of `after` that is the turn's own: its end-of-turn token with what stands before it. The next message may
-  // hold such a token, too.
+  // The part of `after` that belongs to the turn: up to its end-of-turn token. The next message may contain such a
+  // token too.
   size_t end_in(const std::string& after, size_t turn) const {
     for (const std::string& token : chat_.turn_ends_) {
       if (!token.empty() && after.starts_with(token)) return token.size();
@@ -200,7 +199,7 @@ class ChatTemplate::SpanSearch {
   std::string marker_, next_marker_;
 };
 
-// What was written inside {% generation %}, from the byte `begin` on. Blocks may lie in each other.
+// The text inside {% generation %} blocks from byte `begin` on. Blocks may be nested.
 static std::vector<TextSpan> generation_spans(const JinjaTemplate::Output& rendered, size_t begin) {
   std::vector<TextSpan> out;
   std::vector<std::pair<size_t, size_t>> blocks = rendered.generation;

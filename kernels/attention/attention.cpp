@@ -1,3 +1,5 @@
+// CPU specification of attention_forward, attention_backward and attention_paged: one query at a time, with f64 dot
+// products.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -14,8 +16,8 @@ double dot(const float* a, const float* b, int64_t count) {
   return sum;
 }
 
-// One query at `position` against keys [first_key, position]: out [d] is written, the log-sum-exp returned. weights and
-// sums are scratch.
+// Attends one query at `position` to keys [first_key, position]. Writes out [d] and returns the log-sum-exp. weights
+// and sums are scratch.
 double attend(float* out, const float* q, const KeyRows& keys, int64_t position, int64_t dim,
               const AttentionShape& shape, double* weights, double* sums) {
   const int64_t first = first_key(position, shape.window);
@@ -66,7 +68,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
   const int64_t heads = q.dim(1), dim = q.dim(2), group = heads / std::max<int64_t>(k.dim(1), 1);
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
+  HONE_CHECK(lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   context.zero(dq);
   context.zero(dk);
   context.zero(dv);

@@ -1,4 +1,4 @@
-// By NVTX's memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
+// mark_initialized() by the NVTX memory extension ("NVTX API for Compute Sanitizer", nvtxMemCudaMarkInitialized).
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtMem.h>
 #include <nvtx3/nvToolsExtMemCudaRt.h>
@@ -23,9 +23,11 @@ void mark_initialized(Context& context, const Tensor& x) {
     row.size = static_cast<size_t>(whole ? x.size() * number : row_bytes);
   }
   nvtxMemMarkInitializedBatch_t batch{};
-  batch.extCompatID = NVTX_EXT_COMPATID_MEM, batch.structSize = sizeof batch,
+  batch.extCompatID = NVTX_EXT_COMPATID_MEM;
+  batch.structSize = sizeof batch;
   batch.regionType = NVTX_MEM_TYPE_VIRTUAL_ADDRESS;
-  batch.regionDescCount = rows.size(), batch.regionDescElementSize = sizeof rows[0],
+  batch.regionDescCount = rows.size();
+  batch.regionDescElementSize = sizeof rows[0];
   batch.regionDescElements = rows.data();
   nvtxMemCudaMarkInitialized(domain, static_cast<cudaStream_t>(context.stream()), 0, &batch);
 }

@@ -1,4 +1,4 @@
-// The specification on the CPU, and on a GPU what runs where nothing is fused.
+// The fused ops as their steps: the CPU specification, and the GPU body for what no fused kernel supports.
 #include <algorithm>
 
 #include "kernels/decoder_layer/internal.h"
@@ -29,7 +29,8 @@ void project_gated_steps(Context& context, Tensor y, Tensor x, RmsNormWeights no
 }
 
 void project_heads_steps(Context& context, Tensor x, QkvProjection to) {
-  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots, "qkv_rope_cache: no cache");
+  HONE_CHECK(to.cache.k && to.cache.v && to.cache.slots,
+             "qkv_rope_cache: cache.k, cache.v and cache.slots must be set");
   const ScratchScope scope(context);
   const int64_t T = x.dim(0);
   const Tensor qkv = context.scratch().take(x.dtype, {T, to.qkv.w.dim(0)}),

@@ -1,26 +1,39 @@
 #pragma once
-// The products of decoder_layer_tail for a few rows, one after another in one kernel whose blocks wait for each other
-// between them. Sums are those of small_m.cuh, in the same order. .cu files alone include it.
+// Persistent kernel of decoder_layer_tail for few rows on Hopper: up to four GEMMs with their epilogues in one launch,
+// with a grid barrier between them. Only .cu and .cuh files include it.
+//
+// Use       decode passes of up to max_rows_norm_in_gemm (8) rows (persistent_sm90.cu).
+// Tile      8 rows of x by N tiles of 16 rows of w; K chunks of 512, one warp per chunk at a time. partition_n_tiles()
+//           assigns N tiles to blocks and chunks to warps.
+// Roles     12 consumer warps (mma.sync, reduction, epilogue), 3 or 4 copy warps (cp.async of w), 1 warp for the grid
+//           barrier: 512 or 544 threads, 1 block per SM.
+// Pipeline  one ring per consumer warp of 1 to 4 smem stages of 4 KB (16 rows by 128 elements), full and empty
+//           mbarriers of 32 arrivals each. Rings run ahead across GEMMs.
+// Smem      128 bytes alignment + 12 * stages * 4 KB + x (M rows of the longest K, rounded up to chunks) + sums; at
+//           most 226 KB. Static: mbarriers and row statistics of the norm.
+// Numerics  K chunks of gemm_cuda_chunk, each from zero, added in ascending order: bits equal small_m.cuh. Each step
+//           rounds to bf16 as the separate ops do.
+// PDL       triggers dependents and starts the weight copies before griddep_wait(), which consumers and the barrier
+//           warp call before they read activations.
+// Limits    sm_90a; M <= 8; the grid must be resident at once and own Device::cooperative_barrier().
 #include "kernels/decoder_layer/gemm_chain_rings_sm90.cuh"
 
 namespace hone {
 
-// Whole warps meet, whichever way their lanes came; the barriers 1 to PersistentLayer::warps are the tile_slots'.
+// Barriers of full warps, whose lanes may have diverged. Ids 1 to PersistentLayer::warps belong to the tile slots.
 __device__ inline void warps_barrier_sync(int id, int threads) {
   __syncwarp();
   hopper::named_barrier_sync(id, threads);
 }
-__device__ inline void meet_multiplying() {
-  warps_barrier_sync(PersistentLayer::warps + 1, PersistentLayer::warps * 32);
-}
-// Those and the one that meets the other blocks.
-__device__ inline void meet_all_but_copying() {
+__device__ inline void sync_consumers() { warps_barrier_sync(PersistentLayer::warps + 1, PersistentLayer::warps * 32); }
+// Consumer warps and the grid barrier warp.
+__device__ inline void sync_consumers_and_grid_warp() {
   warps_barrier_sync(PersistentLayer::warps + 2, (PersistentLayer::warps + 1) * 32);
 }
 
-// What the warp that meets the other blocks does: between two products it waits until all have come; what each wrote
-// before is visible to all then. The word is Device::cooperative_barrier()'s: its top bit turns whenever all have come,
-// and the rest is zero again.
+// Body of the grid barrier warp. Between two GEMMs it waits until all blocks have arrived; then all of them see what
+// each wrote before. The word is that of Device::cooperative_barrier(): its top bit flips when all have arrived, and
+// the other bits are zero again.
 __device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane) {
   hopper::griddep_wait();
   uint32_t before = 0, now = 0;
@@ -28,7 +41,7 @@ __device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane)
   const uint32_t arrival = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
 #pragma unroll 1
   for (int p = 1; p < chain.count; ++p) {
-    meet_all_but_copying();
+    sync_consumers_and_grid_warp();  // the consumers have stored their results
     if (lane == 0) {
       asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(chain.barrier), "r"(arrival) : "memory");
       do {
@@ -36,12 +49,12 @@ __device__ inline void grid_barrier_sync(const PersistentLayer& chain, int lane)
       } while (((before ^ now) & 0x80000000u) == 0);
       before = now;
     }
-    meet_all_but_copying();
+    sync_consumers_and_grid_warp();  // all blocks have arrived; the consumers may read
   }
 }
 
-// A thread's share of the copies of all rows of a product's x to shared memory, in 16-byte pieces that a row's number
-// swizzles, zero beyond K.
+// A thread's share of copying the rows of a GEMM's x to shared memory in 16-byte units: unit u of row r at u ^ (r % 8);
+// zero past K.
 class ActivationLoader {
  public:
   __device__ ActivationLoader(const PersistentGemm& now, uint32_t shared)
@@ -52,12 +65,12 @@ class ActivationLoader {
         pieces_(now.chunks * static_cast<int>(gemm_cuda_chunk) / 8),
         filled_(now.K / 8),
         piece_(static_cast<int>(threadIdx.x)) {
-    settle();
+    skip_row_ends();
   }
-  // Waits until they are there.
+  // Copies all rows and waits until this thread's copies have landed.
   __device__ void copy(int M) {
     constexpr int threads = PersistentLayer::warps * 32;
-    for (; row_ < M; piece_ += threads, from_ += threads * 8, settle())
+    for (; row_ < M; piece_ += threads, from_ += threads * 8, skip_row_ends())
       cp_async_streaming(shared_ + static_cast<uint32_t>(row_ * pieces_ + (piece_ ^ (row_ & 7))) * 16,
                          piece_ < filled_ ? from_ : first_, piece_ < filled_ ? 16 : 0);
     cp_async_commit();
@@ -65,8 +78,12 @@ class ActivationLoader {
   }
 
  private:
-  __device__ void settle() {
-    while (piece_ >= pieces_) piece_ -= pieces_, ++row_, from_ += next_row_ - pieces_ * 8;
+  __device__ void skip_row_ends() {
+    while (piece_ >= pieces_) {
+      piece_ -= pieces_;
+      ++row_;
+      from_ += next_row_ - pieces_ * 8;
+    }
   }
   const __nv_bfloat16 *first_, *from_;
   int64_t next_row_;
@@ -74,7 +91,7 @@ class ActivationLoader {
   int pieces_, filled_, piece_, row_ = 0;
 };
 
-// Copying: warps that copy, of equal shares of the rings.
+// Copying: number of copy warps; each fills an equal share of the rings.
 template <int Stages, int Copying>
 __global__ void __launch_bounds__(chain_threads(Copying), 1)
     persistent_layer_kernel(const __grid_constant__ PersistentLayer chain) {
@@ -87,10 +104,13 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
   char* const shared = unaligned + (128 - shared_address(unaligned) % 128) % 128;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0),
             lane = static_cast<int>(threadIdx.x % 32);
-  if (warp < PersistentLayer::warps && lane < Stages) rings[warp].full[lane].init(32), rings[warp].empty[lane].init(32);
+  if (warp < PersistentLayer::warps && lane < Stages) {
+    rings[warp].full[lane].init(32);
+    rings[warp].empty[lane].init(32);
+  }
   griddep_launch_dependents();
-  __syncthreads();
-  // w comes from outside of the step: it may be read before the kernel queued before has ended.
+  __syncthreads();  // mbarriers are initialized
+  // w is constant during a pass, so it may be read before the kernel before has ended.
   if (warp == PersistentLayer::warps + Copying) return grid_barrier_sync(chain, lane);
   if (warp >= PersistentLayer::warps)
     return fill_rings<Stages, Copying>(chain, rings, shared_address(shared), warp - PersistentLayer::warps, lane,
@@ -99,9 +119,9 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
   const uint32_t ring = shared_address(shared) + static_cast<uint32_t>(warp * Stages * WeightStages::bytes);
   char* const x_shared = shared + PersistentLayer::warps * Stages * WeightStages::bytes;
   float* const all_sums = reinterpret_cast<float*>(x_shared + chain.x_bytes);
-  // Rows of x beyond M are other rows, and what comes of them is dropped.
+  // Rows of x past M repeat the last row; their results are not stored.
   const int M = chain.M, row = min(lane & 7, M - 1), g = lane >> 2, t = lane & 3;
-  uint32_t taken = 0;
+  uint32_t consumed = 0;
   ResidualEpilogue::Extra<1> sum_extra;
   SwigluEpilogue::Extra<1> gated_extra;
   QkvRopeEpilogue::Extra<1> heads_extra;
@@ -116,16 +136,16 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
       else
         body(p == 0 ? chain.output : chain.down, sum_extra);
     };
-    // Beside the other blocks' coming: whatever does not depend on it.
+    // Overlap with the grid barrier: work that needs no other block.
     if (p == 0)
       griddep_wait();
     else
-      meet_all_but_copying();
+      sync_consumers_and_grid_warp();  // the grid barrier warp may announce this block's results
     const int slot = warp / now.warps, first_chunk = warp - slot * now.warps, thread = first_chunk * 32 + lane;
     const int threads = min(now.warps, PersistentLayer::warps - slot * now.warps) *
-                        32;  // the last slot may lack warps: it has no N tiles
+                        32;  // the last slot may have fewer warps; it has no N tiles
     const int chunks = now.chunks, all_n_tiles = now.n_tiles, n_tiles = slot < now.tile_slots ? all_n_tiles : 0,
-              a_chunk = M * 2 * half;  // sums
+              a_chunk = M * 2 * half;  // sums per chunk
     const int first = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x),
               step = now.tile_slots * static_cast<int>(gridDim.x);
     const uint32_t x_row =
@@ -146,21 +166,21 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
     };
     fetch(first);
     ActivationLoader x(now, shared_address(x_shared));
-    if (p > 0) meet_all_but_copying();
+    if (p > 0) sync_consumers_and_grid_warp();  // the grid barrier has completed
     x.copy(M);
-    meet_multiplying();
+    sync_consumers();  // x is in shared memory
     if (now.norm.weight) {
       const int pieces = chunks * static_cast<int>(gemm_cuda_chunk) / 8;
       const auto at = [&](int r, int piece) {
         return reinterpret_cast<uint4*>(x_shared) + r * pieces + (piece ^ (r & 7));
       };
       norm_rows(at, M, now.K, now.norm.shape, now.norm.eps, factors, squares, PersistentLayer::warps * 32,
-                meet_multiplying);
-      meet_multiplying();
+                sync_consumers);
+      sync_consumers();  // x is normed
     }
     int odd = 0;
-    // All tile_slots meet as often as the first, which has most N tiles: racecheck of compute-sanitizer loses its way
-    // where they do not.
+    // All tile slots loop as often as the first, which has the most N tiles: racecheck of compute-sanitizer reports
+    // false hazards otherwise.
 #pragma unroll 1
     for (int n_tile = first, of_first = static_cast<int>(blockIdx.x); of_first < all_n_tiles;
          n_tile += step, of_first += step, odd ^= 1, to += odd ? chunks * a_chunk : -chunks * a_chunk) {
@@ -170,8 +190,8 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
         float d[4] = {};
 #pragma unroll 1
         for (int stage = 0; stage < WeightStages::a_chunk; ++stage) {
-          const uint32_t place = taken % Stages;
-          rings[warp].full[place].wait(taken / Stages & 1);
+          const uint32_t place = consumed % Stages;
+          rings[warp].full[place].wait(consumed / Stages & 1);  // w of the stage has landed
           const uint32_t from = ring + place * WeightStages::bytes + static_cast<uint32_t>((lane & 15) * 128);
           const int piece =
               chunk * (static_cast<int>(gemm_cuda_chunk) / 8) + stage * (WeightStages::depth / 8) + (lane >> 3);
@@ -188,14 +208,15 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
             }
           }
           rings[warp].empty[place].arrive();
-          ++taken;
+          ++consumed;
         }
 #pragma unroll
         for (int e = 0; e < 4; ++e)
           if (2 * t + e % 2 < M) to[chunk * a_chunk + (2 * t + e % 2) * 2 * half + g + e / 2 * 8] = d[e];
       }
-      warps_barrier_sync(slot + 1, threads);
+      warps_barrier_sync(slot + 1, threads);  // the warps of this N tile have stored their sums
       if (n_tile >= n_tiles) continue;
+      // Reduction and epilogue.
       for (int e = thread; e < half * M; e += threads) {
         const int m = e >> 3, r = e & 7;
         const float* from = to + m * 2 * half + r;
@@ -205,10 +226,16 @@ __global__ void __launch_bounds__(chain_threads(Copying), 1)
           float sums[at_once][2];
 #pragma unroll
           for (int i = 0; i < at_once; ++i)
-            if (from += a_chunk; c + i < chunks) sums[i][0] = from[0], sums[i][1] = from[half];
+            if (from += a_chunk; c + i < chunks) {
+              sums[i][0] = from[0];
+              sums[i][1] = from[half];
+            }
 #pragma unroll
           for (int i = 0; i < at_once; ++i)
-            if (c + i < chunks) total[0][0] += sums[i][0], total[1][0] += sums[i][1];
+            if (c + i < chunks) {
+              total[0][0] += sums[i][0];
+              total[1][0] += sums[i][1];
+            }
         }
         with_output([&](const auto& output, auto& extra) {
           if (e != thread) extra = output.template fetch<half, 1>(m, n_tile, r);

@@ -1,5 +1,5 @@
-// gemm_rmsnorm on Hopper: gemm_forward, then the RMS norm of y's rows, fused where split-K partial sums are added
-// anyway.
+// gemm_rmsnorm on Hopper: gemm_forward and rmsnorm_forward. The norm is fused with the reduction if the GEMM uses
+// split-K.
 #include "kernels/check_shape.h"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/join_norm.cuh"
@@ -15,7 +15,7 @@ struct NormedCall : GemmForwardCall {
   }
 };
 
-// A row is normed where its partial sums are joined, if they are.
+// Fuses the norm with the split-K reduction if there is one; else runs the two steps.
 void forward(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tensor bias, Tensor residual,
              RmsNormWeights norm) {
   check_gemm_forward_cuda(y, x, w, bias, residual);
@@ -27,7 +27,10 @@ void forward(Context& context, Tensor y, Tensor normed, Tensor x, Tensor w, Tens
                           {numbers<__nv_bfloat16>(normed), numbers<const __nv_bfloat16>(norm.weight), normed.row_stride,
                            norm.eps, RmsNormRows::shape(N, vec_size<__nv_bfloat16>)}};
     const GemmChoice<NormedCall> plan = gemm_forward_plan(call);
-    if (plan.splits > 1) return plan.run(call, plan.splits), check_launch(gemm_rmsnorm);
+    if (plan.splits > 1) {
+      plan.run(call, plan.splits);
+      return check_launch(gemm_rmsnorm);
+    }
   }
   gemm_norm_steps(context, y, normed, x, w, bias, residual, norm);
 }

@@ -1,5 +1,5 @@
-// decoder_layer_tail on Hopper: for a few rows one kernel, where the device's grid barrier is this stream's to use;
-// else its steps, with the same bits.
+// decoder_layer_tail on Hopper: one persistent kernel for few rows if this stream owns the device's cooperative
+// barrier; else the separate steps, with the same bits.
 #include "kernels/decoder_layer/gemm_chain_sm90.cuh"
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
@@ -20,18 +20,21 @@ template <class Output>
 PersistentGemm chain_product(const Tensor& x, const RmsNormWeights& norm, const GemmWeights& product,
                              const Output& output) {
   PersistentGemm out{};
-  out.w = numbers<const __nv_bfloat16>(product.w), out.x = numbers<const __nv_bfloat16>(x);
-  out.w_stride = product.w.row_stride, out.x_stride = x.row_stride;
+  out.w = numbers<const __nv_bfloat16>(product.w);
+  out.x = numbers<const __nv_bfloat16>(x);
+  out.w_stride = product.w.row_stride;
+  out.x_stride = x.row_stride;
   out.row_ranges = row_ranges_of(output);
   if (norm.weight)
     out.norm = {numbers<const __nv_bfloat16>(norm.weight), norm.eps, RmsNormRows::shape(product.w.dim(1), 8)};
-  out.N = static_cast<int>(product.w.dim(0)), out.K = static_cast<int>(product.w.dim(1));
-  out.n_tiles = output.template tiles<8>(),
+  out.N = static_cast<int>(product.w.dim(0));
+  out.K = static_cast<int>(product.w.dim(1));
+  out.n_tiles = output.template tiles<8>();
   out.chunks = (out.K + static_cast<int>(gemm_cuda_chunk) - 1) / static_cast<int>(gemm_cuda_chunk);
   return out;
 }
 
-// What the busiest of so many blocks multiplies, in N tiles times their length.
+// Work of the busiest of `blocks` thread blocks: N tiles times K.
 int64_t largest_share(const PersistentLayer& chain, int blocks) {
   int64_t share = 0;
   for (int p = 0; p < chain.count; ++p)
@@ -39,8 +42,8 @@ int64_t largest_share(const PersistentLayer& chain, int blocks) {
   return share;
 }
 
-// Attention, which comes next, begins beside this kernel where a few multiprocessors are left to it: worth a little
-// more for the others.
+// Leaves a few SMs free if that costs the others at most 15% more work: the attention kernel that follows can then
+// start early.
 int num_blocks(const PersistentLayer& chain, int all) {
   const int fewer = std::max(all - 8, 1);
   int n_tiles = 1;
@@ -48,7 +51,7 @@ int num_blocks(const PersistentLayer& chain, int all) {
   return std::min(n_tiles, largest_share(chain, fewer) * 20 <= largest_share(chain, all) * 23 ? fewer : all);
 }
 
-// Shares the work out among the blocks; the bytes that they need beside their rings.
+// Partitions the GEMMs over the blocks. Returns the shared-memory bytes needed besides the rings.
 int partition(PersistentLayer& chain, int blocks) {
   int sums_bytes = 0;
   for (int p = 0; p < chain.count; ++p) {
@@ -60,7 +63,7 @@ int partition(PersistentLayer& chain, int blocks) {
   return 128 + chain.x_bytes + sums_bytes;
 }
 
-// A kernel whose rings fit: even those of one stage are faster than the steps.
+// A kernel whose rings fit shared memory. Even rings of one stage are faster than the separate steps.
 struct PersistentLayerLaunch {
   void (*kernel)(PersistentLayer) = nullptr;
   int threads = 0, bytes = 0;
@@ -84,7 +87,8 @@ bool run_fused(Context& context, Tensor x, Tensor mixed, const GemmWeights& outp
   check_product(decoder_layer_tail, activated, {}, mlp.down, C);
   PersistentLayer chain{};
   chain.M = static_cast<int>(M);
-  chain.output = sum_output(mid, output, x), chain.down = sum_output(x, mlp.down, mid);
+  chain.output = sum_output(mid, output, x);
+  chain.down = sum_output(x, mlp.down, mid);
   chain.gated = gated_output(decoder_layer_tail, activated, mid, mlp.norm, mlp.gate_up);
   chain.products[0] = chain_product(mixed, {}, output, chain.output);
   chain.products[1] = chain_product(mid, mlp.norm, mlp.gate_up, chain.gated);

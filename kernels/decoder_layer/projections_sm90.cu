@@ -1,5 +1,5 @@
-// The projections of a few hundred rows at most on Hopper: what follows the product is done where its totals are, and
-// for a few rows the norm that precedes it where they come in. More rows than that are worth ops of their own.
+// gate_up_swiglu and qkv_rope_cache on Hopper for up to 512 rows: the epilogue is fused with the GEMM, and for few rows
+// also the norm before it. For more rows the separate steps are faster.
 #include "kernels/decoder_layer/internal.h"
 #include "kernels/decoder_layer/outputs.cuh"
 #include "kernels/decoder_layer/pair_store.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t most_rows = 512;
 
-// The product with few rows, normed on the way where that can be; false where there are too many rows for it.
+// Runs the small-M GEMM, with the norm fused if possible. Returns false if x has too many rows.
 template <class Output>
 bool run_few(Context& context, const Tensor& x, const RmsNormWeights& norm, const Tensor& w, const Output& output) {
   const int64_t K = w.dim(1);

@@ -1,3 +1,4 @@
+// CPU specification of the GEMM ops. Every forward body has its bits: see gemm_chunk in kernels/gemm/gemm.h.
 #include "kernels/gemm/gemm.h"
 
 #include <cmath>
@@ -5,7 +6,6 @@
 #include "core/base/parallel_for.h"
 #include "kernels/gemm/gemm_check.h"
 
-// The specification. Forward's sums are exact to the bit for every body: see gemm_chunk in kernels/gemm/gemm.h.
 namespace hone {
 namespace {
 

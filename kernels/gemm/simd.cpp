@@ -1,6 +1,6 @@
-// gemm_forward by Google Highway. A tile of y is a few rows by a few vectors of neighbouring n; w is transposed on the
-// way into a small buffer, a panel of n and a chunk of K at a time, so that each lane runs the specification's chain of
-// sums and the vector's width leaves no trace in the bits.
+// gemm_forward on the CPU by Google Highway. A tile of y is a few rows by a few vectors of adjacent n. w is transposed
+// into a small buffer, one panel of n and one chunk of K at a time. Each lane therefore runs the specification's chain
+// of sums, and the vector width does not change the bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/simd.cpp"
 #include <hwy/cache_control.h>
@@ -22,16 +22,16 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
 constexpr int64_t lanes = HWY_LANES(float);
-constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as there are registers for
+constexpr int tile_rows = lanes >= 16 ? 8 : 4;  // with tile_vectors: as many sums as fit the registers
 constexpr int tile_vectors = 3;
-constexpr int64_t panel = tile_vectors * lanes;  // columns of y that one packed piece of w makes
-constexpr int64_t block_rows = 256;              // rows of y that use a packed piece before it is dropped
+constexpr int64_t panel = tile_vectors * lanes;  // columns of y per packed panel of w
+constexpr int64_t block_rows = 256;              // rows of y that use a packed panel before it is dropped
 
 struct Call {
   Tensor y, x, w, bias, residual;
 };
 
-// A vector's worth of rows of w from n; lanes past the last row repeat it.
+// One vector of rows of w, starting at n; lanes past the last row repeat it.
 struct Rows {
   const float* at[lanes];
   HWY_ATTR Rows(const Tensor& w, int64_t n) {
@@ -39,11 +39,11 @@ struct Rows {
   }
 };
 
-// column[j] = w[n ..][k + j], for j in 0 .. 3.
+// column[j] = w[n ..][k + j], j = 0 to 3.
 HWY_ATTR HWY_INLINE void transpose(const Rows& rows, int64_t k, V (&column)[4]) {
   const D d;
   const hn::Repartition<double, D> d64;
-  V quad[4];  // quad[i]: in 128-bit block b, row 4 b + i
+  V quad[4];  // quad[i]: row 4 b + i in 128-bit block b
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
     quad[i] = hn::LoadDup128(d, rows.at[lanes - 4 + i] + k);
@@ -67,7 +67,7 @@ HWY_ATTR HWY_INLINE V gather(const Rows& rows, int64_t k) {
   return hn::Load(D(), column);
 }
 
-// What is needed next lies `ahead` of k: 16 short rows at a time are more than the processor's own prefetching follows.
+// Prefetches what is needed next, `ahead` of k: hardware prefetchers do not follow 16 short rows at a time.
 HWY_ATTR HWY_INLINE void prefetch(const Rows& rows, int64_t k, int64_t ahead) {
   constexpr int64_t line = 16;
   if (k % line != 0) return;
@@ -89,14 +89,14 @@ HWY_ATTR void pack(const Rows& rows, int64_t first, int64_t count, int64_t ahead
   for (; k < count; ++k, packed += panel) hn::Store(gather(rows, first + k), d, packed);
 }
 
-// How far from the chunk of K at `first`, in the rows of w from n, what is read after it lies: the next chunk, or the
-// first one `step` rows on.
+// Distance from the chunk of K at `first` to what is read after it, in the rows of w from n: the next chunk, or the
+// first chunk `step` rows later.
 int64_t next_read(const Call& call, int64_t n, int64_t step, int64_t first) {
   if (first + gemm_chunk < call.w.dim(1)) return gemm_chunk;
   return n + 2 * step <= call.w.dim(0) ? step * call.w.row_stride - first : 0;
 }
 
-// y[m][n ..] from its finished sum.
+// Writes y[m][n ..] from its finished sum.
 HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total) {
   const D d;
   const auto inside = hn::FirstN(d, static_cast<size_t>(call.y.dim(1) - n));
@@ -105,8 +105,8 @@ HWY_ATTR HWY_INLINE void finish(const Call& call, int64_t m, int64_t n, V total)
   hn::BlendedStore(total, inside, d, call.y.row<float>(m) + n);
 }
 
-// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sum of the chunks
-// before; the last chunk finishes y.
+// One chunk of K for `rows` rows from m and `vectors` vectors from n. partial [rows, panel] holds the sums of the
+// chunks before; the last chunk writes y.
 template <int rows, int vectors>
 HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_t count, const float* packed,
                    float* partial) {
@@ -144,7 +144,7 @@ HWY_ATTR void tile(const Call& call, int64_t m, int64_t n, int64_t first, int64_
     }
 }
 
-// All of K for a call of `rows` rows, one vector from n: w goes from memory through registers, at the speed of memory.
+// All of K for a call of `rows` rows and one vector from n: w goes from memory directly to registers, at memory speed.
 // The next call is for n + lanes.
 template <int rows>
 HWY_ATTR void stream(const Call& call, int64_t n) {
@@ -197,7 +197,7 @@ Tile tile_of(int64_t rows, int64_t vectors) {
                         : tile_of<3>(rows, sequence);
 }
 
-// Rows [m, end) of y, columns [n, n + panel).
+// Computes rows [m, end) of y, columns [n, n + panel).
 HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   alignas(64) float packed[gemm_chunk * panel], partial[block_rows * panel];
   const int64_t N = call.y.dim(1), K = call.x.dim(1),
@@ -214,7 +214,7 @@ HWY_ATTR void block(const Call& call, int64_t m, int64_t end, int64_t n) {
   }
 }
 
-// Pieces to a thread at a time: all of them where waking another thread costs more than it saves.
+// Parts per thread; all of them if waking another thread costs more than it saves.
 int64_t grain(const Call& call, int64_t usual) {
   constexpr int64_t worth_sharing = int64_t{1} << 20;
   return std::max<int64_t>(call.y.dim(0), tile_rows) * call.w.size() < worth_sharing
@@ -249,7 +249,7 @@ void gemm_forward_simd(Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residua
   forward({y, x, w, bias, residual});
 }
 #else
-void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // supports() says no
+void gemm_forward_simd(Tensor, Tensor, Tensor, Tensor, Tensor) {}  // never called: supports() returns false
 #endif
 }  // namespace HWY_NAMESPACE
 }  // namespace hone
@@ -266,7 +266,7 @@ void run(Context&, Tensor y, Tensor x, Tensor w, Tensor bias, Tensor residual) {
   HWY_DYNAMIC_DISPATCH(gemm_forward_simd)(y, x, w, bias, residual);
 }
 
-// K = 0 has no chunk to sum.
+// With K = 0 there is no chunk to sum.
 bool supports(const Tensor&, const Tensor& x, const Tensor&, const Tensor&, const Tensor&) {
   return has_fused_multiply_add() && x.dim(1) > 0;
 }

@@ -1,3 +1,4 @@
+// CPU specification of the lm_head ops, one row at a time.
 #include "kernels/lm_head/logprob.h"
 
 #include "kernels/cpu/exp.h"
@@ -5,7 +6,6 @@
 #include "kernels/lm_head/logprob_check.h"
 #include "kernels/lm_head/logsumexp.h"
 
-// The specification: one row at a time.
 namespace hone {
 namespace {
 

@@ -1,6 +1,6 @@
-// The head by blocks of rows. The log-probs alone need a block's logits by pieces of the vocabulary; gradients need the
-// whole vocabulary's, in the model's dtype, as one operand of two matrix products. Scratch is bounded whatever the
-// batch.
+// The lm_head ops on a GPU, in blocks of rows. Log-probs need the logits of a block of rows in parts of the vocabulary.
+// Gradients need those of the full vocabulary, in the model's dtype, as an operand of two GEMMs. Scratch memory is
+// bounded for any batch.
 #include "kernels/check_shape.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/lm_head/logprob_cuda.h"
@@ -9,9 +9,9 @@
 namespace hone {
 namespace {
 
-constexpr int64_t most_rows = 2048;                        // every block of rows reads and writes dw once
+constexpr int64_t most_rows = 2048;                        // each block of rows reads and writes dw once
 constexpr size_t most_gradient_bytes = size_t{600} << 20;  // dlogits of a block of rows
-constexpr int64_t most_logits = int64_t{1} << 24;          // in f32, of a piece of the vocabulary
+constexpr int64_t most_logits = int64_t{1} << 24;          // f32 logits of a part of the vocabulary
 constexpr int64_t row_multiple = 128, column_multiple = 64;
 
 struct Head {
@@ -24,7 +24,7 @@ struct Head {
 
 int64_t rounded_up(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// So many equal blocks of rows as `most` asks for.
+// Rows per block: equal blocks of at most about `most` rows, rounded up to row_multiple.
 int64_t block_rows(int64_t R, int64_t most) {
   const int64_t blocks = (R + most - 1) / most;
   return std::min(R, rounded_up((R + blocks - 1) / blocks, row_multiple));
@@ -32,12 +32,13 @@ int64_t block_rows(int64_t R, int64_t most) {
 
 void check_head_cuda(const OpBase& op, const Head& head) {
   const DType dtype = head.hidden.dtype;
-  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": numbers are f32 or bf16 on cuda, not ",
-             name_of(dtype));
+  HONE_CHECK(dtype == DType::f32 || dtype == DType::bf16, "op ", op.name(), ": dtype is ", name_of(dtype),
+             "; it must be f32 or bf16 on cuda");
   check_shape(op, "w", head.w, {head.V(), head.D()}, dtype);
   check_shape(op, "hidden", head.hidden, {head.R(), head.D()}, dtype);
   check_shape(op, "targets", head.targets, {head.R()}, DType::i32);
-  HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature, ", not positive");
+  HONE_CHECK(head.inv_temperature > 0, op.name(), ": inverse temperature is ", head.inv_temperature,
+             "; it must be positive");
   HONE_CHECK(head.V() > 0, op.name(), ": the vocabulary is empty");
 }
 void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidden, const Tensor& dw,
@@ -49,13 +50,13 @@ void check_gradient_cuda(const OpBase& op, const Head& head, const Tensor& dhidd
   check_optional(op, "dentropy", grad.entropy, {head.R()});
 }
 
-// The width of a piece.
+// Columns of a part of the vocabulary.
 int64_t piece_columns(int64_t rows, int64_t V) {
   return std::min(rounded_up(V, column_multiple),
                   std::max(column_multiple, most_logits / rows / column_multiple * column_multiple));
 }
 
-// Calls visit(first column, logits of the rows) for the pieces of the vocabulary.
+// Calls visit(first column, logits of the rows) for each part of the vocabulary.
 template <class Visit>
 void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Visit visit) {
   const ScratchScope scope(context);
@@ -68,7 +69,7 @@ void for_each_piece(Context& context, const Tensor& hidden, const Tensor& w, Vis
   }
 }
 
-// Memory of one block's columns.
+// Scratch memory for the per-row results of one block.
 HeadRows take_rows(Context& context, const Head& head, int64_t rows, bool entropy) {
   Arena& arena = context.scratch();
   const int64_t chunks = num_logsumexp_chunks(head.V());
@@ -96,7 +97,9 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   HeadRows rows = take_rows(context, head, step, static_cast<bool>(entropy));
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
-    rows.targets = targets.rows(first, count), rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count);
+    rows.targets = targets.rows(first, count);
+    rows.logp = logp.rows(first, count);
+    rows.lse = lse.rows(first, count);
     rows.entropy = rows_of(entropy, first, count);
     const Tensor block = hidden.rows(first, count);
     if (head_is_direct(block, w))
@@ -108,14 +111,14 @@ void forward(Context& context, Tensor logp, Tensor lse, Tensor entropy, Tensor h
   }
 }
 
-// Rows whose gradients, of the whole vocabulary, are held at once.
+// Rows per block if the gradients of the full vocabulary are stored.
 int64_t gradient_rows(const Head& head) {
   const size_t bytes = static_cast<size_t>(rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
   const int64_t most =
       std::max<int64_t>(1, static_cast<int64_t>(most_gradient_bytes / bytes) / row_multiple) * row_multiple;
   return block_rows(head.R(), std::min(most, most_rows));
 }
-// The columns after the vocabulary are zero: products read 16 bytes at a time.
+// The columns past the vocabulary are zero: the GEMMs read 16 bytes at a time.
 Tensor take_gradient(Context& context, const Head& head, int64_t rows) {
   const Tensor padded = context.scratch().take(head.hidden.dtype, {rows, rounded_up(head.V(), column_multiple)});
   const size_t element = size_of(padded.dtype), width = static_cast<size_t>(padded.dim(1)) * element,
@@ -134,7 +137,7 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   check_gradient_cuda(logprob_backward, head, dhidden, dw, grad);
   check_shape(logprob_backward, "lse", lse, {R});
   check_optional(logprob_backward, "entropy", entropy, {R});
-  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of entropy needs the entropy of forward");
+  HONE_CHECK(!grad.entropy || entropy, "logprob_backward: a gradient of the entropy needs forward's entropy");
   if (R == 0) return;
   const ScratchScope scope(context);
   const int64_t step = gradient_rows(head);
@@ -142,10 +145,15 @@ void backward(Context& context, Tensor dhidden, Tensor dw, LogprobGrad grad, Ten
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     HeadRows rows;
-    rows.targets = targets.rows(first, count), rows.lse = lse.rows(first, count),
+    rows.targets = targets.rows(first, count);
+    rows.lse = lse.rows(first, count);
     rows.dlogp = grad.logp.rows(first, count);
-    if (grad.entropy) rows.dentropy = grad.entropy.rows(first, count), rows.entropy = entropy.rows(first, count);
-    rows.inv_temperature = inv_temperature, rows.z_loss = grad.z_loss;
+    if (grad.entropy) {
+      rows.dentropy = grad.entropy.rows(first, count);
+      rows.entropy = entropy.rows(first, count);
+    }
+    rows.inv_temperature = inv_temperature;
+    rows.z_loss = grad.z_loss;
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count);
     if (head_is_direct(block, w))
       head_gradient_direct(context, rows, gradient, block, w);
@@ -169,7 +177,7 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   if (R == 0) return;
   const ScratchScope scope(context);
   Arena& arena = context.scratch();
-  if (grad.entropy) {  // no multiple of p
+  if (grad.entropy) {  // the entropy's gradient is not a multiple of p
     const Tensor entropy = arena.take(DType::f32, {R});
     forward(context, logp, lse, entropy, hidden, w, targets, inv_temperature);
     return backward(context, dhidden, dw, grad, lse, entropy, hidden, w, targets, inv_temperature);
@@ -179,15 +187,20 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   const Tensor unscaled = arena.take(DType::f32, {step, D}), scaled = arena.take(hidden.dtype, {step, D});
   HeadRows rows = take_rows(context, head, step, false);
   const Tensor guess = arena.take(DType::f32, {R});
-  rows.targets = targets, rows.guess = guess;
+  rows.targets = targets;
+  rows.guess = guess;
   head_guess(context, rows, hidden, w);
-  rows.scale = arena.take(DType::f32, {step}), rows.z_loss = grad.z_loss;
+  rows.scale = arena.take(DType::f32, {step});
+  rows.z_loss = grad.z_loss;
   for (int64_t first = 0; first < R; first += step) {
     const int64_t count = std::min(step, R - first);
     const Tensor block = hidden.rows(first, count), gradient = gradients.rows(0, count),
                  scale = rows.scale.rows(0, count);
-    rows.targets = targets.rows(first, count), rows.dlogp = grad.logp.rows(first, count);
-    rows.logp = logp.rows(first, count), rows.lse = lse.rows(first, count), rows.guess = guess.rows(first, count);
+    rows.targets = targets.rows(first, count);
+    rows.dlogp = grad.logp.rows(first, count);
+    rows.logp = logp.rows(first, count);
+    rows.lse = lse.rows(first, count);
+    rows.guess = guess.rows(first, count);
     if (head_is_direct(block, w))
       head_exponentials_direct(context, rows, gradient, block, w);
     else
@@ -202,7 +215,7 @@ void fused(Context& context, Tensor logp, Tensor lse, Tensor dhidden, Tensor dw,
   }
 }
 
-// What the bodies take of scratch memory.
+// Scratch memory of the bodies, in bytes.
 struct Scratch {
   Head head;
   int64_t step;
@@ -218,7 +231,7 @@ struct Scratch {
     return static_cast<size_t>(step * rounded_up(head.V(), column_multiple)) * size_of(head.hidden.dtype);
   }
   size_t blocks_of_hidden() const { return static_cast<size_t>(step * head.D()) * (4 + size_of(head.hidden.dtype)); }
-  // Sums of products that are split along the vocabulary.
+  // Workspace of the split GEMMs.
   size_t products() const { return std::min(size_t{64} << 20, 16 * static_cast<size_t>(step * head.D())); }
 };
 

@@ -1,5 +1,5 @@
-// The head by blocks of rows: a block's logits are one matrix product, its gradients two, and every row's passes are
-// vectorised. A block holds at most 2^25 logits, so the size of what is in flight does not grow with the batch.
+// The lm_head ops on the CPU in blocks of rows: one GEMM for the logits of a block, two for its gradients, and SIMD
+// passes over each row. A block holds at most 2^25 logits, so scratch memory does not grow with the batch.
 #include <cmath>
 
 #include "core/base/parallel_for.h"
@@ -12,7 +12,7 @@
 namespace hone {
 namespace {
 
-// What forward finds of a row and backward reads.
+// Results of forward per row, which backward reads.
 struct Columns {
   Tensor logp, lse, entropy;  // logp or entropy may be empty
 };
@@ -22,7 +22,7 @@ struct Head {
   float inv_temperature = 1;
 };
 
-// Calls visit(first, logits of the rows from first).
+// Calls visit(first row, logits) for each block of rows.
 template <class Visit>
 void for_each_block(Context& context, const Head& head, Visit visit) {
   constexpr int64_t most_logits = int64_t{1} << 25, multiple = 8;
@@ -36,7 +36,7 @@ void for_each_block(Context& context, const Head& head, Visit visit) {
   }
 }
 
-// Calls visit(row) for the rows of a block, on all threads.
+// Calls visit(row) for the rows of a block in parallel.
 template <class Visit>
 void for_each_row(const Tensor& logits, Visit visit) {
   constexpr int64_t worth_sharing = 65536;
@@ -67,7 +67,10 @@ void add_gradients(Context& context, const Head& head, int64_t first, const Tens
                     .lse = lse,
                     .inv_temperature = head.inv_temperature,
                     .target = head.targets.ptr<int32_t>()[at]};
-    if (grad.entropy) row.dentropy = grad.entropy.ptr<float>()[at], row.entropy = columns.entropy.ptr<float>()[at];
+    if (grad.entropy) {
+      row.dentropy = grad.entropy.ptr<float>()[at];
+      row.entropy = columns.entropy.ptr<float>()[at];
+    }
     if (row.dlogp == 0 && row.dentropy == 0)
       std::fill_n(logits.row<float>(r), logits.dim(1), 0.0f);
     else

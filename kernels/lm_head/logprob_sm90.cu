@@ -1,4 +1,4 @@
-// The passes over logits as epilogues of the matrix product that makes them.
+// The passes over logits as epilogues of the GEMM that computes them (kernel: kernels/gemm/sm90/wgmma.cuh), on Hopper.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/lm_head/logprob_rows.cuh"
@@ -26,6 +26,7 @@ struct HeadEpilogue {
   template <int Columns>
   __device__ void finish(const GemmPart& part, float (&total)[Columns / 2], int m, int n) const {
     const int lane = part.thread % 32, t = lane % 4;
+    // Columns past the vocabulary count as -inf.
     if (head != Head::gradient && n + Columns > V) {
 #pragma unroll
       for (int j = 0; j < Columns / 8; ++j)
@@ -36,7 +37,8 @@ struct HeadEpilogue {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const int row = m + part.thread / 32 * 16 + lane / 4 + 8 * h, known = min(row, R - 1);
-      const int target = rows.targets[known] - n - 2 * t;  // from this thread's first column
+      const int target = rows.targets[known] - n - 2 * t;  // relative to this thread's first column
+      // Gradient pass: logits become dlogits.
       if constexpr (head == Head::gradient) {
         const RowGradient of(rows, known);
 #pragma unroll
@@ -45,6 +47,7 @@ struct HeadEpilogue {
           for (int b = 0; b < 2; ++b)
             total[4 * j + 2 * h + b] = of.dlogit(total[4 * j + 2 * h + b], target == 8 * j + b);
       } else {
+        // The thread that holds the target's logit stores it.
         if (target >= 0 && target < Columns && row < R) {
 #pragma unroll
           for (int j = 0; j < Columns / 8; ++j)
@@ -53,6 +56,7 @@ struct HeadEpilogue {
               if (target == 8 * j + b) rows.target_z[row] = total[4 * j + 2 * h + b] * rows.inv_temperature;
         }
 #pragma unroll
+        // Sums of each chunk; exponentials are rescaled from the chunk's maximum to the guess.
         for (int c = 0; c < Columns / logsumexp_cuda_chunk; ++c) {
           constexpr int chunk_size = logsumexp_cuda_chunk / 2;
           const ChunkSums sums =
@@ -73,6 +77,7 @@ struct HeadEpilogue {
         }
       }
     }
+    // dlogits or exponentials leave by TMA.
     if constexpr (stores) box.finish<Columns>(part, total, m, n);
   }
 };

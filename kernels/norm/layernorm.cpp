@@ -1,3 +1,4 @@
+// CPU bodies of layernorm_forward and layernorm_backward, with f64 sums per row.
 #include "kernels/norm/layernorm.h"
 
 #include <cmath>
@@ -60,7 +61,8 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
         sum += g;
         dot += g * (in[i] - center) * scale;
       }
-      sum /= static_cast<double>(dim), dot /= static_cast<double>(dim);
+      sum /= static_cast<double>(dim);
+      dot /= static_cast<double>(dim);
       for (int64_t i = 0; i < dim; ++i) {
         const float value =
             static_cast<float>(scale * (double{grad[i]} * weight[i] - sum - (in[i] - center) * scale * dot));
@@ -68,7 +70,7 @@ void backward(Context&, Tensor dx, Tensor dw, Tensor db, Tensor dy, Tensor x, Te
       }
     }
   });
-  constexpr int64_t columns_per_piece = 64;  // every column adds its rows in ascending order, whichever thread has it
+  constexpr int64_t columns_per_piece = 64;  // a column adds its rows in ascending order, whichever thread computes it
   parallel_for(dim, columns_per_piece, [&](int64_t begin, int64_t end) {
     for (int64_t r = 0; r < rows; ++r) {
       const float *in = x.row<float>(r), *grad = dy.row<float>(r);

@@ -1,3 +1,17 @@
+// layernorm_forward and layernorm_backward on a GPU.
+//
+// Use       every dtype and alignment.
+// Tile      one row per group of 1, 2, 4 or 8 warps (row_tile.cuh); a block has several groups and loops over rows.
+// Roles     forward: 256 threads, up to 2 blocks per SM, grid-stride over rows. Backward: up to 512 threads, a fixed
+//           range of rows per block (RowBlocks); all warps alike.
+// Pipeline  forward: the next row is loaded into registers while a row is computed. Backward: 2 smem stages per group
+//           (x, dy and, if accumulating, dx; cp.async), each thread reads its own copies only.
+// Smem      forward: static 512 bytes. Backward: dynamic 2 * (2 or 3) * P * threads * 16 bytes (P vectors per thread),
+//           at most 192 KB, reused for the sums of dw and db; static 512 bytes.
+// Numerics  f32. Mean first, then squared deviations (two passes over registers). The order of a row's sums depends on
+//           its length and dtype only. dw, db: column_sums.cuh.
+// PDL       forward none. Backward triggers dependents before its last sums; the kernel of column_sums.cuh waits.
+// Limits    rows up to 8192 bf16 or 4096 f32 elements.
 #include "kernels/check_shape.h"
 #include "kernels/norm/column_sums.cuh"
 #include "kernels/norm/layernorm.h"
@@ -6,7 +20,7 @@
 namespace hone {
 namespace {
 
-// Of a thread, of a row, of a block; two sums of every column take a thread's registers in the backward pass.
+// Vectors per thread, warps per row, warps per block, blocks per SM. Backward keeps two sums per column in registers.
 constexpr int most_packs = 4, most_warps = 8, forward_warps = 8, forward_blocks = 2;
 
 struct Forward {
@@ -15,7 +29,7 @@ struct Forward {
   float eps;
 };
 
-// Each group of warps goes through rows at a stride, the next row's numbers on their way while it works on one.
+// Each group of warps loops over rows; it loads the next row while it computes one.
 template <class T, int P, bool whole>
 __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
     forward_kernel(T* y, float* mean, float* rstd, const T* x, const T* w, const T* b, Forward s) {
@@ -34,6 +48,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
     if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    // Mean of the row.
     float sum[2] = {}, squares[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -43,6 +58,7 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
       for (int j = 0; j < N; ++j) sum[j % 2] += v[j];
     }
     const float center = row_sum(sum[0] + sum[1], at, shared[parity][0]) / static_cast<float>(s.dim);
+    // Variance: squared deviations from the mean.
     in.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -54,11 +70,16 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks)
     }
     const float scale =
         rsqrtf(row_sum(squares[0] + squares[1], at, shared[parity][1]) / static_cast<float>(s.dim) + s.eps);
-    in.forget_unpacked(), weight.forget_unpacked(), bias.forget_unpacked();
+    // Normalize, scale and store.
+    in.forget_unpacked();
+    weight.forget_unpacked();
+    bias.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], factor[N], more[N];
-      in.get(p, v), weight.get(p, factor), bias.get(p, more);
+      in.get(p, v);
+      weight.get(p, factor);
+      bias.get(p, more);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = fmaf((v[j] - center) * scale, factor[j], more[j]);
       Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
@@ -74,8 +95,8 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; dw_partial,
-// db_partial [blocks, dim] get the block's part, or are null.
+// Each block has a range of rows; each group of warps takes every groups-th of them, two in flight. dw_partial and
+// db_partial [blocks, dim] receive the block's sums; they may be nullptr.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* dw_partial, float* db_partial, const T* dy, const T* x, const float* mean,
@@ -108,13 +129,16 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   int64_t row = begin + at.row;
   for (; row < end; row += groups, stage ^= 1) {
     const float center = mean[row], scale = rstd[row];
-    cp_async_wait<1>();
+    cp_async_wait<1>();  // this thread's copies of the row have landed
+    // Two sums of the row: of g = dy * w, and of g * n with n the normed x.
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
     float sum = 0, dot = 0;
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         sum = fmaf(g[j], factor[j], sum);
@@ -123,11 +147,14 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     }
     sum = row_sum(sum, at, shared[stage][0]) / static_cast<float>(s.dim);
     dot = row_sum(dot, at, shared[stage][1]) / static_cast<float>(s.dim);
+    // dx of the row; this thread's columns of dw and db.
     weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N], value[N] = {};
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -141,10 +168,13 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
   }
-  // Groups with a row less meet as often as the others: racecheck of compute-sanitizer loses its way where they do not.
+  // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
+  // otherwise.
   if (row - at.row < end) {
-    row_sum(0, at, shared[stage][0]), row_sum(0, at, shared[stage][1]);
+    row_sum(0, at, shared[stage][0]);
+    row_sum(0, at, shared[stage][1]);
   }
+  // Sum the groups of the block.
   float* const sums = reinterpret_cast<float*>(memory);
   if (dw_partial) add_groups<T, P, whole>(dw_partial + int64_t{blockIdx.x} * s.dim, sums, dw, s.dim, at);
   if (db_partial) add_groups<T, P, whole>(db_partial + int64_t{blockIdx.x} * s.dim, sums, db, s.dim, at);

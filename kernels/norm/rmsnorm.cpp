@@ -1,3 +1,4 @@
+// CPU specification of rmsnorm_forward and rmsnorm_backward.
 #include "kernels/norm/rmsnorm.h"
 
 #include <cmath>

@@ -1,3 +1,17 @@
+// rmsnorm_forward and rmsnorm_backward on a GPU.
+//
+// Use       every dtype and alignment.
+// Tile      one row per group of 1, 2, 4 or 8 warps (row_tile.cuh); a block has several groups and loops over rows.
+// Roles     forward: 256 threads, up to 2 or 3 blocks per SM, grid-stride over rows. Backward: up to 512 threads, a
+//           fixed range of rows per block (RowBlocks); all warps alike.
+// Pipeline  forward: the next row is loaded into registers while a row is computed. Backward: 2 smem stages per group
+//           (x, dy and, if accumulating, dx; cp.async), each thread reads its own copies only.
+// Smem      forward: static 256 bytes. Backward: dynamic 2 * (2 or 3) * P * threads * 16 bytes (P vectors per thread),
+//           at most 192 KB, reused for the sums of dw; static 256 bytes.
+// Numerics  f32. A row's squares have the order of rmsnorm_row.cuh, which other kernels repeat. dw: column_sums.cuh.
+// PDL       forward: triggers dependents and loads the weight before griddep_wait(). Backward: plain launch; triggers
+//           dependents before its last sums; the kernel of column_sums.cuh waits.
+// Limits    rows up to 12,288 bf16 or 6,144 f32 elements.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/pdl.cuh"
 #include "kernels/norm/column_sums.cuh"
@@ -6,9 +20,9 @@
 namespace hone {
 namespace {
 
-constexpr int most_packs = RmsNormRows::most_packs, forward_warps = 8;  // of a block
+constexpr int most_packs = RmsNormRows::most_packs, forward_warps = 8;  // forward_warps: per block
 template <int P>
-constexpr int forward_blocks = P > 4 ? 2 : 3;  // of a multiprocessor
+constexpr int forward_blocks = P > 4 ? 2 : 3;  // per SM
 
 struct Forward {
   int64_t rows, y_stride, x_stride;
@@ -16,7 +30,7 @@ struct Forward {
   float eps;
 };
 
-// Each group of warps goes through rows at a stride, the next row's numbers on their way while it works on one.
+// Each group of warps loops over rows; it loads the next row while it computes one.
 template <class T, int P, bool whole>
 __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
     forward_kernel(T* y, float* rstd, const T* x, const T* w, Forward s) {
@@ -30,12 +44,13 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
   hopper::griddep_launch_dependents();
   Tile weight, next;
   weight.load(Row<const T, whole>{w, s.dim}, at);
-  hopper::griddep_wait();
+  hopper::griddep_wait();  // x is written
   if (row >= s.rows) return;
   next.load(Row<const T, whole>{x + row * s.x_stride, s.dim}, at);
   for (int parity = 0; row < s.rows; row += step, parity ^= 1) {
     Tile in = next;
     if (row + step < s.rows) next.load(Row<const T, whole>{x + (row + step) * s.x_stride, s.dim}, at);
+    // Sum of squares of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
@@ -44,11 +59,14 @@ __global__ void __launch_bounds__(32 * forward_warps, forward_blocks<P>)
       add_squares(part, v);
     }
     const float scale = rms_scale(row_sum(part[0] + part[1], at, shared[parity]), s.dim, s.eps);
-    in.forget_unpacked(), weight.forget_unpacked();
+    // Normalize, scale and store.
+    in.forget_unpacked();
+    weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], factor[N];
-      in.get(p, v), weight.get(p, factor);
+      in.get(p, v);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) v[j] = rms_normed(v[j], scale, factor[j]);
       Row<T, whole>{y + row * s.y_stride, s.dim}.store(Tile::column(p, at), v);
@@ -62,8 +80,8 @@ struct Backward {
   int dim, warps, rows_a_block;
 };
 
-// Each block has a range of rows, each group of warps every so many of them, two on their way at a time; partial
-// [blocks, dim] gets the block's part of dw, or is null.
+// Each block has a range of rows; each group of warps takes every groups-th of them, two in flight. partial [blocks,
+// dim] receives the block's part of dw; it may be nullptr.
 template <class T, int P, bool whole, bool accumulate>
 __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     backward_kernel(T* dx, float* partial, const T* dy, const T* x, const float* rstd, const T* w, Backward s) {
@@ -98,22 +116,28 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
   for (; row < end; row += groups, stage ^= 1) {
     const float scale = next_scale;
     next_scale = scale_of(row + groups);
-    cp_async_wait<1>();
+    cp_async_wait<1>();  // this thread's copies of the row have landed
     const Fetched in = tile(stage, of_x), grad = tile(stage, of_dy), before = tile(stage, of_dx);
+    // Sum of dy * w * x of the row.
     float part[2] = {};
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N];
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
 #pragma unroll
       for (int j = 0; j < N; ++j) part[j % 2] = fmaf(g[j] * factor[j], v[j], part[j % 2]);
     }
     const float pull = row_sum(part[0] + part[1], at, shared[stage]) * scale * scale / static_cast<float>(s.dim);
+    // dx of the row; this thread's columns of dw.
     weight.forget_unpacked();
 #pragma unroll
     for (int p = 0; p < P; ++p) {
       float v[N], g[N], factor[N], value[N] = {};
-      in.get(p, v), grad.get(p, g), weight.get(p, factor);
+      in.get(p, v);
+      grad.get(p, g);
+      weight.get(p, factor);
       if (accumulate) before.get(p, value);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -125,8 +149,10 @@ __global__ void __launch_bounds__(32 * (P > 4 ? 12 : RowBlocks::most_warps))
     weight.forget_unpacked();
     fetch(row + 2 * groups, stage);
   }
-  // Groups with a row less meet as often as the others: racecheck of compute-sanitizer loses its way where they do not.
+  // Groups with one row less run the same barriers as the others: racecheck of compute-sanitizer reports false hazards
+  // otherwise.
   if (row - at.row < end) row_sum(0, at, shared[stage]);
+  // Sum the groups of the block.
   if (partial)
     add_groups<T, P, whole>(partial + int64_t{blockIdx.x} * s.dim, reinterpret_cast<float*>(memory), dw, s.dim, at);
 }

@@ -1,3 +1,4 @@
+// rmsnorm_forward and rmsnorm_backward on the CPU with SIMD (Google Highway).
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/norm/rmsnorm_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -31,7 +32,7 @@ void rmsnorm_rows(Tensor y, Tensor rstd, Tensor x, const float* w, float eps, in
   }
 }
 
-// dw [dim], of these rows alone, is added to unless null.
+// dw [dim] of these rows is added to, unless nullptr.
 void rmsnorm_gradient_rows(Tensor dx, float* dw, Tensor dy, Tensor x, const float* rstd, const float* w,
                            bool accumulate, int64_t begin, int64_t end) {
   const RowTag d;
@@ -89,7 +90,7 @@ void backward(Context& context, Tensor dx, Tensor dw, Tensor dy, Tensor x, Tenso
   constexpr int64_t piece = 64;
   const int64_t pieces = (rows + piece - 1) / piece;
   const ScratchScope scope(context);
-  const Tensor partial = dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();  // dw of each piece
+  const Tensor partial = dw ? context.scratch().take(DType::f32, {pieces, dim}) : Tensor();  // dw of each part
   if (dw) context.zero(partial);
   parallel_for(rows, piece, [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(rmsnorm_gradient_rows)

@@ -1,3 +1,4 @@
+// CPU specification of the optimizer updates and of the gradient norm.
 #include "kernels/optimizer/optimizer.h"
 
 #include <cmath>
@@ -35,7 +36,7 @@ void clip_of(Context&, Tensor clip, Tensor norm, Tensor sum, float max_norm) {
 
 float& master(const ParamRange& range, int64_t i) { return range.value.ptr<float>()[i]; }
 float clipped(const ParamRange& range, int64_t i) { return range.grad.ptr<float>()[i] * *range.clip.ptr<float>(); }
-// Ends the update of element i.
+// Completes the update of element i: writes the bf16 copy.
 void publish(const ParamRange& range, int64_t i) {
   if (range.rounded) range.rounded.ptr<bf16>()[i] = to_bf16(master(range, i));
 }

@@ -1,3 +1,4 @@
+// Argument checks that the CPU and CUDA optimizer updates share.
 #include "kernels/optimizer/optimizer_range.h"
 
 #include "kernels/check_shape.h"

@@ -1,4 +1,5 @@
-// AdamW and the gradient norm in vectors; AdamW has the specification's operations in its order, hence its bits.
+// AdamW and the gradient norm on the CPU with SIMD. AdamW runs the specification's operations in its order, so the bits
+// are equal.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/optimizer/optimizer_simd.cpp"
 #include <hwy/foreach_target.h>
@@ -30,7 +31,7 @@ void adamw_range(float* value, float* m, float* v, const float* grad, float clip
   });
 }
 
-// Element i is added to lane i mod 16, and the lanes are folded in halves: the vectors' width leaves no trace.
+// Element i is added to lane i mod 16; then the lanes are folded in halves. The vector width does not change the bits.
 double squares_of_range(const float* x, int64_t count) {
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> d_float;
@@ -78,7 +79,7 @@ void add_squares(Context&, Tensor sum, Tensor x) {
   });
 }
 
-// Stretches of one piece that decay, and those that do not, are updated each in one go.
+// Updates each stretch of elements with the same weight decay setting in one call.
 void adamw(Context&, ParamRange range, Tensor m, Tensor v, AdamwStep step) {
   check_range(adamw_update, range);
   check_moments(range, m, v);

@@ -1,3 +1,4 @@
+// CPU specification of gemm_quantized.
 #include "kernels/quant/gemm_quantized.h"
 
 #include "core/base/parallel_for.h"

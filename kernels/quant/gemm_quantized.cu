@@ -1,5 +1,5 @@
-// gemm_quantized for every shape, alignment and dtype, by gemm_forward: a panel of w's rows at a time becomes numbers
-// of x's dtype, which is exact. Where rows are aligned another body has its bits and reads w once.
+// gemm_quantized for every shape, alignment and dtype: dequantizes 4096 rows of w at a time to x's dtype, which is
+// exact, and runs gemm_forward. gemm_quantized_sm90.cu has the same bits and reads w once, but needs aligned rows.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/gemm.h"
@@ -17,13 +17,13 @@ void check_gemm_quantized_cuda(const Tensor& y, const Tensor& x, const Quantized
   check_shape(gemm_quantized, "y", y, {M, N}, y.dtype);
   check_optional(gemm_quantized, "bias", bias, {N}, bias.dtype);
   check_optional(gemm_quantized, "residual", residual, {M, N}, residual.dtype);
-  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: ", M, " x ", N,
-             " x ", K);
+  HONE_CHECK(M < int64_t{1} << 30 && N < int64_t{1} << 30 && K < int64_t{1} << 30, "gemm_quantized: M = ", M,
+             ", N = ", N, ", K = ", K, "; each must be below 2^30");
 }
 
 namespace {
 
-constexpr int64_t panel = 4096;  // rows
+constexpr int64_t panel = 4096;  // rows of w per panel
 
 template <class Format, class T>
 struct Unpack {
@@ -43,7 +43,7 @@ struct Unpack {
 struct Finish {
   GemmEpilogue epilogue;
   const float *sums, *scales;
-  int64_t sums_stride, first;  // first: column of y
+  int64_t sums_stride, first;  // first: column of y at which the panel starts
   template <int N>
   __device__ void run(int64_t row, int64_t column) const {
 #pragma unroll
@@ -76,7 +76,7 @@ void forward(Context& context, Tensor y, Tensor x, QuantizedMatrix w, Tensor bia
     const Tensor numbers_of_panel = unpacked.rows(0, count), sums_of_panel = sums.columns(0, count);
     with_storage(gemm_quantized, x.dtype,
                  [&](auto type) { unpack<decltype(type)>(context, numbers_of_panel, w, first); });
-    context.zero(sums.rows(0, 1));  // gemm_forward reads its weights ahead of what is queued right before it
+    context.zero(sums.rows(0, 1));  // gemm_forward may read its weights before the kernel queued last has ended
     gemm_forward(context, sums_of_panel, x, numbers_of_panel, {}, {});
     launch_elementwise<1>(cuda_stream(context), Extent{M, count}, true,
                           Finish{GemmEpilogue(y, bias, residual), numbers<const float>(sums),

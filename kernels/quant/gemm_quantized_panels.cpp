@@ -1,5 +1,5 @@
-// gemm_quantized by gemm_forward: a panel of w's rows at a time becomes f32, which is exact, so that the sums have the
-// specification's bits.
+// gemm_quantized on the CPU through gemm_forward: converts a panel of w's rows to f32, which is exact, so the sums have
+// the specification's bits.
 #include <array>
 
 #include "core/base/parallel_for.h"
@@ -10,7 +10,7 @@
 namespace hone {
 namespace {
 
-constexpr int64_t panel = 256;  // rows: what is made of them is read again from a cache
+constexpr int64_t panel = 256;  // rows; small enough for gemm_forward to read the converted rows from a cache
 
 template <class Format>
 const std::array<float, 256>& all_numbers() {

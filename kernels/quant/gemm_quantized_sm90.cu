@@ -1,5 +1,5 @@
-// gemm_quantized on Hopper for bf16. Its kernels have the bits of the "panels" body, so that which one runs may be
-// chosen by the number of rows (tests/gpu/gemm_quantized_test.cpp holds them to it).
+// gemm_quantized for bf16 on Hopper. Its kernels have the bits of the "panels" body, so the number of rows may decide
+// which one runs (tests/gpu/gemm_quantized_test.cpp checks it).
 #include "kernels/quant/gemm_quantized_cuda.h"
 #include "kernels/quant/gemm_quantized_sm90.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// A way to run a call and the microseconds that it is expected to take.
+// A way to run a call and its expected time in microseconds.
 struct Plan {
   double time = 1e30;
   void (*run)(Context&, const Tensor& x, const QuantizedMatrix& w, const GemmEpilogue&, bool pairs,
@@ -16,8 +16,8 @@ struct Plan {
   int splits = 1;
 };
 
-// With the best number of blocks to share a tile's chunks. What limits: memory, the cache, what a multiprocessor takes
-// in and multiplies, and how long a stage takes to arrive.
+// Finds the best number of thread blocks per tile (splits). Limits: memory, L2, the intake and the wgmma rate of an SM,
+// and the latency of a stage.
 template <class Format, class T>
 void consider(Plan& best, int64_t M, int64_t N, int64_t K) {
   const int64_t tiles = pieces(N, T::rows) * pieces(M, T::tokens), chunks = pieces(K, gemm_cuda_chunk),

@@ -1,3 +1,4 @@
+// CPU specification of quantize_rows.
 #include "kernels/quant/quantize.h"
 
 #include "core/base/parallel_for.h"

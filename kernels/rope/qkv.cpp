@@ -1,3 +1,4 @@
+// CPU specification of qkv_forward and qkv_backward.
 #include "kernels/rope/qkv.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t tokens_per_piece = 16;
 
-// Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, which is backward's).
+// Rotates pairs (i, i + half) by +angle, or by -angle (the transpose, for backward).
 void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
   for (int64_t i = 0; i < half; ++i) {
     const float a = x[i], b = x[i + half], c = cos_sin[i], s = sign * cos_sin[i + half];
@@ -21,7 +22,7 @@ void rotate(float* x, const float* cos_sin, int64_t half, float sign) {
   }
 }
 
-// A token's heads into the cache.
+// Writes a token's heads to the cache, encoded as e4m3 if it has scales.
 void store(const Tensor& to, const Tensor& scale, int64_t slot, const float* from, int64_t heads, int64_t dim) {
   if (!scale) {
     std::copy_n(from, heads * dim, to.row<float>(slot));
@@ -63,8 +64,8 @@ void forward(Context&, Tensor q, Tensor k, Tensor rstd, Tensor qkv, Tensor posit
   });
 }
 
-// Norm's backward of one head, in place: on entry grad is the gradient of the normed head, on return of the head before
-// it.
+// Backward of one head's norm, in place. On entry grad is the gradient of the normed head; on return it is the gradient
+// of the head before the norm.
 void norm_gradient(float* grad, const float* x, const float* weight, double scale, int64_t dim) {
   double dot = 0;
   for (int64_t i = 0; i < dim; ++i) dot += double{grad[i]} * weight[i] * x[i];
@@ -80,7 +81,7 @@ void backward(Context& context, Tensor dqkv, Tensor dq_norm, Tensor dk_norm, Ten
   const int64_t pieces = (tokens + tokens_per_piece - 1) / tokens_per_piece;
   const bool weights = q_norm && dq_norm && dk_norm;
   const ScratchScope scope(context);
-  // The norms' weight gradients of each piece, added up in ascending order below.
+  // Weight gradients of the norms per range of tokens; added in ascending order below.
   const Tensor partial = weights ? context.scratch().take(DType::f32, {pieces, 2 * dim}) : Tensor();
   if (weights) context.zero(partial);
   parallel_for(tokens, tokens_per_piece, [&](int64_t begin, int64_t end) {

@@ -1,3 +1,4 @@
+// Argument checks that the CPU and CUDA bodies of qkv_forward and qkv_backward share.
 #include "kernels/rope/qkv_args.h"
 
 #include "kernels/check_shape.h"
@@ -12,11 +13,13 @@ void check_read_indices(const OpBase& op, const char* name, const Tensor& indice
 void check_common(const OpBase& op, const Tensor& qkv, const Tensor& positions, const Tensor& cos_sin,
                   const Tensor& q_norm, const Tensor& k_norm, const QkvShape& shape, DType dtype) {
   const int64_t heads = shape.num_heads, kv_heads = shape.num_kv_heads, dim = shape.head_dim;
-  HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": ", heads, " heads, ",
-             kv_heads, " kv heads of ", dim);
-  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(), ": rotary_dim ",
-             shape.rotary_dim, " of head_dim ", dim, ", wants an even part of it");
-  HONE_CHECK(static_cast<bool>(q_norm) == static_cast<bool>(k_norm), op.name(), ": q_norm and k_norm go together");
+  HONE_CHECK(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && dim > 0, op.name(), ": num_heads is ", heads,
+             ", num_kv_heads ", kv_heads, ", head_dim ", dim,
+             "; all must be positive, and num_heads a multiple of num_kv_heads");
+  HONE_CHECK(shape.rotary_dim >= 0 && shape.rotary_dim <= dim && shape.rotary_dim % 2 == 0, op.name(),
+             ": rotary_dim is ", shape.rotary_dim, "; it must be even and at most head_dim ", dim);
+  HONE_CHECK(static_cast<bool>(q_norm) == static_cast<bool>(k_norm), op.name(),
+             ": q_norm and k_norm must be both set or both empty");
   check_shape(op, "qkv", qkv, {qkv.dim(0), (heads + 2 * kv_heads) * dim}, dtype);
   check_optional(op, "q_norm", q_norm, {dim}, dtype);
   check_optional(op, "k_norm", k_norm, {dim}, dtype);

@@ -1,3 +1,4 @@
+// CPU specification of decode_advance.
 #include "kernels/sampling/decode_advance.h"
 
 #include <algorithm>
@@ -29,7 +30,7 @@ void run(Context&, DecodeState state, Tensor ids, Tensor block_table, int64_t bl
     const int64_t position = ++state.positions.ptr<int32_t>()[s];
     ++state.lengths.ptr<int32_t>()[s];
     HONE_CHECK(position / block_size < block_table.dim(1), "decode_advance: row ", s, " is at position ", position,
-               ", its blocks end at ", block_table.dim(1) * block_size);
+               "; its block table holds ", block_table.dim(1) * block_size, " tokens");
     state.slots.ptr<int32_t>()[s] =
         static_cast<int32_t>(block_table.row<int32_t>(s)[position / block_size] * block_size + position % block_size);
     uint8_t* const params = state.params.ptr<uint8_t>() + static_cast<size_t>(s) * sizeof(RowSamplingParams) +

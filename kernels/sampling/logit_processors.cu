@@ -1,3 +1,13 @@
+// Logit processors on a GPU: biases, penalties and suppressed stop tokens, and their counts.
+//
+// Use       apply_logit_processors, restore_logits, count_sampled_tokens.
+// Tile      one row (sequence) per thread block; a row has E adjustments.
+// Roles     128 threads, all alike; a thread takes every 128th adjustment.
+// Pipeline  none.
+// Smem      count_kernel: static, 4 bytes.
+// Numerics  single rounded operations in the specification's order (no fused multiply-add), so the bits are equal.
+// PDL       none.
+// Limits    token ids outside the vocabulary are skipped.
 #include "kernels/check_shape.h"
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/sampling/logit_processors.h"
@@ -25,10 +35,10 @@ __global__ void __launch_bounds__(threads) apply_kernel(float* logits, int64_t s
     const float bias = edit.stops != 0 && how.stops_after > 0 ? -INFINITY : edit.bias;
     if (bias == 0 && edit.times < 0) continue;
     const float z = __fadd_rn(logit, bias);
-    const float penalised = z > 0 ? __fdiv_rn(z, how.repetition_penalty) : __fmul_rn(z, how.repetition_penalty);
+    const float penalized = z > 0 ? __fdiv_rn(z, how.repetition_penalty) : __fmul_rn(z, how.repetition_penalty);
     const double minus =
         edit.times > 0 ? __dadd_rn(__dmul_rn(how.frequency_penalty, edit.times), how.presence_penalty) : 0;
-    logit = edit.times < 0 ? z : __fsub_rn(penalised, __double2float_rn(minus));
+    logit = edit.times < 0 ? z : __fsub_rn(penalized, __double2float_rn(minus));
   }
 }
 
@@ -39,14 +49,14 @@ __global__ void __launch_bounds__(threads) restore_kernel(float* logits, int64_t
 }
 
 __global__ void __launch_bounds__(threads) count_kernel(Rows rows, const int32_t* ids) {
-  __shared__ int end;  // the first place without an edit
+  __shared__ int end;  // index of the first unused adjustment
   LogitAdjustment* const edits = rows.of_block();
   RowPenalties& how = rows.rows[blockIdx.x];
   if (threadIdx.x == 0) {
     end = rows.E;
     how.stops_after = max(how.stops_after - 1, 0);
   }
-  __syncthreads();
+  __syncthreads();  // `end` is set
   const int id = ids[blockIdx.x];
   if (how.counts == 0 || id < 0) return;
   bool found = false;

@@ -1,3 +1,4 @@
+// CPU specification of logits_logprob.
 #include "kernels/sampling/logits_logprob.h"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ void check_score_rows(const Tensor& logp, const Tensor& raw_logp, const Tensor& 
   check_shape(logits_logprob, "top_logp", top_logp, {S, n});
   check_shape(logits_logprob, "params", params, {S * static_cast<int64_t>(sizeof(RowSamplingParams))}, DType::u8);
   HONE_CHECK(V > 0, "logits_logprob: the vocabulary is empty");
-  HONE_CHECK(n <= std::min(V, max_top_logprobs), "logits_logprob: the likeliest ", n, " of a vocabulary of ", V,
-             ", at most ", max_top_logprobs);
+  HONE_CHECK(n <= std::min(V, max_top_logprobs), "logits_logprob: top_ids has ", n,
+             " columns; the maximum is the smaller of ", max_top_logprobs, " and the vocabulary of ", V);
 }
 
 namespace {

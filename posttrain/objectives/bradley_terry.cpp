@@ -17,7 +17,7 @@ class BradleyTerry : public Objective {
     f.require("center_rewards_coefficient", center_rewards_coefficient_ >= 0,
               "center_rewards_coefficient must not be negative");
   }
-  Needs needs() const override { return {.critic = true, .per = LossUnit::pair}; }
+  Needs needs() const override { return {.critic = true, .per = LossUnit::pair, .data = TrainingData::scored_pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;

@@ -68,7 +68,7 @@ class Dpo : public Objective {
               "loss_type " + loss_type_ + " has no label_smoothing");
     f.require("ld_alpha", ld_alpha_ >= 0 && ld_alpha_ <= 1, "ld_alpha must be in [0, 1]");
   }
-  Needs needs() const override { return {.reference = true, .per = LossUnit::pair}; }
+  Needs needs() const override { return {.reference = true, .per = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     const LossType& type = loss_types().at(loss_type_);

@@ -21,7 +21,7 @@ class Kto : public Objective {
     f.require("desirable_weight", desirable_weight_ > 0 || undesirable_weight_ > 0,
               "desirable_weight and undesirable_weight are both 0: nothing would be learned");
   }
-  Needs needs() const override { return {.reference = true, .per = LossUnit::sequence}; }
+  Needs needs() const override { return {.reference = true, .per = LossUnit::sequence, .data = TrainingData::labelled}; }
 
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) override {
     double sum = 0, count = 0;

@@ -22,7 +22,7 @@ class Orpo : public Objective {
     f("beta", beta_, "weight of the odds ratio's loss (the paper's lambda)");
     f.require("beta", beta_ >= 0, "beta must not be negative");
   }
-  Needs needs() const override { return {.per = LossUnit::pair}; }
+  Needs needs() const override { return {.per = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;

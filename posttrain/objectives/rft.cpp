@@ -19,7 +19,7 @@ class Rft : public Objective {
     f.require("best_of_n", best_of_n_ >= 0, "best_of_n must be 0 or more");
     f.require("weight", weight_ == "accept" || weight_ == "reward", "weight must be accept or reward");
   }
-  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = true}; }
+  Needs needs() const override { return {.per = LossUnit::token, .loss_linear_in_logp = true, .data = TrainingData::rewarded}; }
   bool has_no_gradient(const Sample& sample) const override {
     for (size_t t = 0; t < sample.mask.size(); ++t)
       if (sample.mask[t] != 0 && (t >= sample.advantage.size() || sample.advantage[t] != 0)) return false;

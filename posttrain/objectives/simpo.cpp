@@ -15,7 +15,7 @@ class Simpo : public Objective {
     f.require("label_smoothing", label_smoothing_ >= 0 && label_smoothing_ < 0.5,
               "label_smoothing must be in [0, 0.5)");
   }
-  Needs needs() const override { return {.per = LossUnit::pair}; }
+  Needs needs() const override { return {.per = LossUnit::pair, .data = TrainingData::pairs}; }
 
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
     double sum = 0;

@@ -50,7 +50,7 @@ class RolloutQueue : public Stateful {
 
   struct NextBatch {
     std::vector<Group> groups;
-    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/howto/async.md, too
+    Metrics metrics;  // RolloutBatch's; with max_staleness above 0 those of docs/reference/metrics.md, too
   };
   // Step `step` begins: its weights are published and its round is waited for. Steps follow each other. Throws what
   // making a round threw, once the rounds that were whole before are used up: all that was under way will be asked

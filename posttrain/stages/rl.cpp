@@ -72,13 +72,10 @@ class Rl : public Stage {
       "completions of a step that are written to samples.jsonl, group by group; -1 = all, 0 = none");
     actor_.fields(f);
     objective_.fields(f);
+    objective_.require_data(f, TrainingData::rewarded);
     f("critic", loop_.trainer.critic,
       "value model of objectives that need values (ppo); their default learning_rate is 3e-6");
     const Objective& objective = *objective_.made;
-    f.require("objective", objective.needs().per != LossUnit::pair,
-              concat(objective_.objective,
-                     " learns from pairs of a chosen and a rejected completion, and sampled completions are none; "
-                     "hone pairs makes them, a stage of kind preference or reward_model trains on them"));
     if (objective.needs().critic) f.default_if_absent("learning_rate", ppo_learning_rate);
     loop_.fields(f, "rollout batches; each makes num_iterations * num_mini_batches optimizer updates");
     f.require("num_iterations", num_iterations_ > 0 && num_iterations_ <= 1024, "num_iterations must be in [1, 1024]");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "rewards/answers/answer_text.h"
+#include "rewards/answers/box_context.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/statement.h"
 #include "rewards/answers/text.h"
@@ -51,6 +52,8 @@ constexpr std::string_view weakenings[] = {"partially", "partly", "half",     "a
                                            "least",     "worst",  "opposite", "less"};
 constexpr std::string_view affirmations[] = {"correct", "right", "best", "answer", "true", "choice"};
 
+constexpr std::string_view paired = "*$`\"'";
+
 struct Mention {
   size_t begin = 0, end = 0;  // with what surrounds it
   char letter = 0;
@@ -65,7 +68,7 @@ class ChoiceReader {
     std::string_view text = trimmed(answer_part(completion));
     if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) return boxed(text, boxes);
     text = trimmed(corrected(text));
-    if (const auto letter = only_letter(text)) return letter;
+    if (const auto letter = only_letter(text)) return text == "a" ? std::nullopt : letter;  // the article
     bool hedged = false;
     if (const auto letter = decided(text, hedged); letter || hedged) return letter;
     return labelled(text);
@@ -78,6 +81,18 @@ class ChoiceReader {
     return is_letter(c) || is_digit(c) || c == '_' || c == '\'' || static_cast<unsigned char>(c) >= 0x80;
   }
 
+  // "A+", "A-", "A*", "A^2", "A.M.": the letter is part of something else. "**A**" and "A. Paris" are the letter.
+  static bool continues_word(std::string_view text, size_t at) {
+    if (at >= text.size()) return false;
+    const char c = text[at], next = at + 1 < text.size() ? text[at + 1] : ' ';
+    const char before = at >= 2 ? text[at - 2] : ' ';
+    if (c == '\'') return before != '\'' && before != '"';
+    if (joins_word(c) || std::string_view("+^_#%&@=<>~|").find(c) != std::string_view::npos) return true;
+    if (c == '-') return !is_space(next) || trimmed(text.substr(at + 1)).empty();
+    if (c == '*') return before != '*' && before != '(' && before != '{';
+    const bool initial = is_letter(next) && (at + 2 >= text.size() || !is_letter(text[at + 2]));
+    return c == '.' && (initial || next == '.');
+  }
   // Every letter that stands alone; small ones in brackets only.
   std::vector<Mention> mentions(std::string_view text) const {
     std::vector<Mention> out;
@@ -85,9 +100,7 @@ class ChoiceReader {
       const char c = text[i];
       if (!is_letter(c) || !is_choice(to_upper(c)) || (i > 0 && (joins_word(text[i - 1]) || text[i - 1] == '\\')))
         continue;
-      if (i + 1 < text.size() &&
-          (joins_word(text[i + 1]) || (text[i + 1] == '-' && i + 2 < text.size() && is_letter(text[i + 2]))))
-        continue;
+      if (continues_word(text, i + 1)) continue;
       Mention one{.begin = i, .end = i + 1, .letter = to_upper(c)};
       surround(text, one);
       if (to_upper(c) != c && !one.wrapped) continue;
@@ -121,7 +134,7 @@ class ChoiceReader {
   // The letter that is all of a text, but for brackets, "option" and a full stop.
   std::optional<char> only_letter(std::string_view text) const {
     text = trimmed(text);
-    if (text.size() > longest_letter) return std::nullopt;
+    if (text.size() > longest_letter || text.ends_with("..") || !marks_are_paired(text)) return std::nullopt;
     for (const std::string_view word : {"option ", "choice "})
       if (lower(text.substr(0, word.size())) == word) text.remove_prefix(word.size());
     while (!text.empty() && !is_letter(text.front())) {
@@ -139,6 +152,11 @@ class ChoiceReader {
                ? std::optional(to_upper(text.front()))
                : std::nullopt;
   }
+  // "*A*" is the letter, "A*" and "$A" are something else.
+  static bool marks_are_paired(std::string_view text) {
+    return std::all_of(paired.begin(), paired.end(),
+                       [&](char mark) { return std::count(text.begin(), text.end(), mark) % 2 == 0; });
+  }
   static std::vector<std::string> words(std::string_view text) {
     std::vector<std::string> out;
     for (size_t i = 0; i < text.size();) {
@@ -155,6 +173,7 @@ class ChoiceReader {
   std::optional<char> boxed(std::string_view text, const std::deque<MathSpan>& boxes) const {
     std::optional<char> out;
     for (const MathSpan& box : boxes) {
+      if (denies_box(text, box)) return std::nullopt;
       const std::string_view content = trimmed(box.content(text));
       std::optional<char> letter = only_letter(content);
       if (!letter) letter = single(content, mentions(content), true);
@@ -339,10 +358,16 @@ class ChoiceReader {
     return gap.size() <= 1 && (gap.empty() || gap[0] == "and" || gap[0] == "or");
   }
 
+  // "(A) or", "A: or B": the letter is the first of several.
+  static bool contains_or(const std::vector<std::string>& after) {
+    return !after.empty() && (after[0] == "or" || after[0] == "and" || after[0] == "maybe" || after[0] == "perhaps");
+  }
+
   // A completion that starts with "(B)", "B." or "B:", unless it goes on to list the others so.
   std::optional<char> labelled(std::string_view text) const {
     const std::vector<Mention> found = mentions(text);
     if (found.empty() || found.front().begin != 0) return std::nullopt;
+    if (contains_or(words(text.substr(found.front().end, longest_letter)))) return std::nullopt;
     const auto is_label = [&](const Mention& one) {
       return text[one.begin] == '(' || (one.end > one.begin && text[one.end - 1] == ')') || text[one.begin] == '*' ||
              (one.end < text.size() && std::string_view(".:\n").find(text[one.end]) != std::string_view::npos);
@@ -351,6 +376,7 @@ class ChoiceReader {
     for (size_t i = 0; i < found.size(); ++i)
       if (found[i].letter != found.front().letter && is_label(found[i]) && !is_denied(text, found, i))
         return std::nullopt;
+    if (trimmed(text.substr(found.front().end)).starts_with('?')) return std::nullopt;
     return is_denied(text, found, 0) ? std::nullopt : std::optional(found.front().letter);
   }
 

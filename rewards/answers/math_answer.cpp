@@ -5,6 +5,7 @@
 
 #include "core/base/check.h"
 #include "rewards/answers/answer_text.h"
+#include "rewards/answers/box_context.h"
 #include "rewards/answers/reading.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/statement.h"
@@ -16,12 +17,22 @@ namespace {
 
 constexpr size_t longest_answer = 4096, longest_sentence = 200, most_spans = 64;
 
-std::optional<std::string> boxed_reading(std::string_view text) {
+std::string content_of(std::string_view text, const std::deque<MathSpan>& boxes) {
+  std::string out = joined_spans(text, boxes);
+  if (percent_follows(text.substr(boxes.back().end))) out += "\\%";
+  return out;
+}
+
+// Empty if no box gives the answer; a box whose value its surroundings change gives none.
+std::optional<std::vector<std::string>> boxed_readings(std::string_view text) {
   const auto found = find_boxes(text, most_spans);
   if (found.empty()) return std::nullopt;
-  std::string out = joined_spans(text, found);
-  if (percent_follows(text.substr(found.back().end))) out += "\\%";
-  return out;
+  const bool changed = std::any_of(found.begin(), found.end(), [&](const MathSpan& box) {
+    return changes_box_value(text, box) || denies_box(text, box);
+  });
+  if (changed) return std::vector<std::string>();
+  return std::vector<std::string>{
+      with_multiplier(content_of(text, found), text.substr(found.back().end, longest_sentence))};
 }
 
 // The last formula with those before it that one list joins to it.
@@ -145,7 +156,7 @@ bool last_boxed(std::string_view text, std::string_view& content) {
 
 std::vector<std::string> extract_answer(std::string_view text, const MathSources& sources) {
   if (sources.latex)
-    if (auto boxed = boxed_reading(text)) return {std::move(*boxed)};
+    if (auto boxed = boxed_readings(text)) return std::move(*boxed);
   const std::string_view all = trimmed(text);
   text = corrected(text);
   if (const std::string_view marked = marked_answer(text, sources); !marked.empty())
@@ -163,7 +174,7 @@ std::optional<std::string> math_answer(std::string_view completion, const MathSo
 }
 
 std::string extract_reference(std::string_view text) {
-  if (auto boxed = boxed_reading(text)) return *boxed;
+  if (const auto boxes = find_boxes(text, most_spans); !boxes.empty()) return content_of(text, boxes);
   if (const size_t at = text.rfind("####"); at != std::string_view::npos)
     return std::string(marked_sentence(text.substr(at + 4)));
   if (auto formula = formula_reading(text)) return *formula;

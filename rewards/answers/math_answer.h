@@ -15,7 +15,8 @@ struct MathSources {
 // Readings of the one answer that a completion gives, its value first; empty if it gives none. In order of preference:
 // the last \boxed{} (neighbors joined by "and", "or" or a comma count as one list); the sentence after "####", "answer
 // is" or "answer:"; the last sentence that holds mathematics. A sentence has a value only if it states one: see
-// reading.h. Time is linear in the text.
+// reading.h. A box whose value the text around it changes or denies gives none: see box_context.h. Time is linear in
+// the text.
 std::vector<std::string> extract_answer(std::string_view text, const MathSources& sources = {});
 
 // The answer of a whole completion as math_equal reads it: what stands in <answer> or after </think>. Nothing if it

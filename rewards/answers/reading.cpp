@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/check.h"
+#include "rewards/answers/aligned.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/text.h"
 #include "rewards/answers/units.h"
@@ -33,10 +34,10 @@ constexpr std::string_view explanations[] = {"since", "because", "so", "therefor
 constexpr std::string_view openings[] = {"since", "because", "if",       "when", "as",  "given",
                                          "after", "while",   "although", "for",  "with"};
 // The value is denied, doubted or bound to a condition, wherever these words stand.
-constexpr std::string_view doubts[] = {"cannot",      "neither",    "nor",      "wrong",      "incorrect",
-                                       "incorrectly", "impossible", "unless",   "except",     "otherwise",
-                                       "maybe",       "perhaps",    "either",   "unlikely",   "if",
-                                       "false",       "might",      "possibly", "extraneous", "anything"};
+constexpr std::string_view doubts[] = {"cannot",     "neither",  "nor",        "wrong",     "incorrect", "incorrectly",
+                                       "impossible", "unless",   "except",     "otherwise", "maybe",     "perhaps",
+                                       "either",     "unlikely", "if",         "false",     "might",     "doubt",
+                                       "refuse",     "possibly", "extraneous", "anything"};
 // Beside a value: something else than the value is meant.
 constexpr std::string_view changing[] = {"between",   "half",    "halves",     "twice",     "thrice", "double",
                                          "triple",    "squared", "cubed",      "factorial", "root",   "dozen",
@@ -77,14 +78,47 @@ constexpr std::string_view rejections[] = {"too",      "close",    "nearly",    
 // Directly before a value: "we reject 18", and a name: "Step 18".
 constexpr std::string_view refusals[] = {"reject", "exclude", "discard", "eliminate"};
 constexpr std::string_view named[] = {"step", "question", "problem", "exercise", "theorem", "lemma", "example"};
-constexpr std::string_view suppositions[] = {"suppose", "assume"};
+constexpr std::string_view suppositions[] = {"suppose", "assume",   "assuming", "supposing", "imagine",
+                                             "pretend", "consider", "try",      "test"};
+constexpr std::string_view conditions[] = {"given", "say", "when", "whenever", "where", "unless", "if"};
+constexpr std::string_view currencies[] = {"\\$", "€", "£", "¥", "￥", "₹", "₩", "₽", "¢"};
 constexpr std::string_view operators[] = {"plus", "minus", "mod", "modulo", "point"};
 constexpr std::string_view joining[] = {"plus", "minus", "times", "over", "point", "by", "and", "or", "to", "of", "in"};
 
-bool is_negated(std::string_view word) { return word.ends_with("n't") || word.ends_with("n’t"); }
+// Other languages' "not" and, in Chinese, what changes a value: not, maybe, or, more than, less than, at least, at
+// most.
+constexpr std::string_view foreign_negations[] = {"nicht", "kein", "keine", "pas", "jamais", "nunca", "não",
+                                                  "niet",  "ikke", "inte",  "не",  "нет",    "oder",  "или"};
+constexpr std::string_view chinese_changes[] = {"不",   "非",   "没",   "可能", "也许", "或",   "大于",
+                                                "小于", "少于", "多于", "超过", "至少", "至多", "最多",
+                                                "最少", "错",   "假设", "如果", "ない", "なく"};
+// Subjects that make a statement of nothing: "nothing equals 5", "no number is 5".
+constexpr std::string_view nobodies[] = {"nothing", "none",   "nobody", "noone",
+                                         "no-one",  "hardly", "barely", "scarcely"};
+
+bool is_negated(std::string_view word) {
+  return word.ends_with("n't") || word.ends_with("n’t") || contains(foreign_negations, word) ||
+         std::any_of(std::begin(chinese_changes), std::end(chinese_changes),
+                     [&](std::string_view one) { return word.find(one) != std::string_view::npos; });
+}
 
 bool is_expression(const StatementPart& part) { return part.kind == Kind::expression; }
 bool is_word(const Parts& parts, size_t i, std::string_view word) { return i < parts.size() && parts[i].word == word; }
+
+// "nothing equals 5", "No number is 5", "no 5": in the clause before the value.
+bool is_of_nothing(const Parts& parts, size_t at) {
+  for (size_t i = at; i-- > 0 && parts[i].kind != Kind::comma;) {
+    if (contains(nobodies, parts[i].word)) return true;
+    if (parts[i].word == "but" && i > 0 && (parts[i - 1].word == "all" || parts[i - 1].word == "everything"))
+      return true;
+    const bool starts = i == 0 || parts[i - 1].kind == Kind::comma;
+    if (parts[i].word == "no" && (starts || i + 1 == at || is_word(parts, i + 1, "es"))) return true;
+  }
+  return false;
+}
+
+// "18-gon", "18-sided": not eighteen of something, unless it is a unit ("18-year").
+bool is_compound(const Parts& parts, size_t at) { return at + 1 < parts.size() && parts[at + 1].hyphenated; }
 
 bool changes_before(const Parts& parts, size_t at) {
   size_t left = at;
@@ -188,6 +222,7 @@ class SentenceReader {
           if (i < 2 || is_expression(parts[i - 2]) || denies_value(parts, i)) return false;
           continue;
         }
+        if (i + 1 == parts.size()) return false;  // "18 not"
         parts.resize(i);
         while (parts.back().kind == Kind::comma || parts.back().word == "and" || parts.back().word == "but")
           parts.pop_back();
@@ -274,6 +309,8 @@ class SentenceReader {
     const bool let = parts[0].word == "let" && parts.size() > 1 && is_expression(parts[1]);  // not "let me check"
     if (role_ == SentenceRole::conclusion && (let || contains(suppositions, parts[0].word)))
       return {.value = {}, .words_only = true};
+    const auto value_at = std::find_if(parts.begin(), parts.end(), is_expression);
+    if (is_of_nothing(parts, static_cast<size_t>(value_at - parts.begin()))) return {.value = {}, .words_only = true};
     std::vector<Side> sides(1);
     for (size_t i = 0; i < parts.size(); ++i) {
       const bool copula =
@@ -283,6 +320,8 @@ class SentenceReader {
       else
         sides.back().parts.push_back(parts[i]);
     }
+    if (role_ == SentenceRole::conclusion && sides.size() == 1 && contains(conditions, parts[0].word))
+      return {.value = {}, .words_only = true};
     size_t last = sides.size() - 1;
     while (!sides[last].holds_value()) --last;
     for (size_t i = 0; i < sides.size(); ++i) {
@@ -330,6 +369,11 @@ class SentenceReader {
     if (apart && !offers) parts.erase(parts.begin(), before);
   }
 
+  static bool is_alternative(std::string_view gap) {
+    const std::vector<std::string_view> words = words_of(gap);
+    return std::find(words.begin(), words.end(), "or") != words.end();
+  }
+
   // "2 and 3" is a list where nothing else stands between; anything else with several values has none.
   MathReading several(const Parts& parts) const {
     if (std::any_of(parts.begin(), parts.end(), [](const auto& part) {
@@ -343,7 +387,8 @@ class SentenceReader {
       // "y = 5 when x = 3": none of the equalities is all that is said.
       if (!out.empty() && !joins_answers(text_.substr(end, parts[i].begin - end)))
         return {.value = {}, .words_only = text_.find('=') != std::string_view::npos};
-      (out += out.empty() ? "" : ", ") += value(parts, i);
+      const bool alternative = !out.empty() && is_alternative(text_.substr(end, parts[i].begin - end));
+      (out += out.empty() ? "" : alternative ? " or " : ", ") += value(parts, i);
       end = parts[i].end;
     }
     return {.value = std::move(out)};
@@ -367,7 +412,7 @@ class SentenceReader {
 
   // The expression with its sign in words, percent, multiplier and unit.
   std::string value(const Parts& parts, size_t at) const {
-    std::string out(text_of(parts[at]));
+    std::string out = aligned_statement(text_of(parts[at]));
     for (size_t note, end;
          (note = out.find("<<")) != std::string::npos && (end = out.find(">>", note)) != std::string::npos;)
       out.erase(note, end + 2 - note);
@@ -379,8 +424,8 @@ class SentenceReader {
         std::none_of(out.begin() + static_cast<ptrdiff_t>(first), out.end(), is_letter))
       out.erase(0, first + 1);
     const std::string_view rest = text_.substr(std::min(text_.size(), parts[at].end));
-    const bool dollars = !parts[at].formula && is_digit(out[0]) && text_.substr(0, parts[at].begin).ends_with("\\$");
-    if (dollars) out.insert(0, "\\$");
+    if (!parts[at].formula && !out.empty() && (is_digit(out[0]) || out[0] == '.'))
+      out = concat(currency_before(parts[at].begin), out, currency_after(parts[at].end));
     if (at > 0 && (parts[at - 1].word == "minus" || parts[at - 1].word == "negative")) out = "-(" + out + ")";
     if (percent_follows(rest)) return out.ends_with('%') ? out : out + "\\%";
     size_t next = at + 1, end = 0;
@@ -394,15 +439,18 @@ class SentenceReader {
     if (end > 0) out += concat("\\text{ ", text_.substr(parts[unit].begin, end - parts[unit].begin), "}");
     return out;
   }
-  // "3 x 4" is a product.
-  static void times_for_x(std::string& text) {
-    for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
-      const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
-                   right = text.find_first_not_of(" $", at + 1);
-      const bool digits =
-          left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
-      if (digits) text[at] = '*';
-    }
+  // The sign of a currency beside a number: the reader of statements passes over it.
+  std::string_view currency_before(size_t at) const {
+    const std::string_view before = text_.substr(0, at);
+    for (const std::string_view sign : currencies)
+      if (before.ends_with(sign)) return sign;
+    return {};
+  }
+  std::string_view currency_after(size_t at) const {
+    const std::string_view after = trimmed(text_.substr(at, 8));
+    for (const std::string_view sign : currencies)
+      if (sign != "\\$" && after.starts_with(sign)) return sign;
+    return {};
   }
 
   std::string_view text_;
@@ -412,8 +460,20 @@ class SentenceReader {
 
 }  // namespace
 
+void times_for_x(std::string& text) {
+  for (size_t at = text.find('x'); at != std::string::npos; at = text.find('x', at + 1)) {
+    const size_t left = at == 0 ? std::string::npos : text.find_last_not_of(' ', at - 1),
+                 right = text.find_first_not_of(" $", at + 1);
+    const bool digits =
+        left != std::string::npos && right != std::string::npos && is_digit(text[left]) && is_digit(text[right]);
+    if (digits) text[at] = '*';
+  }
+}
+
+bool is_negation(std::string_view word) { return word == "not" || word == "never" || is_negated(word); }
+
 bool words_change_value(const std::vector<StatementPart>& parts, size_t at) {
-  return changes_before(parts, at) || changes_after(parts, at);
+  return changes_before(parts, at) || changes_after(parts, at) || is_compound(parts, at) || is_of_nothing(parts, at);
 }
 
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role) {

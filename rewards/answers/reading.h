@@ -26,6 +26,12 @@ enum class SentenceRole : uint8_t {
 // Whether the words beside the value parts[at] make another of it: "half of 5", "5 squared", "less than 5".
 bool words_change_value(const std::vector<StatementPart>& parts, size_t at);
 
+// Whether a word negates what follows, in English or another language, or in Chinese makes something else of a value.
+bool is_negation(std::string_view word);
+
+// Makes "3 * 4" of "3 x 4".
+void times_for_x(std::string& text);
+
 // A sentence with several values, or with alternatives, gives no single value. In "18, not 20" the first counts.
 MathReading read_sentence(std::string_view sentence, const StatementOptions& options, SentenceRole role);
 

@@ -18,14 +18,15 @@ struct MathSpan {
 // Returns the last \boxed{}, with those before it that one list joins to it. At most `most`.
 std::deque<MathSpan> find_boxes(std::string_view text, size_t most);
 
-// Returns the last formulas of a text: $...$ on one line, $$...$$, \(...\), \[...\]. Prices ("$18 a day and $20") are
-// no formulas.
+// Returns the last formulas of a text: $...$ on one line, $$...$$, \(...\), \[...\], and \begin{align*} and similar
+// environments, whose content is the whole environment. Prices ("$18 a day and $20") are no formulas.
 std::deque<MathSpan> find_formulas(std::string_view text);
 
 // Whether what stands between two answers makes them one list: a comma, "and", "or" and a few words at most.
 bool joins_answers(std::string_view gap);
 
-// Returns the spans' contents as one list.
+// Returns the spans' contents as one list: "2, 3", or "2 or 3" where the text says so. What is written twice stands
+// there once.
 std::string joined_spans(std::string_view text, const std::deque<MathSpan>& spans);
 
 // Whether a percent sign or "percent" follows a value.

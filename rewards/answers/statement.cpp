@@ -27,9 +27,10 @@ constexpr std::string_view number_words[] = {
     "nineteen", "twenty", "thirty", "forty",    "fifty",    "sixty",   "seventy", "eighty",    "ninety"};
 // Signs outside ASCII that are part of an expression.
 constexpr std::string_view signs[] = {"×", "·", "⋅", "÷", "±", "√", "π", "²", "³", "½", "¼", "¾", "≤", "≥",
-                                      "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "⌊", "⌋", "⌈", "⌉"};
+                                      "≠", "∞", "∪", "∩", "∈", "°", "−", "∅", "θ", "≡", "⌊", "⌋", "⌈", "⌉"};
 // Signs that leave nothing: currencies, quotes.
-constexpr std::string_view ignored[] = {"€", "£", "¥", "“", "”", "‘", "\u200b"};
+constexpr std::string_view ignored[] = {"€", "£", "¥", "￥", "₹", "₩", "₽", "¢", "“", "”", "‘", "\u200b"};
+constexpr std::string_view wide_commas[] = {"，", "；", "、"}, wide_stops[] = {"。", "！", "？", "：", "（", "）"};
 constexpr std::string_view spaces[] = {"\u00a0", "\u202f", "\u2009"};
 // Words of two letters that are no product of variables.
 constexpr std::string_view short_words[] = {"is", "so", "of", "or", "in", "to", "at", "by", "as", "an", "be", "do",
@@ -45,6 +46,11 @@ std::string_view sign_at(std::string_view text) {
   for (const std::string_view sign : signs)
     if (text.starts_with(sign)) return sign;
   return {};
+}
+
+template <size_t N>
+bool starts_with_one_of(const std::string_view (&set)[N], std::string_view text) {
+  return std::any_of(std::begin(set), std::end(set), [&](std::string_view one) { return text.starts_with(one); });
 }
 
 class StatementReader {
@@ -174,8 +180,9 @@ class StatementReader {
   void letters() {
     size_t end = at_;
     while (end < text_.size() && (is_letter(text_[end]) || is_word_byte(end))) ++end;
-    // AZYUK2A, B12 and x2 are names.
-    if (end < text_.size() && is_digit(text_[end])) {
+    // AZYUK2A, B12 and x2 are names, 答案是18 is not.
+    const bool ascii = static_cast<unsigned char>(text_[end - 1]) < 0x80;
+    if (end < text_.size() && is_digit(text_[end]) && ascii) {
       while (end < text_.size() && (is_letter(text_[end]) || is_digit(text_[end]))) ++end;
       return touches_expression() ? extend(end) : add(Kind::word, end);
     }
@@ -210,18 +217,18 @@ class StatementReader {
     }
     return static_cast<unsigned char>(c) >= 0x80 && sign_at(text_.substr(at)).empty() &&
            !text_.substr(at).starts_with("—") && !text_.substr(at).starts_with("–") &&
-           !text_.substr(at).starts_with("≈") &&
-           std::none_of(std::begin(ignored), std::end(ignored),
-                        [&](std::string_view s) { return text_.substr(at).starts_with(s); }) &&
-           std::none_of(std::begin(spaces), std::end(spaces),
-                        [&](std::string_view s) { return text_.substr(at).starts_with(s); });
+           !text_.substr(at).starts_with("≈") && !starts_with_one_of(ignored, text_.substr(at)) &&
+           !starts_with_one_of(spaces, text_.substr(at)) && !starts_with_one_of(wide_commas, text_.substr(at)) &&
+           !starts_with_one_of(wide_stops, text_.substr(at));
   }
   // Whether a sign ties the letters before `end` to what follows: "x = 3", "f(2)", "x_1", "n-1".
   bool sign_joins(size_t end, size_t next) const {
     if (next >= text_.size()) return false;
     const char c = text_[next];
     const bool touching = next == end;
-    if (c == '(' || c == '_' || c == '^' || c == '!') return touching && c != '!';
+    if (c == '!') return text_.substr(next).starts_with("!=") || (touching && starts_equation(next + 1));
+    if (c == '%') return touching && starts_equation(next + 1);
+    if (c == '(' || c == '_' || c == '^') return touching;
     if (c == '=' || c == '<' || c == '>' || c == '+' || text_.substr(next).starts_with("≈")) return true;
     if (c == '\\') {
       size_t stop = next + 1;
@@ -234,6 +241,7 @@ class StatementReader {
     }
     return !sign_at(text_.substr(next)).empty();
   }
+  bool starts_equation(size_t at) const { return text_.substr(skipped_spaces(at)).starts_with('='); }
   static bool is_unit_letter(char c) { return std::string_view("mgshlLWVJNKCF").find(c) != std::string_view::npos; }
   // "5cm", "2x", "3rd", "72clips", "5m²".
   void letters_after_expression(std::string_view run, size_t end) {
@@ -253,6 +261,10 @@ class StatementReader {
     const std::string_view rest = text_.substr(at_);
     for (const std::string_view space : spaces)
       if (rest.starts_with(space)) return skip(space.size());
+    for (const std::string_view comma : wide_commas)
+      if (rest.starts_with(comma)) return add(Kind::comma, at_ + comma.size());
+    for (const std::string_view stop : wide_stops)
+      if (rest.starts_with(stop)) return close(stop.size());
     for (const std::string_view sign : ignored)
       if (rest.starts_with(sign)) return skip(sign.size());
     if (rest.starts_with("—")) return add(Kind::comma, at_ + std::string_view("—").size());
@@ -374,7 +386,17 @@ class StatementReader {
     const bool operand = operand_at(next) || (next < text_.size() && text_[next] == '-');
     if (operand) return extend(at_ + size, true);
     // "5-year", "5 - that is all"
+    if (open_ && !spaced && !apart && size == 1 && next < text_.size() && is_letter(text_[next])) return compound(next);
     return spaced && apart ? add(Kind::comma, at_ + size) : close(size);
+  }
+  void compound(size_t begin) {
+    const bool number = is_digit(text_[at_ - 1]) || text_[at_ - 1] == '$';
+    size_t end = begin;
+    while (end < text_.size() && (is_letter(text_[end]) || text_[end] == '-')) ++end;
+    const std::string_view words = text_.substr(begin, end - begin), first = words.substr(0, words.find('-'));
+    close(1);
+    add(Kind::word, end);
+    parts_.back().hyphenated = number && !math::is_unit(lower(first)) && lower(first) != "dollar";
   }
   void equality(size_t size) {
     if (open_) return extend(at_ + size, true);

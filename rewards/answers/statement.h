@@ -20,6 +20,7 @@ struct StatementPart {
   Kind kind = Kind::word;
   size_t begin = 0, end = 0;  // in the statement
   std::string word = {};      // in lower case
+  bool hyphenated = false;    // a word that a hyphen ties to the number before it, and that is no unit: "18-gon"
   bool formula = false;       // the expression is one formula; begin and end are those of its content
 };
 

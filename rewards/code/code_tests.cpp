@@ -183,16 +183,36 @@ struct CodeBlock {
   std::string language, text;
 };
 
+constexpr size_t two_fences = 6;  // marks
+
+// Where the last line of six marks or more that closes a block begins; 0 if there is none.
+size_t last_long_fence(std::string_view text) {
+  size_t out = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::optional<Fence> fence = fence_of(text.substr(begin, end - begin));
+    if (fence && fence->language.empty() && fence->length >= two_fences) out = begin;
+    begin = end + 1;
+  }
+  return out;
+}
+
 // The blocks of a text up to a <think> outside them. A block of Markdown is looked into. One begins, too, where another
 // is still open.
 std::vector<CodeBlock> code_blocks(std::string_view text) {
   std::vector<CodeBlock> out;
   std::optional<Fence> open, wrapper;
+  const size_t last_long = last_long_fence(text);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, std::min(end + 1, text.size()) - begin);
     begin = end + 1;
-    const std::optional<Fence> fence = fence_of(line);
+    std::optional<Fence> fence = fence_of(line);
+    // "``````python" ends one block and begins the next, or two marks of its beginning were joined.
+    if (fence && !fence->language.empty() && fence->length >= two_fences && last_long <= begin) {
+      if (open && fence->mark == open->mark && fence->length >= 2 * open->length) open.reset();
+      fence->length = two_fences / 2;
+    }
     if (open && fence && fence->closes(*open)) {
       open.reset();
     } else if (fence && (!open || (!fence->language.empty() && fence->matches(*open)))) {

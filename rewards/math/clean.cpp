@@ -76,6 +76,8 @@ constexpr Spelling commands[] = {
     {"space", " "},
     {"thinspace", " "},
     {"phantom", "\\phantom"},
+    {"pounds", "\\sterling "},
+    {"texteuro", "\\euro "},
 };
 
 constexpr Spelling unicode[] = {
@@ -91,6 +93,7 @@ constexpr Spelling unicode[] = {
     {"≥", "\\ge "},
     {"≠", "\\neq "},
     {"≈", "\\approx "},
+    {"≡", "\\equiv "},
     {"∞", "\\infty "},
     {"°", "\\degree "},
     {"²", "^2"},
@@ -102,9 +105,14 @@ constexpr Spelling unicode[] = {
     {"∩", "\\cap "},
     {"∈", "\\in "},
     {"±", "\\pm "},
-    {"€", ""},
-    {"£", ""},
-    {"¥", ""},
+    {"€", "\\euro "},
+    {"£", "\\sterling "},
+    {"¥", "\\yen "},
+    {"￥", "\\yen "},
+    {"₹", "\\rupee "},
+    {"₩", "\\won "},
+    {"₽", "\\ruble "},
+    {"¢", "\\text{ cents}"},
     {"∅", "\\emptyset "},
     {"\u00a0", " "},
     {"\u202f", " "},
@@ -203,7 +211,7 @@ class Cleaner {
       if (next == '{' || next == '}') emit(next == '{' ? "\\{" : "\\}");
       if (next == '%') emit("%");
       if (next == '|') emit("|");
-      if (next == '$' && (is_digit(peek(2)) || peek(2) == '.')) emit("\\dollar ");
+      if (next == '$') dollar_sign();
       if (next == ',' || next == ';' || next == ':' || next == ' ' || next == '\n') space();
       return void(at_ = std::min(at_ + 2, text_.size()));  // \! \# and the like leave nothing
     }
@@ -224,6 +232,15 @@ class Cleaner {
     out_ += '\\';
     out_ += name;
     if (is_digit(peek())) out_ += ' ';
+  }
+
+  // Before a number a price; after one the unit of a price that is not written out.
+  void dollar_sign() {
+    const std::string_view before = trimmed(out_);
+    if (is_digit(peek(2)) || peek(2) == '.')
+      emit("\\dollar ");
+    else if (!before.empty() && (is_digit(before.back()) || before.back() == '}'))
+      emit("\\text{\\$}");
   }
 
   void other_script() {

@@ -39,6 +39,16 @@ class Comparison {
     return scalars(g, a);
   }
 
+  // Of a relation: see compare.h.
+  bool states_last_side(const Part& p) {
+    const std::vector<Part> sides = p.children();
+    const Relation r = relation(p);
+    if (value(p) == sides.back().node) return holds(r);
+    // "2x = 2 * 9 = 18": what 2x comes to.
+    return sides.size() >= 3 && std::all_of(sides.begin() + 1, sides.end(), is_constant) && holds(r) &&
+           r.signs.find_first_not_of('=') == std::string::npos;
+  }
+
  private:
   // -- words
   bool same_word(const Part& g, const Part& a) const {
@@ -52,13 +62,17 @@ class Comparison {
            (p.sign == 0 && p.tree->plus_minus && p.kind() != Kind::tuple && p.kind() != Kind::matrix &&
             p.holds(Kind::plus_minus));
   }
+  static bool is_group(const Part& p) { return p.kind() == Kind::list || p.kind() == Kind::set; }
+  // A group in a group is one member of it: {1, {2}} is not {1, 2}.
   static std::vector<Part> members(const Part& p) {
-    if (p.kind() == Kind::list || p.kind() == Kind::set) {
-      std::vector<Part> out;
-      for (const Part& child : p.children())
-        for (const Part& member : members(child)) out.push_back(member);
-      return out;
-    }
+    if (!is_group(p)) return values(p);
+    std::vector<Part> out;
+    for (const Part& child : p.children())
+      for (const Part& member : is_group(child) ? std::vector<Part>{child} : values(child)) out.push_back(member);
+    return out;
+  }
+  // Both, where \pm is in it.
+  static std::vector<Part> values(const Part& p) {
     if (!is_collection(p)) return {p};
     return {{p.tree, p.node, 1}, {p.tree, p.node, -1}};
   }
@@ -72,7 +86,13 @@ class Comparison {
       return tuple.kind() == Kind::tuple && list.kind() == Kind::list && tuple.get().open == '(';
     };
     if (is_pair(g, a) || is_pair(a, g)) return same_in_order(g.children(), a.children());
-    return same_members(members(g), members(a));
+    return same_members(distinct_members(g), distinct_members(a));
+  }
+  // A set holds a number once, and "5 or 5" is 5; "5, 5" are two answers.
+  std::vector<Part> distinct_members(const Part& p) {
+    std::vector<Part> out = members(p);
+    if (p.kind() != Kind::list || p.get().op == '|') drop_repeats(out);
+    return out;
   }
   bool same_in_order(const std::vector<Part>& g, const std::vector<Part>& a) {
     if (g.size() != a.size()) return false;
@@ -81,11 +101,10 @@ class Comparison {
     return true;
   }
   bool same_members(std::vector<Part> g, std::vector<Part> a) {
-    drop_repeats(g);
-    drop_repeats(a);
     if (g.size() != a.size()) return false;
     for (const Part& wanted : g) {
-      const auto found = std::find_if(a.begin(), a.end(), [&](const Part& p) { return equal(wanted, p); });
+      const auto found = std::find_if(
+          a.begin(), a.end(), [&](const Part& p) { return is_group(wanted) == is_group(p) && equal(wanted, p); });
       if (found == a.end()) return false;
       a.erase(found);
     }
@@ -94,7 +113,9 @@ class Comparison {
   void drop_repeats(std::vector<Part>& parts) {
     std::vector<Part> kept;
     for (const Part& part : parts)
-      if (std::none_of(kept.begin(), kept.end(), [&](const Part& k) { return equal(k, part); })) kept.push_back(part);
+      if (std::none_of(kept.begin(), kept.end(),
+                       [&](const Part& k) { return is_group(k) == is_group(part) && equal(k, part); }))
+        kept.push_back(part);
     parts = std::move(kept);
   }
 
@@ -116,15 +137,36 @@ class Comparison {
     return out;
   }
   // "x = 5" says 5, "x \in [0,1]" says [0,1], "2+3 = 5" says 5; -1 where a relation is the answer itself.
-  static int32_t value(const Part& p) {
+  int32_t value(const Part& p) {
     const Relation r = relation(p);
     if (r.sides.size() == 1) return r.sides[0].node;
     if (r.signs.back() == 'i') return is_name(r.sides[r.sides.size() - 2]) ? r.sides.back().node : -1;
     if (r.signs.find_first_not_of('=') != std::string::npos) return -1;
     const auto before_last = r.sides.end() - 1;
-    if (std::any_of(r.sides.begin(), before_last, is_name) || std::all_of(r.sides.begin(), r.sides.end(), is_constant))
-      return r.sides.back().node;
+    if (std::any_of(r.sides.begin(), before_last, is_name)) return r.sides.back().node;
+    if (std::all_of(r.sides.begin(), r.sides.end(), is_constant)) return holds(r) ? r.sides.back().node : -1;
     return is_name(r.sides.back()) && r.sides.size() == 2 && is_constant(r.sides[0]) ? r.sides[0].node : -1;
+  }
+  // Whether the constant sides of a chain are equal, as far as it is written: "10/3 = 3.33" is.
+  bool holds(const Relation& r) {
+    if (ends_in_dollar_sign(r.sides[0].tree->source)) return true;
+    std::vector<Part> constants;
+    for (const Part& side : r.sides)
+      if (is_scalar(side) && is_constant(side)) constants.push_back(side);
+    for (size_t i = 0; i + 1 < constants.size(); ++i) {
+      const Part &x = constants[i], &y = constants.back();
+      if (!values_.same(x, y, true, false) && !values_.same(x, y, false, false) && !values_.same(x, y, true, true) &&
+          !values_.nearly_same(x, y))
+        return false;
+    }
+    return true;
+  }
+  // "\frac{1}{2} \$ = \frac{10}{9}" may convert a currency.
+  static bool ends_in_dollar_sign(std::string_view source) { return source.find("{\\$}") != std::string_view::npos; }
+  static bool is_scalar(const Part& p) {
+    return !is_collection(p) && p.kind() != Kind::tuple && p.kind() != Kind::ratio && p.kind() != Kind::matrix &&
+           p.kind() != Kind::set_union && p.kind() != Kind::word && p.kind() != Kind::relation &&
+           p.kind() != Kind::based && p.kind() != Kind::opaque && !p.holds(Kind::infinity) && !p.holds(Kind::based);
   }
   bool relations(const Part& g, const Part& a) {
     const bool both = g.kind() == a.kind();
@@ -216,8 +258,13 @@ class Comparison {
     // Digits of two bases are two answers to a question that asks for one: 1_7 is not 1_8.
     if (g.kind() == Kind::based && a.kind() == Kind::based && g.get().columns != a.get().columns) return false;
     const Measure mg = measure(g), ma = measure(a);
-    if (mg.unit && ma.unit)
+    // 90% is not 90 degrees.
+    if ((mg.percent && (ma.unit || ma.mixed)) || (ma.percent && (mg.unit || mg.mixed))) return false;
+    if (mg.unit && ma.unit) {
+      if (mg.unit->is_generic() != ma.unit->is_generic() || are_pounds(*mg.unit, *ma.unit))
+        return (are_pounds(*mg.unit, *ma.unit) || mg.unit->same_kind(*ma.unit)) && same_amount(g, a, false);
       return mg.unit->same_kind(*ma.unit) && same_amount(g, a, *mg.unit != *ma.unit || mg.mixed || ma.mixed);
+    }
     if (mg.mixed || ma.mixed) return false;
     if (mg.unit || ma.unit)
       if (const auto bare_letter = without_unit_letter(mg.unit ? a : g, mg.unit ? *mg.unit : *ma.unit))
@@ -243,11 +290,18 @@ class Comparison {
   struct Measure {
     std::optional<Unit> unit;  // of the whole; none if there is none, or not the same kind everywhere
     bool mixed = false;        // a sum of several units: 1 hour 30 minutes
+    bool percent = false;
   };
+  // "£5" and "5 pounds"
+  static bool are_pounds(const Unit& x, const Unit& y) {
+    static const std::optional<Unit> pound = read_unit("pound"), sterling = read_unit("sterling");
+    return (x == *pound && y == *sterling) || (x == *sterling && y == *pound);
+  }
   static Measure measure(const Part& p) {
     const Node& n = p.get();
     const Part first = n.count > 0 ? p.with(n.first) : p;
     if (n.kind == Kind::unit) return {.unit = read_unit(p.text())};
+    if (n.kind == Kind::percent) return {.unit = {}, .percent = true};
     if (n.kind == Kind::negate || n.kind == Kind::scale || (n.kind == Kind::plus_minus && n.count == 1))
       return measure(first);
     if ((n.kind != Kind::add && n.kind != Kind::plus_minus) || n.count != 2) return {};
@@ -334,6 +388,13 @@ bool is_plain_number(std::string_view text) {
 
 }  // namespace math
 
+bool states_last_side(std::string_view chain) {
+  while (chain.starts_with('=') || chain.starts_with(' ')) chain.remove_prefix(1);
+  const math::Tree tree = math::parse(math::clean(chain), true);
+  if (!tree || tree.at(tree.root).kind != math::Kind::relation) return true;
+  return math::Comparison({}, math::seed_of(chain, chain)).states_last_side({&tree, tree.root, 0});
+}
+
 bool math_equal(std::string_view reference, std::string_view answer, const MathPolicy& policy) {
   const std::string g = math::clean(reference), a = math::clean(answer);
   if (g.empty() || a.empty()) return false;
@@ -342,7 +403,12 @@ bool math_equal(std::string_view reference, std::string_view answer, const MathP
     if (canonical_digits(g) == canonical_digits(a)) return true;
     if (g.find('.') == std::string::npos && a.find('.') == std::string::npos) return false;
   }
-  if (const std::string bare = math::bare_text(g); !bare.empty() && bare == math::bare_text(a)) return true;
+  const auto holds = [](const std::string& text, std::string_view sign) {
+    return text.find(sign) != std::string::npos;
+  };
+  const bool other_units = holds(g, "\\dollar") != holds(a, "\\dollar") && holds(g, "\\degree") != holds(a, "\\degree");
+  if (const std::string bare = other_units ? "" : math::bare_text(g); !bare.empty() && bare == math::bare_text(a))
+    return true;
   const math::Tree tg = math::parse(g, !policy.strict), ta = math::parse(a, !policy.strict);
   return tg && ta && math::Comparison(policy, math::seed_of(g, a)).equal({&tg, tg.root, 0}, {&ta, ta.root, 0});
 }

@@ -21,4 +21,8 @@ struct MathPolicy {
 // Not symmetric: the reference comes first.
 bool math_equal(std::string_view reference, std::string_view answer, const MathPolicy& policy = {});
 
+// Whether a chain of equalities states its last side: "x = 18", "9 * 2 = 18", "Area = 18", with rounding "10/3 = 3.33";
+// not "2x = 18" or "0 = 18". A chain whose sides are no mathematics states it.
+bool states_last_side(std::string_view chain);
+
 }  // namespace hone

@@ -43,9 +43,9 @@ enum class Kind : uint8_t {
 
 struct Node {
   Kind kind = Kind::number;
-  char op = 0;                      // how it joins the sibling before it (relation), or \pm's sign
-  char open = 0, close = 0;         // of a tuple
-  bool applied = false;             // multiply: a letter directly before a bracket, which may be f(x)
+  char op = 0;               // how it joins the sibling before it (relation), \pm's sign, '|' of a list of alternatives
+  char open = 0, close = 0;  // of a tuple
+  bool applied = false;      // multiply: a letter directly before a bracket, which may be f(x)
   uint16_t count = 0, columns = 0;  // children; of a matrix, a scale's zeros, a base
   uint16_t size = 1;                // nodes from here down
   int32_t first = -1, next = -1;    // first child, next sibling

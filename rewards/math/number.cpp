@@ -3,8 +3,8 @@
 // be a number or a worked solution that ends in "#### 18" (GSM8K).
 #include <cmath>
 
-#include "rewards/answers/number_text.h"
 #include "rewards/answers/text.h"
+#include "rewards/math/number_answer.h"
 #include "rewards/reward.h"
 
 namespace hone {
@@ -53,7 +53,7 @@ class Number : public Reward {
     return given.digits == expected.digits || (allowed > 0 && std::fabs(given.value - expected.value) <= allowed);
   }
 
-  std::vector<std::string> markers_ = {"####", "answer is", "answer:"};
+  std::vector<std::string> markers_ = {"####", "answer is", "answer:", "答案是", "答案为", "答案:", "答案："};
   bool require_marker_ = false;
   double tolerance_ = 0, relative_tolerance_ = 0;
 };

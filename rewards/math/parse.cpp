@@ -160,7 +160,7 @@ int32_t Parser::command() {
     return add(Kind::function, {inside}, begin + 1, end);
   }
   if (name == "boxed") return argument();
-  if (name == "dollar") return quantity(power(), begin, end);
+  if (is_currency_command(name)) return quantity(power(), begin, end);
   if (name == "binom") {
     const int32_t top = argument();
     return add(Kind::function, {top, argument()}, begin + 1, end);

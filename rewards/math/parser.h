@@ -83,15 +83,21 @@ class Parser {
   // p=7,q=2).
   int32_t groups() {
     std::vector<std::vector<int32_t>> all;
+    bool alternatives = true;
     do {
       std::vector<int32_t> items;
       do items.push_back(relation());
-      while (!failed_ && separator());
+      while (!failed_ && separator(&alternatives));
       all.push_back(std::move(items));
     } while (!failed_ && take(";"));
     if (all.size() == 1 && all[0].size() == 2 && !failed_ && continues(last_quantity(all[0][0]), all[0][1]))
       return add(Kind::add, {all[0][0], all[0][1]});
-    if (all.size() == 1) return all[0].size() == 1 ? all[0][0] : add_all(Kind::list, all[0]);
+    if (all.size() == 1) {
+      if (all[0].size() == 1) return all[0][0];
+      const int32_t list = add_all(Kind::list, all[0]);
+      if (!failed_ && alternatives) node(list).op = '|';
+      return list;
+    }
     std::vector<int32_t> out;
     for (const auto& items : all) {
       out.push_back(items.size() == 1 ? items[0] : add_all(Kind::tuple, items));
@@ -99,10 +105,14 @@ class Parser {
     }
     return add_all(Kind::list, out);
   }
-  bool separator() {
+  // alternatives: becomes false unless the separator is "or".
+  bool separator(bool* alternatives = nullptr) {
     spaces();
     const bool comma = take(",");
+    const size_t before = at_;
     const bool word = take("and") || take("or") || text_separator();
+    const bool is_or = word && text_.substr(before, at_ - before).find("or") != std::string_view::npos;
+    if (alternatives && (comma || word)) *alternatives = *alternatives && is_or;
     return comma || word;
   }
   // \text{ and }, \text{ for part (a) and }: a separator if it ends in one.
@@ -259,6 +269,7 @@ class Parser {
     if (c != '\\') return false;
     const std::string_view name = text_.substr(at_ + 1, letters_end(at_ + 1) - at_ - 1);
     if (name.empty()) return peek(1) == '{';
+    if (is_currency_command(name)) return false;
     for (const std::string_view stop : {"cup", "le", "ge", "neq", "approx", "in", "equiv", "sim", "pm", "mp", "text",
                                         "end", "cap", "rightarrow", "setminus", "rfloor", "rceil", "over"})
       if (name == stop) return false;
@@ -291,10 +302,22 @@ class Parser {
     if (!failed_ && measurable && read_unit(text_.substr(begin, at_ - begin))) left = quantity(left, begin, at_);
     return true;
   }
+  // "5 €": the sign of a currency, not the one before the next number.
+  bool take_currency() {
+    if (peek() != '\\') return false;
+    const size_t end = letters_end(at_ + 1);
+    size_t next = end;
+    while (next < text_.size() && text_[next] == ' ') ++next;
+    const bool before_number = next < text_.size() && (is_digit(text_[next]) || text_[next] == '.');
+    if (before_number || !is_currency_command(text_.substr(at_ + 1, end - at_ - 1))) return false;
+    at_ = end;
+    return true;
+  }
   // True if something was passed over.
   bool skip_unit_word() {
     spaces();
     const size_t before = at_;
+    if (take_currency()) return true;
     if (text_separator()) return at_ = before, false;
     if (rest().starts_with("\\text")) {
       at_ += 5;
@@ -392,11 +415,27 @@ class Parser {
         tree_.percent = true;
         value = add(Kind::percent, {value});
       } else if (take("\\degree")) {
-        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : quantity(value, at_ - sizeof("degree"), at_);
+        const size_t begin = at_ - sizeof("degree");
+        value = angle_depth_ > 0 ? add(Kind::degree, {value}) : quantity(value, begin, temperature_end());
       } else
         break;
     }
     return value;
+  }
+
+  // After a degree sign: past "C" or "\text{F}", if one follows.
+  size_t temperature_end() {
+    const size_t before = at_;
+    spaces();
+    std::string_view scale;
+    if (take("\\text")) {
+      scale = trimmed(braced());
+    } else {
+      scale = text_.substr(at_, letters_end(at_) - at_);
+      at_ += scale.size();
+    }
+    if (scale != "C" && scale != "F" && scale != "Celsius" && scale != "Fahrenheit") at_ = before;
+    return at_;
   }
 
   int32_t primary();

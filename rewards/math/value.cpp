@@ -75,10 +75,18 @@ bool is_constant(const Part& part) {
   return true;
 }
 
+// AB, a segment.
+static bool names_points(const Part& part) {
+  if (part.kind() == Kind::symbol) return part.text().size() == 1 && part.text()[0] >= 'A' && part.text()[0] <= 'Z';
+  const std::vector<Part> sides = part.children();
+  return part.kind() == Kind::multiply && names_points(sides[0]) && names_points(sides[1]);
+}
+
 bool is_name(const Part& part) {
   const Node& n = part.get();
   if (n.kind == Kind::symbol || n.kind == Kind::word || n.kind == Kind::opaque) return true;
   if (n.kind == Kind::multiply) {
+    if (names_points(part)) return true;
     const std::vector<Part> sides = part.children();
     if (n.applied) return sides[1].kind() == Kind::number || sides[1].kind() == Kind::tuple || is_name(sides[1]);
     return (is_name(sides[0]) && sides[0].text().starts_with('\\')) && is_name(sides[1]);
@@ -198,6 +206,14 @@ bool ValueComparison::rounds_alike(const Part& g, const Part& a, const Point& sh
   const Real unit = std::pow(10.0L, static_cast<Real>(policy_.precision));
   const auto alike = [unit](Real u, Real v) { return std::round(u * unit) == std::round(v * unit); };
   return alike(x->value.real(), y->value.real()) && alike(x->value.imag(), y->value.imag());
+}
+
+bool ValueComparison::nearly_same(const Part& g, const Part& a) const {
+  constexpr Real tolerance = 0.01L;
+  const auto rounds = [](const Part& p) { return p.tree->decimal || p.holds(Kind::divide) || p.holds(Kind::function); };
+  if (!rounds(g) && !rounds(a)) return false;
+  const auto x = evaluate(*g.tree, g.node, point(g, {})), y = evaluate(*a.tree, a.node, point(a, {}));
+  return x && y && std::abs(x->value - y->value) <= tolerance * std::max(std::abs(x->value), std::abs(y->value));
 }
 
 int ValueComparison::proportional(const Sides& g, const Sides& a) {

@@ -15,6 +15,10 @@ class ValueComparison {
   // percent and units: whether "%" and units of measure are factors (else they are ignored).
   bool same(const Part& g, const Part& a, bool percent, bool units);
 
+  // Whether two constants, one of them a decimal or not rational, agree to a hundredth of their size: an equality that
+  // someone rounded.
+  bool nearly_same(const Part& g, const Part& a) const;
+
   // left - right of one relation is a constant times that of the other: the constant's sign, 0 if there is no such
   // constant.
   struct Sides {

@@ -5,6 +5,7 @@ entry a completion; for a conversation a prompt is its messages and a completion
 or None; it may be a coroutine function. What it prints goes to standard error: requests and answers have descriptors of their own.
 """
 import asyncio
+import importlib.machinery
 import importlib.util
 import inspect
 import json
@@ -30,7 +31,8 @@ def take_over_streams():
 
 def load(file, function):
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    spec = importlib.util.spec_from_file_location("reward_file", file)
+    loader = importlib.machinery.SourceFileLoader("reward_file", file)  # whatever the file's suffix is
+    spec = importlib.util.spec_from_file_location("reward_file", file, loader=loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules["reward_file"] = module
     spec.loader.exec_module(module)

@@ -2,7 +2,10 @@
 // closes its thoughts and gives the answer in tags, "... </think> <answer> 18 </answer>", and the answer is strictly
 // right. parts: format, answer; the score is 1 when both are. With from = "boxed" the form asked for is a \boxed{}
 // anywhere.
-#include "rewards/answers/math_answer.h"
+#include <algorithm>
+
+#include "rewards/answers/box_context.h"
+#include "rewards/answers/spans.h"
 #include "rewards/answers/text.h"
 #include "rewards/math/compare.h"
 #include "rewards/reward.h"
@@ -48,10 +51,21 @@ class R1Zero : public Reward {
   bool find(std::string_view text, std::string& answer) const {
     return from_ == "boxed" ? boxed(text, answer) : tagged(text, answer);
   }
+  // The last box. Boxes that one list joins to it are alternatives: they are read as that list unless all of them say
+  // the same. A box whose value the text around it changes or denies gives no answer.
   static bool boxed(std::string_view text, std::string& answer) {
-    std::string_view content;
-    if (!last_boxed(text, content)) return false;
-    answer = content;
+    constexpr size_t most_boxes = 16;
+    const auto boxes = find_boxes(text, most_boxes);
+    if (boxes.empty()) return false;
+    const MathSpan& last = boxes.back();
+    const auto changed = [&](const MathSpan& box) { return changes_box_value(text, box) || denies_box(text, box); };
+    const auto differs = [&](const MathSpan& box) {
+      return !math_equal(last.content(text), box.content(text), {.strict = true});
+    };
+    answer =
+        std::any_of(boxes.begin(), boxes.end(), differs) ? joined_spans(text, boxes) : std::string(last.content(text));
+    answer = with_multiplier(std::move(answer), text.substr(last.end));
+    if (std::any_of(boxes.begin(), boxes.end(), changed)) answer = "";
     return true;
   }
   // The last answer block; a box inside it is the answer.

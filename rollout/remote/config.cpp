@@ -13,11 +13,16 @@ void WorkerPoolConfig::fields(Fields& f) {
     "file whose first key (lines as in a server's) workers are shown; empty = none");
   f("worker_timeout", worker_timeout,
     "seconds after which a worker that says nothing, or gets nowhere, is lost, and a run that has none left stops");
+  f("worker_request_timeout", worker_request_timeout,
+    "seconds that one worker may take for a request, waiting included, before it is lost; a request that three tries "
+    "did not finish has failed");
   f("weight_transport", weight_transport,
     "how weights reach workers: stream (changed blocks over HTTP) | nccl (between GPUs) | auto (nccl where both sides "
     "have it)");
   f.require("worker_timeout", worker_timeout > 0 && worker_timeout <= 1e6,
             "worker_timeout must be in (0, 1e6] seconds");
+  f.require("worker_request_timeout", worker_request_timeout > 0 && worker_request_timeout <= 1e6,
+            "worker_request_timeout must be in (0, 1e6] seconds");
   f.require("weight_transport",
             weight_transport == "auto" || weight_transport == "stream" || device_links().contains(weight_transport),
             concat(device_links().unknown(weight_transport), ", auto, stream"));

@@ -233,11 +233,15 @@ void Dispatcher::lost(size_t place, const std::string& reason) {
   worker.dropped.clear();
   int64_t requests = 0;
   for (auto& [ticket, asked] : asked_) {
-    if (!asked.drop(place) || !asked.writers.empty()) continue;
+    const bool late = asked.seconds_with(place) > limits_.request_timeout;
+    if (!asked.drop(place)) continue;
+    if (late) asked.failed_by.push_back(place);
+    if (!asked.writers.empty()) continue;
     ++requests;
-    queue_.push_back(ticket);
+    queue_or_fail(ticket, asked,
+                  refused_replies(asked.request, concat("no worker finished it within ", limits_.request_timeout,
+                                                        " seconds (rollout.worker_request_timeout)")));
   }
-  std::ranges::sort(queue_);
   worker.tokens = 0;
   mark_idle(worker);
   if (requests > 0) counts_["workers/retried"] += static_cast<double>(requests);
@@ -308,13 +312,20 @@ void Dispatcher::failed(size_t place, uint64_t ticket, PendingRequest& asked, st
   worker.tokens -= asked.tokens;
   mark_idle(worker);
   if (!asked.writers.empty()) return;  // another one has it, too
-  if (asked.failed_by.size() >= most_tries) {
-    whole_.push_back({ticket, std::move(replies)});
-  } else {
-    queue_.push_back(ticket);
-    std::ranges::sort(queue_);
-  }
+  queue_or_fail(ticket, asked, std::move(replies));
   assign();
+}
+
+// Of no worker now: others are asked, or after several tries it ends with these replies.
+void Dispatcher::queue_or_fail(uint64_t ticket, PendingRequest& asked, std::vector<CompletionOutput> replies) {
+  if (asked.failed_by.size() >= most_tries) return whole_.push_back({ticket, std::move(replies)});
+  queue_.insert(std::ranges::lower_bound(queue_, ticket), ticket);
+}
+
+bool Dispatcher::overdue(size_t place) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(asked_,
+                             [&](const auto& of) { return of.second.seconds_with(place) > limits_.request_timeout; });
 }
 
 void Dispatcher::record_weight_sync(double seconds) {

@@ -2,6 +2,7 @@
 // Dispatcher: which worker writes which request. A request goes to the worker with the fewest tokens to write; what a
 // lost worker had goes to others, and so does, a second time, what takes far longer than usual. The first answer
 // counts, the others are dropped: nothing is lost or counted twice.
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -25,6 +26,7 @@ class Dispatcher {
   struct Limits {
     int64_t tokens_at_once = 65536;  // of a worker's requests, prompts and longest replies; what is more waits here
     double timeout = 60;             // seconds without any worker, and without progress, after which step() gives up
+    double request_timeout = 3600;   // seconds that one worker may take for a request (overdue())
     double min_typical_seconds = 2;  // seconds: requests that take less are no reason to ask twice
     // Of every worker's engine, where it is known: what it cannot serve is asked of none, and ends and texts of replies
     // must follow from their ids.
@@ -43,7 +45,7 @@ class Dispatcher {
   void publish(std::shared_ptr<const WeightSnapshot> weights);
   // Waits until each worker has joined, or was lost, once.
   void wait_until_joined(double seconds);
-  // Since the last call: docs/howto/workers.md.
+  // Since the last call: docs/reference/metrics.md.
   Metrics metrics();
 
   // A worker's thread.
@@ -59,7 +61,9 @@ class Dispatcher {
   // nothing.
   Work next(size_t worker, int64_t version, double patience);
   void joined(size_t worker);
-  // With what it was asked, which others are asked now.
+  // The worker has had a request for longer than Limits::request_timeout, whatever it says of its progress.
+  bool overdue(size_t worker) const;
+  // With what it was asked, which others are asked now. A request that was overdue with several workers has failed.
   void lost(size_t worker, const std::string& reason);
   // Whether they count: not if they were not asked of it, or another one was first. An Error if these are no replies to
   // what it was asked (rollout/remote/completion_check.h): what a learner could not learn from is not believed. A
@@ -87,6 +91,11 @@ class Dispatcher {
       Stopwatch since;  // it was given the request
     };
     std::vector<Writer> writers;  // workers that have it, or will be told
+    // Since the worker was given it; 0 if it was not.
+    double seconds_with(size_t worker) const {
+      const auto found = std::ranges::find(writers, worker, &Writer::worker);
+      return found == writers.end() ? 0 : found->since.seconds();
+    }
     bool drop(size_t worker) {
       return std::erase_if(writers, [&](const Writer& of) { return of.worker == worker; }) > 0;
     }
@@ -115,6 +124,7 @@ class Dispatcher {
   };
   void assign();
   void assign(uint64_t ticket, size_t worker);
+  void queue_or_fail(uint64_t ticket, PendingRequest& asked, std::vector<CompletionOutput> replies);
   void cancel_on_workers(uint64_t ticket, PendingRequest& asked);
   void duplicate_slow_requests(size_t worker);
   void check(const PendingRequest& asked, std::vector<CompletionOutput>& replies) const;

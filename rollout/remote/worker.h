@@ -1,8 +1,8 @@
 #pragma once
 // Worker: an engine that writes replies for a learner elsewhere: the server's network surface with endpoints for a
-// model, its weights, and requests in token ids. docs/howto/workers.md has the protocol. It serves one learner at a
-// time and keeps its weights from one session to the next. Where its engine stops (weights of NaN, say) the session
-// ends, and the next one has another engine.
+// model, its weights, and requests in token ids. docs/reference/worker-protocol.md has the messages. It serves one
+// learner at a time and keeps its weights from one session to the next. Where its engine stops (weights of NaN, say)
+// the session ends, and the next one has another engine.
 #include <memory>
 #include <string>
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <future>
 
@@ -55,6 +56,12 @@ std::string without(std::string problem, const std::string& target) {
   return at == std::string::npos ? problem : problem.substr(at + target.size());
 }
 
+// It is sent back in a header.
+bool is_session_name(const std::string& name) {
+  return !name.empty() && name.size() <= 128 &&
+         std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; });
+}
+
 bool damaged(const HttpResponse& response) { return code_in(response) == "damaged"; }
 
 }  // namespace
@@ -81,7 +88,7 @@ void WorkerLink::leave() {
     Url url = parse_url(peer_.name);
     url.target = "/v1/worker/leave";
     http_post(url, {.body = "{}", .headers = headers_for(sha256("{}")), .timeout = seconds});
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // it learns of it after its lease
     log::debug("rollout: worker ", peer_.name, " was not told of the end: ", error.what());
   }
 }
@@ -134,7 +141,10 @@ void WorkerLink::join() {
   device_link_.reset();
   version_ = -1;
   const Json answer = ask("join", peer_.setup);
-  session_ = answer.at("session", "join").as_string("session");
+  const std::string& session = answer.at("session", "join").as_string("session");
+  HONE_CHECK(is_session_name(session), "its session has ", session.size(),
+             " bytes; it must be 1 to 128 letters, digits, '-' or '_'");
+  session_ = session;
   const std::string& device = answer.at("device", "join").as_string("device");
   log::info("rollout: worker ", peer_.name, " has joined: ", chip(device));
   if (chip(device) != chip(device_.description()))
@@ -180,10 +190,14 @@ std::vector<int64_t> WorkerLink::commit(int64_t version, std::span<const WeightC
   const Json answer =
       ask("commit", Json(JsonObject{{"version", version}, {"landed", landed}, {"digests", std::move(digests)}}).dump());
   std::vector<int64_t> missing;
+  std::vector<bool> is_listed(blocks.size());
   for (const Json& block : answer.at("missing", "commit").as_array("missing")) {
     missing.push_back(block.as_int("missing"));
     HONE_CHECK(missing.back() >= 0 && missing.back() < std::ssize(blocks), "block ", missing.back(), " is missing, of ",
                blocks.size());
+    const auto i = static_cast<size_t>(missing.back());
+    HONE_CHECK(!is_listed[i], "it says twice that block ", i, " is missing");
+    is_listed[i] = true;
   }
   return missing;
 }
@@ -317,6 +331,7 @@ void WorkerLink::serve() {
         next_pause_ = first_pause;
         moved = {};
       }
+    HONE_CHECK(!dispatcher_.overdue(place_), "it has had a request for too long (rollout.worker_request_timeout)");
     HONE_CHECK(moved.seconds() < peer_.timeout, "it has got nowhere for ", peer_.timeout, " seconds");
     busy = work.tokens > 0;
   }

@@ -1,7 +1,7 @@
 #pragma once
-// What a learner and its workers tell each other (docs/howto/workers.md), as JSON. Columns of numbers are base64 of
-// their little-endian bytes, and so is text: a log-prob has to arrive with its bits, and a reply need not end between
-// two characters.
+// What a learner and its workers tell each other (docs/reference/worker-protocol.md), as JSON. Columns of numbers are
+// base64 of their little-endian bytes, and so is text: a log-prob has to arrive with its bits, and a reply need not end
+// between two characters.
 #include <cstdint>
 #include <map>
 #include <string>

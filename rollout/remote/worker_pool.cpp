@@ -15,6 +15,7 @@ WorkerPool::WorkerPool(const WorkerPoolConfig& config, const WorkerSetup& setup,
     : tokenizer_(setup.tokenizer.empty() ? std::nullopt : std::optional(tokenizer_of(setup.tokenizer))),
       dispatcher_(config.workers, {.tokens_at_once = setup.engine.kv_cache_tokens,
                                    .timeout = config.worker_timeout,
+                                   .request_timeout = config.worker_request_timeout,
                                    .requests = RequestLimits::of(make_model(setup.model, "the model")->shape(),
                                                                  setup.engine, tokenizer_ ? &*tokenizer_ : nullptr)}),
       weights_(std::move(weights)) {

@@ -86,7 +86,16 @@ TEST_F(CliTest, OptionsThatCannotBeAreUsageErrors) {
   expect_error({"eval", "--model", model, "--task", "arithmetic", "--samples", "99999999"}, 2, {"samples"});
   expect_error({"bench", "prefill", "--shape", "quickstart", "--repeats", "0"}, 2, {"--repeats"});
   expect_error({"run"}, 2, {"recipe"});
+  expect_error({"list", "objectives", "--out", "x"}, 2, {"--out", "recipe-keys"});
   expect_error({"data", "generate", "--generator", "arithmetic", "--split", "all"}, 2, {"--split"});
+}
+
+TEST_F(CliTest, TheReferenceOfRecipeKeysIsWrittenAsPages) {
+  const fs::path out = folder.path() / "recipes";
+  EXPECT_EQ(run_hone({"list", "recipe-keys", "--out", out.string()}).code, 0);
+  const Finished printed = run_hone({"list", "recipe-keys"});
+  for (const char* page : {"README.md", "run.md", "stage_rl.md"})
+    EXPECT_NE(printed.out.find(read_file(out / page)), std::string::npos) << page;
 }
 
 TEST_F(CliTest, AFullStandardOutputIsAnError) {

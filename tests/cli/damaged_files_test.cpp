@@ -162,6 +162,23 @@ TEST_F(DamagedFilesTest, WhatIsNoFileIsRefusedAtOnce) {
   }
 }
 
+TEST_F(DamagedFilesTest, LinksInACircleAreNamedWithTheReason) {
+  const std::string loop = (folder.path() / "loop").string();
+  fs::create_symlink("loop", loop);
+  const std::string stage = "[[stage]]\nkind = \"sft\"\nsteps = 1\nfiles = [\"rows.jsonl\"]\n";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"run", loop},
+        {"run", "--resume", loop},
+        {"run", write("a.toml", "[model]\npath = \"" + loop + "\"\n" + stage)},
+        {"run", write("b.toml", "tokenizer = \"" + loop + "\"\n" + stage)},
+        {"generate", "--model", loop, "--prompt", "the"}}) {
+    const Finished done = run_hone(arguments);
+    EXPECT_EQ(done.code, 1) << arguments[1];
+    EXPECT_NE(done.err.find("hone: " + loop), std::string::npos) << done.err;
+    EXPECT_NE(done.err.find("Too many levels of symbolic links"), std::string::npos) << done.err;
+  }
+}
+
 TEST_F(DamagedFilesTest, SmallFilesThatUnpackToGigabytesAreRefusedByName) {
   const std::string model = model_folder();
   const auto bomb = [](const fs::path& path) { write_bomb(path, 70); };

@@ -124,7 +124,7 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
       const auto model = gpu_model(config, *cpu_adapted(config, dtype, all_linear(r)), dtype, all_linear(r));
       for (const int64_t batch_tokens : {2048, 7}) {
         if (!chosen()) continue;
-        std::vector<Request> requests;
+        std::vector<GenerationRequest> requests;
         for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
           requests.push_back(
               {prompt,
@@ -132,12 +132,12 @@ TEST(LoraOnGpu, TheSamplersLogProbsAreTheLearnersBitForBit) {
                requests.size(),
                {.temperature = 0.9, .max_tokens = sized(40, 5), .ignore_eos = true, .stop = {}, .stop_ids = {}}});
         std::vector<std::vector<int32_t>> texts;
-        std::vector<std::pair<size_t, Reply>> replies;
+        std::vector<std::pair<size_t, CompletionOutput>> replies;
         Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 8192, .max_batch_tokens = batch_tokens});
         const auto asked = requests;
         const auto all = engine.generate(std::move(requests));
         for (size_t i = 0; i < all.size(); ++i)
-          for (const Reply& reply : all[i]) {
+          for (const CompletionOutput& reply : all[i]) {
             ASSERT_FALSE(reply.failed) << reply.finish_reason;
             texts.push_back(asked[i].prompt);
             texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());

@@ -26,9 +26,9 @@ Outcome outcome(Context& context, Model& model, const std::vector<std::vector<in
   const Tensor rows = upload(context, arena, std::span<const int32_t>(all)),
                targets = upload(context, arena, std::span<const int32_t>(next)), logp = column(), lse = column(),
                entropy = column();
-  Pass pass(context, model, recompute);
+  TrainingPass pass(context, model, recompute);
   const Tensor hidden = pass.forward(batch, rows), dhidden = arena.take(hidden.dtype, hidden.dims());
-  Param& head = model.head();
+  Param& head = model.lm_head();
   logprob_forward(context, logp, lse, entropy, hidden, head.value, targets, 0.8f);
   model.zero_grad(context);
   const LogprobGrad grad{upload(context, arena, std::span<const float>(weights)),
@@ -61,7 +61,7 @@ TEST(FamiliesOnGpu, AgreeWithTheCpu) {
           const auto part = [&](const Outcome& from) {
             return std::span(from.gradients).subspan(begin, static_cast<size_t>(param->grad.size()));
           };
-          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->blocks.front().name;
+          EXPECT_LE(distance(part(actual), part(expected)), 3 * tolerance) << param->slices.front().name;
         }
       }
 }
@@ -74,7 +74,7 @@ TEST(FamiliesOnGpu, RecomputationHasTheSameBits) {
     const Json config = gpu_config(family, 64);
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     const Outcome kept = outcome(*gpu(), *model, sequences);
-    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::block}) {
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       const Outcome again = outcome(*gpu(), *model, sequences, recompute);
       EXPECT_EQ(again.logp, kept.logp) << family;
       EXPECT_EQ(again.gradients, kept.gradients) << family << " " << static_cast<int>(recompute);
@@ -96,8 +96,8 @@ TEST(FamiliesOnGpu, LogitsAndGradientsAreThoseOfTransformers) {
     }
 }
 
-std::vector<Request> requests() {
-  std::vector<Request> out;
+std::vector<GenerationRequest> requests() {
+  std::vector<GenerationRequest> out;
   for (const auto& prompt : gpu_sequences({5, 40, 17, 90, 1, 33}))
     out.push_back({prompt,
                    3,
@@ -116,12 +116,13 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBitInALongContext) 
     const auto model = gpu_model(config, *cpu_model(config, DType::bf16), DType::bf16);
     Engine engine(*gpu(), *model, nullptr, {.kv_cache_tokens = 40000, .max_batch_tokens = 2048});
     const int64_t length = sized(32000, 2100), max_tokens = sized(100, 4);
-    const Request asked{random_tokens(static_cast<size_t>(length), 211, 1),
-                        3,
-                        0,
-                        {.temperature = 0.9, .max_tokens = max_tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
-    const std::vector<Reply> replies = engine.generate({asked}).front();
-    for (const Reply& reply : replies) {
+    const GenerationRequest asked{
+        random_tokens(static_cast<size_t>(length), 211, 1),
+        3,
+        0,
+        {.temperature = 0.9, .max_tokens = max_tokens, .ignore_eos = true, .stop = {}, .stop_ids = {}}};
+    const std::vector<CompletionOutput> replies = engine.generate({asked}).front();
+    for (const CompletionOutput& reply : replies) {
       ASSERT_EQ(std::ssize(reply.ids), max_tokens) << reply.finish_reason;
       std::vector<int32_t> text = asked.prompt;
       text.insert(text.end(), reply.ids.begin(), reply.ids.end());
@@ -143,7 +144,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       SCOPED_TRACE(concat(family, ", heads of ", dim, ", ", name_of(dtype)));
       const Json config = gpu_config(family, dim);
       const auto model = gpu_model(config, *cpu_model(config, dtype), dtype);
-      std::vector<std::vector<Reply>> first;
+      std::vector<std::vector<CompletionOutput>> first;
       for (const auto& [batch_tokens, sequences] : {std::pair{2048, 256}, {7, 256}, {64, 3}, {2048, 1}}) {
         if (one_case_of() > 1 && sequences < 256) continue;
         Engine engine(*gpu(), *model, nullptr,
@@ -161,7 +162,7 @@ TEST(GenerationBackendOnGpu, RecordsTheLearnersLogProbsBitForBit) {
       std::vector<size_t> prompts;
       const auto asked = requests();
       for (size_t i = 0; i < first.size(); ++i)
-        for (const Reply& reply : first[i]) {
+        for (const CompletionOutput& reply : first[i]) {
           texts.push_back(asked[i].prompt);
           prompts.push_back(texts.back().size());
           texts.back().insert(texts.back().end(), reply.ids.begin(), reply.ids.end());

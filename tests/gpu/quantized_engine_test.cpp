@@ -17,7 +17,7 @@ TEST(QuantizedEngineOnGpu, BytesInTheWeightsPlaceReplyTheSame) {
       const auto model = make_model(config, "test");
       model->allocate(*gpu(), DType::bf16, false);
       model->initialize(*gpu(), 7);
-      std::vector<Request> asked;
+      std::vector<GenerationRequest> asked;
       for (const auto& prompt : gpu_sequences({5, 40, 17, 90}))
         asked.push_back(
             {prompt,

@@ -118,6 +118,26 @@ TEST_F(OpenAiRequestTest, WhatIsWrongIsNamed) {
   EXPECT_EQ(completion(R"({"prompt": "a", "model": "/models/tiny"})").n, 1);
 }
 
+// An error repeats what a client sent up to a fixed length, and compares no more than that with what is known.
+TEST_F(OpenAiRequestTest, ALongNameIsCutInTheError) {
+  const std::string name = "x" + std::string(99, 'y') + std::string(1 << 20, 'z');
+  for (const std::string& body :
+       {concat("{\"prompt\": \"a\", \"", name, "\": 1}"), concat("{\"prompt\": \"a\", \"model\": \"", name, "\"}"),
+        concat("{\"prompt\": \"a\", \"logit_bias\": {\"", name, "\": 1}}"),
+        concat("{\"prompt\": \"a\", \"n\": \"", name, "\"}")}) {
+    try {
+      completion(body);
+      ADD_FAILURE() << body.substr(0, 40);
+    } catch (const HttpError& error) {
+      EXPECT_LT(std::string(error.what()).size(), 300u);
+      EXPECT_LT(error.param.size(), 200u);
+    }
+  }
+  const std::string letters = "\xc3\xa9";  // not cut in two
+  expect_refused(false, concat("{\"prompt\": \"a\", \"x", letters, std::string(96, 'y'), letters, letters, "\": 1}"),
+                 concat("x", letters, std::string(96, 'y'), "..."), "unknown member");
+}
+
 TEST_F(OpenAiRequestTest, APromptCanBeScoredWithoutAReply) {
   const OpenAiRequest request = completion(
       concat("{\"prompt\": \"", std::string(512, 'x'), R"(", "max_tokens": 0, "echo": true, "logprobs": 1})"));

@@ -1,6 +1,6 @@
 #pragma once
-// A parsed template: expressions that evaluate themselves and statements that execute themselves. The tree owns its
-// nodes and its strings; nodes point to each other freely and are never changed after parsing.
+// The syntax tree of a template. Expressions evaluate and statements execute themselves. The tree owns nodes and
+// strings; nothing changes after parsing.
 #include <deque>
 #include <memory>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace hone::jinja {
 
-// Names that a for, a macro or a block sets; lookups go on to the parent.
+// Names that a for, a macro or a block sets. Lookups continue in the parent.
 struct Scope {
   Scope* parent = nullptr;
   std::vector<std::pair<std::string_view, Value>> names;
@@ -20,7 +20,7 @@ struct Scope {
 
 using Ranges = std::vector<std::pair<size_t, size_t>>;
 
-// What a node sees while it runs.
+// The state of a rendering that a node works on.
 struct Frame {
   Heap& heap;
   Scope* scope;
@@ -43,7 +43,7 @@ struct Expression : Node {
   virtual Value evaluate(Frame& frame) const = 0;
 };
 
-enum class Flow { next, stop, again };  // on, break, continue
+enum class Flow { next, stop, again };  // next statement, break, continue
 
 struct Statement : Node {
   virtual Flow execute(Frame& frame) const = 0;
@@ -53,7 +53,7 @@ using Expressions = std::vector<const Expression*>;
 using Block = std::vector<const Statement*>;
 
 Flow execute(const Block& block, Frame& frame);
-// What the block writes, in a scope of its own below `parent`.
+// The output of the block, run in a new scope below `parent`.
 std::string captured(const Block& block, Frame& frame, Scope* parent);
 
 class Tree {

@@ -1,7 +1,7 @@
 #pragma once
-// Byte-pair encoding of single words: a vocabulary of spellings and merges in order of rank. In a word the merge of
-// lowest rank (leftmost among equals) is applied until none is left. Immutable except for a memo of one byte per token;
-// safe from any thread.
+// Byte-pair encoding of single words (Sennrich et al. 2016): a vocabulary of spellings and a ranked list of merges. The
+// merge of lowest rank (leftmost among equals) is applied until none is left. Thread-safe; immutable but for a cache of
+// one byte per token.
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -15,12 +15,13 @@
 namespace hone {
 
 struct BpeOptions {
-  std::string unk_token{};  // for characters without a token; empty: drop them; not in the vocabulary: they are Errors
-  bool fuse_unk = false;    // adjacent unknown characters are one token
-  bool byte_fallback = false;               // unknown characters become byte tokens <0x00> ... <0xFF>
-  bool ignore_merges = false;               // a word that is a token is not split by merges
-  std::string continuing_subword_prefix{};  // before every character of a word but the first
-  std::string end_of_word_suffix{};         // after the last character of a word
+  // For characters that no token spells. Empty: they are dropped. Not in the vocabulary: they are Errors.
+  std::string unk_token{};
+  bool fuse_unk = false;                    // neighbouring unknown characters are one token
+  bool byte_fallback = false;               // an unknown character is its bytes' tokens <0x00> ... <0xFF>
+  bool ignore_merges = false;               // a word that is a token is that token, whatever the merges say
+  std::string continuing_subword_prefix{};  // of every character but a word's first
+  std::string end_of_word_suffix{};         // of a word's last character
 };
 
 // Spellings to ids: open addressing, read-only after construction.
@@ -89,7 +90,7 @@ class Bpe {
   int shift_ = 63;
   size_t longest_spelling_ = 0;
   bool space_mark_begins_segment_ = false;
-  // Whether a token's spelling, as a word, is encoded as that token: 0 not yet known, 1 yes, 2 no.
+  // Cache: is a token's spelling, as a word, encoded as that token? 0 unknown, 1 yes, 2 no.
   std::unique_ptr<std::atomic<uint8_t>[]> stands_alone_;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// Byte-level BPE training (Sennrich et al. 2016, on bytes as in GPT-2): pre-token counts in parallel, then the most
-// frequent pair is merged until vocab_size is reached; ties go to the lexicographically greater pair of byte strings.
-// The result depends on the text alone, not on threads.
+// Byte-level BPE training (Sennrich et al. 2016, on bytes as in GPT-2). Threads count pre-tokens; then the most
+// frequent pair is merged until vocab_size is reached. Among equals the lexicographically greater pair of byte strings
+// wins. The result depends on the text alone, not on the number of threads.
 #include <functional>
 #include <string>
 #include <string_view>
@@ -13,8 +13,8 @@ namespace hone {
 
 struct BpeTrainOptions {
   int64_t vocab_size = 0;                     // special tokens and the 256 bytes included
-  std::vector<std::string> special_tokens{};  // have the first ids, split the text, are never merged
-  std::string pattern{};                      // pre-tokenization regex; empty = GPT-2's
+  std::vector<std::string> special_tokens{};  // take the first ids, split the text, are never merged
+  std::string pattern{};                      // pre-tokenisation regex; empty = GPT-2's
   int64_t min_frequency = 1;
 };
 
@@ -23,7 +23,7 @@ struct BpeTrainResult {
   std::vector<std::pair<std::string, std::string>> merges;  // in order
 };
 
-// next(text) stores the next document, or returns false at the end.
+// next(text) writes the next document to `text` and returns true, or returns false at the end.
 BpeTrainResult train_bpe(const std::function<bool(std::string&)>& next, const BpeTrainOptions& options);
 
 // The result as a Hugging Face tokenizer.json.

@@ -1,5 +1,5 @@
 #pragma once
-// Tokens around a document: the `post_processor` of a tokenizer.json, for single sequences. A kind
+// The `post_processor` of a tokenizer.json: the tokens before and after a document (single sequences only). Each type
 // ("TemplateProcessing", ...) is a reader in post_processors().
 #include <cstdint>
 #include <string>
@@ -14,11 +14,11 @@ struct DocumentFrame {
   std::vector<int32_t> before, after;
 };
 
-// Adds the tokens of the JSON object around those of the frame.
+// Adds the object's tokens around those that the frame has.
 using PostProcessorReader = void (*)(const Json& json, const std::string& where, DocumentFrame& frame);
 Registry<PostProcessorReader>& post_processors();
 
-// null adds nothing.
+// JSON null adds nothing.
 void read_post_processor(const Json& json, const std::string& where, DocumentFrame& frame);
 
 }  // namespace hone

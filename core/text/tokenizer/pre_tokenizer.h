@@ -1,6 +1,7 @@
 #pragma once
-// Splits text into the words that BPE reads: the `pre_tokenizer` of a tokenizer.json. A kind ("ByteLevel",
-// "Split", ...) is a factory in pre_tokenizers().
+// The `pre_tokenizer` of a tokenizer.json: splits text into the words that BPE encodes. Each type ("ByteLevel",
+// "Split",
+// ...) is a factory in pre_tokenizers().
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,18 +14,18 @@ namespace hone {
 
 class PreTokenizer {
  public:
-  // A word is valid during the call; first: it begins the text (Metaspace needs it).
+  // word: valid during the call only. first: the word begins the whole text (Metaspace needs it).
   using Emit = FunctionRef<void(std::string_view word, bool first)>;
 
   virtual ~PreTokenizer() = default;
-  // Emits the words of the text in order; the caller drops empty words.
+  // Emits the words of the text in order. The caller skips empty words.
   virtual void split(std::string_view text, bool first, Emit emit) const = 0;
 };
 
 using PreTokenizerFactory = std::unique_ptr<PreTokenizer> (*)(const Json& json, const std::string& where);
 Registry<PreTokenizerFactory>& pre_tokenizers();
 
-// null makes the text one word.
+// JSON null: the whole text is one word.
 std::unique_ptr<PreTokenizer> make_pre_tokenizer(const Json& json, const std::string& where);
 
 }  // namespace hone

@@ -1,6 +1,6 @@
 #pragma once
-// Turns spelled tokens into text: the `decoder` of a tokenizer.json. A kind ("ByteLevel", "ByteFallback", ...) is
-// a factory in token_decoders().
+// The `decoder` of a tokenizer.json: turns spellings of tokens into text. Each type ("ByteLevel", "ByteFallback", ...)
+// is a factory in token_decoders().
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,15 +13,15 @@ namespace hone {
 class TokenDecoder {
  public:
   virtual ~TokenDecoder() = default;
-  // Rewrites the tokens; joined they are the text. whole: they are a complete text; false for one token inside a text,
-  // whose ends are then not stripped. Bytes are kept as they are, even if they are not valid UTF-8.
+  // Rewrites the tokens; joined they are the text. whole: the tokens are a complete text. If false, nothing is stripped
+  // at its begin and end. Bytes are kept even if they are no valid UTF-8.
   virtual void decode(std::vector<std::string>& tokens, bool whole) const = 0;
 };
 
 using TokenDecoderFactory = std::unique_ptr<TokenDecoder> (*)(const Json& json, const std::string& where);
 Registry<TokenDecoderFactory>& token_decoders();
 
-// null joins with single spaces, as Hugging Face does without a decoder.
+// JSON null: tokens are joined with single spaces, as in Hugging Face's tokenizers.
 std::unique_ptr<TokenDecoder> make_token_decoder(const Json& json, const std::string& where);
 
 }  // namespace hone

@@ -18,10 +18,10 @@ namespace fs = std::filesystem;
 const std::vector<std::string> vocabulary_names = {"tokenizer.json", "tokenizer.model", "vocab.json",
                                                    "tokenizer_config.json"};
 
-// folder/name or folder/name.gz, or empty.
+// folder/name or folder/name.gz, or empty. A link that leads nowhere is found: reading it is an Error with its name.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   for (const char* suffix : {"", ".gz"})
-    if (fs::exists(folder / (name + suffix))) return folder / (name + suffix);
+    if (fs::exists(fs::symlink_status(folder / (name + suffix)))) return folder / (name + suffix);
   return {};
 }
 

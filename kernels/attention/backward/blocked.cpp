@@ -1,6 +1,6 @@
-// Attention's backward in blocks (Dao et al. 2022): a unit of work is one kv head of one sequence, its key blocks in
-// ascending order, its queries ascending within them, so that every gradient is one sum in one order whichever thread
-// has it.
+// Backward pass of flash attention (Dao et al. 2022) on the CPU. A unit of work is one KV head of one sequence. It
+// visits key blocks in ascending order and queries in ascending order within them. Each gradient is therefore one sum
+// in one order, whichever thread computes it.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/backward/blocked.cpp"
 #include <hwy/foreach_target.h>
@@ -11,7 +11,7 @@
 #define HONE_ATTENTION_GRADIENT_UNIT
 namespace hone {
 
-// dq is zero when a unit starts; delta [T, H]: dout . out.
+// dq is zero when a unit starts. delta [T, H] holds dout . out.
 struct AttentionGradientUnit {
   Tensor dq, dk, dv, dout, lse, delta, q, k, v;
   int64_t begin, length, kv_head, group, queries_per_tile;
@@ -36,7 +36,7 @@ void attention_delta(Tensor delta, Tensor dout, Tensor out, int64_t begin, int64
     }
 }
 
-// Of one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
+// For one row of a block: weights = exp(scores - lse) within the span, else 0; score_grads = weights * (score_grads -
 // delta).
 HWY_INLINE void soften_gradient(float* weights, float* score_grads, Span span, float log_sum, float delta) {
   const Lanes d;
@@ -122,7 +122,7 @@ void backward(Context& context, Tensor dq, Tensor dk, Tensor dv, Tensor dout, Te
               Tensor k, Tensor v, Tensor offsets, AttentionShape shape) {
   packed_keys(attention_backward, out, lse, q, k, v, offsets);
   check_gradients(dq, dk, dv, dout, q, k);
-  HONE_CHECK(lse, "attention_backward: lse is empty");
+  HONE_CHECK(lse, "attention_backward: lse is empty; pass the lse of attention_forward");
   const int64_t tokens = q.dim(0), heads = q.dim(1), dim = q.dim(2), kv_heads = k.dim(1), group = heads / kv_heads,
                 sequences = offsets.dim(0) - 1;
   const int64_t queries = std::max<int64_t>(1, 64 / group), rows = queries * group, columns = (dim + 15) / 16 * 16;

@@ -1,7 +1,7 @@
 #pragma once
 // Choice of the Hopper kernel for y = x . w^T: shared by gemm_forward and by the op that also normalizes y. Every
 // kernel has the bits of the "tiles" body, so the number of rows may decide which one runs (tests/gpu/gemm_test.cpp
-// checks it). Only .cu files include it.
+// checks it). Only .cu and .cuh files include it.
 #include "kernels/cuda/sanitizer.h"
 #include "kernels/gemm/sm90/store.cuh"
 #include "kernels/gemm/sm90/tuning.cuh"
@@ -41,7 +41,7 @@ inline GemmForwardCall gemm_forward_call(Context& context, const Tensor& y, cons
           residual};
 }
 
-// For more rows than is_small_m().
+// For more rows than is_small_m() accepts.
 template <class Call>
 GemmChoice<Call> gemm_forward_plan(const Call& call) {
   using Wide = GemmTile<192, 4, 1>;
@@ -54,8 +54,7 @@ GemmChoice<Call> gemm_forward_plan(const Call& call) {
     plan.consider(gemm_tile_plan<Narrow>(call, 0.31, run_gemm_forward_tile<Narrow, Call>));
   }
   if (M > 1024) {
-    // The products take all of the time: what counts is how full the rounds are, and the narrow tile is slower by some
-    // 5%.
+    // The GEMM dominates: what counts is how full the waves of tiles are. The narrow tile is about 5% slower.
     const auto rounds = [&](int64_t columns) {
       return static_cast<double>(ceil_div(ceil_div(M, 128) * ceil_div(call.N(), columns), num_sms()) * columns);
     };

@@ -195,6 +195,62 @@ TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
   EXPECT_EQ(app.handled, 1);
 }
 
+// Each within its own bound, bodies could fill the memory together.
+TEST_F(HttpServerTest, BodiesOfAllConnectionsHaveABoundTogether) {
+  constexpr size_t body = 400000;
+  start({.max_body_bytes = 1000000, .max_total_body_bytes = 1000000});
+  const std::string head = concat("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: ", body, "\r\n\r\n");
+  std::vector<std::unique_ptr<HttpClient>> waiting;
+  for (int i = 0; i < 10; ++i) {  // announced alone, they take nothing
+    waiting.push_back(std::make_unique<HttpClient>(server->port()));
+    waiting.back()->send(head);
+  }
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(body, 'x')).status, 200);
+  for (const auto& client : waiting) client->send(std::string(body - 1, 'x'));
+  for (const auto& client : waiting) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    client->send("x");
+  }
+  int served = 0, refused = 0;
+  for (const auto& client : waiting) {
+    const HttpAnswer answer = client->answer();
+    (answer.status == 200 ? served : refused) += 1;
+    if (answer.status == 200) continue;
+    EXPECT_EQ(answer.status, 503);
+    EXPECT_NE(answer.body.find("other requests' bodies"), std::string::npos) << answer.body;
+    EXPECT_EQ(answer.headers.at("retry-after"), "1");
+  }
+  EXPECT_GT(served, 0);
+  EXPECT_GE(refused, 5);
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(1000000, 'x')).status, 200) << "nothing stays held";
+}
+
+TEST_F(HttpServerTest, ShortBodiesAreServedWhileLongOnesFillTheirBound) {
+  start({.max_body_bytes = 300000, .max_total_body_bytes = 300000});
+  HttpClient waiting(server->port());
+  waiting.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n" + std::string(299999, 'x'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // until it has arrived
+  EXPECT_TRUE(soon([&] { return HttpClient(server->port()).post("/echo", std::string(200000, 'x')).status == 503; }));
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(20000, 'x')).status, 200);
+  waiting.send("x");
+  EXPECT_EQ(waiting.answer().status, 200);
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(200000, 'x')).status, 200);
+}
+
+// An answer that takes long does not hold what its request was.
+TEST_F(HttpServerTest, ABodyThatHasBeenReadIsNotCounted) {
+  start({.max_body_bytes = 300000, .max_total_body_bytes = 300000});
+  HttpClient client(server->port());
+  client.send("POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 250000\r\n\r\n" + std::string(250000, 'x'));
+  ASSERT_TRUE(soon([&] { return app.holds.load(); }));
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(250000, 'x')).status, 503);
+  app.held->drop_body();
+  EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(250000, 'x')).status, 200);
+  app.held->reply({.body = "done"});
+  EXPECT_EQ(client.answer().body, "done");
+}
+
 TEST_F(HttpServerTest, WhatIsNoRequestIsTurnedDown) {
   start({});
   for (const char* wrong : {"garbage\r\n\r\n", "GET / HTTP/9.9\r\n\r\n",

@@ -41,8 +41,7 @@ class JudgeTest : public ::testing::Test {
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
-    spec.kind = "scripted";
-    spec.reward.set("", reward);
+    spec.reward.set("scripted", reward);
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
@@ -149,8 +148,9 @@ TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
     return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
   EXPECT_EQ(error_of(0.25), "");  // 6 of 24
-  EXPECT_EQ(error_of(0.2),
-            "reward scripted: 6 of 24 replies could not be judged, max_reward_failure_rate is 0.2; t0: the service is down");
+  EXPECT_EQ(
+      error_of(0.2),
+      "reward scripted: 6 of 24 replies could not be judged, max_reward_failure_rate is 0.2; t0: the service is down");
   EXPECT_NE(error_of(0), "");
 }
 

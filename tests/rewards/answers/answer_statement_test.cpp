@@ -6,8 +6,8 @@
 #include "core/io/jsonl.h"
 #include "rewards/answers/choice_text.h"
 #include "rewards/answers/math_answer.h"
-#include "rewards/answers/number_text.h"
 #include "rewards/math/compare.h"
+#include "rewards/math/number_answer.h"
 #include "rewards/reward.h"
 #include "tests/support/support.h"
 

@@ -1,6 +1,6 @@
-#include "rewards/answers/number_text.h"
-
 #include <gtest/gtest.h>
+
+#include "rewards/math/number_answer.h"
 
 namespace hone {
 

@@ -93,6 +93,18 @@ TEST(CodeTests, BlocksMarkedAsPythonArePreferred) {
   expect("Use ```x = 1``` and\n```python\na\n```", "a\n", "a\n");
 }
 
+TEST(CodeTests, FencesThatTouchEndOneBlockAndBeginTheNext) {
+  const CodeTests plain;
+  EXPECT_EQ(program_text("``````python\nb = 2\n```\nDone.", plain), "b = 2\n");
+  EXPECT_EQ(program_text("``````python\nb = 2\n```", plain), "b = 2\n");
+  EXPECT_EQ(program_text("```\na = 1\n``````python\nb = 2\n```\nDone.", plain), "b = 2\n");
+  EXPECT_EQ(program_text("```python\na = 1\n``````python\nb = 2\n```", plain), "b = 2\n");
+  EXPECT_EQ(program_text("```python\na = 1\n``````python\nb = 2\n```", plain, true), "a = 1\n");
+  EXPECT_EQ(program_text("~~~~~~python\nb = 2\n~~~\n", plain), "b = 2\n");
+  // A long fence that is closed holds shorter ones.
+  EXPECT_EQ(program_text("``````python\ns = \"\"\"\n```\n\"\"\"\n``````\n", plain), "s = \"\"\"\n```\n\"\"\"\n");
+}
+
 TEST(CodeTests, AThinkingPartHoldsNoProgram) {
   const CodeTests plain, stubbed{.stub = "def f():\n", .entry = "f"};
   const std::string block = "```python\na\n```\n";

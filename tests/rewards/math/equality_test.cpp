@@ -296,6 +296,82 @@ TEST(MathEquality, UnitsThatDifferMakeOtherQuantities) {
                      {"5\\text{ m}", "500\\text{ m}"}});
 }
 
+TEST(MathEquality, MoneyOfDifferentCurrenciesDiffers) {
+  expect_all(true, {{"€5", "5 euros"},
+                    {"€5", "5"},
+                    {"5", "5 €"},
+                    {"£5", "5 pounds"},
+                    {"\\pounds 5", "£5"},
+                    {"£5", "500 pence"},
+                    {"5 cents", "5¢"},
+                    {"\\$5", "500 cents"},
+                    {"¥100", "100 yen"},
+                    {"5\\$", "\\$5"}});
+  expect_all(false, {{"\\$5", "€5"},
+                     {"\\$5", "5 euros"},
+                     {"5 dollars", "€5"},
+                     {"\\$5", "£5"},
+                     {"\\$5", "5 pounds"},
+                     {"\\$5", "5 yen"},
+                     {"€5", "£5"},
+                     {"€5", "5 rupees"},
+                     {"5 million dollars", "5 million euros"},
+                     {"(\\$5, 1)", "(€5, 1)"}});
+}
+
+TEST(MathEquality, PercentDegreesAndRadiansDiffer) {
+  expect_all(true,
+             {{"90^\\circ", "90"}, {"90\\%", "90"}, {"90^\\circ", "90 degrees"}, {"5^\\circ C", "5 degrees Celsius"}});
+  expect_all(false, {{"90^\\circ", "90\\%"},
+                     {"90\\%", "90^\\circ"},
+                     {"90 degrees", "90 percent"},
+                     {"90\\%", "90\\text{ radians}"},
+                     {"90^\\circ", "90\\text{ radians}"},
+                     {"90\\%", "\\$90"},
+                     {"90\\%", "90\\text{ cm}"},
+                     {"90^\\circ", "\\$90"},
+                     {"(90^\\circ, 1)", "(90\\%, 1)"},
+                     {"5^\\circ\\text{C}", "5^\\circ\\text{F}"},
+                     {"5 Celsius", "5 Fahrenheit"}});
+}
+
+TEST(MathEquality, PowersOfUnitsWithoutASizeDiffer) {
+  expect_all(true, {{"45 \\text{ units}^2", "45 square units"},
+                    {"45\\text{ sq units}", "45\\text{ units}^2"},
+                    {"45\\text{ units}^2", "45"},
+                    {"45\\text{ units}^2", "45\\text{ cm}^2"},
+                    {"45 units", "45 cm"}});
+  expect_all(false, {{"45 \\text{ units}^2", "45 \\text{ units}^3"},
+                     {"45 units^2", "45 units^3"},
+                     {"45 units^2", "45 units"},
+                     {"45 square units", "45 cubic units"},
+                     {"45 square units", "45 cm"},
+                     {"45 square units", "45 cm^3"},
+                     {"45 units^2", "45 hours"}});
+}
+
+TEST(MathEquality, ListsCountAndSetsNest) {
+  expect_all(true, {{"5,5", "5,5"},
+                    {"1,1,2", "2,1,1"},
+                    {"\\{1,2\\}", "\\{1,2,2\\}"},
+                    {"\\{1,\\{2\\}\\}", "\\{\\{2\\},1\\}"},
+                    {"\\{\\{1,2\\},\\{3,4\\}\\}", "\\{\\{4,3\\},\\{2,1\\}\\}"},
+                    {"5", "5 or 5"}});
+  expect_all(false, {{"5", "5,5"},
+                     {"5,5", "5"},
+                     {"1,2", "1,2,2"},
+                     {"1,1,2", "1,2,2"},
+                     {"\\{1,\\{2\\}\\}", "\\{1,2\\}"},
+                     {"\\{1,2\\}", "\\{1,\\{2\\}\\}"},
+                     {"\\{\\{1\\},\\{2\\}\\}", "\\{1,2\\}"},
+                     {"\\{\\{1,2\\}\\}", "\\{1,2\\}"},
+                     {"\\{\\{1,2\\},3\\}", "\\{1,\\{2,3\\}\\}"},
+                     {"\\{1,2\\},\\{3,4\\}", "\\{1,3\\},\\{2,4\\}"},
+                     {"\\{1,2\\},\\{3,4\\}", "1,2,3,4"},
+                     {"\\{\\emptyset\\}", "\\emptyset"},
+                     {"((1,2),3)", "(1,(2,3))"}});
+}
+
 TEST(MathEquality, HugeNumbersTakeBoundedTime) {
   const auto begin = std::chrono::steady_clock::now();
   std::string powers, factorials, fractions;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "core/base/stopwatch.h"
 #include "core/net/http_client.h"
@@ -25,6 +26,8 @@ class WorkerClaimsTest : public WorkerFixture {
           server_([this](const ReceivedRequest& request) { return answer(request); }) {}
     int64_t port() const { return std::stoll(parse_url(server_.url()).port); }
     std::atomic<int> joined = 0, asked = 0;
+    std::string session = "s";
+    JsonArray missing = {};
 
    private:
     std::string answer(const ReceivedRequest& request) {
@@ -34,10 +37,10 @@ class WorkerClaimsTest : public WorkerFixture {
       Json body = JsonObject{};
       if (is("join")) {
         body = JsonObject{
-            {"session", concat("s", ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
+            {"session", concat(session, ++joined)}, {"device", test_.device->description()}, {"links", JsonArray{}}};
         computed_ = 0;
       } else if (is("commit")) {
-        body = JsonObject{{"version", 0}, {"missing", JsonArray{}}};
+        body = JsonObject{{"version", 0}, {"missing", missing}};
       } else if (is("turn")) {
         body = turn(WorkerPoll::parse(parse_json(request.body, "turn"))).to_json();
       }
@@ -86,6 +89,35 @@ TEST_F(WorkerClaimsTest, OneThatCountsUpAndFinishesNothingIsDropped) {
   EXPECT_LT(since.seconds(), 30);
 }
 
+void count_up_slowly(WorkerPollResult& report) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  if (report.finished.empty() && report.computed_tokens == 0) return;  // nothing has been asked of it
+  ++report.computed_tokens;
+  report.finished.clear();
+}
+
+// Tokens bound what it may claim; only time bounds how slowly.
+TEST_F(WorkerClaimsTest, OneThatCountsUpSlowlyAndFinishesNothingIsDropped) {
+  const Liar liar(*this, count_up_slowly);
+  const Stopwatch since;
+  request_timeout = 0.5;
+  const std::string failure = failure_with(liar, 1);
+  EXPECT_NE(failure.find("it has had a request for too long"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
+}
+
+TEST_F(WorkerClaimsTest, OneThatCountsUpSlowlyKeepsNoRequestFromOthers) {
+  const std::vector<Request> asked = requests(6);
+  const Replies want = expected(asked, 0);
+  start();
+  const Liar liar(*this, count_up_slowly);
+  request_timeout = 0.5;
+  const auto from = pool({liar.port(), workers[0]->port()});
+  from->publish(0);
+  expect_bits(generate(*from, asked), want);
+  EXPECT_GT(liar.asked, 0);
+}
+
 TEST_F(WorkerClaimsTest, OneThatStaysWhereItsRequestsCouldEndIsDropped) {
   const Liar liar(*this, [](WorkerPollResult& report) {
     report.computed_tokens = std::min<int64_t>(report.computed_tokens + 40, 100);
@@ -101,6 +133,27 @@ TEST_F(WorkerClaimsTest, OneThatFinishesWhatNobodyAskedIsDropped) {
   const Liar liar(*this, [](WorkerPollResult& report) { report.finished = {{.ticket = 123456, .replies = {}}}; });
   const std::string failure = failure_with(liar, 0.7);
   EXPECT_NE(failure.find("got nowhere"), std::string::npos) << failure;
+}
+
+// The learner sends it back in a header: a long one ended the learner's process.
+TEST_F(WorkerClaimsTest, ASessionThatIsNoNameIsRefused) {
+  for (const std::string& session : {std::string(3000000, 'x'), std::string("a\r\nevil: 1\r\n\r\n"), std::string("a b"),
+                                     std::string("a\0b", 3), std::string("\xc3\xa9")}) {
+    Liar liar(*this, [](WorkerPollResult&) {});
+    liar.session = session;
+    const std::string failure = failure_with(liar, 0.7);
+    EXPECT_NE(failure.find("it must be 1 to 128 letters, digits, '-' or '_'"), std::string::npos) << failure;
+  }
+}
+
+// Each would be sent: a short list could ask for terabytes.
+TEST_F(WorkerClaimsTest, ABlockThatIsMissingManyTimesIsRefused) {
+  Liar liar(*this, [](WorkerPollResult&) {});
+  liar.missing.assign(100000, 0);
+  const Stopwatch since;
+  const std::string failure = failure_with(liar, 0.7);
+  EXPECT_NE(failure.find("it says twice that block 0 is missing"), std::string::npos) << failure;
+  EXPECT_LT(since.seconds(), 15);
 }
 
 TEST_F(WorkerClaimsTest, OneThatCountsBackwardsIsDropped) {
@@ -223,6 +276,26 @@ TEST_F(DispatcherTest, ARequestThatWorkersFailAgainAndAgainHasFailed) {
   EXPECT_EQ(tried, (std::vector<size_t>{0, 1, 0}));
   ASSERT_EQ(answers[0].size(), 1u);
   EXPECT_TRUE(answers[0][0].failed);
+}
+
+// It finishes others meanwhile, so that it counts as a worker.
+TEST_F(DispatcherTest, ARequestThatIsNeverFinishedHasFailedAfterThreeTries) {
+  make(1, {.request_timeout = 0.05});
+  dispatcher->publish(weights(0));
+  ask(10);
+  int tries = 0;
+  for (; answers[0].empty() && tries < 10; ++tries) {
+    dispatcher->joined(0);
+    look(0);
+    EXPECT_FALSE(dispatcher->overdue(0));
+    EXPECT_TRUE(soon([&] { return dispatcher->overdue(0); }));
+    dispatcher->lost(0, "it is slow");
+    dispatcher->step();
+  }
+  EXPECT_EQ(tries, 3);
+  ASSERT_EQ(answers[0].size(), 1u);
+  EXPECT_TRUE(answers[0][0].failed);
+  EXPECT_NE(answers[0][0].finish_reason.find("worker_request_timeout"), std::string::npos);
 }
 
 // It gets on for ever, and never finishes anything: once that is patience, then it is no worker.

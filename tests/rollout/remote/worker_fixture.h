@@ -71,6 +71,7 @@ class WorkerFixture : public ::testing::Test {
                                    const std::string& key_file = "") {
     WorkerPoolConfig config{
         .workers = {}, .worker_key_file = key_file, .worker_timeout = timeout, .weight_transport = transport};
+    config.worker_request_timeout = request_timeout;
     for (const int64_t port : ports) config.workers.push_back(url(port));
     return std::make_unique<WorkerPool>(config, setup(), *device, [this](int64_t version) { return image(version); });
   }
@@ -128,6 +129,7 @@ class WorkerFixture : public ::testing::Test {
   }();
   EngineConfig engine{.kv_cache_tokens = 2048, .max_batch_tokens = 64};
   std::string transport = "stream";
+  double request_timeout = 3600;
   std::vector<std::unique_ptr<Worker>> workers;
 };
 

@@ -1,3 +1,5 @@
+#include "rewards/math/number_answer.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -6,12 +8,13 @@
 
 #include "core/base/check.h"
 #include "rewards/answers/answer_text.h"
-#include "rewards/answers/number_text.h"
+#include "rewards/answers/box_context.h"
 #include "rewards/answers/reading.h"
 #include "rewards/answers/spans.h"
 #include "rewards/answers/statement.h"
 #include "rewards/answers/text.h"
 #include "rewards/answers/words.h"
+#include "rewards/math/compare.h"
 
 namespace hone {
 
@@ -98,11 +101,30 @@ std::optional<NumberText> plain_fraction(std::string_view text, bool negative) {
 // Commands around a whole value.
 constexpr std::string_view wrappers[] = {"\\boxed{", "\\fbox{", "\\text{", "\\textbf{", "\\mathbf{", "\\mathrm{"};
 constexpr std::string_view scaling[] = {"dozen", "squared", "cubed", "factorial"};  // after a value
-constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};    // before one
+constexpr std::string_view joining[] = {"or", "to",   "through", "and", "vs", "versus", "alternatively",
+                                        "v",  "oder", "ou",      "или", "或", "或者",   "和",
+                                        "到", "至"};
+// Before a number that only says where or when: "In 2020, 18 were left".
+constexpr std::string_view before_details[] = {"in", "of", "on", "by", "after", "from", "at", "since", "until", "with"};
+constexpr std::string_view before_lists[] = {"is",        "are",    "was",   "were",   "be",      "equals",
+                                             "get",       "either", "gives", "answer", "answers", "values",
+                                             "solutions", "roots",  "both",  "numbers"};
+constexpr std::string_view suppositions[] = {"let",      "suppose", "supposing", "assume",   "assuming", "given",
+                                             "say",      "if",      "when",      "whenever", "where",    "unless",
+                                             "provided", "let's",   "imagine",   "pretend",  "consider", "try",
+                                             "test",     "doubt",   "假设",      "若",       "如果",     "设"};
+constexpr std::string_view continuations[] = {"of",   "by",  "times", "plus", "minus",
+                                              "over", "and", "into",  "per",  "for"};
+constexpr std::string_view clause_starts[] = {"so", "and", "but", "thus", "hence", "therefore", "because", "since"};
+constexpr std::string_view conditions[] = {"for", "at", "with", "because", "since"};  // before "x = 5"
+constexpr std::string_view statements[] = {"get",   "gets", "have", "has",   "makes", "make",  "sells",
+                                           "earns", "pays", "left", "find",  "we",    "he",    "she",
+                                           "they",  "then", "see",  "needs", "it",    "equals"};
+constexpr std::string_view multiples[] = {"twice", "double", "triple", "minus"};  // before one
 
 // In the sentence of a value: it is no answer.
-constexpr std::string_view doubts[] = {"maybe", "perhaps",  "possibly", "might", "neither",
-                                       "nor",   "anything", "cannot",   "ruled"};
+constexpr std::string_view doubts[] = {"doubt",   "refuse", "maybe",    "perhaps", "possibly", "might",
+                                       "neither", "nor",    "anything", "cannot",  "ruled"};
 constexpr std::string_view verdicts[] = {"wrong",   "incorrect", "false", "impossible", "extraneous",
                                          "invalid", "too",       "close", "nearly",     "almost"};
 constexpr std::string_view before_verdicts[] = {"is", "are", "was", "be", "a", "the", "it's", "that's"};
@@ -145,33 +167,100 @@ bool is_unit(std::string_view text) {
   return words && text.find('}') == text.size() - 1 && text.find_first_of("0123456789") == std::string_view::npos;
 }
 
+bool holds_inequality(std::string_view text) {
+  constexpr std::string_view marks[] = {"<", ">", "!",    "≠",    "≤",    "≥",     "≈",
+                                        "~", "≡", "\\ne", "\\le", "\\ge", "\\not", "\\equiv"};
+  return std::any_of(std::begin(marks), std::end(marks),
+                     [&](std::string_view mark) { return text.find(mark) != std::string_view::npos; });
+}
+
 bool holds_digit(std::string_view text) { return std::any_of(text.begin(), text.end(), is_digit); }
+
+bool is_number(std::string_view text, const StatementPart& part) {
+  return part.kind == Kind::expression && holds_digit(text.substr(part.begin, part.end - part.begin));
+}
+
+// "17, 18", "17 18", "x = 17, y = 18": two values without words between them. "In 2020, 18 were left" is one.
+bool is_listed(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
+  const auto touches = [&](size_t left, size_t right) {
+    const std::string_view gap = text.substr(parts[left].end, parts[right].begin - parts[left].end);
+    return gap.find_first_not_of(" ,;|~/&$\\*") == std::string_view::npos;
+  };
+  for (size_t i = at; i-- > 0;) {
+    if (parts[i].kind == Kind::comma) continue;
+    if (!is_number(text, parts[i]) || !touches(i, at)) break;
+    if (i == 0 || parts[i - 1].kind != Kind::word) return true;
+    const std::string& before = parts[i - 1].word;
+    return !contains(before_details, before) && (at + 1 == parts.size() || contains(before_lists, before));
+  }
+  for (size_t i = at + 1; i < parts.size(); ++i) {
+    if (parts[i].kind == Kind::comma) continue;
+    return is_number(text, parts[i]) && touches(at, i);
+  }
+  return false;
+}
+
+// "Let x = 5", "y = 3 when x = 5", "if the total is 5": no statement that the value is so.
+bool is_supposed(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
+  constexpr size_t most_words = 4;
+  const auto value = text.substr(parts[at].begin, parts[at].end - parts[at].begin);
+  for (size_t i = at; i-- > 0 && at - i <= most_words + 1;) {
+    if (parts[i].kind == Kind::comma || parts[i].kind == Kind::colon || is_number(text, parts[i])) return false;
+    if (contains(suppositions, parts[i].word)) return true;
+    // "3 for x = 5"
+    if (contains(conditions, parts[i].word) && i + 1 == at && value.find('=') != std::string_view::npos) return true;
+    if (contains(statements, parts[i].word)) return false;
+  }
+  return at + 1 < parts.size() && (parts[at + 1].word == "if" || parts[at + 1].word == "unless");
+}
+
+// "can't be 5", "not the case that x = 5", "5 is not possible", "5 doesn't satisfy it".
+bool is_negated_beside(const std::vector<StatementPart>& parts, size_t at) {
+  constexpr size_t most_words = 5;
+  for (size_t i = at; i-- > 0 && at - i <= most_words && parts[i].kind == Kind::word;) {
+    if (contains(statements, parts[i].word) || contains(clause_starts, parts[i].word)) break;
+    if (is_negation(parts[i].word)) return true;
+  }
+  const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
+  if (word(at + 1) == "not") return at + 2 == parts.size();
+  if (is_negation(word(at + 1))) return true;
+  return (word(at + 1) == "is" || word(at + 1) == "was") && is_negation(word(at + 2));
+}
+
+// "5 (or 6)"
+bool has_other_in_remark(std::string_view text, const std::vector<StatementPart>& parts, size_t at) {
+  if (at + 1 >= parts.size() || parts[at + 1].kind != Kind::remark) return false;
+  const std::string remark = lower(text.substr(parts[at + 1].begin, parts[at + 1].end - parts[at + 1].begin));
+  return remark.starts_with("(or ") || remark.starts_with("(maybe ") || remark.starts_with("(perhaps ");
+}
 
 // The value of the expression parts[at] with the words beside it; nothing if they say another number: "5 or 6", "not
 // 5".
 std::optional<NumberText> value_in(std::string_view text, const std::vector<StatementPart>& parts, size_t at,
                                    bool last) {
   const auto word = [&](size_t i) { return i < parts.size() ? std::string_view(parts[i].word) : std::string_view(); };
-  const auto joins = [](std::string_view w) { return w == "or" || w == "to" || w == "through" || w == "and"; };
-  const auto is_number = [&](size_t i) {
-    return i < parts.size() && parts[i].kind == Kind::expression &&
-           holds_digit(text.substr(parts[i].begin, parts[i].end - parts[i].begin));
-  };
+  const auto is_value = [&](size_t i) { return i < parts.size() && is_number(text, parts[i]); };
   const size_t other = last ? at - 2 : at + 2;
-  if (joins(word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_number(other)) return std::nullopt;
-  if (at > 0 && word(at - 1) == "not") return std::nullopt;
+  if (contains(joining, word(last ? at - 1 : at + 1)) && (last ? at >= 2 : true) && is_value(other))
+    return std::nullopt;
+  if (is_negated_beside(parts, at) || has_other_in_remark(text, parts, at)) return std::nullopt;
+  if (is_listed(text, parts, at) || is_supposed(text, parts, at)) return std::nullopt;
   if (word(at + 1) == "or" && (word(at + 2) == "more" || word(at + 2) == "less" || word(at + 2) == "fewer"))
     return std::nullopt;
-  const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_number(at - 2));
+  const bool negative = at > 0 && word(at - 1) == "minus" && !(at > 1 && is_value(at - 2));
   if (words_change_value(parts, at) || contains(scaling, word(at + 1)) ||
       (at > 0 && contains(multiples, word(at - 1)) && !negative))
     return std::nullopt;
-  auto out = number_value(text.substr(parts[at].begin, parts[at].end - parts[at].begin));
+  std::string_view value = text.substr(parts[at].begin, parts[at].end - parts[at].begin);
+  // "2/3 of 27 = 18": the left side is more than 27.
+  if (at > 0 && contains(continuations, word(at - 1)) && std::none_of(value.begin(), value.end(), is_letter))
+    value = value.substr(value.find_last_of('=') + 1);
+  auto out = number_value(value);
   if (!out) return std::nullopt;
   if (const int zeros = math::multiplier_zeros(word(at + 1)); zeros > 0)
     return out->digits.find('/') == std::string::npos ? std::optional(number_of_digits(shifted(out->digits, zeros)))
                                                       : std::nullopt;
-  if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_number(at - 2)))
+  if (at > 0 && (word(at - 1) == "minus" || word(at - 1) == "negative") && !(at > 1 && is_value(at - 2)))
     return number_value("-" + out->digits);
   return out;
 }
@@ -186,7 +275,7 @@ bool is_denied(std::string_view clause) {
     if (contains(doubts, word) || (contains(verdicts, word) && i > 0 && contains(before_verdicts, parts[i - 1].word)))
       return true;
     if (i > 0 && word == "be" && (parts[i - 1].word == "could" || parts[i - 1].word == "may")) return true;
-    negated = negated || word == "not" || word.ends_with("n't") || word.ends_with("n’t");
+    negated = negated || is_negation(word);
     claimed = claimed || contains(with_negation, word);
   }
   return negated && claimed;
@@ -213,12 +302,10 @@ bool number_of_line(std::string_view line, bool last, std::optional<NumberText>&
     if (last) line.remove_prefix(std::min(line.find(' '), line.size()));  // what was cut is no number
   }
   const std::vector<StatementPart> parts = statement_parts(line);
-  const auto is_number = [&](const StatementPart& part) {
-    return part.kind == Kind::expression && holds_digit(line.substr(part.begin, part.end - part.begin));
-  };
-  const auto first_found = std::find_if(parts.begin(), parts.end(), is_number);
+  const auto holds_number = [&](const StatementPart& part) { return is_number(line, part); };
+  const auto first_found = std::find_if(parts.begin(), parts.end(), holds_number);
   if (first_found == parts.end()) return false;
-  const auto last_found = std::find_if(parts.rbegin(), parts.rend(), is_number);
+  const auto last_found = std::find_if(parts.rbegin(), parts.rend(), holds_number);
   const auto at = static_cast<size_t>(last ? parts.rend() - last_found - 1 : first_found - parts.begin());
   out = is_denied(clause_at(line, parts[at].begin)) ? std::nullopt : value_in(line, parts, at, last);
   return true;
@@ -234,6 +321,17 @@ std::optional<NumberText> number_of_box(std::string_view content) {
   return first;
 }
 
+// Several boxes give a number if it is the same in all.
+std::optional<NumberText> number_of_boxes(std::string_view text, const std::deque<MathSpan>& boxes) {
+  std::optional<NumberText> out;
+  for (const MathSpan& box : boxes) {
+    const auto one = number_of_box(with_multiplier(std::string(box.content(text)), text.substr(box.end)));
+    if (!one || (out && out->digits != one->digits)) return std::nullopt;
+    out = one;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<NumberText> number_value(std::string_view expression) {
@@ -241,8 +339,12 @@ std::optional<NumberText> number_value(std::string_view expression) {
   if (const size_t annotation = expression.rfind(">>"); annotation != std::string_view::npos)
     expression.remove_prefix(annotation + 2);
   expression = unwrapped(expression);
-  if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos)
+  if (const size_t equals = expression.find_last_of('='); equals != std::string_view::npos) {
+    std::string chain(expression);
+    times_for_x(chain);
+    if (holds_inequality(expression) || !states_last_side(chain)) return std::nullopt;
     expression = expression.substr(equals + 1);
+  }
   std::string_view text = unwrapped(expression);
   bool negative = false;
   for (const std::string_view minus : {"-", "−", "–"})
@@ -284,8 +386,12 @@ std::optional<NumberText> number_answer(std::string_view completion, const std::
                                         bool require_marker) {
   std::string_view text = answer_part(completion);
   if (!require_marker)
-    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty())
-      return number_of_box(joined_spans(text, boxes));
+    if (const auto boxes = find_boxes(text, most_boxes); !boxes.empty()) {
+      const bool changed = std::any_of(boxes.begin(), boxes.end(), [&](const MathSpan& box) {
+        return changes_box_value(text, box) || denies_box(text, box);
+      });
+      return changed ? std::nullopt : number_of_boxes(text, boxes);
+    }
   text = corrected(text);
   std::optional<NumberText> out;
   for (const std::string& marker : markers) {
