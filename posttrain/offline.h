@@ -76,8 +76,8 @@ class OfflineStage : public Stage {
   }
   std::string default_name() const override { return training_.objective_name(); }
   int64_t steps() const override { return training_.steps(data_.rows); }
-  std::vector<std::string> warnings(const StageSettings&) const override { return training_.warnings(); }
-  PlannedStep planned_step(const StageSettings&, const ModelShape&, const Tokenizer*) const override {
+  std::vector<std::string> warnings() const override { return training_.warnings(); }
+  PlannedStep planned_step(const ModelShape&, const Tokenizer*) const override {
     return training_.planned_step(data_.sample.max_length, samples_of_group_);
   }
   void run(StageContext& stage) const final {

@@ -78,7 +78,7 @@ TEST(Trainer, ASampleLongerThanAMicroBatchGivesTheGradientOfAWiderOne) {
 // The mean log-prob of tokens whose advantage is not zero; the others' samples are idle.
 struct Weighted : Objective {
   Needs needs() const override { return {}; }
-  bool idle(const Sample& sample) const override { return skips && sample.advantage[0] == 0; }
+  bool has_no_gradient(const Sample& sample) const override { return skips && sample.advantage[0] == 0; }
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums&) const override {
     double sum = 0;
     for (size_t t = 0; t < batch.mask.size(); ++t) {
