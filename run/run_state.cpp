@@ -204,14 +204,14 @@ void check_stages(const RunState& state, const fs::path& folder, const JsonArray
   }
 }
 
-// Of an object in an object: "reward.kind". Null if there is none.
+// A member of a nested object by its path ("reward.kind"). Null if it does not exist.
 const Json* member_at(const Json& json, const std::string& key) {
   const size_t dot = key.find('.');
   const Json* member = json.is_object() ? json.find(key.substr(0, dot)) : nullptr;
   return !member || dot == std::string::npos ? member : member_at(*member, key.substr(dot + 1));
 }
 
-// Refuses another kind of what a begun stage holds the state of. Otherwise returns a hint for each kind that changed.
+// Throws an Error if a kind changed whose state is in a checkpoint. Otherwise returns a hint for each changed kind.
 std::string check_kinds(const Json& before, int64_t stages_done, const fs::path& folder, const Config& now) {
   const std::string where = (folder / "run.json").string() + ": recipe";
   std::string hints;
@@ -321,7 +321,7 @@ Recipe read_run_recipe(const fs::path& folder, std::span<const std::string> over
     Recipe out = read_recipe(config);
     out.source = path;
     return out;
-  } catch (const Error& error) {  // keys of the former kind stand in recipe.toml
+  } catch (const Error& error) {  // recipe.toml still has the keys of the former kind
     fail(error.what(), hints);
   }
 }
