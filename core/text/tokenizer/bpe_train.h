@@ -13,8 +13,8 @@ namespace hone {
 
 struct BpeTrainOptions {
   int64_t vocab_size = 0;                     // special tokens and the 256 bytes included
-  std::vector<std::string> special_tokens{};  // have the first ids, split the text, are never merged
-  std::string pattern{};                      // pre-tokenization regex; empty = GPT-2's
+  std::vector<std::string> special_tokens{};  // take the first ids, split the text, are never merged
+  std::string pattern{};                      // pre-tokenisation regex; empty = GPT-2's
   int64_t min_frequency = 1;
 };
 
