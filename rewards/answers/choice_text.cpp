@@ -249,7 +249,10 @@ class ChoiceReader {
                         static_cast<size_t>(sentences[i + 1].data() + sentences[i + 1].size() - sentence.data()));
       const Decision decision =
           decide(sentence, i + 1 == sentences.size() && text.find('\n') != std::string_view::npos);
-      if (decision.hedged) return hedged = true, std::nullopt;
+      if (decision.hedged) {
+        hedged = true;
+        return std::nullopt;
+      }
       if (decision.letter) {
         hedged = denied.find(*decision.letter) != std::string::npos;
         return hedged ? std::nullopt : decision.letter;
