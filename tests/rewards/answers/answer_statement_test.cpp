@@ -1,5 +1,4 @@
-// Which answer a statement gives: a number that merely stands inside of a wrong answer is never paid, one value with
-// words around it is.
+// The answer that a statement gives. A number inside a wrong answer never scores; one value with words around it does.
 #include <string>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// What stands around a box or an equality decides whether it is an answer: factors, signs, denials, false chains,
+// The text around a box or an equality decides whether it is an answer: factors, signs, negations, false chains,
 // suppositions, lists.
 #include <string>
 #include <vector>

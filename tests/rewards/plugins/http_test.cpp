@@ -1,4 +1,4 @@
-// Rewards behind HTTP, with servers that answer as they should and as they should not.
+// Rewards behind HTTP, with well-behaved and ill-behaved servers.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -24,7 +24,7 @@ std::vector<RewardScore> score(const Reward& reward, const std::vector<std::stri
   return scores;
 }
 
-// Why a completion could not be judged where the server answers with these bytes.
+// Returns the note of a completion that failed because the server sent these bytes.
 std::string failure(const std::string& bytes) {
   HttpServer server([&](const ReceivedRequest&) { return bytes; });
   const RewardScore out = score(*reward(server.url()), {"x"})[0];
