@@ -1,4 +1,4 @@
-// Base64 read back: every byte comes as it went, and what is no base64 is refused.
+// Base64 round trips every byte and rejects invalid text.
 #include <gtest/gtest.h>
 
 #include "core/base/check.h"

@@ -22,7 +22,7 @@ using test::ReceivedRequest;
 using test::soon;
 using test::TcpProxy;
 
-// Echoes a body; /half sends the half of an answer.
+// Echoes a body; /half sends half of a response.
 struct EchoApp : HttpApp {
   void handle(std::shared_ptr<HttpTransaction> exchange) override {
     ++handled;
@@ -164,7 +164,7 @@ TEST(HttpChannel, HalfAnAnswerIsAnErrorAndNotAskedForAgain) {
   EXPECT_EQ(error_of(channel), "");
   std::thread cut([&] {
     EXPECT_TRUE(soon([&] { return echo.app.handled == 2; }));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the half has come
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // half of the response has arrived
     echo.proxy.set(TcpProxy::Mode::refuse);
   });
   EXPECT_NE(error_of(channel, "/half", {.body = "x", .timeout = 20}), "");
@@ -191,7 +191,7 @@ TEST(HttpChannel, AnotherThreadEndsAnExchangeAtOnce) {
               20);
     other.join();
     echo.proxy.set(TcpProxy::Mode::pass);
-    EXPECT_NE(error_of(channel).find("aborted"), std::string::npos);  // and every later one
+    EXPECT_NE(error_of(channel).find("aborted"), std::string::npos);  // every later post fails too
   }
 }
 
@@ -232,7 +232,7 @@ TEST(HttpChannel, BytesAfterAnAnswerAreNoAnswerToTheNext) {
   for (const char* expected : {"1", "2", "3"}) EXPECT_EQ(channel.post("/", {.body = "x"}).body, expected);
 }
 
-// The other server closes after each answer: each further post finds that out, and connects again.
+// The other server closes after each response: each later post detects that and reconnects.
 TEST(HttpChannel, TlsIsMadeAgainAndNoticesEveryBit) {
   test::HttpServer server([](const ReceivedRequest& request) { return http_response(request.body + "!"); },
                           "localhost");

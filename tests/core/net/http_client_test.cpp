@@ -126,7 +126,7 @@ TEST(HttpPost, NobodyThereIsAnErrorThatNamesTheUrl) {
   EXPECT_NE(error_of(url).find(url), std::string::npos) << error_of(url);
 }
 
-// SSL_CERT_FILE is what OpenSSL reads each time a context takes the system's roots.
+// OpenSSL reads SSL_CERT_FILE each time a context loads the system's roots.
 TEST(HttpPost, ACertificateMustBeVouchedForAndBeTheHosts) {
   const auto hello = [](const ReceivedRequest&) { return http_response("secret"); };
   HttpServer server(hello, "localhost"), other(hello, "elsewhere.example");
@@ -135,13 +135,13 @@ TEST(HttpPost, ACertificateMustBeVouchedForAndBeTheHosts) {
       << error_of(server.url("localhost"));
   ::setenv("SSL_CERT_FILE", server.certificate_file().c_str(), 1);
   EXPECT_EQ(post(server.url("localhost"), {.body = "x"}).body, "secret");
-  EXPECT_NE(error_of(server.url("127.0.0.1")), "");  // the certificate names localhost alone
+  EXPECT_NE(error_of(server.url("127.0.0.1")), "");  // the certificate names only localhost
   ::setenv("SSL_CERT_FILE", other.certificate_file().c_str(), 1);
   EXPECT_NE(error_of(other.url("localhost")), "");
   ::unsetenv("SSL_CERT_FILE");
   HttpServer plain(hello);
   EXPECT_NE(error_of("https" + plain.url("localhost").substr(4), {.body = "x", .timeout = 0.3}),
-            "");  // no TLS there at all
+            "");  // the server has no TLS
 }
 
 TEST(HttpPost, FromManyThreadsAtOnce) {

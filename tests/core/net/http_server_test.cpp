@@ -22,7 +22,7 @@ using test::HttpClient;
 using test::post_request;
 using test::soon;
 
-// Echoes a body; some paths do otherwise.
+// Echoes a body; some paths behave differently.
 struct TestApp : HttpApp {
   std::optional<HttpServerResponse> reject_early(const HttpRequestInfo& head) override {
     if (head.path == "/refused") return HttpServerResponse{.status = 401, .body = "no"};
@@ -63,7 +63,7 @@ struct TestApp : HttpApp {
   }
 
   std::atomic<int> handled{0}, gone{0}, pieces{0};
-  std::atomic<bool> holds = false;  // what is held may be read
+  std::atomic<bool> holds = false;  // held exchanges may be read
   std::shared_ptr<HttpTransaction> held;
   std::thread flooding;
 };
@@ -93,7 +93,8 @@ TEST_F(HttpServerTest, AnswersOneRequestAfterTheOtherOnAConnection) {
   }
   EXPECT_EQ(client.get("/echo").body, "GET ");
   EXPECT_EQ(server->connections(), 1);
-  client.send(post_request("/echo", "1") + post_request("/echo", "2"));  // the second before the first is answered
+  client.send(post_request("/echo", "1") +
+              post_request("/echo", "2"));  // the second request is sent before the first response
   EXPECT_EQ(client.answer().body, "POST 1");
   EXPECT_EQ(client.answer().body, "POST 2");
   client.close();
@@ -186,7 +187,7 @@ TEST_F(HttpServerTest, WhatIsTooLongIsTurnedDownAndSaysSo) {
   EXPECT_EQ(stated.body, "the body is longer than 1000 bytes");
   EXPECT_EQ(stated.headers.at("connection"), "close");
   EXPECT_EQ(HttpClient(server->port()).post("/echo", std::string(3000000, 'x')).status,
-            413);  // read on for a moment, so that the answer arrives
+            413);  // the server reads on for a moment, so that the response arrives
   HttpClient chunked(server->port());
   chunked.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
   for (int i = 0; i < 3; ++i) chunked.send("190\r\n" + std::string(400, 'x') + "\r\n");
@@ -253,7 +254,7 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
   EXPECT_EQ(late, 1);
 }
 
-// The end of what it says comes while its answer is on the way.
+// The client closes its sending side while the response is being sent.
 TEST_F(HttpServerTest, WhoSaysNoMoreIsLetGoOnceItHasItsAnswer) {
   start({.max_body_bytes = int64_t{32} << 20});
   HttpClient client(server->port(), 4096);
@@ -268,7 +269,7 @@ TEST_F(HttpServerTest, WhoReadsTooSlowlyIsDropped) {
   start({.max_unsent_bytes = 1 << 20});
   HttpClient client(server->port(), 4096);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
-  ASSERT_TRUE(soon([&] { return app.gone == 1; }));  // the application goes on without pause; nobody reads
+  ASSERT_TRUE(soon([&] { return app.gone == 1; }));  // the application writes without pause; the client does not read
   EXPECT_LT(app.pieces, 1000);
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }

@@ -36,7 +36,7 @@ TEST(TokenizerJson, WrittenAgainItReadsTheSame) {
 }
 
 struct Bad {
-  std::string text, words;  // words that the message must have
+  std::string text, words;  // `words`: part of the error message
 };
 
 TEST(TokenizerJson, HostileFilesAreErrorsThatNameTheField) {
@@ -141,7 +141,7 @@ TEST(TokenizerJson, StepsThatMultiplyTextAreErrorsWhenTheyRun) {
 }
 
 TEST(TokenizerJson, CyclicMergesEnd) {
-  // Each result is itself part of the other's merge.
+  // Each merge needs the result of the other one.
   const auto parts = read(with(
       R"("vocab": {"a": 0, "aa": 1, "aaa": 2, "aaaa": 3}, "merges": ["aa a", "a aa", "a a", "aaa a", "a aaa", "aa aa"])"));
   std::vector<int32_t> ids;
