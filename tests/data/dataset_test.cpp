@@ -86,7 +86,7 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
                    .completion = "{a}",
                    .sample = {.format = {}, .max_length = 8}};
   EXPECT_EQ(load_sft(source, tokenizer).size(), 1u);
-  source.sample.too_long = "truncate";  // the third has nothing left to train on
+  source.sample.too_long = "truncate";  // nothing of the third is trained on
   const std::vector<Sample> cut = load_sft(source, tokenizer);
   ASSERT_EQ(cut.size(), 2u);
   EXPECT_EQ(cut[1].tokens.size(), 8u);
@@ -130,7 +130,7 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
   EXPECT_EQ(replied, 3u);
 }
 
-// A template that leaves out all but the last message.
+// A template that writes only the last message.
 TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
   const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
   SftSource source{};
