@@ -1,4 +1,4 @@
-// `hone serve` as the system runs it: signals, exit codes, and what hundreds of bad clients leave behind.
+// `hone serve` as a service: signals, exit codes, and resources after hundreds of bad clients.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -30,7 +30,7 @@ class ServeTest : public ::testing::Test {
       return true;
     }
   }
-  // Of the whole answer a second or so is spent on the first replies alone.
+  // The first completions alone take about a second of the complete response.
   static std::string long_request(int n) {
     return post_request(
         "/v1/completions",
@@ -94,7 +94,7 @@ TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
       << second.err;
 }
 
-// Of a client whose cable is pulled nothing comes any more, not even that it left.
+// After a client's cable is cut, nothing arrives from it, not even the end of its connection.
 TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
@@ -115,7 +115,7 @@ TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
   EXPECT_NE(metrics().find("\nhone_replies 0\n"), std::string::npos);
 }
 
-// Clients of every bad kind, round after round: memory stays where the first rounds brought it.
+// Bad clients of every kind, repeatedly: memory stays at its level after the first rounds.
 TEST_F(ServeTest, BadClientsLeaveNoMemoryBehind) {
   Process serving(arguments({"--request-timeout", "0.5", "--kv-cache-tokens", "8192"}));
   const int64_t port = serving.port();

@@ -1,4 +1,4 @@
-// The bits of a run are those of one without workers, whatever happens to workers, to the network and to the learner.
+// The bits of a run equal those of one without workers, whatever fails: workers, the network or the learner.
 #include <signal.h>
 
 #include <atomic>
@@ -95,7 +95,7 @@ TEST_F(WorkersRun, AWorkerCutOffAndBackGoesOn) {
   TcpProxy cable(one.port());
   Process learner(with("run", {url(cable.port())}, 6));
   ASSERT_TRUE(reaches("run", "grpo/step-2"));
-  cable.set(TcpProxy::Mode::stall);  // for less than the time after which anybody is lost
+  cable.set(TcpProxy::Mode::stall);  // for less than worker_timeout
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   cable.set(TcpProxy::Mode::pass);
   ASSERT_TRUE(reaches("run", "grpo/step-4"));
@@ -148,7 +148,7 @@ TEST_F(WorkersRun, MessagesThatAreDamagedAreNeverTaken) {
   EXPECT_GE(count(log, lost(url(cable.port()))), 1u) << log;
 }
 
-// A worker that says what it should, with the right digests, and writes by weights that nobody gave it.
+// A fake worker that answers correctly, with the right digests, but samples with other weights.
 TEST_F(WorkersRun, WhatIsNoWorkerIsNotBelieved) {
   const auto answer = [](const Json& body) {
     const std::string text = body.dump();
