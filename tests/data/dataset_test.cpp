@@ -77,7 +77,7 @@ TEST_F(DatasetTest, TheCompletionIsTrainedOnAndThePromptIsNot) {
       std::equal(reply.begin(), reply.end(), sample.tokens.begin() + static_cast<std::ptrdiff_t>(prompt.size())));
 }
 
-TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
+TEST_F(DatasetTest, OverlongRowsAreSkippedCutOrRefusedByTheKey) {
   SftSource source{.rows = {.files = {file("a.jsonl",
                                            "{\"q\": \"ab\", \"a\": \"c\"}\n{\"q\": \"ab\", \"a\": "
                                            "\"cccccccccccc\"}\n{\"q\": \"abababababab\", \"a\": \"c\"}\n")},
@@ -98,7 +98,7 @@ TEST_F(DatasetTest, WhatIsTooLongIsSkippedCutOrRefusedAsAsked) {
   EXPECT_NE(error_of([&] { load_sft(source, tokenizer); }).find("every row is longer"), std::string::npos);
 }
 
-TEST_F(DatasetTest, TheWholeTextIsTrainedOnIfAskedFor) {
+TEST_F(DatasetTest, TheEntireTextIsTrainedOnIfTheKeySaysSo) {
   SftSource source{.rows = {.files = {file("a.jsonl", R"({"q": "ab", "a": " c"})")}, .generator = {}},
                    .prompt = "{q}",
                    .completion = "{a}",
@@ -131,7 +131,7 @@ TEST_F(DatasetTest, ConversationsAreTrainedOnWholeOrOnWhatTheAssistantSays) {
 }
 
 // A template that writes only the last message.
-TEST_F(DatasetTest, ARowWhoseRepliesATemplateDoesNotShowIsNamedWhereTheyAreTrainedOnAlone) {
+TEST_F(DatasetTest, AnAssistantTurnThatATemplateOmitsIsNamedIfOnlyAssistantTurnsAreTrained) {
   const Tokenizer forgetful = ChatTokenizer{.chat_template = "{{ messages[-1].content }}<|im_end|>"}.make();
   SftSource source{};
   source.rows.files = {file("c.jsonl",

@@ -66,7 +66,7 @@ TEST_F(RecoveryTest, ASecondProcessIsRefusedAndTouchesNothing) {
 }
 
 // If two processes resume a run at the same time, one of them does it, and the log is that of one.
-TEST_F(RecoveryTest, OfTwoThatResumeAtOnceOneGoesOn) {
+TEST_F(RecoveryTest, OneOfTwoConcurrentResumesContinues) {
   begin_and_stop();
   const std::string steps = "stage.pretrain.steps=" + std::to_string(newest() + 20);
   const std::vector<std::string> arguments{"run", "--resume", at().string(), steps};
@@ -85,7 +85,7 @@ TEST_F(RecoveryTest, OfTwoThatResumeAtOnceOneGoesOn) {
   });
 }
 
-TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunGoesOn) {
+TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunContinues) {
   const auto process = begun();
   process->signal(SIGHUP);
   const Finished stopped = process->wait();
@@ -100,7 +100,7 @@ TEST_F(RecoveryTest, AHangupSavesAndUnderNohupTheRunGoesOn) {
   EXPECT_EQ(kept->wait().code, 1);
 }
 
-TEST_F(RecoveryTest, ARecipeOrAStateThatWasEditedMeanwhileIsRefusedByName) {
+TEST_F(RecoveryTest, AnEditedRecipeOrStateIsRefusedByName) {
   begin_and_stop();
   const std::string recipe_file = (at() / "recipe.toml").string(), text = read_file(recipe_file);
   const size_t place = text.find("hidden_size = 32");

@@ -39,7 +39,7 @@ class ServeTest : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(ServeTest, TerminatedItFinishesWhatIsUnderWay) {
+TEST_F(ServeTest, TerminationFinishesRunningRequests) {
   Process serving(arguments({"--max-sequences", "1"}));
   const int64_t port = serving.port();
   HttpClient idle(port), busy(port);
@@ -73,7 +73,7 @@ TEST_F(ServeTest, ASecondSignalEndsItAtOnce) {
   EXPECT_EQ(busy.answer().status, 0);
 }
 
-TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
+TEST_F(ServeTest, TheDrainDeadlineEndsItToo) {
   Process serving(arguments({"--max-sequences", "1", "--drain-seconds", "0.3"}));
   HttpClient busy(serving.port());
   busy.send(long_request(1000));
@@ -85,7 +85,7 @@ TEST_F(ServeTest, SoDoesTheTimeThatTheyAreGiven) {
   EXPECT_NE(done.err.find("requests under way were cut off after 0."), std::string::npos) << done.err;
 }
 
-TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
+TEST_F(ServeTest, ATakenPortIsAnError) {
   const Process serving(arguments());
   const Finished second =
       run_hone({"serve", "--model", (folder.path() / "tiny").string(), "--port", std::to_string(serving.port())});
@@ -95,7 +95,7 @@ TEST_F(ServeTest, APortThatIsTakenIsSaidAndEndsIt) {
 }
 
 // After a client's cable is cut, nothing arrives from it, not even the end of its connection.
-TEST_F(ServeTest, AClientThatVanishedIsGivenUp) {
+TEST_F(ServeTest, AVanishedClientIsDropped) {
   if (!Network::allowed()) GTEST_SKIP() << "no network of its own here (root, and Debian's iproute2)";
   const Network network;
   const Process serving(arguments({"--max-sequences", "1", "--peer-timeout", "2", "--host", network.address()}), {}, "",

@@ -58,7 +58,7 @@ TEST_P(QuantizedModelTest, ComputesWithTheNumbersOfTheCopies) {
   EXPECT_EQ(download(context, source->flat_values()), weights);
 }
 
-TEST_P(QuantizedModelTest, FollowsTheWeightsWhenToldTo) {
+TEST_P(QuantizedModelTest, FollowsTheWeightsOnUpdate) {
   const Json config = tiny_config(GetParam());
   const auto source = make_tiny(context, config);
   QuantizedModel quantized(context, *source, QuantFormat::int8);

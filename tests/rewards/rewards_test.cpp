@@ -19,7 +19,7 @@ static double score_of(const std::string& spec, const std::string& answer, const
   return judge(spec, answer, text, prompt).score;
 }
 
-TEST(Exact, SpacesAndCaseAsAskedFor) {
+TEST(Exact, SpacesAndCaseFollowTheKeys) {
   EXPECT_EQ(score_of("exact", "42", " 42\n"), 1);
   EXPECT_EQ(score_of("exact", "42", "43"), 0);
   EXPECT_EQ(score_of("{kind = 'exact', trim = false}", "42", "42 "), 0);

@@ -16,7 +16,7 @@
 namespace hone {
 namespace {
 
-TEST(FolderLock, TheSecondIsToldWhoHoldsIt) {
+TEST(FolderLock, TheSecondGetsAnErrorThatNamesTheHolder) {
   const test::TemporaryFolder folder;
   {
     const FolderLock first(folder.path());

@@ -142,7 +142,7 @@ TEST(HttpChannel, AConnectionThatTheServerClosesInPeaceIsNoneEither) {
   }
 }
 
-TEST(HttpChannel, ASilentServerIsWaitedForAsLongAsWasSaidAndNotAskedAgain) {
+TEST(HttpChannel, ASilentServerTimesOutWithoutARetry) {
   Echo echo;
   HttpChannel channel(parse_url(echo.url()));
   EXPECT_EQ(error_of(channel), "");
@@ -158,7 +158,7 @@ TEST(HttpChannel, ASilentServerIsWaitedForAsLongAsWasSaidAndNotAskedAgain) {
   EXPECT_EQ(error_of(channel), "");
 }
 
-TEST(HttpChannel, HalfAnAnswerIsAnErrorAndNotAskedForAgain) {
+TEST(HttpChannel, HalfAResponseIsAnErrorWithoutARetry) {
   Echo echo;
   HttpChannel channel(parse_url(echo.url()));
   EXPECT_EQ(error_of(channel), "");

@@ -85,7 +85,7 @@ TEST(HttpPost, ARedirectionIsNotFollowed) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST(HttpPost, ASlowServerIsWaitedForAsLongAsWasSaid) {
+TEST(HttpPost, ASlowServerTimesOut) {
   HttpServer server([](const ReceivedRequest&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));
     return http_response("late");
@@ -118,7 +118,7 @@ TEST(HttpPost, AHugeAnswerIsRefused) {
   EXPECT_NE(error_of(headers.url()), "");
 }
 
-TEST(HttpPost, NobodyThereIsAnErrorThatNamesTheUrl) {
+TEST(HttpPost, AMissingServerIsAnErrorThatNamesTheUrl) {
   std::string url;
   {
     url = HttpServer([](const ReceivedRequest&) { return ""; }).url();
@@ -127,7 +127,7 @@ TEST(HttpPost, NobodyThereIsAnErrorThatNamesTheUrl) {
 }
 
 // OpenSSL reads SSL_CERT_FILE each time a context loads the system's roots.
-TEST(HttpPost, ACertificateMustBeVouchedForAndBeTheHosts) {
+TEST(HttpPost, ACertificateMustBeTrustedAndNameTheHost) {
   const auto hello = [](const ReceivedRequest&) { return http_response("secret"); };
   HttpServer server(hello, "localhost"), other(hello, "elsewhere.example");
   ::unsetenv("SSL_CERT_FILE");

@@ -255,7 +255,7 @@ TEST_F(HttpServerTest, AClientThatLeavesIsNoticedWhileItWaits) {
 }
 
 // The client closes its sending side while the response is being sent.
-TEST_F(HttpServerTest, WhoSaysNoMoreIsLetGoOnceItHasItsAnswer) {
+TEST_F(HttpServerTest, AHalfClosedConnectionEndsAfterItsResponse) {
   start({.max_body_bytes = int64_t{32} << 20});
   HttpClient client(server->port(), 4096);
   const std::string body(size_t{16} << 20, 'x');
@@ -265,7 +265,7 @@ TEST_F(HttpServerTest, WhoSaysNoMoreIsLetGoOnceItHasItsAnswer) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }, 5));
 }
 
-TEST_F(HttpServerTest, WhoReadsTooSlowlyIsDropped) {
+TEST_F(HttpServerTest, ASlowReaderIsDropped) {
   start({.max_unsent_bytes = 1 << 20});
   HttpClient client(server->port(), 4096);
   client.send("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -274,7 +274,7 @@ TEST_F(HttpServerTest, WhoReadsTooSlowlyIsDropped) {
   EXPECT_TRUE(soon([&] { return server->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, WhoTakesNothingAtAllIsDroppedAfterAWhile) {
+TEST_F(HttpServerTest, AClientThatReadsNothingIsDroppedAfterAWhile) {
   start({.max_unsent_bytes = int64_t{1} << 40, .write_timeout = 0.3});
   HttpClient client(server->port(), 4096);
   client.send(post_request("/held", ""));
@@ -307,7 +307,7 @@ TEST_F(HttpServerTest, ABodyMayTakeLongerThanAHeader) {
   EXPECT_EQ(body.answer().body, "POST hi");
 }
 
-TEST_F(HttpServerTest, DrainingAnswersWhatIsUnderWay) {
+TEST_F(HttpServerTest, DrainingAnswersRunningRequests) {
   start({});
   HttpClient idle(server->port()), busy(server->port());
   EXPECT_EQ(idle.get("/echo").status, 200);
@@ -325,7 +325,7 @@ TEST_F(HttpServerTest, DrainingAnswersWhatIsUnderWay) {
   EXPECT_THROW(HttpClient(server->port()), std::runtime_error);
 }
 
-TEST_F(HttpServerTest, DrainingDoesNotWaitForEver) {
+TEST_F(HttpServerTest, DrainingEndsAtItsDeadline) {
   start({});
   HttpClient client(server->port());
   client.send(post_request("/held", ""));

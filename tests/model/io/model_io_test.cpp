@@ -100,7 +100,7 @@ TEST_F(ModelIoTest, WhatDoesNotFitIsListed) {
   EXPECT_PRED2(says, message, "model.norm.weight is [3, 4], wants [12]");
 }
 
-TEST_F(ModelIoTest, HugeConfigIsRefusedBeforeMemoryIsAskedFor) {
+TEST_F(ModelIoTest, AHugeConfigIsRefusedBeforeMemoryIsAllocated) {
   save("llama");
   edit_config({{"vocab_size", 16000000}, {"hidden_size", 8000000}});
   EXPECT_PRED2(says, refusal(), "wants [16000000, 8000000]");

@@ -41,7 +41,7 @@ TEST(PluginCalls, AGroupIsOneCallOrAsManyAsItsBatchesAre) {
   EXPECT_TRUE(rig.made.empty());
 }
 
-TEST(PluginCalls, WhatBreaksACallIsFoundByAskingForEachItself) {
+TEST(PluginCalls, AFailingItemIsFoundByRetryingEachAlone) {
   Rig rig;
   rig.score(4, [](size_t item) { return item == 2; });
   EXPECT_EQ(rig.made, (Calls{{0, 4}, {0, 1}, {1, 1}, {2, 1}, {2, 1}, {3, 1}}));
@@ -61,7 +61,7 @@ TEST(PluginCalls, WithoutRetriesACallThatFailsIsFinal) {
   for (const RewardScore& score : rig.scores) EXPECT_EQ(score.note, "item 1");
 }
 
-TEST(PluginCalls, OneThatAnswersNothingIsNotAskedAgainAndAgain) {
+TEST(PluginCalls, ADeadPluginIsNotRetriedForEachCompletion) {
   Rig rig;
   rig.score(8, [](size_t) { return true; });
   EXPECT_EQ(rig.made.size(), 1 + 4 * 2u);  // the call, and two retries for each of four

@@ -77,7 +77,7 @@ TEST(PluginHttp, WhatIsNoAnswerHasFailedAndIsShown) {
   contains("", "http://127.0.0.1");
 }
 
-TEST(PluginHttp, ASlowServerIsGivenUpAndAskedAgain) {
+TEST(PluginHttp, ASlowServerTimesOutAndIsRetried) {
   std::atomic<int> asked{0};
   HttpServer server([&](const ReceivedRequest&) {
     if (asked++ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
@@ -89,7 +89,7 @@ TEST(PluginHttp, ASlowServerIsGivenUpAndAskedAgain) {
   EXPECT_EQ(asked, 2);
 }
 
-TEST(PluginHttp, ACertificateThatNobodyVouchesForIsRefused) {
+TEST(PluginHttp, AnUntrustedCertificateIsRefused) {
   HttpServer server([](const ReceivedRequest&) { return http_response("{\"rewards\": [4]}"); }, "localhost");
   const RewardScore refused = score(*reward(server.url("localhost")), {"x"})[0];
   EXPECT_TRUE(refused.failed);

@@ -123,7 +123,7 @@ TEST(ReasoningGym, NumbersInSeveralSpellings) {
   EXPECT_EQ(score_of("cryptarithm", "{}", "A=1,B=2", "A=2,B=1"), 0);
 }
 
-TEST(ReasoningGym, AFamilyNobodyKnowsIsJudgedByItsText) {
+TEST(ReasoningGym, AnUnknownFamilyIsComparedByText) {
   EXPECT_EQ(score_of("new_family", "{}", "Yes", "yes"), 1);
   EXPECT_EQ(score_of("new_family", "{}", "Yes", "no"), 0);
   EXPECT_THROW(score_of("new_family", "{}", "", "no"), Error);
