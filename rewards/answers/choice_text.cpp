@@ -367,8 +367,8 @@ class ChoiceReader {
     return !after.empty() && (after[0] == "or" || after[0] == "and" || after[0] == "maybe" || after[0] == "perhaps");
   }
 
-  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it goes on to list the other options in
-  // the same form.
+  // Reads a completion that starts with "(B)", "B." or "B:". Returns nothing if it then lists the other options in the
+  // same form.
   std::optional<char> labeled(std::string_view text) const {
     const std::vector<Mention> found = mentions(text);
     if (found.empty() || found.front().begin != 0) return std::nullopt;
