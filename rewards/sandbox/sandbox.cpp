@@ -269,7 +269,7 @@ SandboxFinished Sandbox::run_guarded(const SandboxJob& job) const {
     // a sixth on a busy machine.
     const bool used_up = finished.cpu_seconds >= 0.5 * config_.cpu_seconds;
     finished.how =
-        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signalled;
+        finished.code == SIGKILL && used_up ? SandboxFinished::How::cpu_time : SandboxFinished::How::signaled;
   }
   finished.out = std::move(out.text);
   finished.err = std::move(err.text);
@@ -281,7 +281,7 @@ std::string describe(const SandboxFinished& finished) {
   switch (finished.how) {
     case SandboxFinished::How::exited:
       return concat("exit code ", finished.code);
-    case SandboxFinished::How::signalled:
+    case SandboxFinished::How::signaled:
       return concat("killed by signal ", finished.code, " (", ::strsignal(finished.code), ")");
     case SandboxFinished::How::wall_clock:
       return "out of time";
