@@ -17,7 +17,7 @@ const fs::path golden = source_folder() / "tests" / "golden";
 class AdapterTest : public testing::Test {
  protected:
   AdapterTest() : device_(cpu_device()), context_(*device_) {}
-  // PEFT's folder of tests/golden with its base model inside.
+  // A copy of PEFT's folder of tests/golden with its base model inside.
   fs::path copy_of(const std::string& name) {
     const fs::path out = folder_.path() / name;
     fs::create_directories(out);
@@ -99,7 +99,7 @@ TEST_F(AdapterTest, MergesAsPeftDoes) {
   }
 }
 
-// What a model says of generating, and the head it scores with, go along.
+// The generation config and the value head are exported too.
 TEST_F(AdapterTest, AnExportedModelHasItsStopsAndItsValueHead) {
   const fs::path base = folder_.path() / "whole", out = folder_.path() / "exported";
   const auto model = load_model(context_, copy_of("lora_llama"));
@@ -118,7 +118,7 @@ TEST_F(AdapterTest, OneOfOtherKeysIsRefused) {
   const LoraConfig same{
       .r = 4, .lora_alpha = 6, .lora_dropout = 0.25, .use_rslora = true, .target_modules = {"all-linear"}};
   const auto model = load_model(context_, folder, {.lora = same});
-  EXPECT_EQ(model->lora()->config.lora_dropout, 0.25);  // training's, not the weights'
+  EXPECT_EQ(model->lora()->config.lora_dropout, 0.25);  // a training setting, not a property of the weights
   LoraConfig other = same;
   other.r = 8;
   EXPECT_PRED2(says, refusal(folder, {.lora = other}), "the adapter has r 4, lora_alpha 6");
