@@ -173,8 +173,8 @@ TEST_F(WorkerClaimsTest, ImpossibleCompletionsAreRejectedAndReassigned) {
       {"log-prob of nan", [=](CompletionOutput& r) { r.logp[0] = nan; }},
       {"log-prob of -inf", [=](CompletionOutput& r) { r.raw_logp[0] = -infinity; }},
       {"log-prob of 1", [](CompletionOutput& r) { r.truncated_logp[0] = 1; }},
-      {"ended by 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
-      {"ended by ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
+      {"finish_reason 'done'", [](CompletionOutput& r) { r.finish_reason = "done"; }},
+      {"finish_reason ''", [](CompletionOutput& r) { r.finish_reason.clear(); }},
       {"neither its last id nor its text",
        [](CompletionOutput& r) {
          r.finish_reason = "stop";
