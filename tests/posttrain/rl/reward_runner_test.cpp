@@ -7,6 +7,8 @@
 #include <cmath>
 #include <thread>
 
+#include "train/loop.h"
+
 namespace hone::test {
 namespace {
 
@@ -220,7 +222,7 @@ TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     elsewhere += std::this_thread::get_id() != owner || !finishing;
     return number_of(c);
   };
-  spec.reward = on_device;
+  spec.reward.set("scripted", on_device);
   RewardRunner all(spec, 0);
   RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);

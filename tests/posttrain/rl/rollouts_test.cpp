@@ -12,6 +12,7 @@
 #include "core/config/config.h"
 #include "core/io/json.h"
 #include "tests/model/characters.h"
+#include "train/loop.h"
 
 namespace hone::test {
 namespace {
@@ -64,7 +65,7 @@ class Scripted final : public GenerationBackend {
     }
     return !open_.empty();
   }
-  void publish(int64_t version) override { version_ = version; }
+  void set_policy_version(int64_t version) override { version_ = version; }
   int64_t version() const override { return version_; }
   Metrics metrics() override { return {{"rollout/generated_tokens", static_cast<double>(steps_)}}; }
 
