@@ -7,7 +7,6 @@
 #include <cmath>
 #include <thread>
 
-#include "tests/data/entries.h"
 #include "train/loop.h"
 
 namespace hone::test {
@@ -31,16 +30,16 @@ class Scripted : public Reward {
   int64_t concurrency() const override { return at_once; }
 };
 
-class RewardRunnerTest : public ::testing::Test {
+class JudgeTest : public ::testing::Test {
  protected:
-  RewardRunnerTest() {
+  JudgeTest() {
     for (int g = 0; g < 6; ++g) {
       Group& group = groups.emplace_back();
       group.task.id = "t" + std::to_string(g);
       for (int i = 0; i < 4; ++i) {
         Sample& sample = group.samples.emplace_back();
         sample.tokens = {1, 2, 3};
-        sample.columns.set(columns::mask, {0, 1, 1});
+        sample.mask = {0, 1, 1};
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
@@ -72,7 +71,7 @@ class RewardRunnerTest : public ::testing::Test {
 
 RewardScore number_of(const Completion& completion) { return {.score = std::stod(completion.text)}; }
 
-TEST_F(RewardRunnerTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
+TEST_F(JudgeTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
   reward->say = [](const Task&, const Completion& c) {
     std::this_thread::sleep_for(std::chrono::microseconds(300 * (7 - std::stoi(c.text) % 7)));
     return number_of(c);
@@ -85,12 +84,12 @@ TEST_F(RewardRunnerTest, EveryReplyGetsItsOwnScoreWhateverFinishesFirst) {
       EXPECT_EQ(sample(g, i).reward, static_cast<double>(10 * g + i));
       EXPECT_EQ(sample(g, i).reward_parts, (Metrics{{"scripted", static_cast<double>(10 * g + i)}}));
       EXPECT_TRUE(sample(g, i).scored);
-      EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 1, 1}));
+      EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 1, 1}));
       EXPECT_TRUE(sample(g, i).counts.empty());
     }
 }
 
-TEST_F(RewardRunnerTest, SaysWhenNothingIsLeftToWaitFor) {
+TEST_F(JudgeTest, SaysWhenNothingIsLeftToWaitFor) {
   std::atomic<bool> open{false};
   reward->say = [&](const Task&, const Completion& c) {
     while (!open) std::this_thread::yield();
@@ -108,7 +107,7 @@ TEST_F(RewardRunnerTest, SaysWhenNothingIsLeftToWaitFor) {
   EXPECT_EQ(sample(2, 3).reward, 23);
 }
 
-TEST_F(RewardRunnerTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
+TEST_F(JudgeTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
   std::atomic<int> done{0};
   reward->say = [&](const Task&, const Completion& c) { return ++done, number_of(c); };
   RewardRunner all(spec, 0);
@@ -122,7 +121,7 @@ TEST_F(RewardRunnerTest, AGroupIsJudgedBeforeTheNextIsSubmitted) {
   EXPECT_EQ(sample(0, 1).reward, 1);
 }
 
-TEST_F(RewardRunnerTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
+TEST_F(JudgeTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   spec.name = "outside";
   reward->say = [](const Task&, const Completion& c) {
     if (c.text == "1") return RewardScore{.score = 5, .skipped = true};
@@ -136,7 +135,7 @@ TEST_F(RewardRunnerTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   for (const auto& [g, i] : {std::pair{0, 1}, {2, 2}, {2, 3}}) {
     EXPECT_FALSE(sample(g, i).scored);
     EXPECT_EQ(sample(g, i).reward, 0);
-    EXPECT_EQ(entries(sample(g, i), columns::mask), (std::vector<float>{0, 0, 0}));
+    EXPECT_EQ(sample(g, i).mask, (std::vector<float>{0, 0, 0}));
   }
   EXPECT_EQ(sample(0, 1).counts, (Metrics{{"rewards/skipped", 1}}));
   EXPECT_EQ(sample(2, 2).counts, (Metrics{{"rewards/outside/failed", 1}}));
@@ -146,7 +145,7 @@ TEST_F(RewardRunnerTest, WhatIsSkippedOrFailedTrainsNothingAndIsCounted) {
   EXPECT_TRUE(sample(2, 1).scored);
 }
 
-TEST_F(RewardRunnerTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
+TEST_F(JudgeTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
   reward->say = [](const Task&, const Completion& c) {
     return std::stoi(c.text) % 4 == 3 ? RewardScore{.note = "the service is down", .failed = true} : number_of(c);
   };
@@ -157,14 +156,14 @@ TEST_F(RewardRunnerTest, PastTheStatedRateTheRoundEndsWithTheFirstMessage) {
   EXPECT_NE(error_of(0), "");
 }
 
-TEST_F(RewardRunnerTest, SkippedRepliesAreNoFailures) {
+TEST_F(JudgeTest, SkippedRepliesAreNoFailures) {
   reward->say = [](const Task&, const Completion&) { return RewardScore{.skipped = true}; };
   judge(0);
   for (const Group& group : groups)
     for (const Sample& one : group.samples) EXPECT_FALSE(one.scored);
 }
 
-TEST_F(RewardRunnerTest, RepliesThatWereNotSampledAreNotJudged) {
+TEST_F(JudgeTest, RepliesThatWereNotSampledAreNotJudged) {
   for (Sample& one : groups[1].samples) one.scored = false;
   groups[2].samples[0].scored = false;
   std::atomic<int> asked{0};
@@ -176,7 +175,7 @@ TEST_F(RewardRunnerTest, RepliesThatWereNotSampledAreNotJudged) {
   EXPECT_EQ(sample(2, 1).reward, 21);
 }
 
-TEST_F(RewardRunnerTest, WhatARewardThrowsIsTheFirstGroupsError) {
+TEST_F(JudgeTest, WhatARewardThrowsIsTheFirstGroupsError) {
   reward->say = [](const Task& task, const Completion& c) -> RewardScore {
     if (task.id == "t4") throw Error("t4 is no task");
     if (task.id == "t2") {
@@ -193,7 +192,7 @@ TEST_F(RewardRunnerTest, WhatARewardThrowsIsTheFirstGroupsError) {
   }
 }
 
-TEST_F(RewardRunnerTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
+TEST_F(JudgeTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   for (const double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     reward->say = [wrong](const Task& task, const Completion& c) {
       return task.id == "t3" ? RewardScore{.score = wrong} : number_of(c);
@@ -207,7 +206,7 @@ TEST_F(RewardRunnerTest, AScoreThatIsNoNumberIsAnErrorNamingTheTask) {
   }
 }
 
-TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
+TEST_F(JudgeTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
   reward->host = false;
   std::atomic<int> elsewhere{0};
   std::atomic<bool> finishing{false};
@@ -223,7 +222,7 @@ TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     elsewhere += std::this_thread::get_id() != owner || !finishing;
     return number_of(c);
   };
-  spec.reward.set("on_device", on_device);
+  spec.reward.set("scripted", on_device);
   RewardRunner all(spec, 0);
   RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);
@@ -233,7 +232,7 @@ TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
   EXPECT_EQ(sample(5, 3).reward, 53);
 }
 
-TEST_F(RewardRunnerTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
+TEST_F(JudgeTest, ARoundThatIsGivenUpWaitsForWhatIsUnderWay) {
   std::atomic<int> begun{0}, ended{0};
   reward->say = [&](const Task&, const Completion& c) {
     ++begun;
