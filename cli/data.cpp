@@ -26,23 +26,25 @@ class DataCommand : public Command {
     return {{"overlap", "contamination"}};
   }
   void arguments(Arguments& a) override {
-    a.choice("action", action_, {"generate", "tokenize", "overlap"}, "what to do: generate | tokenize | overlap");
+    a.choice("action", action_, {"generate", "tokenize", "contamination"},
+             "what to do: generate | tokenize | contamination");
     a.option("generator", generator_, "generate: name of the generator (hone list generators)");
     a.rest("settings", settings_, "generate: key=value settings of the generator");
     a.option("split", split_, "generate: train | test");
     a.option("limit", limit_, "generate: maximum number of problems; 0 = all");
-    a.options("in", inputs_,
-              "tokenize, overlap: text file, .jsonl or plain; overlap also reads token files (may be repeated)");
-    a.option(
-        "text-key", text_key_,
-        "tokenize, overlap: key of the text in a JSON Lines row; overlap reads all strings of a row without this key");
+    a.options(
+        "in", inputs_,
+        "tokenize, contamination: text file, .jsonl or plain; contamination also reads token files (may be repeated)");
+    a.option("text-key", text_key_,
+             "tokenize, contamination: key of the text in a JSON Lines row; contamination reads all strings of a row "
+             "without this key");
     a.option("tokenizer", tokenizer_,
-             "tokenize, overlap: tokenizer folder or file; overlap needs it for token files only");
-    a.option("task", task_, "overlap: name or TOML file of the evaluation task");
-    a.option("ngram", ngram_, "overlap: number of consecutive words that count as an overlap");
-    a.option(
-        "out", out_,
-        "file to write; generate: - or empty = standard output; overlap: the rows that overlap, empty = summary only");
+             "tokenize, contamination: tokenizer folder or file; contamination needs it for token files only");
+    a.option("task", task_, "contamination: name or TOML file of the evaluation task");
+    a.option("ngram", ngram_, "contamination: number of consecutive words of a shared n-gram");
+    a.option("out", out_,
+             "file to write; generate: - or empty = standard output; contamination: the rows with a shared n-gram, "
+             "empty = summary only");
   }
   int run() override { return action_ == "generate" ? generate() : action_ == "tokenize" ? tokenize() : overlap(); }
 
