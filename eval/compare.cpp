@@ -86,7 +86,7 @@ MetricComparison compare(const std::string& task, const std::string& metric, con
     b.add(in_second->second, same_problem);
     before = &first[i];
   }
-  const auto binary = [](const Observation& o) { return o.weight == 1 && (o.value == 0 || o.value == 1); };
+  const auto is_binary = [](const Observation& o) { return o.weight == 1 && (o.value == 0 || o.value == 1); };
   out.num_problems = static_cast<int64_t>(a.parts.size());
   out.paired = paired_bootstrap(a, b, iterations, seed);
   out.binary =

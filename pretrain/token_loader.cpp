@@ -16,8 +16,7 @@ Sample TokenLoader::next() {
   Sample out;
   out.tokens.resize(static_cast<size_t>(length_));
   file_.read(windows_.next() * length_, out.tokens);
-  out.mask.assign(out.tokens.size(), 1);
-  out.mask[0] = 0;
+  set_mask(out);
   return out;
 }
 

@@ -32,9 +32,9 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
     const Stopwatch watch;
     const int64_t before = engine.stats().generated_tokens;
     more = engine.step();
-    const int64_t drawn = engine.stats().generated_tokens - before;
-    if (drawn > 0 && drawn % B == 0)
-      times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(drawn));
+    const int64_t num_sampled = engine.stats().generated_tokens - before;
+    if (num_sampled > 0 && num_sampled % B == 0)
+      times.push_back(watch.seconds() * static_cast<double>(B) / static_cast<double>(num_sampled));
   }
   HONE_CHECK(!times.empty(), "bench: no pass gave each of ", B,
              " sequences a token; max_num_seqs and kv_cache_tokens must hold them all");
@@ -44,11 +44,13 @@ std::string decode(Context& context, Model& model, const ModelBenchOptions& opti
   const Roofline common(model, common_limits, config);
   const double bytes = common.decode_bytes(B, keys), floor = bytes / common_limits.read_bandwidth,
                parts = common.decode(B, keys);
-  row.set("batch", B), row.set("tokens", options.tokens);
+  row.set("batch", B);
+  row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);
   row.set("bytes_per_second", bytes / seconds);
-  row.set("B", B), row.set("ctx", options.tokens);
+  row.set("B", B);
+  row.set("ctx", options.tokens);
   row.set("tok_s", rate);
   row.set("ms", seconds * 1e3);
   row.set("floor_ms", floor * 1e3);

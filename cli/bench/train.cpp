@@ -43,7 +43,8 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
   }
   const double rate = static_cast<double>(options.batch * options.tokens) / seconds;
   const ModelFlops plan = count_flops(model, options.tokens);
-  row.set("batch", options.batch), row.set("tokens", options.tokens);
+  row.set("batch", options.batch);
+  row.set("tokens", options.tokens);
   row.set("seconds", seconds);
   row.set("tokens_per_second", rate);
   row.set("flops_per_second", rate * plan.train_flops_per_token);
@@ -58,7 +59,8 @@ std::string train(Context& context, Model& model, const ModelBenchOptions& optio
                                     {"backward", report.times.backward},
                                     {"optimizer", report.times.optimizer}})
     row.set(concat("time/", name), value);
-  row.set("B", options.batch), row.set("T", options.tokens);
+  row.set("B", options.batch);
+  row.set("T", options.tokens);
   row.set("tok_s", rate);
   row.set("model_tflops", rate * plan.causal_train_flops_per_token * 1e-12);
   row.set("mfu_989", rate * plan.causal_train_flops_per_token / 989e12);

@@ -157,10 +157,10 @@ class CalledOps : public OpObserver {
   std::vector<std::string> names_;
 };
 
-void run_named_body(const char* name, auto... arguments) {
+void run_named_body(const char* name, const DecoderLayerTail& args) {
   const auto body = std::ranges::find(decoder_layer_tail.bodies(), std::string_view(name),
                                       [](const auto& b) { return std::string_view(b.name); });
-  decoder_layer_tail.run_body(static_cast<size_t>(body - decoder_layer_tail.bodies().begin()), *gpu(), arguments...);
+  decoder_layer_tail.run_body(static_cast<size_t>(body - decoder_layer_tail.bodies().begin()), *gpu(), args);
 }
 
 }  // namespace
@@ -225,8 +225,11 @@ TEST(ProjectBetweenOnGpu, BodiesHaveTheSameBits) {
           OnGpu x(before, DType::bf16);
           for (OnGpu* output : {&q, &k, &v}) output->poison();
           const CalledOps called;
-          run_named_body(body, x.tensor(), mixed.tensor(), with(w_out, b_out),
-                         GatedMlpWeights{{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)}, next);
+          run_named_body(body, {.x = x,
+                                .mixed = mixed,
+                                .output = with(w_out, b_out),
+                                .mlp = {{norm, 1e-6f}, with(w_up, b_up), with(w_down, b_down)},
+                                .next = next});
           const bool in_steps = M > 8 || body == std::string_view("steps"),
                      either = M > 2 && !in_steps;  // depends on the shared memory that the weight pipeline leaves
           EXPECT_TRUE(either || called.has("gate_up_swiglu") == in_steps) << body;

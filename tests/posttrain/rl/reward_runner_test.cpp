@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/data/entries.h"
+#include "train/loop.h"
 
 namespace hone::test {
 namespace {
@@ -43,8 +44,7 @@ class RewardRunnerTest : public ::testing::Test {
         sample.completion.text = std::to_string(10 * g + i);
       }
     }
-    spec.kind = "scripted";
-    spec.reward.set("", reward);
+    spec.reward.set("scripted", reward);
   }
   void judge(double max_failure_rate = 0) { judge(max_failure_rate, {5, 3, 1, 0, 2, 4}); }
   void judge(double max_failure_rate, std::vector<size_t> order) {
@@ -223,7 +223,7 @@ TEST_F(RewardRunnerTest, ARewardOnTheDeviceIsCalledOnTheOwnersThreadAtTheEnd) {
     elsewhere += std::this_thread::get_id() != owner || !finishing;
     return number_of(c);
   };
-  spec.reward = on_device;
+  spec.reward.set("on_device", on_device);
   RewardRunner all(spec, 0);
   RewardRunner::ScoringRound round(all, groups);
   for (size_t i = 0; i < groups.size(); ++i) round.submit(i);

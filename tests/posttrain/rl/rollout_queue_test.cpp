@@ -12,6 +12,7 @@
 #include "core/config/config.h"
 #include "core/io/json.h"
 #include "tests/model/characters.h"
+#include "train/loop.h"
 
 namespace hone::test {
 namespace {
