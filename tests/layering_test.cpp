@@ -29,7 +29,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 |---|---|---|---|
 | 0 | `core/base/` | errors, registry, log, RNG, thread pool | nothing |
 | 0 | `core/device/` | devices, streams, tensors, buffers | core/base |
-| 0 | `core/io/` | files, JSON, safetensors, checkpoints, metric sinks, SVG | core/{base,device} |
+| 0 | `core/io/` | files, JSON, safetensors, checkpoints, writers of metric files, SVG | core/{base,device} |
 | 0 | `core/config/` | TOML settings (`fields()`) | core/{base,io} |
 | 0 | `core/text/` | tokenizer, Jinja, chat formats, detokenizer | core/{base,io,config} |
 | 1 | `core/net/` | HTTP client and server | core/{base,io,config} |
@@ -45,7 +45,7 @@ constexpr std::string_view kLevels = R"(| level | folder | contents | may includ
 | 4 | `pretrain/` | corpora, token files, stages `tokenizer` and `pretrain` | low core, kernels, model, data, train |
 | 4 | `posttrain/losses/` | loss terms: surrogates, KL, pairs, advantages | low core, data, train |
 | 4 | `posttrain/objectives/` | one file per objective | low core, data, train, posttrain/losses |
-| 4 | `posttrain/rl/` | tasks to scored trajectories, batches ahead | core, levels 1-3, posttrain/losses |
+| 4 | `posttrain/rl/` | collects scored completions for tasks; makes rollout batches ahead of the learner | core, levels 1-3, posttrain/losses |
 | 4 | `posttrain/` | the rest: preference data, reward model, reference, stages | core, levels 1-3, posttrain/* |
 | 5 | `eval/` | evaluation tasks, statistics | low core, data, rewards, kernels, model, train, rollout, pretrain, posttrain/rl |
 | 6 | `run/` | recipe, run folder, stage sequence, plan, report | levels 0-3, pretrain, posttrain, posttrain/*, eval |

@@ -215,7 +215,7 @@ StepReport Trainer::step(std::span<const Sample* const> samples, const Objective
   report.times.optimizer += m.update_phases.read().optimizer;  // of the last update: this one has only been queued
   m.update_phases.begin();
   const OpRange range(m.context, "optimizer");
-  const int64_t number = ++m.steps;  // before the update: an exception from here on leaves weights that are no step's
+  const int64_t number = ++m.steps;  // from here on, an exception leaves half-updated weights
   m.optimizer->update(m.context, policy.clip, number, learning_rate);
   if (m.critic) m.critic->update(critic.clip, number, learning_rate);
   m.update_phases.mark(Phase::optimizer);

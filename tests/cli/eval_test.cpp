@@ -1,4 +1,4 @@
-// hone eval and hone data overlap: task files, comparisons, and rows that training files contain.
+// hone eval and hone data contamination: task files, comparisons, and rows that training files contain.
 #include "tests/cli/command_case.h"
 
 namespace hone::test {
