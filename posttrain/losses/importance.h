@@ -12,14 +12,14 @@ namespace hone {
 // bounded: truncate moves a weight into [clip_min, clip_max] (Yao et al. 2025), mask makes one outside it 0. Policy
 // terms are multiplied by it; it has no gradient. Keys are TRL's without their "vllm_".
 struct ImportanceCorrection {
-  std::string mode = "auto";  // auto: token_truncate where replies are off policy, else none; the resolved recipe names
-                              // which it is then
+  std::string mode = "auto";  // auto: token_truncate if completions are off policy, else none
   double clip_max = 3, clip_min = 0;
-  bool off_policy = false;  // no key: Objective::off_policy()
 
   void fields(Fields& f);
-  const std::string& chosen_mode() const;
-  bool on() const { return chosen_mode() != "none"; }
+  // Replaces auto by what it means for completions that are off policy, or not.
+  void resolve(bool off_policy);
+  // False for none, and for an auto that is not resolved.
+  bool on() const { return mode != "none" && mode != "auto"; }
 
   // Of sequence s, an entry for each of its tokens; those that are masked out get 0. Both columns must be there. Adds
   // TRL's sampling/importance_sampling_ratio/{min,mean,max}, over tokens or sequences.

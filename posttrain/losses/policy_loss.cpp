@@ -107,7 +107,7 @@ Needs PolicyLoss::needs() const {
   return out;
 }
 
-std::vector<std::string> PolicyLoss::warnings() const {
+std::vector<std::string> PolicyLoss::warnings(const RunFacts& facts) const {
   std::vector<std::string> out;
   const LossType& type = loss_types().at(loss_type);
   if (levels().at(importance_sampling_level).shared && (type.unit == LossUnit::token || loss_type == "dr_grpo"))
@@ -116,7 +116,7 @@ std::vector<std::string> PolicyLoss::warnings() const {
                          " sums over tokens: long replies weigh more; loss_type = grpo weighs replies alike"));
   if (epsilon == 0 && type.surrogate == clipped_surrogate)
     out.push_back("epsilon is 0: a token whose probability has moved at all is clipped");
-  if (correction.off_policy && !correction.on())
+  if (facts.off_policy && correction.mode == "none")
     out.push_back(
         "importance_sampling_mode = none: replies that are drawn from another distribution than the learner's are "
         "learned from as if from it");

@@ -34,7 +34,7 @@ struct PolicyLoss {
   // No token of the sample that is trained on has an advantage, and the loss has no other part.
   bool has_no_gradient(const Sample& sample) const;
   // Settings that contradict each other.
-  std::vector<std::string> warnings() const;
+  std::vector<std::string> warnings(const RunFacts& facts) const;
   // Takes completions that ran into the length limit out of the loss, if the keys say so.
   void mask_truncated(std::span<Group> groups) const;
   // What each masked token of sequence s weighs in the step's loss: scale and the loss type's average.
@@ -44,11 +44,22 @@ struct PolicyLoss {
   double evaluate(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const;
 };
 
+// Settings of an objective with a PolicyLoss; Derived is the settings' own type.
+template <class Derived>
+struct PolicyGradientSettings : ObjectiveSettings {
+  PolicyLoss policy;
+
+  std::vector<std::string> warnings(const RunFacts& facts) const override { return policy.warnings(facts); }
+  std::shared_ptr<const ObjectiveSettings> resolved(const RunFacts& facts) const override {
+    auto out = std::make_shared<Derived>(static_cast<const Derived&>(*this));
+    out->policy.correction.resolve(facts.off_policy);
+    return out;
+  }
+};
+
 class PolicyGradient : public Objective {
  public:
-  void off_policy() override { policy_.correction.off_policy = true; }
   Needs needs() const override { return policy_.needs(); }
-  std::vector<std::string> warnings() const override { return policy_.warnings(); }
   bool has_no_gradient(const Sample& sample) const override { return policy_.has_no_gradient(sample); }
   void compute_advantages(std::span<Group> groups, MetricSums& metrics) final;
   double loss(const TokenBatch& batch, TokenGrad grad, MetricSums& metrics) const override {
@@ -56,7 +67,9 @@ class PolicyGradient : public Objective {
   }
 
  protected:
-  explicit PolicyGradient(PolicyLoss policy = {}) : policy_(std::move(policy)) {}
+  PolicyGradient(PolicyLoss policy, const RunFacts& facts) : policy_(std::move(policy)) {
+    policy_.correction.resolve(facts.off_policy);
+  }
   // Writes advantages (and returns) of samples that are judged; the others' are 0.
   virtual void fill_advantages(std::span<Group> groups, MetricSums& metrics) = 0;
 

@@ -160,7 +160,7 @@ TEST(SimpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(out.at("loss").as_double(), loss(logp), 1e-9);
   expect_gradient(out, loss);
   EXPECT_NEAR(metric(out, "rewards/rejected"), beta * (sum_of(logp, 1) / 3 + sum_of(logp, 3)) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("simpo")()->needs().has(columns::reference_logp));
+  EXPECT_FALSE(make_objective("simpo")->needs().has(columns::reference_logp));
 }
 
 TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
@@ -181,7 +181,7 @@ TEST(OrpoLoss, FollowsItsFormulaWithoutAReference) {
   EXPECT_NEAR(metric(out, "log_odds_ratio"),
               (log_sigmoid(odds(logp, 0) - odds(logp, 1)) + log_sigmoid(odds(logp, 2) - odds(logp, 3))) / 2, 1e-9);
   EXPECT_NEAR(metric(out, "nll_loss"), -(sum_of(logp, 0) / 2 + sum_of(logp, 2) / 2) / 2, 1e-9);
-  EXPECT_FALSE(objectives().at("orpo")()->needs().has(columns::reference_logp));
+  EXPECT_FALSE(make_objective("orpo")->needs().has(columns::reference_logp));
 }
 
 TEST(OrpoLoss, ACertainReplyHasOddsWithoutAnEndThatStayFinite) {
@@ -240,7 +240,7 @@ TEST(KtoCredit, TheKlEstimateIsTheStepsMeanOverMismatchedRepliesAndNotBelowZero)
     groups[0].samples = {scored({-9, -9}, {-1, -1}, 1), scored({0, first}, {5, -1}, 0)};
     groups[1].samples = {scored({-9, -9, -9}, {-1, -1, -1}, 0), scored({0, second, -2}, {5, -1, -1}, 0)};
     MetricSums metrics;
-    objectives().at("kto")()->compute_advantages(groups, metrics);
+    make_objective("kto")->compute_advantages(groups, metrics);
     EXPECT_EQ(entries(groups[0].samples[0], label), (std::vector<float>{1}));
     EXPECT_EQ(entries(groups[0].samples[1], label), (std::vector<float>{0}));
     EXPECT_EQ(entries(groups[1].samples[0], label), (std::vector<float>{-1}));
