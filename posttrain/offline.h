@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/config/choice.h"
 #include "data/dataset.h"
 #include "train/loop.h"
 #include "train/objective.h"
@@ -19,7 +20,7 @@ class OfflineTraining {
  public:
   OfflineTraining(const char* objective, int64_t batch_size, const char* unit, double learning_rate)
       : unit_(unit), own_objective_(objective), batch_size_(batch_size) {
-    objective_.objective = objective;
+    objective_ = Choice<ObjectiveSettings>(objective);
     loop_.schedule = linear_decay(learning_rate);
   }
   void fields(Fields& f);
@@ -28,7 +29,8 @@ class OfflineTraining {
   using Load = std::function<std::vector<Group>(const RowSource& rows)>;
   // What a batch of groups trains on (their samples, if null). Called for every batch, held out or not; its results
   // live until the next call.
-  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, MetricSums& metrics)>;
+  using Prepare = std::function<std::vector<const Sample*>(std::span<Group* const> batch, Objective& objective,
+                                                           MetricSums& metrics)>;
   void run(Run& run, const RowSource& rows, const Load& load, const Prepare& prepare = nullptr) const;
 
   // A step works on whole samples of at most this many tokens, however many they are (0: on batch_size groups).
@@ -36,8 +38,7 @@ class OfflineTraining {
   // Noise on the embeddings and whatever else a stage sets by itself.
   TrainerConfig& trainer() { return loop_.trainer; }
 
-  Objective& objective() const { return *objective_.made; }
-  const std::string& objective_name() const { return objective_.objective; }
+  const std::string& objective_name() const { return objective_.kind(); }
   int64_t batch_size() const { return batch_size_; }
   // As far as the number of rows tells it: those that are too long may make it fewer.
   int64_t steps(const RowSource& rows) const;
@@ -50,7 +51,7 @@ class OfflineTraining {
   const char* unit_;
   const char* own_objective_;  // the default: what another one has to learn from is what this one does
   int64_t batch_size_;
-  ObjectiveSpec objective_;
+  Choice<ObjectiveSettings> objective_;
   bool precompute_ref_log_probs_ = false;
   std::vector<std::string> eval_files_;
   double eval_share_ = 0;

@@ -16,7 +16,7 @@ namespace hone {
 struct PlannedStep {
   int64_t sequences = 0, length = 0;  // of an update; length: of the longest sample there can be
   int64_t updates = 1;                // of a step
-  const Objective* objective = nullptr;
+  std::shared_ptr<const Objective> objective;
   const TrainerConfig* trainer = nullptr;
   bool reference = false, rollout = false;  // a frozen copy of the model; a KV cache
   // Above 0: replies are written while the learner learns, by a copy of the model; so many versions are on their way to

@@ -18,7 +18,8 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
   }
 
   OfflineTraining::Prepare prepare(Run& run) override {
-    return [this, &run, credited = std::vector<Group>()](std::span<Group* const> batch, MetricSums& metrics) mutable {
+    return [this, &run, credited = std::vector<Group>()](std::span<Group* const> batch, Objective& objective,
+                                                         MetricSums& metrics) mutable {
       credited.clear();
       std::vector<std::vector<int32_t>> mismatched;
       for (const Group* group : batch) credited.push_back(*group), mismatched.push_back(group->samples.at(1).tokens);
@@ -26,7 +27,7 @@ class UnpairedPreference : public OfflineStage<UnpairedSource> {
           compute_logprobs(run.context, *run.model, mismatched, {.temperature = training_.trainer().temperature});
       for (size_t i = 0; i < credited.size(); ++i)
         credited[i].samples[1].columns.set(columns::mismatched_logp, std::move(scores[i].logp));
-      training_.objective().compute_advantages(credited, metrics);
+      objective.compute_advantages(credited, metrics);
       std::vector<const Sample*> out;
       for (const Group& group : credited) out.push_back(&group.samples[0]);
       return out;
